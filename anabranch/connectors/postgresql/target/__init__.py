@@ -77,7 +77,7 @@ class PostgresTarget:
 
 
 def connector(endpoint: Endpoint) -> RowTarget:
-    """Raises ModuleNotFoundError without the driver."""
+    """Return the target connector. Raises ModuleNotFoundError without the driver."""
     import psycopg  # noqa: F401 - asked whether it is there
 
     return PostgresTarget(endpoint)

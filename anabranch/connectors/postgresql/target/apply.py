@@ -300,8 +300,11 @@ class PostgresWriter:
                 raise Fenced("what was set aside is settled already", job=job, table=str(before.source))
 
     def truncate(self, tables: Sequence[TargetTable], how: str) -> None:
-        """Tables that others refer to are emptied by DELETE in any case: TRUNCATE refuses them whatever the session's role.
-        So are any where foreign keys act: it refuses while their checks are due."""
+        """Empty tables. Tables that others refer to are emptied by DELETE in any case: TRUNCATE refuses them whatever
+        the session's role.
+
+        So are all tables where foreign keys act: TRUNCATE refuses them while their checks are due.
+        """
         connection, _ = self._transaction()
         targets = [table.target for table in tables]
         for table in tables:
@@ -401,7 +404,9 @@ class PostgresWriter:
         return self._open
 
     def _switch_off(self, connection: Connection) -> None:
-        """Foreign keys and triggers, if we may. What was so at first has to stay so: epochs are planned by it."""
+        """Switch foreign keys and triggers off, if we may. A later connection has to find it as the first did: epochs
+        are planned by it.
+        """
         with translated("switch foreign keys and triggers off for this session"):
             if self._may_bypass is None:
                 self._may_bypass = may_bypass_constraints(connection)
@@ -410,8 +415,11 @@ class PostgresWriter:
             connection.commit()
 
     def _make_plans_anew(self, connection: Connection) -> None:
-        """A plan is kept until the table is analysed. One that grows from a page to a million rows in the meantime would be
-        read as a whole for each row."""
+        """Discard the plans of prepared statements now and then.
+
+        A plan is kept until its table is analysed. A table that grows from a page to a million rows in the meantime
+        would be read as a whole for each row.
+        """
         now = time.monotonic()
         if now - self._planned >= PLANS_S:
             self._planned = now
@@ -429,7 +437,7 @@ class PostgresWriter:
         self._waits = True
 
     def _ask(self, connection: Connection) -> None:
-        """What waits is asked now. Whoever goes back to a savepoint has it wait as it did there."""
+        """Check deferred constraints now, then defer them again. A rollback to a savepoint restores what was deferred there."""
         try:
             connection.execute(ASK)
         except psycopg.Error as error:
@@ -454,7 +462,7 @@ class PostgresWriter:
         return TableId(*(root or (schema, name)))
 
     def _transaction(self, writes: TargetTable | None = None) -> tuple[Connection, StagingTables]:
-        """The open epoch. A line that was lost inside it is not opened again here: the epoch is over."""
+        """Return the open epoch. A connection that was lost inside it is not opened again here: the epoch is over."""
         if self._open is None or self._stages is None:
             raise StateError("no epoch is open")
         if writes is not None:

@@ -81,12 +81,12 @@ def wish(connection: Connection, job: str, numbers: Sequence[int], what: str, re
 
 
 def settle(connection: Connection, job: str, numbers: Sequence[int], discarded: bool) -> int:
-    """How many of them waited."""
+    """Remove or discard changes that are set aside. Returns how many of them waited."""
     return connection.execute(DISCARD if discarded else REMOVE, [job, list(numbers)]).rowcount
 
 
 def forget(connection: Connection, job: str, source: TableId) -> None:
-    """Nothing of a table is set aside any more: its rows are replaced, or left to themselves."""
+    """Forget everything that is set aside for a table: its rows are replaced, or left to themselves."""
     found = connection.execute(IS_THERE).fetchone()
     if found and found[0]:
         connection.execute(FORGET, [job, str(source)])

@@ -48,7 +48,7 @@ CLEAR_LEDGERS = "DELETE FROM anabranch.load_chunk WHERE job = %s AND source_tabl
 def begin_new(
     connection: Connection, job: str, loads: Sequence[NewLoad], rules: ValueRules, beside: Collection[TableId]
 ) -> frozenset[TableId]:
-    """The source tables whose first generation has begun."""
+    """Begin the loads of new tables. Returns the source tables whose first generation has begun."""
     with translated("begin the load of new tables"), connection.transaction():
         connection.execute(ONE_CREATES)
         sources = [str(one.table.source) for one in loads]
@@ -93,7 +93,7 @@ def _new(connection: Connection, job: str, loads: Sequence[NewLoad], states: Map
 
 
 def _schemas(connection: Connection, names: Collection[str]) -> set[str]:
-    """Those of the schemas that are there, made where they were not."""
+    """Create the missing ones of these schemas. Returns those that are there then."""
     there = {name for (name,) in connection.execute(SCHEMAS, [list(names)]).fetchall()}
     missing = sorted(set(names) - there)
     return there | {name for name in missing if _run(connection, f"schema {name}", [ddl.create_schema(name)])}
@@ -106,9 +106,12 @@ def _create(connection: Connection, one: NewLoad, rules: ValueRules, version: in
 
 
 def _run(connection: Connection, what: str, statements: Sequence[str]) -> bool:
-    """In one message, wholly or not at all: False where the server refuses a statement. A savepoint stands before it, and
-    one behind it: of a message with an error of syntax the server carries out nothing, not even a SAVEPOINT in it. What it
-    would take later (a lock, room for locks) is refused here, too: table by table it is waited for, and said whose."""
+    """Run statements in one message, wholly or not at all. Returns False where the server refuses one.
+
+    A savepoint stands before the message, and one at its end: of a message with an error of syntax the server carries
+    out nothing, not even a SAVEPOINT in it. A statement that would only have to wait (for a lock, or room for locks)
+    counts as refused, too: table by table it is waited for, and said for whom.
+    """
     text = ";\n".join([*statements, "RELEASE SAVEPOINT new", "SAVEPOINT new"])
     try:
         connection.execute(text.encode(), prepare=False)
@@ -124,7 +127,7 @@ def _run(connection: Connection, what: str, statements: Sequence[str]) -> bool:
 
 
 def chunk_rows(job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds]) -> list[tuple[object, ...]]:
-    """What ADD_CHUNK takes."""
+    """Return the parameters of ADD_CHUNK."""
     return [(job, str(table.source), generation, number, *_bounds(one)) for number, one in enumerate(bounds)]
 
 

@@ -100,7 +100,7 @@ class Block:
         self._most = MOST
 
     def takes(self, transactions: SmallTransactions) -> bool:
-        """Is a block quicker than a statement for each, and would it read the values as a statement reads them?"""
+        """Return whether a block is quicker than a statement for each change, and reads the values as a statement does."""
         is_small = transactions.change_count < (pace.current.block_changes or EACH) * (1 + len(transactions.changes))
         width = sum(len(one.columns) for one in transactions.changes)
         if is_small or transactions.bytes > MOST_BYTES or width > MOST_COLUMNS:
@@ -140,7 +140,7 @@ class Block:
             self._most = min(MOST, self._most * 2)
 
     def _send(self, transactions: SmallTransactions, settings: Mapping[str, bytes]) -> str:
-        """The block's answer is still to come, unless its values were refused."""
+        """Send a block. Returns the error of its values, if they were refused; else the answer is still to come."""
         self._used |= settings.keys()
         refused = self._set(settings)
         if not refused:
@@ -222,9 +222,12 @@ def _cast(form: Form) -> str:
 
 
 def _same(shape: ChangeShape, known: Known) -> sql.Composed:
-    """Have the columns the types that the values have? Whoever alters a table has its statements planned anew. An array of the
-    values' type compares with one of the column only where both have one type, else the statement is refused; it compares
-    with NULL, so the planner knows the answer and nothing is left to do for a row."""
+    """Return SQL that fails unless the columns still have the types of the values; ALTER TABLE makes the server plan it
+    anew.
+
+    An array of the values' type compares with one of the column only if both have one type; else the statement is
+    refused. It compares with NULL, so the planner knows the answer and nothing is left to do for a row.
+    """
     conditions = []
     for name in dict.fromkeys(shape.columns):
         form, table, column = known.forms[name], table_name(shape.table.target), sql.Identifier(name)

@@ -71,7 +71,7 @@ class _Levels:
         self.computed = computed
 
     def do(self, step: Step, stage: Stage, updated: frozenset[TableId], deleted: frozenset[TableId]) -> None:
-        """`updated`, `deleted`: tables above, by what happens to their rows."""
+        """Carry out a step and those that follow from it. `updated`, `deleted`: tables above, by what happens to their rows."""
         child, _, action = step
         if self.keys_act and action is CascadeAction.DELETE and child.target not in deleted and self._own(child):
             self.spare(step, stage)
@@ -94,7 +94,7 @@ class _Levels:
                     self.do(next_step, below, path, gone)
 
     def spare(self, step: Step, stage: Stage) -> None:
-        """Finds and changes the children of the step's rows, and of the rows that keys of the table to itself take along."""
+        """Find and change the children of the step's rows, and of the rows that keys of the table to itself take along."""
         child = step[0]
         own = self._own(child)
         mine = [rule for rule in self.rules if rule.parent.target == child.target]
@@ -140,7 +140,9 @@ class _Levels:
                 self.connection.execute(_update(step, stage, computed, followed))
 
     def _refuse_left(self, step: Step, stage: Stage) -> None:
-        """Children that still refer to what went, or moved, were left out by a trigger, which fires where keys act."""
+        """Refuse children that still refer to what was deleted or moved: a trigger, which fires where keys act, left
+        them out.
+        """
         if self.keys_act:
             refuse_left(
                 self.connection, step[0], "delete" if step[2] is CascadeAction.DELETE else "update", _left(step, stage)
@@ -172,7 +174,7 @@ class _Levels:
 
 
 def _piece(step: Step) -> Piece:
-    """The staging table of a step: `p<i>` the values that the children refer to, `r<i>` what replaces them."""
+    """Describe the staging table of a step: `p<i>` the values that the children refer to, `r<i>` what replaces them."""
     child, columns, action = step
     prefixes = "pr" if action is CascadeAction.UPDATE else "p"
     places = [StageColumn(f"{p}{i}", child.type_of(n), n) for p in prefixes for i, n in enumerate(columns)]
@@ -239,7 +241,9 @@ def _update(step: Step, stage: Stage, sets: Mapping[str, sql.Composable], which:
 
 
 def _left(step: Step, stage: Stage) -> sql.Composed:
-    """Children as they were. One that has what it should have may still be equal to what it had (a collation)."""
+    """Return a query for children that did not follow. One that has its new value may still be equal to the old one (a
+    collation).
+    """
     found: sql.Composable = _refers(step, stage)
     if step[2] is CascadeAction.UPDATE:
         pairs = ((sql.Identifier("t", name), _replacement(step, name)) for name in step[1])
@@ -249,7 +253,7 @@ def _left(step: Step, stage: Stage) -> sql.Composed:
 
 
 def _is_handed_on(step: Step, stage: Stage) -> sql.Composed:
-    """A row where one of the new values is also an old one."""
+    """Return a query for a row where one of the new values is also an old one."""
     same = sql.SQL(" AND ").join(
         sql.SQL("s.{} = o.{}").format(sql.Identifier(f"r{i}"), sql.Identifier(f"p{i}")) for i in range(len(step[1]))
     )
@@ -299,7 +303,7 @@ def _differ(one: sql.Composable, other: sql.Composable) -> sql.Composed:
 
 
 def _value_before(step: Step, name: str) -> sql.Composable:
-    """The value of a child's column before it followed its parent, which it may have done already."""
+    """Return the value of a child's column before it followed its parent, which it may have done already."""
     return sql.Identifier("s", f"p{step[1].index(name)}") if name in step[1] else sql.Identifier("t", name)
 
 
@@ -309,8 +313,10 @@ def _has_followed(step: Step) -> sql.Composed:
 
 
 def _has_followed_here(step: Step) -> sql.Composed:
-    """The condition for children that a key of the target may have changed already in this transaction: they are known by
-    the values that they have now, be it NULL. Any other row is computed to what it is already."""
+    """Return the condition for children that a key of the target may have changed already in this transaction.
+
+    They are known by the values that they have now, also NULL. Any other such row is computed to what it is already.
+    """
     _, columns, action = step
     after = [
         sql.Identifier("s", f"r{i}") if action is CascadeAction.UPDATE else sql.SQL("NULL") for i in range(len(columns))
@@ -335,15 +341,18 @@ def _value_after(step: Step, name: str) -> sql.Composable:
 
 
 def _beside(step: Step, stage: Stage, word: str) -> sql.Composable:
-    """The staging table, where values of its rows are needed."""
+    """Return the staging table for FROM, where values of its rows are needed."""
     if step[2] is not CascadeAction.UPDATE:
         return sql.SQL("")
     return sql.SQL(word) + sql.SQL(" {} AS s").format(table_name(stage))
 
 
 def _refers(step: Step, stage: Stage) -> sql.Composed:
-    """The children that refer to a staged row. For one column an array: the planner takes it for a handful of values
-    and uses the child's index, where it would take the staging table for a thousand rows and read the whole child."""
+    """Return the condition for children that refer to a staged row.
+
+    One column is compared with an array: the planner takes it for a handful of values and uses the child's index, where
+    it would take the staging table for a thousand rows and read the whole child.
+    """
     _, columns, action = step
     ours, places = column_list(columns), column_list([f"p{i}" for i in range(len(columns))])
     if action is CascadeAction.UPDATE:

@@ -1,8 +1,8 @@
-"""What the target has already: tables with columns, keys, constraints, triggers. Reads only, a few queries for any
+"""Objects that exist at the target: tables with columns, keys, constraints, triggers. Reads only, a few queries for any
 number of tables.
 
-What does not live here: judging it (preflight.py), changing it (load.py).
-Vendor facts: https://www.postgresql.org/docs/current/catalogs.html
+What does not live here: judging it (preflight.py), changing it (load.py). Vendor facts:
+https://www.postgresql.org/docs/current/catalogs.html
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def relation_table(connection: Connection, schema: str, name: str) -> TableId | 
 
 
 def may_bypass_constraints(connection: Connection) -> bool:
-    """May this user set session_replication_role? Tried, because a managed service may give it in a way of its own."""
+    """Try whether this user may set session_replication_role: a managed service may give that right in a way of its own."""
     try:
         with connection.transaction(force_rollback=True):
             connection.execute("SET LOCAL session_replication_role = replica")

@@ -1,5 +1,6 @@
-"""What a job may choose instead of the type map's type ([types.map], [[tables]] columns.type): the conversions whose text
-form PostgreSQL reads into the chosen type as it is, each with fidelity and reason. Data; nothing is converted by us.
+"""Types that a job may choose instead of the type map's ([types.map], [[tables]] columns.type): the conversions whose
+text form PostgreSQL reads into the chosen type as it is, each with fidelity and reason. Data; nothing is converted by
+us.
 
 Input forms: https://www.postgresql.org/docs/current/datatype.html. What does not live here: the types without a choice
 (typemap.py), comparing (verify/).
@@ -40,7 +41,7 @@ class Choice:
 
 
 def choice(type: LogicalType) -> Choice | None:
-    """What the job's choice for a column means; None where nothing is declared for it."""
+    """Return the job's choice for a column; None where nothing is declared for it."""
     bits = _TARGET_BITS.get(type.target)
     if bits and type.kind in _BITS:
         return Choice(EXACT, "" if _BITS[type.kind] <= bits else STOPS)
@@ -58,8 +59,11 @@ def constant(type: LogicalType, text: str) -> str | None:
 
 
 def may_be_key(type: LogicalType, collation: str) -> bool:
-    """May a column of a key have the type that the job chose? A key that the target tells has to be found at the source:
-    a UUID there comes in lower case, so the source has to ignore case, and in the usual spelling of 36 characters."""
+    """Return whether a key column may have the type that the job chose.
+
+    A key that the target prints has to be found at the source. A UUID is printed in lower case, so the source has to
+    ignore case, and in the usual spelling of 36 characters.
+    """
     if type.kind is Kind.TEXT and type.target == UUID:
         return type.length == UUID_LENGTH and collation.endswith("_ci")
     found = choice(type) if type.target else None

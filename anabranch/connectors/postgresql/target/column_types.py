@@ -47,12 +47,12 @@ class ColumnTypes:
         self._written: dict[TableId, None] = {}  # in this transaction, in their order
 
     def writes(self, table: TableId) -> None:
-        """The open transaction writes to this table."""
+        """Note that the open transaction writes to this table."""
         self._written[table] = None
 
     @property
     def written(self) -> list[TableId]:
-        """What the open transaction has written to so far."""
+        """Return the tables that the open transaction has written to so far."""
         return list(self._written)
 
     def ask(self, connection: Connection) -> Answer | None:
@@ -64,7 +64,7 @@ class ColumnTypes:
         return connection.execute(ASK_TYPES, [names, known], prepare=True)
 
     def committed(self, answer: Answer | None) -> None:
-        """The transaction, to whose `ask` this is the answer."""
+        """Note the types of a committed transaction; `answer` is that to its `ask`."""
         found = answer.fetchall() if answer is not None else []
         self._known |= {table: types for table, (types,) in zip(self._written, found, strict=True) if types is not None}
         self._written.clear()
@@ -74,12 +74,14 @@ class ColumnTypes:
 
 
 def changed_table(error: psycopg.Error) -> str:
-    """The table, quoted, that has other column types; of any other error nothing. What stands around it is in any language."""
+    """Return the table, quoted, that has other column types; "" for any other error. The words around it may be in any
+    language.
+    """
     return _named(error, MARK)
 
 
 def mixed_table(error: psycopg.Error) -> str:
-    """The table, quoted, whose rows are not its own alone: what was written to it was written to those of others, too."""
+    """Return the table, quoted, with rows of other tables as well: what was written to it was written to those, too."""
     return _named(error, MIXED)
 
 

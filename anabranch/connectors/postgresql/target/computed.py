@@ -24,9 +24,12 @@ Values = Mapping[str, sql.Composable]  # column -> what it holds
 
 
 def ask_source(connection: Connection, computed: Computed, rows: sql.Composable, after: Values) -> Values:
-    """Have the source compute the computed columns of `rows` (FROM and WHERE, the table as `t`). Returns the values to set them
-    to. `after`: new values of other columns of these rows, which the computed ones may use. Raises RowRefused for a row whose
-    value the source cannot say."""
+    """Have the source compute the computed columns of `rows` (FROM and WHERE, the table as `t`). Returns the values to
+    set.
+
+    `after`: new values of other columns of these rows, which the computed ones may use. Raises RowRefused for a row
+    whose value the source cannot tell.
+    """
     inputs: Values = {name: after.get(name, sql.Identifier("t", name)) for name in computed.inputs}
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table_name(TOLD)))
     connection.execute(_create(computed))
@@ -94,6 +97,6 @@ def _refuse_untold(connection: Connection, computed: Computed, rows: sql.Composa
 
 
 def _together(values: Iterable[sql.Composable]) -> sql.Composed:
-    """Several values as one text that no others have."""
+    """Join several values to one text that no others have."""
     parts = [sql.SQL("{}::text").format(value) for value in values]
     return sql.SQL("ROW({})::text").format(sql.SQL(", ").join(parts))

@@ -77,7 +77,7 @@ def _conflict(found: tuple[Any, ...]) -> NotedConflict:
 
 @lru_cache(maxsize=1024)
 def _find(table: TargetTable, age: str, has_value: bool) -> bytes:
-    """Whether the row is newer, then what we write, as text."""
+    """Return the query that tells whether the row is newer, and its columns that we write, as text."""
     column, value = sql.Identifier(age), sql.SQL("\0")
     newer: sql.Composable = sql.SQL("false")
     if age:

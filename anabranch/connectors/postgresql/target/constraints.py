@@ -58,14 +58,15 @@ CONSTRAINT: LiteralString = "SELECT pg_get_constraintdef(oid) FROM pg_constraint
 
 
 def bypass(connection: Connection) -> None:
-    """Foreign keys and triggers do not act for the rest of this transaction, where we may say so. Else triggers fire;
-    foreign keys were taken off for the load."""
+    """Switch foreign keys and triggers off for the rest of this transaction, where we may. Else triggers fire; foreign
+    keys were taken off for the load.
+    """
     if may_bypass_constraints(connection):
         connection.execute("SET LOCAL session_replication_role = replica")
 
 
 def grant_statement(user: str) -> str:
-    """Since PostgreSQL 15; before, only a superuser may."""
+    """Return the GRANT that exists since PostgreSQL 15; before, only a superuser may."""
     return f"GRANT SET ON PARAMETER session_replication_role TO {quote(user)}"
 
 
@@ -73,7 +74,7 @@ def grant_statement(user: str) -> str:
 
 
 def drop_table(connection: Connection, table: TableId) -> None:
-    """The table and the foreign keys that refer to it; not the views on it, which refuse it."""
+    """Drop the table and the foreign keys that refer to it; views on it refuse that."""
     existing = read_table(connection, table)
     if existing is None:
         return
@@ -114,20 +115,20 @@ def _take_off_index(
 
 
 def forget(connection: Connection, job: str, table: TargetTable) -> None:
-    """Keys that were taken off a table which is made anew: they come with it."""
+    """Forget keys that were taken off a table which is created anew: they come with it."""
     if connection.execute("SELECT to_regclass('anabranch.taken_off')").fetchone() != (None,):
         connection.execute(FORGET, [job, str(table.source)])
 
 
 def _definition(connection: Connection, existing: ExistingTable, index: ExistingIndex) -> str:
-    """What follows ADD CONSTRAINT."""
+    """Return what follows ADD CONSTRAINT."""
     row = connection.execute(CONSTRAINT, [existing.oid, index.constraint]).fetchone()
     assert row is not None
     return str(row[0])
 
 
 def put_back(connection: Connection, job: str, table: TargetTable) -> list[str]:
-    """What `take_off` removed; what cannot be put back is said and tried again next time."""
+    """Put back what `take_off` removed. Returns what could not be put back; it is tried again next time."""
     found = connection.execute("SELECT to_regclass('anabranch.taken_off') IS NOT NULL").fetchone()
     if not found or not found[0]:
         return []
@@ -177,16 +178,21 @@ def _drop_constraint(connection: Connection, table: TableId, name: str) -> None:
 
 
 def build_cascade_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> None:
-    """The plain ones among the secondary indexes that begin with the columns of a foreign key that changes rows. Nobody
-    writes to the table now; CONCURRENTLY would wait for every reader of the database."""
+    """Build the plain secondary indexes that begin with the columns of a foreign key that changes rows.
+
+    Nobody writes to the table now, so they are not built CONCURRENTLY, which would wait for every reader of the
+    database.
+    """
     for index, planned in plan_indexes(schema, table):
         if isinstance(planned, ddl.Planned) and not planned.served_by and serves_cascade(schema, index):
             _build_index(connection, table, planned, concurrently=False)
 
 
 def build_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> list[str]:
-    """The source's secondary indexes, one after another, while writers go on. Returns what was not made and why. One that
-    another serves is built where that other one could not be."""
+    """Build the source's secondary indexes, one after another, while writers go on. Returns what was not built and why.
+
+    An index that another one serves is built only if that other one could not be.
+    """
     problems, missing = [], set()
     for index, planned in plan_indexes(schema, table):
         if isinstance(planned, NotCarried):
@@ -203,7 +209,7 @@ def build_indexes(connection: Connection, schema: TableSchema, table: TargetTabl
 
 
 def _build_own(connection: Connection, table: TargetTable, planned: ddl.Planned) -> list[str]:
-    """An index with the constraint that it stands for."""
+    """Build an index with the constraint that it stands for."""
     names = (planned.name, planned.fallback)
     if any(index.constraint in names for index in _indexes(connection, table.target)):
         return []
@@ -242,7 +248,7 @@ def _build_index(
 
 
 def _name(connection: Connection, table: TableId, planned: ddl.Planned, indexes: Iterable[ExistingIndex]) -> str:
-    """The planned name, unless something else has it: another relation, or an index with another definition."""
+    """Return the planned name, unless something else has it: another relation, or an index with another definition."""
     own = next((i for i in indexes if i.name == planned.name), None)
     if own is None:
         return planned.fallback if relation_table(connection, table.schema, planned.name) else planned.name
@@ -254,7 +260,7 @@ def _name(connection: Connection, table: TableId, planned: ddl.Planned, indexes:
 
 
 def serves(planned: ddl.Planned, index: ExistingIndex) -> bool:
-    """Is there an index already that does what the planned one would?"""
+    """Return whether an existing index does what the planned one would."""
     usable = index.valid and not index.special and not index.deferrable and not index.ordered
     return usable and index.columns == planned.columns and (index.unique or not planned.unique)
 
@@ -262,9 +268,11 @@ def serves(planned: ddl.Planned, index: ExistingIndex) -> bool:
 def _create_index(
     connection: Connection, table: TableId, name: str, planned: ddl.Planned, concurrently: bool = True
 ) -> list[str]:
-    """CREATE INDEX; an index of that name that CONCURRENTLY has left invalid is replaced. CONCURRENTLY a partitioned table gets
-    it partition by partition: the one of the table then takes those that are there.
-    https://www.postgresql.org/docs/current/ddl-partitioning.html#DDL-PARTITIONING-DECLARATIVE-MAINTENANCE"""
+    """Create an index; one of that name that CONCURRENTLY has left invalid is replaced.
+
+    A partitioned table gets it CONCURRENTLY partition by partition: the table's own index then takes those that are
+    there. https://www.postgresql.org/docs/current/ddl-partitioning.html#DDL-PARTITIONING-DECLARATIVE-MAINTENANCE
+    """
     with translated(f"build index {name} of {table}"):
         existing = read_table(connection, table)
         before = [i for i in existing.indexes if i.name == name] if existing else []
@@ -284,7 +292,7 @@ def _create_index(
 
 
 def _create_on_leaves(connection: Connection, table: TableId, name: str, planned: ddl.Planned) -> list[str]:
-    """All or none: those of some partitions would go on forbidding what the table does not."""
+    """Create an index on all partitions or none: those on some would go on forbidding what the table does not."""
     names = {leaf: ddl.with_digest(f"{leaf.name}_{name}", f"{leaf}.{name}") for leaf in leaves(connection, table)}
     said = next(filter(None, (_create_index(connection, *one, planned) for one in names.items())), [])
     for leaf, of_leaf in names.items() if said else ():
@@ -293,8 +301,10 @@ def _create_on_leaves(connection: Connection, table: TableId, name: str, planned
 
 
 def _drop_index(connection: Connection, table: TableId, name: str) -> None:
-    """An apply whose place another one has taken may drop it at the same moment: to the second of the two the server says
-    "tuple concurrently updated", an internal error."""
+    """Drop an invalid index. Raises TargetBusy if an apply that was replaced drops it at the same moment.
+
+    The server tells the second of the two "tuple concurrently updated", an internal error.
+    """
     drop = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(table.schema, name))
     with translated(f"drop the invalid index {name}"), _lock_timeout(connection, 0):
         try:
@@ -306,8 +316,11 @@ def _drop_index(connection: Connection, table: TableId, name: str) -> None:
 def build_foreign_keys(
     connection: Connection, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
 ) -> list[str]:
-    """The source's foreign keys: NOT VALID first, then validated; one with orphans stays NOT VALID and is reported. They
-    can wait until the end of a transaction where we may not switch them off (K7)."""
+    """Build the source's foreign keys: NOT VALID first, then validated; one with orphans stays NOT VALID and is
+    reported.
+
+    They are deferrable where we may not switch them off (K7).
+    """
     problems, waits = [], not may_bypass_constraints(connection)
     for key in schema.foreign_keys:
         try:
@@ -323,7 +336,7 @@ def build_foreign_keys(
 def _add_foreign_key(
     connection: Connection, table: TableId, name: str, statement: str, is_valid: bool = True
 ) -> list[str]:
-    """`is_valid`: else the source has not looked at the rows that were there, and nor do we."""
+    """Add a foreign key. With `is_valid` false the source has not checked the rows that were there, and nor do we."""
     with translated(f"read {table}"):
         existing = read_table(connection, table)
     if existing and existing.kind == PARTITIONED and connection.info.server_version < UNSEEN_KEYS_SINCE:
@@ -369,7 +382,7 @@ def attempt(connection: Connection, statement: str, what: str, patient: bool = F
 
 
 def refused(error: psycopg.Error, what: str, done: str) -> str:
-    """A problem: what the server refuses whoever asks again. Raises TargetUnavailable for anything else."""
+    """Describe what the server refuses for good. Raises TargetUnavailable for anything else."""
     if meaning(error)[0] in WAITED_FOR:
         raise translate(error, f"{what} could not be {done}") from None
     return f"{what} could not be {done}: {describe(error)}"

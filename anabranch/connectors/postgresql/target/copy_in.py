@@ -21,7 +21,7 @@ ELSE = "look for rules, triggers and extensions at the target that take rows awa
 
 
 def refuse_miscount(connection: Connection, table: TableId, sent: int, taken: int, what: str, source: TableId) -> None:
-    """Raises TargetError where the server took another number of rows than were sent. It has to be raised before the commit."""
+    """Raise TargetError where the server took another number of rows than were sent. Call it before the commit."""
     if sent == taken:
         return
     found = connection.execute(TRIGGERS.encode(), {"table": table_name(table).as_string(None)}).fetchall()

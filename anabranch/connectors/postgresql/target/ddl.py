@@ -50,7 +50,7 @@ def with_digest(name: str, of: str) -> str:
 
 
 def target_columns(table: TargetTable) -> dict[str, str]:
-    """Source column -> target column, of those that the job replicates."""
+    """Return source column -> target column, for those that the job replicates."""
     return dict(zip(table.source_columns or table.columns, table.columns, strict=True))
 
 
@@ -69,9 +69,11 @@ def create_table(
     beside: Collection[TableId] = (),
     computed: Collection[str] | None = None,
 ) -> str:
-    """The table with its primary key and nothing else, its partitions neither; `beside`: the target's other tables, whose
-    names are taken; `computed`: those of the columns that the target computes, None = all. Raises TargetError for names that
-    PostgreSQL would cut."""
+    """Return the statement that creates the table with its primary key and nothing else, without its partitions.
+
+    `beside`: the target's other tables, whose names are taken; `computed`: the columns that the target computes, None =
+    all. Raises TargetError for names that PostgreSQL would cut.
+    """
     too_long = long_names(table)
     if too_long:
         raise TargetError(
@@ -97,7 +99,7 @@ def create_table(
 
 
 def computed_columns(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str]]:
-    """Source column, and its line in the definition."""
+    """Yield source column, and its line in the definition."""
     for column, target, expression in verbatim.computed(schema, table):
         if not isinstance(expression, NotCarried):
             type_ = f"{column.native}{_collation(column)}"
@@ -112,7 +114,7 @@ def _collation(column: Column) -> str:
 def complete_table(
     schema: TableSchema, table: TargetTable, rules: ValueRules, beside: Collection[TableId] = ()
 ) -> list[str]:
-    """What follows CREATE TABLE in its transaction: sequences of numbers that identities cannot be, comments."""
+    """Return what follows CREATE TABLE in its transaction: sequences of numbers that identities cannot be, comments."""
     statements = []
     place = qualified(table.target)
     columns = [(schema.column(source), target) for source, target in target_columns(table).items()]
@@ -130,7 +132,7 @@ def complete_table(
 
 
 def own_relations(schema: TableSchema, table: TargetTable, rules: ValueRules, beside: Collection[TableId]) -> list[str]:
-    """Names of what comes with a table: the primary key's index, sequences."""
+    """Return the names of relations that come with a table: the primary key's index, sequences."""
     columns = [(schema.column(source), target) for source, target in target_columns(table).items()]
     return ([key_name(schema, table, beside)] if table.key else []) + [
         own_name(table, f"{target}_seq", beside)
@@ -169,12 +171,15 @@ def _sequence(column: Column, table: TargetTable, target: str, beside: Collectio
 
 
 def draws_numbers(column: Column, logical: LogicalType) -> bool:
-    """Does it count at the target? Not where the job chose a type that is none of numbers: nothing sorts them there."""
+    """Return whether the column counts at the target. Not where the job chose a type that is no number."""
     return column.auto_increment and (not logical.target or logical.target in NUMBER_TYPES)
 
 
 def is_identity(column: Column, logical: LogicalType, rules: ValueRules) -> bool:
-    """https://www.postgresql.org/docs/current/ddl-identity-columns.html: of integers only."""
+    """Return whether the column becomes an identity, which only integers can be.
+
+    https://www.postgresql.org/docs/current/ddl-identity-columns.html
+    """
     return column.auto_increment and not column.serial and PostgresTypes().fit(logical, rules).native in IDENTITY_TYPES
 
 
@@ -218,7 +223,9 @@ def _column(
 
 
 def _label_check(schema: TableSchema, table: TargetTable, column: str) -> str:
-    """`CONSTRAINT name` where a check of the source has the name that PostgreSQL would give the one of the labels."""
+    """Return `CONSTRAINT name` where a check of the source has the name that PostgreSQL would give to the check of the
+    labels.
+    """
     name = _usual_name(table, f"{column}_check")
     is_free = fits(name) and name not in {check.name for check in schema.checks}
     return "" if is_free else f"CONSTRAINT {quote(with_digest(name, f'{table.target}.{column}'))} "
@@ -230,7 +237,7 @@ def _enum_labels(logical: LogicalType) -> tuple[str, ...]:
 
 
 def may_be_null(schema: TableSchema, column: Column, logical: LogicalType, rules: ValueRules) -> bool:
-    """Nullable at the target: also where the job turns zero dates into NULL."""
+    """Return whether the column is nullable at the target, which it also is where the job turns zero dates into NULL."""
     return column.nullable or (logical.kind in KINDS and choice(rules, schema, column.name) == NULL)
 
 
@@ -253,7 +260,7 @@ def _is_date(logical: LogicalType, text: str) -> bool:
 
 
 def loses_default(column: Column, logical: LogicalType, version: int = LATEST) -> bool:
-    """Has the source a default, other than NULL, or a counter that the target will not have?"""
+    """Return whether the source has a default, other than NULL, or a counter that the target will not have."""
     if column.auto_increment:
         return not draws_numbers(column, logical)
     if not column.has_default or (column.default is None and not column.default_is_expression):
@@ -264,7 +271,7 @@ def loses_default(column: Column, logical: LogicalType, version: int = LATEST) -
 
 
 def lost_defaults(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str]]:
-    """Source column, and what is lost, or why."""
+    """Yield source column, and what is lost, or why."""
     own = {source: planned for source, _, planned in verbatim.defaults(schema, table)}
     for source, target in target_columns(table).items():
         column = schema.column(source)
@@ -276,7 +283,7 @@ def lost_defaults(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str
 
 
 def default_statements(schema: TableSchema, table: TargetTable) -> dict[str, str]:
-    """Target column -> what gives it its default, of those in our words."""
+    """Return target column -> the statement that gives it its default, for defaults in our own words."""
     place = qualified(table.target)
     return {
         target: f"ALTER TABLE {place} ALTER {quote(target)} SET DEFAULT {planned}"
@@ -329,19 +336,23 @@ class Planned:
         return "(" in self.constraint
 
     def sql_constraint(self, table: TargetTable, name: str, is_divided: bool = False) -> str:
-        """`is_divided`: the table is, and has no constraint from an index."""
+        """Return the statement that adds the constraint. `is_divided`: the table is partitioned, and has no constraint
+        from an index.
+        """
         kind, _, rest = self.constraint.partition(" ")
         from_index = self._own_words(kind) if is_divided else f"{kind} USING INDEX {quote(name)}"
         how = self.constraint if self.is_made_by_constraint else f"{from_index} {rest}".rstrip()
         return f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(name)} {how}"
 
     def _own_words(self, kind: str) -> str:
-        """What the constraint's index says, as the constraint says it."""
+        """Write what the constraint's index says as the constraint says it."""
         body, nulls = self.body.removeprefix("USING btree "), " NULLS NOT DISTINCT"
         return f"{kind}{nulls} {body.replace(nulls, '', 1)}" if nulls in body else f"{kind} {body}"
 
     def sql_foreign_key(self, table: TargetTable, waits: bool = False) -> str:
-        """`waits`: it may be asked at the end of a transaction, as long as nobody says so it is asked at once."""
+        """Return the statement that adds the key. `waits`: it may be checked at the end of a transaction; by default it
+        is checked immediately.
+        """
         assert self.parent is not None
         return (
             f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(self.name)} "
@@ -351,7 +362,7 @@ class Planned:
         )
 
     def _key_options(self, waits: bool) -> str:
-        """In the source's words where they will do: RESTRICT does not wait."""
+        """Return the options, in the source's words where they will do. RESTRICT cannot be deferred."""
         own = self.options
         if own is None or (waits and RESTRICT in own):
             actions = f" ON DELETE {ACTIONS[self.on_delete]} ON UPDATE {ACTIONS[self.on_update]}"
@@ -388,12 +399,12 @@ class PlannedCheck:
         return validate(self.table, self.name)
 
     def renamed(self) -> PlannedCheck:
-        """The same check with the name to take where another constraint has the planned one."""
+        """Return the same check with the name to use where another constraint has the planned one."""
         return replace(self, name=with_digest(self.name, f"{self.table.target}.{self.source}"))
 
 
 def plan_checks(schema: TableSchema, table: TargetTable, rules: ValueRules) -> dict[str, PlannedCheck | NotCarried]:
-    """Gives, for every CHECK of the source, what makes it, or why there is nothing."""
+    """Return, for every CHECK of the source, the planned one, or why there is none."""
     found: dict[str, PlannedCheck | NotCarried] = {}
     taken = {_usual_name(table, what) for what in ("pkey", *(f"{column}_not_null" for column in table.columns))}
     taken |= {shortened(key.name) for key in schema.foreign_keys}  # they are made later, and may have a check's name
@@ -434,12 +445,12 @@ def _check(check: Check, schema: TableSchema, table: TargetTable, rules: ValueRu
 
 
 def validate(table: TargetTable, name: str) -> str:
-    """Statement that validates a constraint which was added NOT VALID."""
+    """Return the statement that validates a constraint which was added NOT VALID."""
     return f"ALTER TABLE {qualified(table.target)} VALIDATE CONSTRAINT {quote(name)}"
 
 
 def plan_foreign_key(key: ForeignKey, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]) -> Planned:
-    """Raises NotCarried when an end of it is not replicated."""
+    """Plan a foreign key. Raises NotCarried when an end of it is not replicated."""
     parent = resolve(key.parent)
     if parent is None:
         raise NotCarried(f"its parent {key.parent} is not replicated")
@@ -461,7 +472,7 @@ def plan_foreign_key(key: ForeignKey, table: TargetTable, resolve: Callable[[Tab
 
 
 def mapped(columns: Iterable[str], table: TargetTable) -> tuple[str, ...]:
-    """Columns of the source as the target has them. Raises NotCarried."""
+    """Return source columns by their names at the target. Raises NotCarried."""
     names = target_columns(table) | dict(table.computed)
     missing = [c for c in columns if c not in names]
     if missing:

@@ -64,16 +64,19 @@ def read_keys(connection: Connection, tables: Iterable[TableId]) -> list[Enforce
 
 
 class Followers:
-    """What keys of the target would do by themselves where the source's did nothing: a Conflict, before it is done.
+    """Effects of the target's keys where the source's did nothing: each is a Conflict, raised before it happens.
 
-    Keys are read once per transaction."""
+    Keys are read once per transaction.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._keys: dict[TableId, list[EnforcedKey]] = {}
 
     def refuse(self, row: RowChange) -> None:
-        """For a change of a parent that the source made with its keys off. Psycopg errors pass."""
+        """Raise Conflict for a change of a parent that the source made with its keys off, if children would follow.
+        Psycopg errors pass.
+        """
         event = row.operation
         for key in self._acting(row.table.target, event):
             if event == "update" and not row.values.keys() & set(key.parent_columns):
@@ -82,7 +85,7 @@ class Followers:
                 raise Conflict(row.table.source, _refusal(key, event), dict(row.old_key))
 
     def refuse_truncate(self, table: TargetTable, emptied: Collection[TableId]) -> None:
-        """For a table that is emptied with these others: rows of further ones that refer to it."""
+        """Raise Conflict if rows of other tables than `emptied` refer to a table that is emptied with these."""
         for key in self._acting(table.target, "delete"):
             if key.child not in emptied and self._exists(_any_child(key), []):
                 raise Conflict(table.source, _refusal(key, "delete"))

@@ -65,7 +65,9 @@ def exchange(connection: Connection, parts: Sequence[Staged], prepare: bool) -> 
 def hand_on(
     connection: Connection, table: TargetTable, stage: Stage, sets: Mapping[str, sql.Composable], where: sql.Composable
 ) -> bool:
-    """The same for whichever rows `where` finds beside staged ones. False: rows may not leave, nothing was done."""
+    """Exchange the rows that `where` finds beside staged ones. Returns False where rows may not leave; then nothing was
+    done.
+    """
     columns, may_leave, is_quiet = _facts(connection, table)
     if may_leave and is_quiet:
         connection.execute(_exchange(table, columns, [_leave(table, stage, columns, sets, where)], sql.SQL(">= 0")))
@@ -83,7 +85,7 @@ def _facts(connection: Connection, table: TargetTable) -> tuple[Sequence[str], b
 def _exchange(
     table: TargetTable, columns: Sequence[str], leave: Sequence[sql.Composed], expected: sql.Composable
 ) -> sql.Composed:
-    """`expected` is about the number of rows that have left."""
+    """Return the statement. `expected` is about the number of rows that have left."""
     names = [sql.Identifier(f"left_{number}") for number in range(len(leave))]
     return sql.SQL("WITH {} INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT * FROM ({}) AS rows WHERE {} {}").format(
         sql.SQL(", ").join(sql.SQL("{} AS ({})").format(*pair) for pair in zip(names, leave, strict=True)),
@@ -134,7 +136,7 @@ def park(connection: Connection, piece: Piece, stage: Stage, keys: Sequence[Uniq
 
 
 def _parking(piece: Piece, keys: Sequence[UniqueKey]) -> frozenset[str] | None:
-    """Columns that are NULL meanwhile: of an update those that it sets again. None: there are not enough."""
+    """Return the columns that are NULL meanwhile; for an update only those that it sets again. None: there are not enough."""
     if piece.action is not Action.DELETE:
         touched = [key for key in keys if key.columns.intersection(piece.values)]
         parking = [key.parking.intersection(piece.values) for key in touched]

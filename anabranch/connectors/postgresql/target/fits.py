@@ -1,4 +1,4 @@
-"""Which existing column types hold every value of a type that we would create."""
+"""Existing column types that hold every value of a type that we would create."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LONG_NAMES = {
 
 
 def takes(existing: str, wanted: str) -> bool:
-    """Does an existing column type hold every value of the type we would create? Unknown pairs do not."""
+    """Return whether an existing column type holds every value of the type we would create. Unknown pairs do not."""
     have, have_size = split_type(existing)
     want, want_size = split_type(wanted)
     if have == want:
@@ -50,7 +50,7 @@ def takes(existing: str, wanted: str) -> bool:
 
 
 def split_type(native: str) -> tuple[str, tuple[int, ...]]:
-    """`timestamp(6) without time zone` -> (`timestamp without time zone`, (6,))."""
+    """Split `timestamp(6) without time zone` into (`timestamp without time zone`, (6,))."""
     head, bracket, rest = native.partition("(")
     numbers, _, tail = rest.partition(")")
     name = f"{head.strip()} {tail.strip()}".strip() if bracket else native

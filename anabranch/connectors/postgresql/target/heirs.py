@@ -43,7 +43,7 @@ class Mixed(NamedTuple):
 
 
 def mixed(connection: Connection, table: TableId) -> Mixed | None:
-    """None for a table whose rows are its own."""
+    """Say why a table has rows of other tables; None for a table whose rows are its own."""
     if found := heirs(connection, table):
         return Mixed(why(found), remedy(table, found))
     rows = connection.execute(FOREIGN, [table.schema, table.name]).fetchall()
@@ -74,13 +74,13 @@ def remedy(table: TableId, found: list[TableId]) -> str:
 
 
 def refuse_mixed(connection: Connection, job: str, table: TargetTable) -> None:
-    """Raises TargetError."""
+    """Raise TargetError if the table has rows of other tables."""
     if found := mixed(connection, table.target):
         raise TargetError(f"{table.target}: {found.why}", job=job, table=str(table.source), hint=found.remedy)
 
 
 def written_with(table: str) -> TargetError:
-    """For a `table`, quoted, whose rows were found, behind what an epoch wrote, not to be its own alone."""
+    """Return the error for a `table`, quoted, that was found to have rows of other tables after an epoch wrote to it."""
     hint = (
         f"ALTER TABLE <heir> NO INHERIT {table}, or ALTER TABLE {table} DETACH PARTITION <foreign table>, at the target;"
         " the epoch is carried out when the job starts again"

@@ -1,4 +1,4 @@
-"""Which secondary indexes the target gets: their parts, how long their rows may become, which of them serve the same.
+"""Secondary indexes that the target gets: their parts, how long their rows may become, which of them serve the same.
 Load, `schema print` and preflight ask here.
 
 What does not live here: statements (ddl.py), building them, what an existing table has already (constraints.py).
@@ -34,7 +34,9 @@ PRIMARY_KEY = "the primary key"
 
 
 def plan_indexes(schema: TableSchema, table: TargetTable) -> Iterator[tuple[Index, Planned | NotCarried]]:
-    """All of the source's in its order; `served_by` stands in those that are not built because another one is enough."""
+    """Yield all of the source's indexes in their order. `served_by` is set in those that are not built because another
+    one is enough.
+    """
     built: list[tuple[Index, Planned]] = []
     for index in schema.indexes:
         try:
@@ -52,7 +54,10 @@ def plan_indexes(schema: TableSchema, table: TargetTable) -> Iterator[tuple[Inde
 def _server(
     schema: TableSchema, table: TargetTable, index: Index, planned: Planned, built: list[tuple[Index, Planned]]
 ) -> str:
-    """What has the same parts and forbids as much. A unique index is no help to one that cascades need before it stands."""
+    """Return an index that has the same parts and forbids as much.
+
+    A unique index does not serve one that cascades need, because that one is needed before unique ones are built.
+    """
     if planned.columns == table.key and not planned.parts:
         return PRIMARY_KEY
     is_early = serves_cascade(schema, index)
@@ -68,17 +73,21 @@ def _server(
 
 
 def serves_cascade(schema: TableSchema, index: Index) -> bool:
-    """Does it begin with the columns of a foreign key that changes rows? Those are built before the stream, but unique ones,
-    which chunks of different moments may break."""
+    """Return whether the index begins with the columns of a foreign key that changes rows.
+
+    Those are built before the stream, except unique ones, which chunks of different moments may break.
+    """
     keys = [key.columns for key in schema.foreign_keys if key.changes_rows]
     return not index.unique and not index.definition and any(index.columns[: len(key)] == key for key in keys)
 
 
 def plan_index(index: Index, schema: TableSchema, table: TargetTable) -> Planned:
-    """Index names are unique per schema here, so the table's name goes before. Raises NotCarried.
+    """Plan an index. Its name has the table's before it, because index names are unique per schema here. Raises
+    NotCarried.
 
-    Where the source indexes the beginning of a value, all of it is indexed if every row then fits and need not be unique:
-    then it also serves conditions on the column itself."""
+    Where the source indexes the beginning of a value, all of it is indexed if every row then fits and need not be
+    unique: then it also serves conditions on the column itself.
+    """
     if is_ours(schema):
         return _verbatim(index, schema, table)
     if index.kind.lower() not in CARRIED_KINDS:
@@ -94,7 +103,7 @@ def plan_index(index: Index, schema: TableSchema, table: TargetTable) -> Planned
 
 
 def _verbatim(index: Index, schema: TableSchema, table: TargetTable) -> Planned:
-    """As the source has it, under its name. Raises NotCarried."""
+    """Plan an index as the source has it, under its name. Raises NotCarried."""
     wanted = Planned(ddl.shortened(index.name), ddl.with_digest(index.name, f"{table.target}.{index.name}"), ())
     constraint = taken(index.constraint, schema, table)
     wanted = replace(wanted, unique=index.unique, constraint=constraint, exact=True)
@@ -107,7 +116,7 @@ def _verbatim(index: Index, schema: TableSchema, table: TargetTable) -> Planned:
 
 
 def key_fits(schema: TableSchema, table: TargetTable) -> bool:
-    """Does every value that the primary key can have fit into its index?"""
+    """Return whether every value that the primary key can have fits into its index."""
     if not table.key:
         return True
     try:
@@ -138,7 +147,7 @@ class _Part:
         return self._bytes(length or 0)
 
     def beginning(self) -> tuple[str, int]:
-        """The expression, and the bytes that it may take. Raises NotCarried."""
+        """Return the expression, and the bytes that it may take. Raises NotCarried."""
         if self.type.kind is Kind.BINARY and self.prefix:
             return f"substring({quote(self.column)} FROM 1 FOR {self.prefix})", self._bytes(self.prefix)
         if self.type.kind is Kind.TEXT and self.type.target in TEXTS and self.prefix:
@@ -163,8 +172,11 @@ def _parts(index: Index, schema: TableSchema, table: TargetTable, columns: tuple
 
 
 def _cut(parts: list[_Part], is_unique: bool) -> list[str]:
-    """As SQL, with beginnings instead of whole values: all of a unique index, else the longest as far as need be. Raises
-    NotCarried where a row may still be too long."""
+    """Return the terms as SQL, with beginnings instead of whole values where needed.
+
+    A unique index takes the beginnings that the source has, any other cuts the longest as far as need be. Raises
+    NotCarried where a row may still be too long.
+    """
     terms = [quote(part.column) for part in parts]
     sizes = [part.whole_bytes() for part in parts]
     room = INDEX_ROW_BYTES - (HEAD_BYTES if len(parts) == 1 else HEAD_WITH_NULLS)

@@ -61,7 +61,9 @@ def remove(connection: Connection, statement: sql.Composed) -> int:
 
 
 def readable_columns(connection: Connection, table: TargetTable) -> dict[str, tuple[bool, bool]]:
-    """Per column: may it be compared by `=`, and is it never NULL. Raises TargetError where one that we write is gone."""
+    """Return per column: may it be compared by `=`, and is it never NULL. Raises TargetError where one that we write is
+    gone.
+    """
     rows = connection.execute(COLUMNS, [table.target.schema, table.target.name]).fetchall()
     found = {
         name: (type in EXACT and (type != "numeric" or modifier >= 0), not_null)
@@ -86,7 +88,7 @@ def _equal(name: str, place: str, exact: bool, not_null: bool) -> sql.Composed:
 
 
 def insert_copies(table: TargetTable, names: Sequence[str], stage: TableId) -> sql.Composed:
-    """Each staged row as often as its delta says."""
+    """Insert each staged row as often as its delta says."""
     places = sql.SQL(", ").join(sql.Identifier("s", f"v{i}") for i in range(len(names)))
     query = sql.SQL(
         "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE"

@@ -1,7 +1,7 @@
-"""What statements that are prepared for a table have to know of its columns, as they were when somebody looked.
+"""Facts about a table's columns that its prepared statements rely on, as they were when they were read.
 
-Statements compare the types with those that the columns have when they are carried out (decision 113). What does not live
-here: the types of an epoch's columns (`column_types.py`).
+Statements compare the types with those that the columns have when they are carried out (decision 113). What does not
+live here: the types of an epoch's columns (`column_types.py`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ SELECT a.attname::text, a.atttypid::int8, c.relkind = 'r', c.relhasrules, t.typd
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How values of a column come as an array: its type, what stands between elements, and what an element is cast to ("":
-    it has the column's type)."""
+    """The form of a column's values in an array: its type, what stands between elements, and what an element is cast to
+    ("": it has the column's type).
+    """
 
     array: str
     delimiter: str
@@ -53,7 +54,7 @@ class Known:
 
 
 class KnownColumns:
-    """Of the tables at one connection, each asked once until they are forgotten."""
+    """The columns of tables at one connection, each asked once until they are forgotten."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -77,7 +78,7 @@ class KnownColumns:
 
 
 def sets(shape: ChangeShape, values: list[sql.Composed]) -> sql.Composed:
-    """What an UPDATE of the shape sets: `values` are those of shape.columns."""
+    """Return the SET list of an UPDATE: `values` are those of shape.columns."""
     pairs = zip(shape.sets, values, strict=False)
     return sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(name), value) for name, value in pairs)
 

@@ -144,8 +144,11 @@ class PostgresLoader:
     def begin_generation(
         self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool, keep: bool = False
     ) -> None:
-        """A generation that has begun already is left as it is; a newer one raises Fenced, a table that streams StateError: it
-        was not prepared, and apply would go on with what is emptied here."""
+        """Begin a generation. One that has begun already is left as it is.
+
+        A newer one raises Fenced. A table that streams raises StateError: it was not prepared, and apply would go on
+        with what is emptied here.
+        """
         connection, source = self._session(), str(table.source)
         with translated(f"begin the load of {table.target}"), connection.transaction():
             self._own_source.refuse(connection, job, [table.target])
@@ -249,8 +252,10 @@ class PostgresLoader:
         marks: tuple[str, str],
         copy: Callable[[Connection], int],
     ) -> int:
-        """First the table's state row is locked in share (other chunks go on, a newer generation waits or is seen),
-        then the chunk's own ledger row is updated: the transaction's first change, and a lock against a second attempt.
+        """Load a chunk. The table's state row is locked in share first: other chunks go on, a newer generation waits or
+        is seen.
+
+        Then the chunk's own ledger row is updated: the transaction's first change, and a lock against a second attempt.
         """
         connection = self._session()
         looked_at = policies_named(lambda: connect(self._endpoint, "anabranch-load-policies", autocommit=True))
@@ -324,7 +329,7 @@ class PostgresLoader:
         return self._connection
 
     def _make_room(self, connection: Connection, job: str, table: TargetTable, empty: bool, keep: bool) -> bool:
-        """Are rows left in it?"""
+        """Empty the table if asked. Returns whether rows are left in it."""
         existing = read_table(connection, table.target)
         if existing is None:
             raise TargetError(f"the target table {table.target} does not exist", hint="create it before the load")
@@ -351,7 +356,7 @@ class PostgresLoader:
 
 
 def _copy(connection: Connection, job: str, table: TargetTable, number: int, lines: Iterable[bytes]) -> int:
-    """All lines, in one COPY after another of at most HELD_BYTES. Each has to take as many rows as were sent."""
+    """Copy all lines, in one COPY after another of at most HELD_BYTES. Each has to take as many rows as were sent."""
     total, blocks = 0, iter(lines)
     for first in blocks:
         held: list[bytes] = []
@@ -371,8 +376,11 @@ def _copy(connection: Connection, job: str, table: TargetTable, number: int, lin
 def _copy_binary(
     connection: Connection, job: str, table: TargetTable, number: int, form: str, blocks: Iterable[bytes]
 ) -> int:
-    """A stream, in one COPY. The lock keeps the columns' types as they are found to be. As many rows have to arrive as the
-    source says it gave; others are read again as lines, which are counted at both ends."""
+    """Copy a stream in one COPY. The lock keeps the columns' types as they are found to be.
+
+    As many rows have to arrive as the source says it sent; otherwise they are read again as lines, which are counted at
+    both ends.
+    """
     connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE").format(table_name(table.target)))
     if binary_forms(connection, [(table.target, table.columns)]) != [form]:
         raise RowRefused("the target's columns have other types by now", job=job, table=str(table.source))
@@ -409,8 +417,11 @@ def _until_full(blocks: Iterable[bytes], held: list[bytes]) -> Iterable[bytes]:
 def _create(
     connection: Connection, schema: TableSchema, table: TargetTable, rules: ValueRules, beside: Collection[TableId]
 ) -> None:
-    """The key gets another name where something has its own. Computed columns that the server refuses, as it may lack a
-    function that they call, are tried again, and told, when the rest is built."""
+    """Create the table. Its key gets another name where something has its own.
+
+    Computed columns that the server refuses, because it lacks a function that they call, are tried again, and reported,
+    when the rest is built.
+    """
     if schema.key_name and relation_table(connection, table.target.schema, schema.key_name):
         schema = replace(schema, key_name="")
 
@@ -431,8 +442,7 @@ def _create(
 def _taken_as(
     connection: Connection, schema: TableSchema, table: TargetTable, rules: ValueRules, beside: Collection[TableId]
 ) -> TableSchema:
-    """The definition; of a table whose partitions the server refuses, as it may lack a function or sort otherwise, the one
-    without them."""
+    """Return the definition, without partitions where the server refuses those: it may lack a function or sort otherwise."""
     if not is_partitioned(schema, table):
         return schema
     plain = ddl.create_table(schema, table, rules, connection.info.server_version, beside, ())
@@ -450,7 +460,7 @@ def _taken_as(
 def _create_partitions(
     connection: Connection, schema: TableSchema, table: TargetTable, beside: Collection[TableId]
 ) -> None:
-    """One whose name something at the target has gets another."""
+    """Create the partitions. One whose name something at the target has gets another."""
     names = [part.name for part in plan_partitions(schema, table, beside)]
     for place in {name.schema for name in names}:
         _create_schema(connection, place)
@@ -465,7 +475,7 @@ def _create_schema(connection: Connection, name: str) -> None:
 
 
 def _is_taken(connection: Connection, statement: str) -> bool:
-    """Would the server carry it out?"""
+    """Return whether the server would carry the statement out."""
     try:
         with connection.transaction(force_rollback=True):
             _run(connection, statement)
@@ -487,7 +497,7 @@ def _lock_generation(connection: Connection, job: str, table: TableId, highest: 
 
 
 def _enter(connection: Connection, chunk: tuple[str, str, int, int]) -> int | None:
-    """The rows of a chunk that is done, None for one that is ours to load. Raises Fenced."""
+    """Return the rows of a chunk that is done, None for one that is ours to load. Raises Fenced."""
     job, source, generation, number = chunk
     state = connection.execute(SHARE_STATE, [job, source]).fetchone()
     if state is None or state[0] != generation or state[1] != "loading":
@@ -511,7 +521,7 @@ def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
 
 
 def _quiet_constraints(connection: Connection, table: TargetTable) -> None:
-    """No trigger of the target fires for loaded rows, if we may say so; nothing to do for plain tables."""
+    """Switch the target's triggers off for loaded rows, if we may; nothing to do for plain tables."""
     row = connection.execute(HAS_TRIGGERS, [table.target.schema, table.target.name]).fetchone()
     if row and row[0]:
         constraints.bypass(connection)
@@ -521,7 +531,7 @@ def _quiet_constraints(connection: Connection, table: TargetTable) -> None:
 
 
 def _refusal(error: psycopg.Error, job: str, table: TargetTable, held: list[bytes]) -> Exception:
-    """RowRefused with the row's key where the server names a line of this COPY, else what the error means."""
+    """Return RowRefused with the row's key where the server names a line of this COPY, else what the error means."""
     places = PLACE.findall(error.diag.context or "")
     kind, hint = meaning(error)
     if kind is not Meaning.CONFLICT or not places:
@@ -539,7 +549,7 @@ def _refusal(error: psycopg.Error, job: str, table: TargetTable, held: list[byte
 
 
 def _line(held: list[bytes], number: int) -> bytes:
-    """Line `number` (from 1) of the blocks."""
+    """Return line `number` (from 1) of the blocks."""
     for block in held:
         count = block.count(b"\n")
         if number <= count:
@@ -556,10 +566,10 @@ def _key_text(table: TargetTable, line: bytes) -> str:
 
 
 def unescape(value: bytes) -> str:
-    """A field of a line as readable text; \\N stays."""
+    r"""Write a field of a line as readable text; \\N stays."""
     return ESCAPE.sub(lambda found: UNESCAPED[found[0]], value).decode(errors="backslashreplace")
 
 
 def _run(connection: Connection, statement: str) -> None:
-    """A statement of ddl.py: rendered, nothing to bind."""
+    """Run a statement of ddl.py: rendered, nothing to bind."""
     connection.execute(statement.encode())

@@ -45,8 +45,11 @@ def make(connection: Connection, needs: Iterable[Need]) -> None:
 
 
 def refuse_older(connection: Connection, then: Iterable[TableSchema], now: TableSchema) -> None:
-    """As LabelTables.refuse_older_functions: told by the text that the source had, so that one which somebody wrote for the
-    target, or another release prints otherwise, stands."""
+    """Raise TargetError for older functions, as LabelLoader.refuse_older_functions.
+
+    An older function is told by the text that the source had: one that somebody wrote for the target, or that another
+    release prints otherwise, stays.
+    """
     before: dict[str, set[str]] = {}
     for need in (need for one in then for need in one.needs if need.kind == FUNCTION):
         before.setdefault(need.name, set()).add(need.definition)
@@ -71,8 +74,10 @@ def _make_function(connection: Connection, need: Need) -> None:
 
 
 def refused(connection: Connection, needs: Iterable[Need]) -> dict[Need, str]:
-    """Functions among what is missing that this server does not make, and why. All of it is made, and rolled back; locks are
-    on nothing that anybody else sees."""
+    """Return the missing functions that this server does not make, and why.
+
+    All of them are made, and rolled back; the locks are on nothing that anybody else sees.
+    """
     found: dict[Need, str] = {}
     needs = list(needs)
     there = present(connection, needs)

@@ -51,9 +51,12 @@ class StageColumn:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One part of a net change. `k<i>` are the key columns as they are now, `v<i>` values of `values[i]`, `t<i>` the key
-    under which an unchecked update's row is to be read again, in text form, `age` how new the change is by the target's
-    column `newest_by`. Those of a net that contend go together (exchange.py)."""
+    """A part of a net change, merged in one step.
+
+    `k<i>` are the key columns as they are now, `v<i>` values of `values[i]`, `t<i>` the key under which an unchecked
+    update's row is to be read again, in text form, `age` how new the change is by the target's column `newest_by`.
+    Parts of a net change that contend go together (exchange.py).
+    """
 
     table: TargetTable
     action: Action
@@ -95,7 +98,7 @@ def pieces(net: TableNet) -> Iterator[tuple[Piece, list[Any]]]:
 
 
 def _update(net: TableNet, updates: Updates) -> tuple[Piece, list[Any]]:
-    """Key columns that keep their value are left alone: an identity column could not be set at all."""
+    """Build an update's piece. Key columns that keep their value are left out: an identity column could not be set at all."""
     table, source = net.table, updates.values
     sets = tuple(name for name in source.column_names if updates.moves_keys or name not in table.key)
     if not sets:
@@ -145,7 +148,7 @@ OWN_TYPES = {TEXT: sql.SQL("NULL::text"), NUMBER: sql.SQL("0::bigint")}
 def create_stage(
     head: sql.SQL, stage: sql.Composable, options: sql.SQL, piece: Piece, extra: Sequence[StageColumn] = ()
 ) -> Any:
-    """CREATE TABLE AS, without rows: the target's own types with their lengths and precisions, and no constraint."""
+    """Return CREATE TABLE AS, without rows: the target's own types with their lengths and precisions, and no constraint."""
     columns = sql.SQL(", ").join(
         sql.SQL("{} AS {}").format(
             sql.Identifier("t", column.like) if column.like else OWN_TYPES[column.type], sql.Identifier(column.name)
@@ -183,8 +186,9 @@ def carry_out(connection: Connection, piece: Piece, stage: Stage, rows: int, pre
 
 
 def _refuse_left_out(connection: Connection, piece: Piece, stage: Stage, short: int) -> None:
-    """Rows that have no counterpart are no reason: only where a trigger fires that may leave rows out is looked for those that
-    it has left."""
+    """Raise Conflict if a trigger left rows out. Rows without a counterpart alone are no reason: only where such a
+    trigger fires is searched for them.
+    """
     events = {Action.INSERT: UPSERT, Action.UPDATE: ("update", "delete")}.get(piece.action, ("delete",))
     found = switches(connection, piece.table.target, *events)
     if found and _is_left_out(connection, piece, stage, short > 0):
@@ -192,8 +196,11 @@ def _refuse_left_out(connection: Connection, piece: Piece, stage: Stage, short: 
 
 
 def _is_left_out(connection: Connection, piece: Piece, stage: Stage, is_short: bool) -> bool:
-    """Of a delete, and of rows that move, none is left at its old place; of an insert without values beside its key each is
-    there; of all others the count says it."""
+    """Return whether staged rows were left out.
+
+    Then a row of a delete, or of a move, is still at its old place; a row of an insert without values beside its key is
+    missing; for all others the count tells.
+    """
     target, staged = table_name(piece.table.target), table_name(stage)
     values = set(piece.values) - set(piece.table.key)
     if piece.action is Action.DELETE or piece.moves:
@@ -207,7 +214,7 @@ def _is_left_out(connection: Connection, piece: Piece, stage: Stage, is_short: b
 
 @lru_cache(maxsize=1024)
 def _statements(piece: Piece, stage: Stage) -> tuple[tuple[bytes, bool], ...]:
-    """What merges a piece, and whether its count is the number of rows."""
+    """Return the statements that merge a piece, and whether the count of each is the number of rows."""
     if piece.action is Action.DELETE:
         found = [(_delete(piece, stage), piece.checked)]
     elif piece.action is Action.INSERT:
@@ -225,7 +232,7 @@ def _delete(piece: Piece, stage: Stage) -> sql.Composed:
 
 
 def _insert(piece: Piece, stage: Stage) -> sql.Composed:
-    """Not checked: the row that has the key takes the new values."""
+    """Return the insert. If not checked, the row that has the key takes the new values."""
     query = sql.SQL("INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} AS s").format(
         table_name(piece.table.target),
         column_list(piece.values),
@@ -236,7 +243,7 @@ def _insert(piece: Piece, stage: Stage) -> sql.Composed:
 
 
 def upsert(table: TargetTable, names: Sequence[str]) -> sql.Composed:
-    """ON CONFLICT … for an insert that replaces the row with its key."""
+    """Return ON CONFLICT … for an insert that replaces the row with its key."""
     sets = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(n)) for n in names if n not in table.key]
     action = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(sets)) if sets else sql.SQL("NOTHING")
     return sql.SQL(" ON CONFLICT ({}) DO {}").format(column_list(table.key), action)
@@ -253,8 +260,10 @@ def _update_rows(piece: Piece, stage: Stage, names: Sequence[str], keys: Sequenc
 
 
 def _moves_in_window(piece: Piece, stage: Stage) -> Iterator[sql.Composed]:
-    """Rows that move while their table is loaded (K3): the load may have met them at the old place, the new one, both or
-    neither. Move those of the old place only, remove old ones whose new one is there, then set values at the new place.
+    """Yield statements for rows that move while their table is loaded (K3): the load may have read them at the old
+    place, the new one, both or neither.
+
+    Move those of the old place only, remove old ones whose new one is there, then set values at the new place.
     """
     free = sql.SQL(" AND NOT EXISTS (SELECT FROM {} AS t WHERE {})").format(
         table_name(piece.table.target), _on_key(piece, _new_key(piece))
@@ -267,7 +276,9 @@ def _moves_in_window(piece: Piece, stage: Stage) -> Iterator[sql.Composed]:
 
 
 def _refuse_chains(connection: Connection, piece: Piece, stage: Stage) -> None:
-    """A key that one row leaves and another takes: in a window only the rows' own order tells which is which."""
+    """Raise Conflict for a key that one row leaves and another takes: in a window only the rows' own order tells which
+    is which.
+    """
     pairs = zip(_new_key(piece), range(len(piece.table.key)), strict=True)
     same = sql.SQL(" AND ").join(sql.SQL("{} = {}").format(new, sql.Identifier("o", f"k{i}")) for new, i in pairs)
     query = sql.SQL("SELECT EXISTS (SELECT FROM {} AS s JOIN {} AS o ON {})").format(

@@ -120,12 +120,12 @@ def statements(of: Sequence[Migration], user: str) -> str:
 
 
 def may_alter(connection: Connection) -> bool:
-    """Is the user the owner of the schema's tables, or a member of that role?"""
+    """Return whether the user owns the schema's tables, or is a member of that role."""
     return bool(_one(connection, MAY_ALTER))
 
 
 def _noted(connection: Connection, known: Sequence[Migration]) -> set[tuple[int, str]]:
-    """Number and stage of what has been carried out. Refuses a version that this release does not know."""
+    """Return number and stage of what has been carried out. Refuses a version that this release does not know."""
     if not _one(connection, IS_THERE, "meta", None, None):
         return set()
     version, notes = connection.execute(READ).fetchone() or (FIRST, [])
@@ -168,7 +168,7 @@ def _retire(connection: Connection, missing: Sequence[Migration]) -> None:
 
 
 def _older(connection: Connection, number: int) -> bool:
-    """Is there a job that was started last by a release which does not know this number?"""
+    """Return whether a job was started last by a release which does not know this number."""
     return connection.execute(OLDER, [number]).fetchone() is not None
 
 

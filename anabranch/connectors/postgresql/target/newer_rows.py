@@ -21,7 +21,7 @@ SELECT t.{column} AS there, s.age AS age FROM {target} AS t JOIN {stage} AS s ON
 
 
 def refuse_newer(connection: Connection, piece: Piece, stage: Stage) -> None:
-    """Raises Conflict where a staged change meets a row of the target that is newer. Psycopg errors pass."""
+    """Raise Conflict where a row of the target is newer than the staged change. Psycopg errors pass."""
     statement = NEWER.format(
         column=sql.Identifier(piece.newest_by),
         target=table_name(piece.table.target),

@@ -26,7 +26,7 @@ AGAIN_S = 60.0  # a table that was altered says the same
 
 
 class OneByOne:
-    """What one connection knows and has prepared for it. Not for two threads."""
+    """The state of one connection: known columns and prepared statements. Not for two threads."""
 
     def __init__(self, connection: Connection, job: str, owner: str) -> None:
         self._connection, self._job = connection, job
@@ -36,8 +36,10 @@ class OneByOne:
         self._blocks_from = 0.0
 
     def carry_out(self, now: Checkpoint, transactions: SmallTransactions) -> None:
-        """The checkpoint row says afterwards how far it came. The connection is idle, before and afterwards. Psycopg errors
-        pass: then it has to be closed."""
+        """Carry out transactions one by one. The checkpoint row says afterwards how far it came.
+
+        The connection is idle, before and afterwards. Psycopg errors pass: then it has to be closed.
+        """
         pgconn = self._connection.pgconn
         run(pgconn, ASYNC)
         if not self._in_blocks(now, transactions) and psycopg.Pipeline.is_supported():  # a libpq from 14 on
@@ -45,7 +47,7 @@ class OneByOne:
         run(pgconn, SYNC)
 
     def _in_blocks(self, now: Checkpoint, transactions: SmallTransactions) -> bool:
-        """Has it moved the checkpoint?"""
+        """Carry them out in blocks where that is quicker. Returns whether the checkpoint has moved."""
         if time.monotonic() < self._blocks_from or not self._block.takes(transactions):
             return False
         refused = self._block.carry_out(now, transactions)

@@ -46,8 +46,10 @@ def change(connection: Connection, stages: StagingTables, row: RowChange, nul: s
 
 
 def _refuse_left_out(connection: Connection, missed: Sequence[RowChange], nul: str) -> None:
-    """Changes that have hit no row. Raises Conflict for the first that a trigger has left out: its row is there, or should
-    be by now. Asks for triggers first: in a load's window rows may well be missing."""
+    """Raise Conflict for the first change that a trigger has left out: its row is there, or should be by now.
+
+    `missed`: changes that hit no row. Asks for triggers first: in a load's window rows may well be missing.
+    """
     row = missed[0]
     found = switches(connection, row.table.target, *(UPSERT if row.operation == "insert" else (row.operation,)))
     left = next((row for row in missed if _should_have_hit(connection, row, nul)), None) if found else None
@@ -58,8 +60,11 @@ def _refuse_left_out(connection: Connection, missed: Sequence[RowChange], nul: s
 
 
 def _should_have_hit(connection: Connection, row: RowChange, nul: str) -> bool:
-    """An insert has always, but one without values beside its key, whose row may be there; others where their row is there. Of
-    a table without a key `_keyless` says it."""
+    """Return whether a change had to hit a row.
+
+    An insert always has, except one without values beside its key, whose row may be there already; any other if its row
+    is there. For a table without a key `_keyless` tells.
+    """
     if not row.table.key:
         return row.operation == "insert"
     there = _run(connection, _exists(row.table), nul, _ordered(row.table, key(row))) > 0
@@ -69,7 +74,9 @@ def _should_have_hit(connection: Connection, row: RowChange, nul: str) -> bool:
 
 
 def merge_few(connection: Connection, piece: Piece, arrays: Sequence[Any], nul: str) -> list[Texts]:
-    """A piece of a net change, a statement for each row. Returns keys to read again. Raises Conflict; psycopg errors pass."""
+    """Merge a piece of a net change with a statement for each row. Returns keys to read again. Raises Conflict; psycopg
+    errors pass.
+    """
     columns = [texts(c.type, a).to_pylist() for c, a in zip(piece.columns, arrays, strict=True)]
     rows = list(zip(*columns, strict=True))
     changes = (_change(piece, row) for row in rows)
@@ -101,7 +108,7 @@ def _merge_moves(connection: Connection, piece: Piece, changes: Sequence[RowChan
 
 
 def _change(piece: Piece, row: Sequence[str | None]) -> RowChange:
-    """A row of a piece as a single change."""
+    """Return a row of a piece as a single change."""
     table, width = piece.table, _key_width(piece)
     old, values = dict(zip(table.key, row[:width], strict=False)), dict(zip(piece.values, row[width:], strict=False))
     return RowChange(table, piece.action.value, old, values, checked=piece.checked)
@@ -112,14 +119,14 @@ def _key_width(piece: Piece) -> int:
 
 
 def _statement(piece: Piece) -> bytes:
-    """What is the same for each row of a piece."""
+    """Return the statement that all rows of a piece share."""
     if piece.action is Action.INSERT:
         return _insert(piece.table, piece.values, piece.checked)
     return _delete(piece.table) if piece.action is Action.DELETE else _update(piece.table, piece.values)
 
 
 def _parameters(piece: Piece, rows: Sequence[Sequence[str | None]]) -> list[Sequence[str | None]]:
-    """Its parameters: new values, then the key."""
+    """Return the parameters for each row: new values, then the key."""
     width, end = _key_width(piece), _key_width(piece) + len(piece.values)
     return [(*row[width:end], *row[:width]) for row in rows]
 
@@ -127,7 +134,7 @@ def _parameters(piece: Piece, rows: Sequence[Sequence[str | None]]) -> list[Sequ
 def _run_all(
     connection: Connection, statement: bytes, parameters: Sequence[Sequence[str | None]], nul: str
 ) -> list[int]:
-    """How many rows each has hit. All are sent before the first answer is waited for."""
+    """Run a statement for each row; all are sent before the first answer is waited for. Returns how many rows each has hit."""
     if nul == "strip":
         parameters = [[value and value.replace("\0", "") for value in values] for values in parameters]
     with connection.cursor() as cursor:
@@ -139,7 +146,7 @@ def _run_all(
 
 
 def _refuse_chains(rows: Sequence[RowChange]) -> None:
-    """As merge.py does for many rows."""
+    """Raise Conflict for a chain of keys, as merge.py does for many rows."""
     left = {tuple(row.old_key.values()) for row in rows}
     for row in rows:
         if tuple(row.values.get(name, value) for name, value in row.old_key.items()) in left:
@@ -147,7 +154,7 @@ def _refuse_chains(rows: Sequence[RowChange]) -> None:
 
 
 def _keyed(connection: Connection, row: RowChange, nul: str) -> int:
-    """How many rows a change of a table with a key, or any insert, has hit."""
+    """Carry out a change of a table with a key, or any insert. Returns how many rows it has hit."""
     if row.operation == "insert":
         return _run(connection, _insert(row.table, tuple(row.values), row.checked), nul, row.values)
     if row.operation == "delete":
@@ -176,7 +183,9 @@ def _run(connection: Connection, statement: bytes, nul: str, *rows: Texts) -> in
 
 
 def _update_row(connection: Connection, row: RowChange, nul: str) -> int:
-    """Not checked, a row that moves may be at its new place already (K3): then the old one goes, the new one is set."""
+    """Update a row. If not checked, a row that moves may be at its new place already (K3): then the old one is removed,
+    the new one is set.
+    """
     sets, here = dict(row.values), _ordered(row.table, row.old_key)
     moved = {name: value for name, value in sets.items() if name in here and value != here[name]}
     if not moved:
@@ -192,7 +201,7 @@ def _update_row(connection: Connection, row: RowChange, nul: str) -> int:
 
 
 def _keyless(connection: Connection, stages: StagingTables, row: RowChange, nul: str) -> int:
-    """Exactly one of the rows that equal `old_values`."""
+    """Change exactly one of the rows that equal `old_values`."""
     table, names = row.table, tuple(row.old_values)
     columns = (*(StageColumn(f"v{i}", table.type_of(n), n) for i, n in enumerate(names)), StageColumn("delta", NUMBER))
     piece = Piece(table, Action.MULTISET, columns, names)

@@ -53,8 +53,9 @@ STATE_REMEDY = "choose another schema for it ([[rules]] target)"
 
 
 def sees(connection: Connection, key: str) -> bool:
-    """Does the connection lead to the database whose session holds the lock? False without a key: the source is of another
-    kind."""
+    """Return whether the connection leads to the database whose session holds the lock. False without a key: the source
+    is of another kind.
+    """
     row = connection.execute(IS_SEEN, [key]).fetchone() if key else None
     return bool(row and row[0])
 
@@ -62,7 +63,7 @@ def sees(connection: Connection, key: str) -> bool:
 def read_by_the_job(
     connection: Connection, targets: Sequence[TableId], sources: Collection[TableId]
 ) -> dict[TableId, TableId]:
-    """Of each target table, the one among `sources` whose rows a write to it would change, if there is one."""
+    """Return, for each target table, the one among `sources` whose rows a write to it would change, if there is one."""
     found = {target: target for target in targets if target in sources}
     for target, relative in _relatives(connection, targets):
         if relative in sources:
@@ -71,7 +72,7 @@ def read_by_the_job(
 
 
 def _relatives(connection: Connection, targets: Sequence[TableId]) -> list[tuple[TableId, TableId]]:
-    """Of those that are there: each with all that it shares rows with, itself among them."""
+    """Return each existing table with all that it shares rows with, itself among them."""
     names = {"schemas": [target.schema for target in targets], "names": [target.name for target in targets]}
     return [(targets[place - 1], TableId(*table)) for place, *table in connection.execute(RELATIVES, names).fetchall()]
 
@@ -86,7 +87,7 @@ def is_state(target: TableId) -> str:
 
 
 def followed(connection: Connection, job: str) -> set[TableId]:
-    """The tables that a job reads that has begun, where it reads this database; none elsewhere."""
+    """Return the tables that a job which has begun reads, where it reads this database; else none."""
     if not may_read(connection) or connection.execute(SLOT, [job]).fetchone() is None:
         return set()
     return {TableId.parse(source) for source, _ in connection.execute(PAIRS, [job]).fetchall()}
@@ -99,8 +100,11 @@ class OwnSource:
     _asked: dict[tuple[int, str], str] = field(default_factory=dict)
 
     def refuse(self, connection: Connection, job: str, targets: Iterable[TableId] = ()) -> None:
-        """Raises TargetError where one of these target tables (without any: of all that the job has) is read by the job, or is
-        among what jobs keep their state in."""
+        """Raise TargetError where the job reads one of these target tables, or it is among what jobs keep their state
+        in.
+
+        Without `targets`, all target tables of the job are checked.
+        """
         targets = tuple(targets)
         if state := next((target for target in targets if target.schema == STATE), None):
             raise TargetError(is_state(state), hint=STATE_REMEDY, job=job)

@@ -60,8 +60,11 @@ class PlannedPartition:
 def plan_partitions(
     schema: TableSchema, table: TargetTable, beside: Collection[TableId] = ()
 ) -> list[PlannedPartition]:
-    """Parents first; nothing for a table that has none. They are called as at the source, where nothing else (`beside`) has
-    the name; they are in the schema of their table, if they are at the source."""
+    """Plan a table's partitions, parents first; [] for a table that has none.
+
+    They have their names at the source, unless something else (`beside`) has the name, and are in the schema of their
+    table, if they are at the source.
+    """
     if not is_partitioned(schema, table):
         return []
     names, planned = {"": table.target}, list[PlannedPartition]()
@@ -80,7 +83,9 @@ def plan_partitions(
 
 
 def _rests(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
-    """Places for rows that find none, of the table and of partitions that are divided: of which, end of the name, bound."""
+    """Yield default partitions for rows that fit no other, for the table and for partitions that are divided: of which,
+    end of the name, bound.
+    """
     keys = {"": schema.partition_key} | {part.name: part.key for part in schema.partitions if part.key}
     for whole, key in keys.items():
         bounds = [part.bound for part in schema.partitions if part.parent == whole]
@@ -92,7 +97,7 @@ def _rests(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
 
 
 def _missing(bounds: Iterable[str]) -> list[tuple[int, int]]:
-    """Modulus and remainder of what no partition by hash takes: each modulus is a factor of the next larger one."""
+    """Return modulus and remainder of what no partition by hash takes: each modulus is a factor of the next larger one."""
     there = [(int(modulus), int(remainder)) for bound in bounds for modulus, remainder in HASHED.findall(bound)]
     most = max((modulus for modulus, _ in there), default=1)
     return [(most, n) for n in range(most) if not any(n % modulus == remainder for modulus, remainder in there)]
@@ -114,10 +119,10 @@ def taken(connection: Connection, wanted: Iterable[TableId]) -> set[TableId]:
 
 
 def at_once(statement: str) -> str:
-    """ADD FOREIGN KEY that looks at the rows, as a partitioned table needs before UNSEEN_KEYS_SINCE."""
+    """Return ADD FOREIGN KEY that checks the rows, as a partitioned table needs before UNSEEN_KEYS_SINCE."""
     return statement.removesuffix(NOT_VALID)
 
 
 def leaves(connection: Connection, table: TableId) -> list[TableId]:
-    """What holds the rows of a partitioned table."""
+    """Return the tables that hold the rows of a partitioned table."""
     return [TableId(*row) for row in connection.execute(PARTS, (table.schema, table.name)).fetchall()]

@@ -67,8 +67,10 @@ class Pipeline:
         self._number = 0
 
     def carry_out(self, now: Checkpoint, transactions: SmallTransactions) -> None:
-        """The checkpoint row says afterwards how far it came. The connection is idle, before and afterwards. Psycopg errors
-        pass: then it has to be closed."""
+        """Carry out transactions in a pipeline. The checkpoint row says afterwards how far it came.
+
+        The connection is idle, before and afterwards. Psycopg errors pass: then it has to be closed.
+        """
         shapes = {id(one.shape): one.shape for one in transactions.changes}
         pgconn = self._connection.pgconn
         self._keep(run(pgconn, NAMES))
@@ -115,7 +117,7 @@ class Pipeline:
             raise NotPrepared
 
     def _forget(self) -> None:
-        """Something was refused, perhaps because a table has other columns by now."""
+        """Forget prepared statements: something was refused, perhaps because a table has other columns by now."""
         if self._names:
             run(self._connection.pgconn, b"; ".join(b"DEALLOCATE " + name for name in self._names.values()))
         self._names.clear()
@@ -183,7 +185,7 @@ def _talk(pgconn: PGconn, sent: Iterator[int]) -> bool:
 
 
 def _answers(pgconn: PGconn, most: int) -> tuple[int, bool]:
-    """How many transactions are answered by what has been read, and whether all of it was a yes."""
+    """Return how many transactions are answered by what has been read, and whether all answers were a yes."""
     answered, is_well, was_end = 0, True, False
     while answered < most and not pgconn.is_busy():
         result = pgconn.get_result()
@@ -201,7 +203,7 @@ def _answers(pgconn: PGconn, most: int) -> tuple[int, bool]:
 
 
 def run(pgconn: PGconn, statement: bytes) -> PGresult:
-    """One statement, or several without an answer. Raises psycopg.OperationalError."""
+    """Run one statement, or several without an answer. Raises psycopg.OperationalError."""
     result = pgconn.exec_(statement)
     if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
         raise psycopg.OperationalError(f"{statement.decode()} was refused")

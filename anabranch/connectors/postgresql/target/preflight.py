@@ -59,7 +59,7 @@ class PostgresChecks:
         self._connection: Connection | None = None
 
     def run(self, context: PreflightContext) -> list[CheckResult]:
-        """Raises TargetUnavailable, or TargetError when the server refuses us."""
+        """Run all checks. Raises TargetUnavailable, or TargetError when the server refuses us."""
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._endpoint, "anabranch-preflight", autocommit=True)
         with translated("check the target"):

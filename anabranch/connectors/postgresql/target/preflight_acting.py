@@ -1,6 +1,6 @@
-"""What of the target reacts to the rows we write: foreign keys, triggers, rules, row security (K7).
+"""Checks of what reacts at the target to the rows we write: foreign keys, triggers, rules, row security (K7).
 
-Whether the first two do is decided by what the job's user may do; the other two change or hide rows and are refused.
+Whether the first two react depends on the rights of the job's user; the other two change or hide rows and are refused.
 What does not live here: what is taken off for a load (preflight_tables.py).
 """
 
@@ -37,7 +37,7 @@ SELECT rulename::text, (ARRAY['SELECT', 'UPDATE', 'INSERT', 'DELETE'])[ev_type::
 
 
 def check_bypass(live: Live) -> Iterator[CheckResult]:
-    """K7: which way is taken where target tables have, or will have, foreign keys or triggers."""
+    """Report whether foreign keys and triggers are off, where target tables have, or will have, some (K7)."""
     reasons = [f"{e.id} has foreign keys or triggers" for _, e in live.tables() if e.has_actions]
     reasons += [f"{s.id} has foreign keys" for s in live.context.tables.values() if s.foreign_keys]
     reasons = sorted(set(reasons))
@@ -58,8 +58,11 @@ def check_bypass(live: Live) -> Iterator[CheckResult]:
 
 
 def check_logged_actions(live: Live) -> Iterator[CheckResult]:
-    """What a key does at the source is in its log, and the target's own key would do it as well: the change that the log has
-    then finds no row."""
+    """Check for keys that would act twice: the source's log has what a key does there, and the target's own key would
+    do it as well.
+
+    The change that the log has then finds no row.
+    """
     if live.may_bypass or not live.context.logs_cascades:
         return
     for table, schema in sorted(live.context.tables.items(), key=str):
@@ -81,7 +84,7 @@ def _firing(live: Live) -> Iterator[str]:
 
 
 def check_other_triggers(live: Live) -> Iterator[CheckResult]:
-    """Triggers that fire in spite of session_replication_role = replica."""
+    """Check for triggers that fire in spite of session_replication_role = replica."""
     for table, existing in live.tables() if live.may_bypass else ():
         for name in (n for n, enabled in existing.triggers.items() if enabled in "RA"):
             hint = f"ALTER TABLE {qualified(existing.id)} ENABLE TRIGGER {quote(name)}"
@@ -89,7 +92,7 @@ def check_other_triggers(live: Live) -> Iterator[CheckResult]:
 
 
 def check_key_actions(live: Live) -> Iterator[CheckResult]:
-    """Keys of the target that do otherwise than the source's, where they are not switched off."""
+    """Check for keys of the target that act otherwise than the source's, where they are not switched off."""
     if live.may_bypass:
         return
     enforced = read_keys(live.connection, live.existing)
@@ -105,7 +108,9 @@ def check_key_actions(live: Live) -> Iterator[CheckResult]:
 
 
 def check_rules(live: Live) -> Iterator[CheckResult]:
-    """A rule makes other statements of ours, or none; COPY passes it by, so that not even that is the same for all."""
+    """Check for rules: one makes other statements of ours, or none. COPY ignores rules, so that not even that is the
+    same for all rows.
+    """
     in_force = "RA" if live.may_bypass else "OA"
     for table, existing in live.tables():
         for name, event, enabled in live.connection.execute(RULES, [existing.oid]):
@@ -116,7 +121,7 @@ def check_rules(live: Live) -> Iterator[CheckResult]:
 
 
 def check_row_security(live: Live) -> Iterator[CheckResult]:
-    """Policies filter what apply changes and what verify reads, and refuse what the load writes."""
+    """Check for policies: they filter what apply changes and what verify reads, and refuse what the load writes."""
     tables = {existing.id: table for table, existing in live.tables()}
     for found in hidden(live.connection, tables):
         yield failed("row_security", found.message, found.mending, tables.get(found.table))

@@ -1,5 +1,6 @@
-"""What the job's tables need beside them: types that extensions bring, and types of the source's users: is it there, as it is
-at the source, or can it be made?"""
+"""Checks of types that the job's tables need, of extensions and of the source's users: is each there, the same as at
+the source, or can it be created?
+"""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def check_needs(live: Live) -> Iterator[CheckResult]:
 
 
 def _as_needed(live: Live) -> list[Need]:
-    """In the order in which they can be made."""
+    """Return the needed objects in the order in which they can be created."""
     tables = live.context.targets.values()
     return list(dict.fromkeys(need for table in tables for need in live.context.tables[table.source].needs))
 
@@ -111,7 +112,9 @@ def _extension(live: Live, need: Need, tables: list[str]) -> CheckResult:
 
 
 def _differing(need: Need, definition: str, tables: list[str]) -> Iterator[CheckResult]:
-    """An enum that has more labels takes all values of the source; of anything else a person has to judge."""
+    """Check an object that differs. An enum that has more labels takes all values of the source; anything else a person
+    has to judge.
+    """
     if definition == need.definition:
         return
     here, there = needs.labels(definition), needs.labels(need.definition)
@@ -127,7 +130,7 @@ def _differing(need: Need, definition: str, tables: list[str]) -> Iterator[Check
 
 
 def check_extensions(live: Live) -> Iterator[CheckResult]:
-    """PostGIS, pgvector and citext, where the job's columns take a type of theirs."""
+    """Check for PostGIS, pgvector and citext, where the job's columns take a type of theirs."""
     needed: dict[str, list[str]] = defaultdict(list)
     for table in live.context.targets.values():
         for name, logical in zip(table.columns, table.types, strict=True):

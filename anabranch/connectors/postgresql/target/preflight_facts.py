@@ -1,4 +1,4 @@
-"""What the checks of a target share: the database as it answers, and how a finding is said."""
+"""Facts that the checks of a target share: the database as it answers, and how a finding is worded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMED = 3  # of the columns or things that a finding is about, this many stand i
 
 @dataclass
 class Live:
-    """What the checks of a connected target share."""
+    """The facts that the checks of a connected target share."""
 
     connection: Connection
     context: PreflightContext

@@ -41,7 +41,7 @@ OUR_CONNECTIONS = 7
 
 
 def too_old(connection: Connection) -> Iterator[CheckResult]:
-    """A server that cannot be a target."""
+    """Check for a release that cannot be a target."""
     version = connection.info.server_version
     if version < OLDEST:
         name = f"{version // 10_000}.{version % 10_000}"
@@ -75,7 +75,7 @@ def check_connections(live: Live) -> Iterator[CheckResult]:
 
 
 def check_schemas(live: Live) -> Iterator[CheckResult]:
-    """May we create what is missing: schemas, tables in them, and schema `anabranch`?"""
+    """Check that we may create what is missing: schemas, tables in them, and schema `anabranch`."""
     new = [t for t in live.context.targets.values() if t.target not in live.existing]
     missing = {"anabranch"} | {t.target.schema for t in new}
     missing |= {part.name.schema for t in new for part in plan_partitions(live.context.tables[t.source], t)}
@@ -94,7 +94,7 @@ def check_schemas(live: Live) -> Iterator[CheckResult]:
 
 
 def check_state(live: Live) -> Iterator[CheckResult]:
-    """Schema `anabranch` may have been made by another role: an administrator, or another job's user."""
+    """Check the rights on schema `anabranch`, which another role may have created: an administrator, or another job's user."""
     user = quote(live.user)
     if live.true(_NOT_OPEN):
         yield failed(
@@ -117,8 +117,7 @@ def check_state(live: Live) -> Iterator[CheckResult]:
 
 
 def _check_release(live: Live) -> Iterator[CheckResult]:
-    """A schema of an earlier release is brought to this one by the first start, if its user may; one of a newer release may be
-    refused."""
+    """Check the schema's release. The first start migrates an earlier one, if its user may; a newer one may be refused."""
     try:
         lacking = pending(live.connection, shipped())
     except StateError as error:
@@ -133,7 +132,7 @@ def _check_release(live: Live) -> Iterator[CheckResult]:
 
 
 def check_table_rights(live: Live) -> Iterator[CheckResult]:
-    """Truncating, indexing and adding foreign keys need ownership or its rights."""
+    """Check that the user owns the tables: truncating, indexing and adding foreign keys need that, or the owner's rights."""
     for table, existing in live.tables():
         if existing.kind in WRITABLE and not live.true(
             "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = %s", existing.oid

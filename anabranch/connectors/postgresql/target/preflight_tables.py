@@ -28,7 +28,9 @@ LOCKS_EACH = 4  # a table, its key's index, what holds its large values, with th
 
 
 def check_own_source(live: Live) -> Iterator[CheckResult]:
-    """Emptying or writing such a table would change the rows that are to be copied, or where the jobs are."""
+    """Check for target tables that are the source's own, or hold the state of jobs: emptying or writing one would
+    change those.
+    """
     for table in live.context.targets.values():
         if table.target.schema == own_source.STATE:
             yield failed("own_source", own_source.is_state(table.target), own_source.STATE_REMEDY, table)
@@ -38,7 +40,7 @@ def check_own_source(live: Live) -> Iterator[CheckResult]:
 
 
 def check_existing(live: Live) -> Iterator[CheckResult]:
-    """Absent or empty, unless the job says otherwise or loaded it itself (K29)."""
+    """Check that tables are absent or empty, unless the job says otherwise or loaded them itself (K29)."""
     choice = live.context.user_choices.get("load.existing")
     for table, existing in live.first_loads():
         if table.source in live.own or table.target.schema == own_source.STATE:
@@ -71,7 +73,7 @@ def check_existing(live: Live) -> Iterator[CheckResult]:
 def _shared(
     found: list[Other], existing: ExistingTable, choice: str | None, table: TargetTable
 ) -> Iterator[CheckResult]:
-    """Other jobs write to the table: to load beside them takes the user's word, and the end of their loads."""
+    """Check a table that other jobs write to: to load beside them takes the user's word, and the end of their loads."""
     busy = [one for one in found if not one.is_through]
     if choice != "keep":
         hint = (
@@ -96,7 +98,9 @@ def _may_read(live: Live, existing: ExistingTable) -> bool:
 
 
 def check_partitions(live: Live) -> Iterator[CheckResult]:
-    """Tables that the load makes: all of a table in one transaction, which holds a lock of each and of what comes with it."""
+    """Check the number of partitions: all of a table's are created in one transaction, which locks each with what comes
+    with it.
+    """
     each, connections = (int(live.one(f"SHOW {name}")) for name in ("max_locks_per_transaction", "max_connections"))
     room, names = each * connections, []
     for table in live.context.targets.values():
@@ -114,7 +118,7 @@ def check_partitions(live: Live) -> Iterator[CheckResult]:
 
 
 def check_columns(live: Live) -> Iterator[CheckResult]:
-    """Existing tables: every column there, of a type that takes all values, and none that would stay empty."""
+    """Check existing tables: every column is there, of a type that takes all values, and none would stay empty."""
     for table, existing in live.tables():
         there = {c.name: c for c in existing.columns}
         for name, logical in zip(table.columns, table.types, strict=True):
@@ -144,7 +148,7 @@ def check_columns(live: Live) -> Iterator[CheckResult]:
 
 
 def check_not_null(live: Live) -> Iterator[CheckResult]:
-    """Columns that may be NULL at the source and may not at the target."""
+    """Check for columns that may be NULL at the source and may not at the target."""
     for table, existing in live.tables():
         schema = live.context.tables[table.source]
         strict = {c.name for c in existing.columns if c.not_null}
@@ -171,7 +175,7 @@ def check_keys(live: Live) -> Iterator[CheckResult]:
 
 
 def _other_key(existing: ExistingTable, columns: tuple[str, ...]) -> Iterator[str]:
-    """What gives an existing table this primary key, or none."""
+    """Yield what gives an existing table this primary key, or none."""
     for index in existing.indexes:
         if index.primary and index.constraint:
             yield f"DROP CONSTRAINT {quote(index.constraint)}"
@@ -184,7 +188,9 @@ def _alter(existing: ExistingTable, actions: Iterable[str]) -> str:
 
 
 def check_constraints(live: Live) -> Iterator[CheckResult]:
-    """Chunks of different moments may break secondary keys: they are taken off by the user's word only (K29)."""
+    """Check secondary keys, which chunks of different moments may break: they are taken off only if the job file says
+    so (K29).
+    """
     for table, existing in live.first_loads():
         things = [f"unique index {i.name}" for i in existing.secondary_unique]
         things += [f"foreign key {k.name}" for k in existing.foreign_keys]
@@ -207,7 +213,9 @@ def check_constraints(live: Live) -> Iterator[CheckResult]:
 
 
 def check_deferrable(live: Live) -> Iterator[CheckResult]:
-    """K8: not enforced under session_replication_role = replica; where keys act, it is asked at commit."""
+    """Check for deferrable keys: not enforced under session_replication_role = replica; where keys act, they are
+    checked at commit (K8).
+    """
     for table, existing in live.tables() if live.may_bypass else ():
         for index in (i for i in existing.indexes if i.unique and i.deferrable):
             text = f"deferrable key {index.name} is not enforced for replicated rows"
@@ -215,7 +223,7 @@ def check_deferrable(live: Live) -> Iterator[CheckResult]:
 
 
 def _not_deferrable(index: ExistingIndex) -> Iterator[str]:
-    """Only a constraint is deferrable, and it cannot be altered in place."""
+    """Yield the clauses that replace a deferrable constraint: it cannot be altered in place."""
     name, kind = quote(index.constraint or index.name), "PRIMARY KEY" if index.primary else "UNIQUE"
     yield f"DROP CONSTRAINT {name}"
     yield f"ADD CONSTRAINT {name} {kind} ({', '.join(map(quote, index.columns))})"

@@ -1,4 +1,4 @@
-"""What becomes of types, indexes, keys and names. Needs no server."""
+"""Checks of types, indexes, keys and names as the target will have them. Needs no server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from anabranch.rows.net import TargetTable
 
 
 def check_types(context: PreflightContext) -> Iterator[CheckResult]:
-    """One line per target type and reason that is not exact, with the columns that have it, and one for the others."""
+    """Report one line per target type and reason that is not exact, with its columns, and one line for all others."""
     exact = 0
     groups: dict[Fit, list[tuple[str, str, str]]] = defaultdict(list)
     rules = value_rules(context)
@@ -65,7 +65,7 @@ def _source_type(native: str, logical: LogicalType) -> str:
 
 
 def check_not_carried(context: PreflightContext) -> Iterator[CheckResult]:
-    """Indexes, checks, foreign keys, partitions and defaults that the target will not get: one line per reason."""
+    """Report indexes, checks, foreign keys, partitions and defaults that the target will not get: one line per reason."""
     groups: dict[tuple[str, str], list[tuple[TargetTable, str]]] = defaultdict(list)
     for table in context.targets.values():
         for kind, name, why in _not_carried(context, table):
@@ -117,7 +117,7 @@ def _not_carried(context: PreflightContext, table: TargetTable) -> Iterator[tupl
 
 
 def check_key_sizes(context: PreflightContext) -> Iterator[CheckResult]:
-    """Keys that are made all the same: most of their values will fit."""
+    """Warn of keys that are created although some values may not fit: most of them will."""
     long = [table for table in context.targets.values() if not key_fits(context.tables[table.source], table)]
     names = [str(table.source) for table in long]
     if names:
@@ -139,7 +139,7 @@ def check_names(context: PreflightContext) -> Iterator[CheckResult]:
 
 
 def _renamed(table: TargetTable, name: str) -> str:
-    """What the job file may say instead, with a name that fits."""
+    """Suggest what the job file may say instead, with a name that fits."""
     short = ddl.shortened(name)
     if name in table.columns:
         source = table.source_columns[table.columns.index(name)] if table.source_columns else name

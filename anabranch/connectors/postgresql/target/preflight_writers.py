@@ -1,4 +1,5 @@
-"""Who else writes where the job writes or reads: changes that would come back to their source, and a target that is a replica.
+"""Checks for other writers where the job writes or reads: changes that would come back to their source, and a target
+that is a replica.
 
 What does not live here: the job itself (preflight_tables.check_own_source), other jobs that write to the same tables
 (shared_tables.py).
@@ -37,7 +38,9 @@ def _whose(live: Live) -> str:
 
 
 def check_loops(live: Live) -> Iterator[CheckResult]:
-    """What the job brings here, and somebody brings back from here to the tables that it was read from, never comes to rest."""
+    """Check for loops: changes that the job brings here, and another writer brings back to the tables that they were
+    read from.
+    """
     ours = {table.source: table.target for table in live.context.targets.values()}
     for writer in live.context.writers:
         if live.context.source_name.endswith(
@@ -57,7 +60,7 @@ def check_loops(live: Live) -> Iterator[CheckResult]:
 
 
 def check_subscriptions(live: Live) -> Iterator[CheckResult]:
-    """A subscription writes the same rows, if its publisher is the source; only superusers see which it is."""
+    """Check for subscriptions that write the same rows, if the publisher is the source; only superusers see which one it is."""
     targets = {table.target: table for table in live.context.targets.values()}
     say = warning if live.context.user_choices.get("load.existing") == "keep" else failed
     for subscription in subscriptions(live.connection):

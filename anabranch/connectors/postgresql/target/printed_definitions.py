@@ -1,4 +1,4 @@
-"""How the target writes a planned definition down, to compare it with one that stands there: the server is asked with an
+"""Planned definitions as the target prints them, to compare each with an existing one: the server is asked with an
 empty copy of the table, which is rolled back. No lock on the table that a writer would notice.
 
 What does not live here: planning (ddl.py, indexes.py), building (constraints.py, structures.py).
@@ -22,13 +22,13 @@ INDEX: LiteralString = "SELECT pg_catalog.pg_get_indexdef(to_regclass('pg_temp.a
 
 
 def check_definition(connection: Connection, table: TableId, condition: str, tail: str = "") -> str:
-    """`CHECK (…)` as the catalogue would have it. Raises psycopg.Error, also without the right to TEMPORARY tables."""
+    """Return `CHECK (…)` as the catalogue would have it. Raises psycopg.Error, also without the right to TEMPORARY tables."""
     add = f"ALTER TABLE pg_temp.anabranch_copy ADD CONSTRAINT anabranch_check CHECK ({condition}){tail}"
     return _written(connection, table, add, CHECK)
 
 
 def index_definition(connection: Connection, table: TableId, body: str) -> str:
-    """`USING btree (…)` as the catalogue would have it, of `(…)` or more. Raises psycopg.Error."""
+    """Return `USING btree (…)` as the catalogue would have it, for `(…)` or more. Raises psycopg.Error."""
     create = f"CREATE INDEX anabranch_index ON pg_temp.anabranch_copy {body}"
     return "USING" + _written(connection, table, create, INDEX).partition(" USING")[2]
 

@@ -88,7 +88,7 @@ def _as_renamed(then: Column, now: Column, new: Mapping[str, str]) -> Column:
 
 
 def _as_parts(text: str, new: Mapping[str, str]) -> str:
-    """Labels within an array or a composite."""
+    """Rename labels within an array or a composite."""
     if not text.startswith(("'{", "'(")):
         return text
     bare = {old[1:-1]: label[1:-1] for old, label in new.items()}
@@ -100,7 +100,7 @@ Labels = Mapping[str, str]  # by the number that a label keeps, in their order
 
 
 def _renamed(need: Need, then: Collection[TableSchema], now: TableSchema) -> list[tuple[Labels, Labels]]:
-    """Before and now, of each state of the type from which labels were renamed since."""
+    """Return the labels before and now, for each state of the type from which some were renamed since."""
     name = f"{need.kind} {need.name}"
     after = dict(LABEL.findall(dict(now.type_states).get(name, "")))
     before = {state: dict(LABEL.findall(state)) for one in then for what, state in one.type_states if what == name}
@@ -155,7 +155,7 @@ def _rename(connection: Connection, job: str, table: TableId, need: Need, pairs:
 
 
 def _statements(need: Need, pairs: Mapping[str, str]) -> Iterator[str]:
-    """By way of third names where labels change places."""
+    """Yield the statements, by way of third names where labels change places."""
     third = {old: f"'anabranch {number}'" for number, old in enumerate(pairs)} if set(pairs.values()) & {*pairs} else {}
     head = f"ALTER TYPE {need.name} RENAME VALUE"
     yield from (f"{head} {old} TO {name}" for old, name in third.items())

@@ -54,7 +54,7 @@ def script(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
 
 
 def _needs(tables: Tables) -> Iterator[DdlStep]:
-    """Each once, with the first table that needs it."""
+    """Yield each needed object once, with the first table that needs it."""
     first: dict[Need, TargetTable] = {}
     for definition, table in tables:
         for need in definition.needs:
@@ -67,13 +67,13 @@ def _needs(tables: Tables) -> Iterator[DdlStep]:
 
 
 def _lacking(schema: TableSchema) -> Iterator[str]:
-    """Left out for what it uses: an empty database has nothing of that."""
+    """Yield what is left out because of something it uses, which an empty database does not have."""
     for one in schema.lacking:
         yield f"{one.what}: {one.name}: it uses the {one.kind} {one.uses}: {one.why}"
 
 
 def left_out(schema: TableSchema, table: TargetTable) -> Iterator[str]:
-    """Computed columns and defaults, and what divides the table."""
+    """Yield what is left out of computed columns, defaults and partitioning."""
     try:
         verbatim.partition_key(schema, table)
     except NotCarried as why:
@@ -85,7 +85,7 @@ def left_out(schema: TableSchema, table: TargetTable) -> Iterator[str]:
 
 
 def _indexes(tables: Tables, rules: ValueRules, taken: set[TableId]) -> Iterator[DdlStep]:
-    """An index whose name another relation of the schema has gets its other name, as when it is built."""
+    """Yield the indexes. One whose name another relation of the schema has gets its other name, as when it is built."""
     for definition, table in tables:
         own = ddl.own_relations(definition, table, rules, {t.target for _, t in tables})
         taken |= {TableId(table.target.schema, name) for name in own}

@@ -29,7 +29,7 @@ class SessionOrigin:
         self._name = ""
 
     def take(self, connection: Connection, name: str) -> None:
-        """From here on what this session commits comes from `name`; "": from here. Not within a transaction."""
+        """Set the origin of what this session commits from here on; "": this server. Not within a transaction."""
         if name == self._name:
             return
         try:

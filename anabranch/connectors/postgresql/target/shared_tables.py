@@ -46,7 +46,7 @@ class Other:
 
 
 def others(connection: Connection, job: str, target: TableId) -> list[Other]:
-    """Other jobs that write to the table, or are about to."""
+    """Return other jobs that write to the table, or are about to."""
     there = connection.execute(HAS_STATES).fetchone()
     if not there or not there[0]:
         return []
@@ -64,7 +64,9 @@ def whole_of(connection: Connection, target: TableId) -> str:
 
 
 def refuse_partition(connection: Connection, job: str, table: TargetTable) -> None:
-    """What is a table of its own at the source is none here: its rows would be those of two tables. Raises TargetError."""
+    """Raise TargetError for a table of its own at the source that is a partition here: its rows would be those of two
+    tables.
+    """
     if whole := whole_of(connection, table.target):
         raise TargetError(
             f"{table.target} is a partition of {whole}, which a job writes to",
@@ -76,7 +78,9 @@ def refuse_partition(connection: Connection, job: str, table: TargetTable) -> No
 
 
 def refuse_to_empty(connection: Connection, job: str, table: TargetTable) -> None:
-    """In the transaction in which the table is emptied, or dropped, for a load. Raises TargetError."""
+    """Raise TargetError if other jobs have rows in the table. Call it in the transaction in which the table is emptied,
+    or dropped, for a load.
+    """
     connection.execute(ONE_ASKS)
     found = others(connection, job, table.target)
     if found:
@@ -90,7 +94,9 @@ def refuse_to_empty(connection: Connection, job: str, table: TargetTable) -> Non
 
 
 def refuse_unfinished(connection: Connection, job: str, table: TargetTable) -> None:
-    """In the transaction in which this job's load begins beside others' rows. Raises TargetError."""
+    """Raise TargetError if another job's load has not ended. Call it in the transaction in which this job's load begins
+    beside others' rows.
+    """
     connection.execute(ONE_ASKS)
     busy = [one for one in others(connection, job, table.target) if not one.is_through]
     if busy:
@@ -103,7 +109,7 @@ def refuse_unfinished(connection: Connection, job: str, table: TargetTable) -> N
 
 
 def refuse_truncate(connection: Connection, job: str, table: TargetTable) -> None:
-    """A TRUNCATE of the source would take what is not the source's. Raises Conflict."""
+    """Raise Conflict where a TRUNCATE of the source would remove rows that are not the source's."""
     found = others(connection, job, table.target)
     row = connection.execute(IS_KEPT, [job, str(table.source)]).fetchone()
     if found or (row and row[0]):

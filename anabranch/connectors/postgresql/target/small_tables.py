@@ -209,7 +209,7 @@ def _taken_off(connection: Connection, job: str, tables: Tables) -> frozenset[Ta
 
 
 def _used(connection: Connection, tables: Tables) -> set[tuple[str, str]]:
-    """Names that indexes might get and other relations have, with their schemas."""
+    """Return the names that indexes might get and other relations have, with their schemas."""
     names = [name for schema, table in tables for name in _names(plan_indexes(schema, table))]
     return {tuple(row) for row in connection.execute(USED, [names]).fetchall()} if names else set()
 

@@ -131,7 +131,7 @@ def merge_staged(connection: Connection, staged: StagedNet) -> list[merge.Texts]
 
 
 def _prove(connection: Connection, staged: StagedNet, pieces: tuple[StagedPiece, ...], names: sql.Composed) -> None:
-    """Nothing more gets into the tables, then rows and numbers are those that were staged."""
+    """Lock the tables against more rows, then check that rows and numbers are those that were staged (K10)."""
     try:
         connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(names))
     except psycopg.errors.UndefinedTable:

@@ -16,7 +16,7 @@ SWEEP_WAIT = "SET LOCAL lock_timeout = '100ms'"
 
 
 def stage_prefix(job: str) -> str:
-    """What the names of a job's staging tables begin with."""
+    """Return what the names of a job's staging tables begin with."""
     return f"stage_{job_digest(job)}_"
 
 

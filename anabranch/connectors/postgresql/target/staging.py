@@ -38,7 +38,7 @@ class StagingTables:
 
     @contextmanager
     def filled(self, piece: Piece, arrays: Sequence[Any], nul: str) -> Iterator[Stage]:
-        """A staging table with these rows. An error leaves it to the rollback that follows."""
+        """Provide a staging table with these rows. An error leaves it to the rollback that follows."""
         with self.empty(piece) as stage:
             stage_rows(self._connection, stage, piece.columns, arrays, nul)
             if len(arrays[0]) > ANALYZE_ROWS:
@@ -47,7 +47,7 @@ class StagingTables:
 
     @contextmanager
     def empty(self, piece: Piece) -> Iterator[Stage]:
-        """An empty staging table for this piece."""
+        """Provide an empty staging table for this piece."""
         shape = (piece.table.target, piece.columns)
         free = self._free.setdefault(shape, [])
         stage = free.pop() if free else self._make(piece)
@@ -58,19 +58,19 @@ class StagingTables:
         free.append(stage)
 
     def committed(self) -> None:
-        """The server has emptied every table."""
+        """Note a commit: the server has emptied every table."""
         self._settle(self._used)
         self._made.clear()
 
     def rolled_back(self) -> None:
-        """Tables that the transaction made are gone, the others are as they were."""
+        """Note a rollback: tables that the transaction created are gone, the others are as they were."""
         self._settle({stage: shape for stage, shape in self._used.items() if stage not in self._made})
         for stages in self._free.values():
             stages[:] = [stage for stage in stages if stage not in self._made]
         self._made.clear()
 
     def trim(self) -> None:
-        """Between transactions: drop everything when there are too many."""
+        """Drop all tables when there are too many. Call it between transactions."""
         if sum(map(len, self._free.values())) > KEPT:
             every = [table_name(stage) for stages in self._free.values() for stage in stages]
             self._connection.execute(sql.SQL("DROP TABLE {}").format(sql.SQL(", ").join(every)))
@@ -99,8 +99,10 @@ def copy_rows(
     nul: str,
     names: Sequence[str] = (),
 ) -> int:
-    """COPY arrays into a table, block by block; `names` if the table's columns are called otherwise. Returns the rows that the
-    server took."""
+    """Copy arrays into a table, block by block. Returns the rows that the server took.
+
+    `names`: given if the table's columns are called otherwise.
+    """
     types: list[LogicalType] = [column.type for column in columns]
     rows = _block(arrays)
     cursor = connection.cursor()
@@ -113,12 +115,12 @@ def copy_rows(
 def stage_rows(
     connection: Connection, stage: Stage, columns: Sequence[StageColumn], arrays: Sequence[Any], nul: str
 ) -> None:
-    """COPY arrays into a staging table, all of them."""
+    """Copy all arrays into a staging table."""
     taken = copy_rows(connection, stage, columns, arrays, nul)
     refuse_miscount(connection, stage, len(arrays[0]), taken, "stage changes", stage)
 
 
 def _block(arrays: Sequence[Any]) -> int:
-    """How many rows of these become one block; of very wide ones each."""
+    """Return how many of these rows become one block; each of very wide ones does."""
     width = int(sum(array.nbytes for array in arrays)) // max(1, len(arrays[0]))
     return max(1, min(BLOCK, BLOCK_BYTES // max(1, width)))

@@ -103,7 +103,7 @@ class PostgresStore:
     Delivery: what a call wrote is committed when it returns."""
 
     def __init__(self, endpoint: Endpoint, migrations: Sequence[Migration] = ()) -> None:
-        """`migrations`: instead of those of this release."""
+        """Set up the store. `migrations`: in place of those of this release."""
         self._endpoint, self._migrations = endpoint, migrations or shipped()
         self._open: Connection | None = None
         self._known: dict[str, dict[str, tuple[str, TableState]]] = {}  # job -> source table -> version, state
@@ -266,7 +266,7 @@ class PostgresStore:
             return trace.read(connection, job, first) if _exists(connection, "trace") else []
 
     def drop(self, job: str) -> None:
-        """The job's rows and staging tables; with the last job our tables and, if nothing else is in it, the schema."""
+        """Drop the job's rows and staging tables; with the last job our tables and, if nothing else is in it, the schema."""
         with self._session("remove the job's state") as connection:
             if not _one(connection, HAS_META):
                 return
@@ -289,7 +289,7 @@ class PostgresStore:
             yield self._open
 
     def _read(self, doing: str, query: str, values: list[Any]) -> tuple[Any, ...] | None:
-        """One row, None also where no job has ever been."""
+        """Read one row. None also where no job has ever been."""
         with self._session(doing) as connection:
             if not _one(connection, HAS_META):
                 return None
@@ -297,7 +297,7 @@ class PostgresStore:
 
 
 def add_states(cursor: psycopg.Cursor[Any], job: str, states: Sequence[TableState]) -> None:
-    """Rows that nobody has added. Raises Fenced where somebody has added one meanwhile."""
+    """Add rows of new tables. Raises Fenced where somebody has added one meanwhile."""
     if states:
         cursor.executemany(ADD_TABLE, [(job, str(state.source), str(state.target)) for state in states])
         if cursor.rowcount != len(states):
@@ -305,7 +305,9 @@ def add_states(cursor: psycopg.Cursor[Any], job: str, states: Sequence[TableStat
 
 
 def _require_all(connection: Connection, job: str, before: Mapping[TableId, TableState | None]) -> None:
-    """`require_same` of many, in one statement; None: there is no row, and nobody adds one meanwhile."""
+    """Raise Fenced unless many states are as they were, in one statement; None: there is no row, and nobody adds one
+    meanwhile.
+    """
     absent = {table for table, state in before.items() if state is None}
     rows = connection.execute(LOCK_TABLES, [job, [str(table) for table in before.keys() - absent]]).fetchall()
     found = {source: stored_place(*rest) for source, *rest in rows}
@@ -322,7 +324,7 @@ def require_same(connection: Connection, job: str, before: TableState) -> None:
 
 
 def stored_place(state: str, generation: int, facts: Mapping[str, str], reason: str) -> Place:
-    """TableState.place of a row."""
+    """Return TableState.place of a row."""
     life, known = read_stored(state, reason, facts)
     return life, generation, known
 
@@ -342,7 +344,7 @@ def save_table(connection: Connection, job: str, state: TableState) -> None:
 
 
 def state_row(job: str, state: TableState) -> list[Any]:
-    """What SAVE_TABLE takes."""
+    """Return the parameters of SAVE_TABLE."""
     schema = None if state.schema is None else Jsonb(state.schema.to_json())
     reason = aside.readable(state.reason)
     places = [str(state.source), str(state.target), state.state, state.generation, state.low, state.high, reason]

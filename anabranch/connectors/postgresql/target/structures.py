@@ -59,9 +59,11 @@ SEQUENCE_HINTS = {"22003": "; ALTER SEQUENCE … AS bigint at the target: its ow
 
 
 def build_checks(connection: Connection, schema: TableSchema, table: TargetTable, rules: ValueRules) -> list[str]:
-    """The source's CHECKs, added without a look at the rows, then validated. One that rows break, as they may at a source
-    that did not check once, goes again: here it would refuse the next change of such a row. Returns what was not made and
-    why."""
+    """Add the source's CHECKs without checking the rows, then validate them. Returns what was not added and why.
+
+    A check that rows break, as they may at a source that once did not check, is removed again: here it would refuse the
+    next change of such a row.
+    """
     if not schema.checks:
         return []
     with translated(f"read the checks of {table.target}"):
@@ -79,7 +81,9 @@ def build_checks(connection: Connection, schema: TableSchema, table: TargetTable
 def _add_check(
     connection: Connection, table: TableId, planned: ddl.PlannedCheck, there: dict[str, tuple[str, bool]]
 ) -> list[str]:
-    """`there`: constraint -> definition, is it validated? Another one with the planned name is let alone."""
+    """Add one check. `there`: constraint -> definition, is it validated. Another constraint with the planned name is
+    left alone.
+    """
     if planned.name in there:
         try:
             if check_definition(connection, table, planned.condition, planned.tail) != there[planned.name][0]:
@@ -106,8 +110,9 @@ def _add_check(
 
 
 def build_computed(connection: Connection, schema: TableSchema, table: TargetTable) -> list[str]:
-    """The columns that the target computes, where they are not made yet: with the table they were refused. Returns those
-    that are not made, and why."""
+    """Add the columns that the target computes and that were refused with the table. Returns those that are not added,
+    and why.
+    """
     if not table.computed:
         return []
     with translated(f"read the columns of {table.target}"):
@@ -126,8 +131,11 @@ def build_computed(connection: Connection, schema: TableSchema, table: TargetTab
 
 
 def build_defaults(connection: Connection, schema: TableSchema, table: TargetTable) -> list[str]:
-    """Defaults in the source's words, of columns that have none; all at once, and one by one where that is refused: the
-    target may lack a function that one of them calls."""
+    """Set defaults in the source's words, for columns that have none; all at once, and one by one where that is
+    refused.
+
+    The target may lack a function that one of them calls.
+    """
     wanted = ddl.default_statements(schema, table)
     if not wanted:
         return []
@@ -148,8 +156,11 @@ def build_defaults(connection: Connection, schema: TableSchema, table: TargetTab
 
 
 def raise_sequences(connection: Connection, tables: Iterable[TargetTable]) -> list[str]:
-    """The sequences of replicated columns come to the highest value there, so that the next row of somebody else gets a
-    number of its own. Returns those that could not be set, and why."""
+    """Set the sequences of replicated columns to the highest value there, so that the next row of another writer gets a
+    free number.
+
+    Returns those that could not be set, and why.
+    """
     return [
         problem
         for table, column, sequence in _sequences(connection, tables)

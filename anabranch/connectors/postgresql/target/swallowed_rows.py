@@ -48,7 +48,7 @@ def reason(table: TableId, found: list[str]) -> str:
 
 
 def refuse_left(connection: Connection, table: TargetTable, event: str, left: sql.Composed) -> None:
-    """Raises Conflict where a trigger has left out rows: `left` finds those that a statement had to reach and did not."""
+    """Raise Conflict where a trigger has left out rows: `left` finds those that a statement had to reach and did not."""
     found = switches(connection, table.target, event)
     if found and connection.execute(left).rowcount > 0:
         raise Conflict(table.source, reason(table.target, found))

@@ -19,7 +19,7 @@ _ARITHMETIC = ("+", "-", "*", "%")
 
 
 def condition(term: Term, names: Mapping[str, str]) -> str:
-    """`names`: source column -> column as SQL. Raises KeyError with the name of one that is not there."""
+    """Write a term as SQL. `names`: source column -> column as SQL. Raises KeyError with the name of one that is missing."""
     of = [condition(operand, names) for operand in term.of]
     if term.op == "column":
         return names[term.text]
@@ -45,13 +45,15 @@ def condition(term: Term, names: Mapping[str, str]) -> str:
 
 
 def _wrapped(term: Term, of: list[str]) -> list[str]:
-    """Operands that are no single thing stand in parentheses."""
+    """Return the operands, in parentheses unless they are a single thing."""
     single = ("column", "number", "text", *_FUNCTIONS)
     return [text if operand.op in single else f"({text})" for operand, text in zip(term.of, of, strict=True)]
 
 
 def default(term: Term, type: LogicalType, version: int) -> str | None:
-    """A default's expression; None for one that a server of this version does not have, or of a type that the job chose."""
+    """Write a default's expression; None for one that a server of this version does not have, or of a type that the job
+    chose.
+    """
     if type.target:
         return None
     if term.op == "now":

@@ -1,5 +1,5 @@
-"""What values look like here: the texts that PostgreSQL reads where they are not those of their kind, and the texts that it
-prints for one value in several ways. Data, told once per column (typemap.py).
+"""Text forms of values here: the texts that PostgreSQL reads where they are not those of their kind, and the texts that
+it prints for one value in several ways. Data, told once per column (typemap.py).
 
 What does not live here: making texts (rows/lines.py), comparing them (verify/), the SQL that reads them (verify.py).
 """
@@ -51,7 +51,10 @@ def at_target(type: LogicalType, rules: ValueRules) -> AtTarget:
 
 
 def _canonical(type: LogicalType, rules: ValueRules) -> CanonicalForm:
-    """JSON as jsonb tells it apart: https://www.postgresql.org/docs/current/datatype-json.html"""
+    """Return the canonical form of a type's values; JSON is compared as jsonb does.
+
+    https://www.postgresql.org/docs/current/datatype-json.html
+    """
     if type.kind is Kind.NATIVE:
         return WITH_FLOATS.get(type.native, CanonicalForm.OF_KIND)
     kept = type.target or (rules.json if type.kind is Kind.JSON else "")

@@ -31,7 +31,7 @@ SELECT json_strip_nulls(json_build_object('id', id, 'at', to_char(at AT TIME ZON
 
 
 def add(connection: Connection, job: str, entries: Sequence[Mapping[str, Any]], oldest: str) -> None:
-    """Those that are there stay as they are. Older ones go."""
+    """Add entries. Those that are there stay as they are; older ones than `oldest` are removed."""
     with connection.transaction():
         connection.execute(NO_WAIT)
         connection.execute(ADD, [job, json.dumps(list(entries), ensure_ascii=False)])

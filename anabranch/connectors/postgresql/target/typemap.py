@@ -110,7 +110,7 @@ class PostgresTypes:
 
 
 def _setting(kind: Kind, rules: ValueRules) -> str:
-    """What a setting of the whole job says of a kind."""
+    """Return what a setting of the whole job says of a kind."""
     return {Kind.GEOMETRY: rules.geometry, Kind.VECTOR: rules.vector}.get(kind, "")
 
 
@@ -127,7 +127,7 @@ def _row(type: LogicalType, rules: ValueRules) -> tuple[str, Fidelity, str]:
 
 
 def _chosen(type: LogicalType, rules: ValueRules) -> Fit:
-    """The job's own choice, or why it is none."""
+    """Return the job's own choice, or why it is refused."""
     found = choices.choice(type)
     if found is None:
         there = ", ".join(choices.possible(type)) or ("none" if type.kind not in SETTINGS else f"[types] {type.kind}")
@@ -137,7 +137,7 @@ def _chosen(type: LogicalType, rules: ValueRules) -> Fit:
 
 
 def _chosen_loss(kind: Kind, rules: ValueRules) -> str:
-    """What the user's own [types] choices lose, "" for nothing."""
+    """Say what the user's own [types] choices lose, "" for nothing."""
     if kind is Kind.TEXT and rules.nul == "strip":
         return 'NUL characters are removed ([types] nul = "strip")'
     if kind in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT) and rules.zero_date != "stop":

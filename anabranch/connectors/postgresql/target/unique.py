@@ -1,4 +1,4 @@
-"""What the target keeps unique beside the primary key, and the columns on which that depends (K8): unique indexes and
+"""Unique keys of the target beside the primary key, and the columns on which they depend (K8): unique indexes and
 exclusion constraints with their expressions and conditions, generated columns among them, also those of partitions.
 
 Vendor facts: https://www.postgresql.org/docs/current/catalog-pg-index.html ·
@@ -75,7 +75,7 @@ class UniqueKey:
 
 
 def unique_keys(connection: Connection, wanted: Iterable[TableId]) -> dict[TableId, list[UniqueKey]]:
-    """Per table those beside its primary key, where there are any. One query."""
+    """Return per table the unique keys beside its primary key, where there are any. One query."""
     ids = list(wanted)
     found: dict[TableId, list[UniqueKey]] = {}
     rows = connection.execute(KEYS, ([t.schema for t in ids], [t.name for t in ids]))

@@ -84,7 +84,7 @@ class PostgresReader:
 
 
 def page_ranges(pages: int, rows: int, rows_per_piece: int) -> list[str]:
-    """Ranges of ctid with about `rows_per_piece` rows each; the last one is open, for rows added meanwhile."""
+    """Return ranges of ctid with about `rows_per_piece` rows each; the last one is open, for rows added meanwhile."""
     edges = page_edges(pages, rows, rows_per_piece)
     if not edges:
         return [WHOLE_TABLE]
