@@ -10,29 +10,29 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.errors import ConfigError
-from anabranch.job import ends
 from anabranch.model.ids import TableId
 from anabranch.rows.aside import AsideChange
+from anabranch.view.opened import target_of
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 LS = "anabranch parked ls JOB lists them"
 
 
-def set_aside(job: Job, table: TableId | None = None, discarded: bool = False) -> list[AsideChange]:
+def set_aside(job: JobView, table: TableId | None = None, discarded: bool = False) -> list[AsideChange]:
     """What waits, in its order, of one source table or all; or what was discarded since the table's load."""
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         return store.asides.set_aside(job.config.name, table, discarded) if store.exists() else []
     finally:
         store.close()
 
 
-def ask(job: Job, table: TableId, wish: str, key: Mapping[str, str], number: int | None) -> list[AsideChange]:
+def ask(job: JobView, table: TableId, wish: str, key: Mapping[str, str], number: int | None) -> list[AsideChange]:
     """Ask for RELEASE or DISCARD of rows of a table: the one with this key, the one that the number belongs to, or all. All
     that waits for a row goes together. Returns it. Raises ConfigError where there is no such row."""
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         waiting = store.asides.set_aside(job.config.name, table) if store.exists() else []
         found = [change for change in waiting if _is_meant(change, waiting, key, number)]

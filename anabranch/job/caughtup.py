@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING
 from anabranch.capture.newcomers import gone, unknown
 from anabranch.contracts import TargetStore
 from anabranch.errors import AnabranchError, SourceUnavailable
-from anabranch.job import ends
-from anabranch.job.alone import is_loading_again
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.model.writers import own_targets
 from anabranch.trail.reader import TrailReader, exists
+from anabranch.view.alone import is_loading_again
+from anabranch.view.identity import trail_uuid
+from anabranch.view.opened import source_of, target_of
+from anabranch.view.options import log_options
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 REFRESH_SECONDS, AWAY_SECONDS = 0.5, 60.0
 KNOWING = 1.0  # seconds between two questions for the names of all tables
@@ -29,7 +31,7 @@ KNOWING = 1.0  # seconds between two questions for the names of all tables
 class Progress:
     """States and checkpoint at the target, refreshed now and then. An end that is away leaves the last picture."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: JobView) -> None:
         self.job = job
         self.states: dict[TableId, TableState] = {}
         self.checkpoint: Checkpoint | None = None
@@ -44,7 +46,7 @@ class Progress:
             return
         self._next = now + REFRESH_SECONDS
         try:
-            self._store = self._store or ends.target_of(self.job).store()
+            self._store = self._store or target_of(self.job).store()
             if self._store.exists():
                 self.checkpoint = self._store.jobs.checkpoint(self.job.config.name)
                 self.states = self._store.states.tables(
@@ -101,7 +103,7 @@ class CaughtUp:
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self.source = ends.source_of(progress.job)
+        self.source = source_of(progress.job)
         self._goal: LogMark | None = None
         self._ask_again, self._knew = 0.0, False  # when the source's names are asked for again, and what was found last
         self._sequence: int | None = None
@@ -139,7 +141,7 @@ class CaughtUp:
         """Has capture noticed every table that the source has, and what became of those that it follows, and has apply come to
         where it parked them? The log need not tell of either."""
         job, checkpoint = self.progress.job, self.progress.checkpoint
-        job_uuid = ends.trail_uuid(job)
+        job_uuid = trail_uuid(job)
         if job_uuid is None:
             return False
         with TrailReader(job.trail) as trail:
@@ -151,7 +153,7 @@ class CaughtUp:
                     *unknown(names, job.rules.includes, history, own),
                     *gone(catalog, names, job.rules.includes, history),
                 ]
-            left += self.source.astray(ends.log_options(job, job_uuid), history.in_force())
+            left += self.source.astray(log_options(job, job_uuid), history.in_force())
         except SourceUnavailable:
             return False
         entries = (history.parked_by(table) for table in history.parked())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.state.store import StateStore
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 
 def counters(snapshot: Mapping[str, Any], part: str) -> dict[str, Any] | None:
@@ -26,7 +26,7 @@ def counters(snapshot: Mapping[str, Any], part: str) -> dict[str, Any] | None:
     }
 
 
-def reset(job: Job) -> None:
+def reset(job: JobView) -> None:
     """Of the whole job, also while it runs."""
     for home in dict.fromkeys((job.config.home, *(one.target_home for one in job.targets()))):
         if home.exists():

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import AnabranchError, SourceError, TargetError, TrailCorrupt
-from anabranch.job import ends
-from anabranch.job.running import CAPTURE, require_stopped
 from anabranch.trail import retention
 from anabranch.trail.reader import exists
 from anabranch.trail.staging import waiting
+from anabranch.view.identity import begun_uuid, trail_uuid
+from anabranch.view.opened import source_of, target_of
+from anabranch.view.options import name_at_source
+from anabranch.view.refusals import is_other_target, refuse_other_target
+from anabranch.view.running import CAPTURE, require_stopped
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 LEFT = "what the job left there stays: anabranch drop JOB again when it can be reached, unless it is gone for good"
 
@@ -39,7 +42,7 @@ class Leftovers:
             raise first
 
 
-def drop(job: Job, execute: bool) -> Leftovers:
+def drop(job: JobView, execute: bool) -> Leftovers:
     """Refuses while a part runs. Of one of several targets: what is its own, and the others may go on with capture."""
     is_alone = not job.is_one_of_several
     if execute:
@@ -57,8 +60,8 @@ def drop(job: Job, execute: bool) -> Leftovers:
 
 
 def _try(
-    job: Job,
-    part: Callable[[Job, bool], list[str]],
+    job: JobView,
+    part: Callable[[JobView, bool], list[str]],
     execute: bool,
     lines: list[str],
     errors: list[AnabranchError],
@@ -70,39 +73,39 @@ def _try(
         errors.append(error)
 
 
-def _named(job: Job) -> str:
+def _named(job: JobView) -> str:
     """The name goes with the home: whoever looks for it later has to know it."""
-    job_uuid = ends.trail_uuid(job) or ends.begun_uuid(job.trail)
-    name = ends.name_at_source(job.config.name, job_uuid) if job_uuid else ""
+    job_uuid = trail_uuid(job) or begun_uuid(job.trail)
+    name = name_at_source(job.config.name, job_uuid) if job_uuid else ""
     return f"; what a source keeps for the job (a slot, a publication) is called {name} there" if name else ""
 
 
-def _source(job: Job, execute: bool) -> list[str]:
-    job_uuid = ends.trail_uuid(job) or ends.begun_uuid(job.trail)
-    name = ends.name_at_source(job.config.name, job_uuid) if job_uuid else ""
-    leftovers = ends.source_of(job).leftovers(name, execute)
+def _source(job: JobView, execute: bool) -> list[str]:
+    job_uuid = trail_uuid(job) or begun_uuid(job.trail)
+    name = name_at_source(job.config.name, job_uuid) if job_uuid else ""
+    leftovers = source_of(job).leftovers(name, execute)
     return [f"source: {line}" for line in leftovers]
 
 
-def _refuse_other(job: Job, _: bool) -> list[str]:
+def _refuse_other(job: JobView, _: bool) -> list[str]:
     """One target that was asked for by name. Raises StateError where its database is another one of the job."""
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         known = store.jobs.job(job.config.name) if store.exists() else None
         if known is not None:
-            ends.refuse_other_target(job, known)
+            refuse_other_target(job, known)
     finally:
         store.close()
     return []
 
 
-def _target(job: Job, execute: bool) -> list[str]:
-    store = ends.target_of(job).store()
+def _target(job: JobView, execute: bool) -> list[str]:
+    store = target_of(job).store()
     try:
         known = store.jobs.job(job.config.name) if store.exists() else None
         if known is None:
             return []
-        if ends.is_other_target(job, known):
+        if is_other_target(job, known):
             return []
         tables = store.states.tables(job.config.name)
         if execute:
@@ -113,7 +116,7 @@ def _target(job: Job, execute: bool) -> list[str]:
         store.close()
 
 
-def _beside_the_trail(job: Job, execute: bool) -> list[str]:
+def _beside_the_trail(job: JobView, execute: bool) -> list[str]:
     """What is kept there for one of several targets."""
     held = [name for name in retention.readers(job.trail) if job.names.has(name)] if exists(job.trail) else []
     if execute:
@@ -128,7 +131,7 @@ def let_go(trail: Path, held: Iterable[str]) -> None:
         retention.unregister(trail, name)
 
 
-def _home(job: Job, execute: bool) -> list[str]:
+def _home(job: JobView, execute: bool) -> list[str]:
     if not job.config.home.exists():
         return []
     waiting = _waiting(job)
@@ -137,7 +140,7 @@ def _home(job: Job, execute: bool) -> list[str]:
     return [f"home {job.config.home}: trail{waiting}, state.db, logs, Spark's checkpoint"]
 
 
-def _waiting(job: Job) -> str:
+def _waiting(job: JobView) -> str:
     """Prepared transactions that are still open at the source; a trail that is damaged goes all the same."""
     try:
         count = len(waiting(job.trail))

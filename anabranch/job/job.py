@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch import connectors, waits
-from anabranch.config import ONLY, JobConfig, load_job
+from anabranch import waits
+from anabranch.config import load_job
 from anabranch.errors import AnabranchError, ConfigError, install_hint
-from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.trail.retention import Names
+from anabranch.view.job_view import JobView
 
 if TYPE_CHECKING:
-    from anabranch.contracts import TypeMap
     from anabranch.job.drop import Leftovers
     from anabranch.job.parking import ParkedTable
     from anabranch.job.planning import Plan
@@ -28,85 +25,17 @@ if TYPE_CHECKING:
     from anabranch.preflight.report import Report
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import NotedConflict
-    from anabranch.rules.rule_set import RuleSet
     from anabranch.verify.report import Verification
 
 
-class Job:
+class Job(JobView):
     """One job. Methods block until they are done, and raise AnabranchError subclasses. Of a job with several targets, `on`
     gives the job as one of them sees it: what concerns one target is asked there."""
-
-    def __init__(self, config: JobConfig, path: Path, target: str = "") -> None:
-        """`target`: the name of the one that this is about; "" for a job with several, as a whole."""
-        self.config, self.path = config, path
-        self.target = target or (next(iter(config.ends)) if len(config.ends) == 1 else "")
 
     @classmethod
     def from_file(cls, path: str | Path) -> Job:
         """Raises ConfigError with every problem of the file."""
         return cls(load_job(str(path), check_filter=_check_filter), Path(path))
-
-    @cached_property
-    def rules(self) -> RuleSet:
-        """Made when it is asked for: states and ends do without."""
-        from anabranch.rules.rule_set import RuleSet
-
-        return RuleSet(self.config, self.types)
-
-    @cached_property
-    def types(self) -> TypeMap:
-        """What this target makes of types; of a job with several targets as a whole, what the first does."""
-        return connectors.target(next(iter(self.config.ends.values())) if not self.target else self.endpoint).types
-
-    def targets(self) -> list[Job]:
-        """The job as each of its targets sees it; of one that is a target's view, that one."""
-        return [self] if self.target else [Job(self.config, self.path, name) for name in self.config.ends]
-
-    @property
-    def whole(self) -> Job:
-        """The job as a whole, also of one target's view."""
-        return Job(self.config, self.path)
-
-    def on(self, target: str | None) -> Job:
-        """As this target sees it. None: there is only one. Raises ConfigError."""
-        if target is not None and target not in self.config.ends:
-            hint = f"one of {', '.join(self.config.ends)}"
-            raise ConfigError(f"the job has no target {target!r}", job=self.config.name, hint=hint)
-        if target is None and not self.target:
-            raise self._ambiguous()
-        return self if target in (None, self.target) else Job(self.config, self.path, target or "")
-
-    def _ambiguous(self) -> ConfigError:
-        names = ", ".join(self.config.ends)
-        return ConfigError(
-            f"the job has several targets: {names}", job=self.config.name, hint="say which: --target NAME"
-        )
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """The target. Raises ConfigError where there are several."""
-        if not self.target:
-            raise self._ambiguous()
-        return self.config.ends[self.target]
-
-    @property
-    def label(self) -> str:
-        """For messages."""
-        return f"{self.config.name}, target {self.target}" if self.is_one_of_several else self.config.name
-
-    @property
-    def is_one_of_several(self) -> bool:
-        return bool(self.target) and len(self.config.ends) > 1
-
-    @property
-    def names(self) -> Names:
-        """Names of what this target holds of the trail."""
-        return Names("" if self.target == ONLY else self.target)
-
-    @property
-    def target_home(self) -> Path:
-        """What is kept beside the trail for this target; it can be rebuilt."""
-        return self.config.home / "targets" / self.target if self.is_one_of_several else self.config.home
 
     def run(self, until_caught_up: bool = False, seconds: float | None = None) -> None:
         """Preflight, load if needed, capture and apply together, until stopped, caught up, or `seconds` are over."""
@@ -143,7 +72,7 @@ class Job:
 
     def preflight(self) -> Report:
         with self._named():
-            from anabranch.job.ends import preflight_report
+            from anabranch.job.preflight import preflight_report
 
             return preflight_report(self)
 
@@ -208,14 +137,14 @@ class Job:
         """Disagreements that were settled, in their order: of one source table, with numbers behind `after`, the first
         `limit` (0: all)."""
         with self._named():
-            from anabranch.job.ends import settled_conflicts
+            from anabranch.job.conflicts import settled_conflicts
 
             return settled_conflicts(self, TableId.parse(table) if table else None, after, limit)
 
     def forget_conflicts(self, upto: int) -> int:
         """Remove what was noted, up to a number: how many they were."""
         with self._named("conflicts", forget=upto):
-            from anabranch.job.ends import forget_conflicts
+            from anabranch.job.conflicts import forget_conflicts
 
             return forget_conflicts(self, upto)
 
@@ -352,10 +281,6 @@ class Job:
         from anabranch.job.tracing import commanded
 
         commanded(self, command, facts, error)
-
-    @property
-    def trail(self) -> Path:
-        return self.config.home / "trail"
 
 
 def _check_filter(text: str) -> None:

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 from anabranch import log
 from anabranch.contracts import LabelTables, PreflightContext, RowTarget, SourceConnector
 from anabranch.errors import ConfigError, SchemaError
-from anabranch.job import ends
-from anabranch.job.running import is_applied
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import When
@@ -27,9 +25,13 @@ from anabranch.preflight.report import Report
 from anabranch.trail import requests, retention
 from anabranch.trail.lock import LockHeld, OsLock, holder
 from anabranch.trail.reader import TrailReader
+from anabranch.view.definitions import logs_cascades
+from anabranch.view.identity import trail_uuid
+from anabranch.view.options import value_rules
+from anabranch.view.running import is_applied
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 
 ASKING = "asking.lock"  # in the job's home
@@ -39,7 +41,7 @@ ASKING = "asking.lock"  # in the job's home
 class Joining:
     """One `load --table`, up to capture's answer."""
 
-    job: Job
+    job: JobView
     source: SourceConnector
     target: RowTarget
     stop: Callable[[], bool]
@@ -53,8 +55,8 @@ class Joining:
         is taken out first, by apply."""
         now = self._at_source(table)
         self._source_report(table, now).require()
-        if not ends.logs_cascades(self.job, self.source):
-            values = ends.value_rules(self.job)
+        if not logs_cascades(self.job, self.source):
+            values = value_rules(self.job)
             Report(self.name, tuple(check_cascades(self.job.rules, [now[table]], values))).require()
             self._await_parents(table, now)
         if self.stop():
@@ -115,7 +117,7 @@ class Joining:
     def children(self, table: TableId, states: Mapping[TableId, TableState]) -> list[TableId]:
         """The job's tables of which foreign keys change rows with those of this one, where the source's log does not show it;
         parents first."""
-        if ends.logs_cascades(self.job, self.source):
+        if logs_cascades(self.job, self.source):
             return []
         schemas = {name: state.schema for name, state in states.items() if state.schema}
         above = {name: ancestors(schemas, name) for name in schemas}
@@ -126,7 +128,7 @@ class Joining:
         """Foreign keys reach such a table over a table between, whose changed rows the log does not show: what they do to it
         while it is loaded would be lost. It is loaded while apply stands still."""
         streaming = [table for table in tables if table in states and states[table].is_streaming]
-        if not streaming or not is_applied(self.job) or ends.logs_cascades(self.job, self.source):
+        if not streaming or not is_applied(self.job) or logs_cascades(self.job, self.source):
             return
         schemas = {name: state.schema for name, state in states.items() if state.schema}
         for table in streaming:
@@ -213,7 +215,7 @@ class Joining:
         catalog = self.source.catalog()
         try:
             now = catalog.tables(self.job.rules.includes)
-            mine = [w for w in catalog.writers() if w.key == ends.trail_uuid(self.job) and not w.through]
+            mine = [w for w in catalog.writers() if w.key == trail_uuid(self.job) and not w.through]
         finally:
             catalog.close()
         if mine:
@@ -288,14 +290,14 @@ class Joining:
     def _refuse_older_functions(self, now: TableSchema) -> None:
         """Before the table is taken out."""
         then = [state.schema for state in self.states().values() if state.schema]
-        with closing(self.target.tables(ends.value_rules(self.job))) as tables:
+        with closing(self.target.tables(value_rules(self.job))) as tables:
             if isinstance(tables, LabelTables) and now.needs:
                 tables.refuse_older_functions(then, now)
 
     def rename_labels(self, schema: TableSchema) -> None:
         """Rename labels of the target's types that the source has renamed since."""
         then = [state.schema for state in self.states().values() if state.schema]
-        with closing(self.target.tables(ends.value_rules(self.job))) as tables:
+        with closing(self.target.tables(value_rules(self.job))) as tables:
             if isinstance(tables, LabelTables) and schema.needs:
                 tables.rename_labels(self.name, schema.id, then, schema)
 
@@ -310,7 +312,7 @@ class Joining:
         """A changed definition needs the target table made anew, and the user's word for it."""
         if state is None or state.schema is None or recreate:
             return
-        with closing(self.target.tables(ends.value_rules(self.job))) as tables:
+        with closing(self.target.tables(value_rules(self.job))) as tables:
             then = tables.as_renamed(state.schema, now) if isinstance(tables, LabelTables) else state.schema
             steps = list(tables.script([(now, self.job.rules.target_table(now))]))
         if now.same_definition(then) and not state.facts.recreate:
@@ -329,7 +331,7 @@ class Joining:
 
 
 @contextmanager
-def asking_alone(job: Job, stop: Callable[[], bool]) -> Iterator[None]:
+def asking_alone(job: JobView, stop: Callable[[], bool]) -> Iterator[None]:
     """One target's load at a time asks capture for tables. Raises LockHeld when stopped while it waits."""
     if not job.is_one_of_several:
         yield

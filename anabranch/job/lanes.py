@@ -14,12 +14,13 @@ from anabranch import log
 from anabranch.errors import AnabranchError, Retry, TablesParked, TargetUnavailable
 from anabranch.job.caughtup import CaughtUp, Progress, undone
 from anabranch.job.children import Child, PartFailed
-from anabranch.job.signals import PATIENT, PREFLIGHT
+from anabranch.job.signals import PREFLIGHT
 from anabranch.model.condition import Waiting
 from anabranch.state.store import StateStore
+from anabranch.view.options import PATIENT
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 AWAY_PAUSE = 60.0  # seconds, at most, before a target that is away is tried again, unless the job says otherwise
 PAUSES = (10.0, 300.0)  # seconds before what ended for good is tried again: the first time, and at most
@@ -29,7 +30,7 @@ class Lane:
     """`job` is one target's view. `was_away`: it could not be reached before the start, and its load asks it everything.
     `is_patient`: it is waited for as long as it is away."""
 
-    def __init__(self, job: Job, state: StateStore, was_away: bool = False, is_patient: bool = False) -> None:
+    def __init__(self, job: JobView, state: StateStore, was_away: bool = False, is_patient: bool = False) -> None:
         self.job, self.state, self.is_patient = job, state, is_patient
         more = {PREFLIGHT: "1"} if was_away else {}
         more |= {PATIENT: "1"} if is_patient else {}
@@ -112,7 +113,7 @@ class Lane:
             self._sequence, self._pause = found.position.sequence, PAUSES[0]
 
 
-def _child(job: Job, name: str, environment: dict[str, str]) -> Child:
+def _child(job: JobView, name: str, environment: dict[str, str]) -> Child:
     command = [sys.executable, "-m", "anabranch", name, str(job.path)]
     shown = f"{name} of {job.target}" if job.is_one_of_several else name
     command += ["--target", job.target] * job.is_one_of_several

@@ -17,10 +17,10 @@ from anabranch.model.schema import TableSchema, component
 from anabranch.model.table_life import TableState, park
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 
-def may_lack(job: Job, schema: TableSchema, schemas: Mapping[TableId, TableSchema]) -> frozenset[str]:
+def may_lack(job: JobView, schema: TableSchema, schemas: Mapping[TableId, TableSchema]) -> frozenset[str]:
     """Source columns without which a row may be set aside: it has a key, and whatever has to do with it is told by other
     columns. `schemas`: of the job's tables."""
     table = job.rules.target_table(schema)
@@ -36,7 +36,7 @@ def may_lack(job: Job, schema: TableSchema, schemas: Mapping[TableId, TableSchem
 
 
 def parked_for(
-    job: Job, refusal: ValueRefused | RowRefused, states: Mapping[TableId, TableState]
+    job: JobView, refusal: ValueRefused | RowRefused, states: Mapping[TableId, TableState]
 ) -> list[tuple[TableState, TableState]]:
     """The states of the table of a row that cannot be loaded, and of those that foreign keys connect it with: as they are, and
     parked. Empty where the job is to stop: it says so, or some of them are loaded already."""

@@ -19,8 +19,7 @@ from anabranch.errors import (
     ValueRefused,
 )
 from anabranch.failpoints import reach
-from anabranch.job import ends
-from anabranch.job.alone import alone
+from anabranch.job.beginning import prepare_target
 from anabranch.job.joining import Joining
 from anabranch.job.load_refusals import may_lack, parked_for
 from anabranch.job.signals import SUPERVISED
@@ -39,9 +38,13 @@ from anabranch.trail import retention
 from anabranch.trail.identity import load as load_identity
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
+from anabranch.view.alone import alone
+from anabranch.view.definitions import definitions, is_asked_for, parked_because, parked_in, parked_in_trail
+from anabranch.view.opened import source_of, target_of
+from anabranch.view.options import source_limits, target_limits, value_rules
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 PARKING_SECONDS = 10.0  # for capture to come to the statement after which a table cannot be read any more
 
@@ -49,18 +52,18 @@ PARKING_SECONDS = 10.0  # for capture to come to the statement after which a tab
 class Loading:
     """One call of `load`."""
 
-    def __init__(self, job: Job, engine: Engine, stop: Callable[[], bool], state: StateStore) -> None:
+    def __init__(self, job: JobView, engine: Engine, stop: Callable[[], bool], state: StateStore) -> None:
         self.job, self.name = job, job.config.name
         self.engine, self.stop, self.state = engine, stop, state
-        self.source, self.target = ends.source_of(job), ends.target_of(job)
+        self.source, self.target = source_of(job), target_of(job)
 
     def all_tables(self) -> None:
         """What was never loaded, or whose load was interrupted. Nothing to do is no error. Raises TablesParked at the end;
         under `run` not: it tells of them itself, and takes the code for one that a start may mend."""
-        schemas = ends.definitions(self.job)
+        schemas = definitions(self.job)
         store = self.target.store()
         try:
-            ends.prepare_target(self.job, store)
+            prepare_target(self.job, store)
             self.job.rules.targets(schemas)
             states = self._begin(store, schemas)
             self._leave_parked(store, states, schemas)
@@ -120,7 +123,7 @@ class Loading:
         new = [
             heard_of(table, self.job.rules.target_table(schema).target, joins)
             for table, schema in schemas.items()
-            if table not in states and (not joins or ends.is_asked_for(self.job, table))
+            if table not in states and (not joins or is_asked_for(self.job, table))
         ]
         if new:
             store.states.save_tables(self.name, [(state, None) for state in new])
@@ -133,7 +136,7 @@ class Loading:
         barriers only behind it: nobody else would say it."""
         for table, state in list(states.items()):
             if state.is_open and table not in schemas:
-                reason = ends.parked_because(self.job, table) or "the trail has no definition of it"
+                reason = parked_because(self.job, table) or "the trail has no definition of it"
                 if tells_dropped(reason) and state.is_untouched:
                     self._forget(store, states.pop(table))
                 else:
@@ -151,7 +154,7 @@ class Loading:
             if state.is_open and newer and state.schema and newer.version != state.schema.version:
                 remedy = f"anabranch load JOB --table {table} --recreate brings it in"
                 states[table] = self._park(store, state, f"it was altered while it was being loaded; {remedy}")
-        for table, reason in ends.parked_in_trail(self.job).items():
+        for table, reason in parked_in_trail(self.job).items():
             if table not in states and not tells_dropped(reason):
                 target = self.job.rules.target_of(table)
                 assert target is not None, "it is included"
@@ -208,7 +211,7 @@ class Loading:
         until = time.monotonic() + (0 if is_end_or_value else PARKING_SECONDS)
         while True:
             with TrailReader(self.job.trail) as trail:
-                reasons = {load.schema.id: ends.parked_in(trail, load.schema.id) for load in tables}
+                reasons = {load.schema.id: parked_in(trail, load.schema.id) for load in tables}
             parked = {table: reason for table, reason in reasons.items() if reason}
             if parked or time.monotonic() >= until or self.stop():
                 return parked
@@ -250,15 +253,15 @@ class Loading:
                 self.target,
                 tables,
                 lock=self.job.config.load.lock,
-                rules=ends.value_rules(self.job),
+                rules=value_rules(self.job),
                 expected_identity=identity.source_identity,
                 quiet=TrailQuiet(self.job.trail, self.source),
                 on_progress=watcher.progress,
                 on_wait=watcher.waiting,
                 stop=self.stop,
-                parked=lambda table: ends.parked_in(trail, table) or _replaced(trail, schemas[table]),
+                parked=lambda table: parked_in(trail, table) or _replaced(trail, schemas[table]),
                 raw=self.job.config.load.format == "auto",
-                retry=(ends.source_limits(self.job), ends.target_limits(self.job)),
+                retry=(source_limits(self.job), target_limits(self.job)),
             )
         except AnabranchError as error:
             error.job = error.job or self.name
@@ -320,7 +323,7 @@ class Loading:
         with alone(self.job, self.stop):
             store = self.target.store()
             try:
-                ends.prepare_target(self.job, store)
+                prepare_target(self.job, store)
                 states = store.states.tables(self.name)
             finally:
                 store.close()
@@ -349,7 +352,7 @@ class Loading:
             raise ConfigError(
                 f"{table} is about to go on where it stood", job=self.name, hint="start apply, it does it"
             )
-        is_parked = bool(ends.parked_because(self.job, table))
+        is_parked = bool(parked_because(self.job, table))
         if state is not None and state.is_before_stream and not state.is_joining and not is_parked:
             raise ConfigError(
                 f"the first load of {table} is not through", job=self.name, hint="let it end: anabranch load JOB"
@@ -385,7 +388,7 @@ class Loading:
         now = joining.states().get(table)
         if now is not None and now.is_parked and now.generation == generation:
             raise TablesParked(f"{table} is parked: {now.reason}", job=self.name)
-        if parked := ends.parked_because(self.job, table):
+        if parked := parked_because(self.job, table):
             raise TablesParked(f"{table} was parked again: {parked}", job=self.name, hint="load it once more")
 
     def _demand(self, schema: TableSchema, states: Mapping[TableId, TableState]) -> Demand:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from anabranch import log
 from anabranch.apply.life.park import together
 from anabranch.errors import ConfigError
-from anabranch.job import ends
 from anabranch.model.ids import TableId
 from anabranch.model.schema import component
 from anabranch.model.table_life import TableState, give_up_place
 from anabranch.model.table_life import resume as to_resume
 from anabranch.trail import requests, retention
 from anabranch.trail.reader import TrailReader, exists
+from anabranch.view.opened import target_of
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 LS = "anabranch parked ls JOB lists them"
 
@@ -41,9 +41,9 @@ class ParkedTable:
     held_bytes: int
 
 
-def parked_tables(job: Job, table: TableId | None = None) -> list[ParkedTable]:
+def parked_tables(job: JobView, table: TableId | None = None) -> list[ParkedTable]:
     """All of them, or one. Raises ConfigError for one that is not parked."""
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         states = store.states.tables(job.config.name) if store.exists() else {}
     finally:
@@ -57,7 +57,7 @@ def parked_tables(job: Job, table: TableId | None = None) -> list[ParkedTable]:
         return [_told(job, state, trail) for state in found]
 
 
-def _told(job: Job, state: TableState, trail: TrailReader | None) -> ParkedTable:
+def _told(job: JobView, state: TableState, trail: TrailReader | None) -> ParkedTable:
     hold = retention.readers(trail.directory).get(job.names.table(state.source)) if trail else None
     if trail is None or hold is None:
         return ParkedTable(state.source, state.target, state.reason, None, "", 0, 0)
@@ -83,10 +83,10 @@ def resumes_after(state: TableState, trail: TrailReader) -> int | None:
     return after if after >= trail.first() - 1 else None
 
 
-def resume(job: Job, table: TableId | None) -> list[TableId]:
+def resume(job: JobView, table: TableId | None) -> list[TableId]:
     """Let tables that apply has parked go on where they stood: all, or one with those that were parked with it. Apply does
     it, now or when it starts. Returns which."""
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         states = store.states.tables(job.config.name) if store.exists() else {}
         groups = _groups(job, states, table)
@@ -100,7 +100,7 @@ def resume(job: Job, table: TableId | None) -> list[TableId]:
     return [state.source for state in groups]
 
 
-def _groups(job: Job, states: Mapping[TableId, TableState], table: TableId | None) -> Sequence[TableState]:
+def _groups(job: JobView, states: Mapping[TableId, TableState], table: TableId | None) -> Sequence[TableState]:
     """Picks the tables that are to go on. Raises ConfigError where none of them can."""
     parked = [state for state in states.values() if state.is_parked]
     if table is None:
@@ -152,7 +152,7 @@ def _without_the_rest(group: Sequence[TableState], states: Mapping[TableId, Tabl
     return [name for name in sorted(names) if component([name], schemas) - names]
 
 
-def give_up(job: Job, table: TableId) -> int:
+def give_up(job: JobView, table: TableId) -> int:
     """Hold nothing of the trail for a parked table any more, nor for those that were parked with it: only a load brings them
     back. Returns the bytes that were held."""
     (parked,) = parked_tables(job, table)
@@ -160,7 +160,7 @@ def give_up(job: Job, table: TableId) -> int:
         raise ConfigError(
             f"a load of {table} is under way", job=job.config.name, hint="it holds what it needs: let it end"
         )
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         states = store.states.tables(job.config.name)
         mine = states[table]
@@ -172,6 +172,6 @@ def give_up(job: Job, table: TableId) -> int:
     return parked.held_bytes
 
 
-def _not_parked(job: Job, table: TableId, states: Mapping[TableId, TableState]) -> ConfigError:
+def _not_parked(job: JobView, table: TableId, states: Mapping[TableId, TableState]) -> ConfigError:
     what = f"{table} is {states[table].state}" if table in states else f"the job has no table {table}"
     return ConfigError(f"{what}, not parked", job=job.config.name, hint=LS)

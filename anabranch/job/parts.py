@@ -10,33 +10,39 @@ from typing import TYPE_CHECKING
 from anabranch import log, waits
 from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import Limits
-from anabranch.job import ends
+from anabranch.job.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
+from anabranch.job.preflight import preflight_report
 from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, part
 from anabranch.spark.engine import Engine, SparkEngine
 from anabranch.trail.reader import TrailReader, exists
+from anabranch.view.definitions import logs_cascades
+from anabranch.view.identity import followed_identity, new_trail_uuid, trail_uuid
+from anabranch.view.opened import source_of, spark_home, target_of
+from anabranch.view.options import log_options, source_limits, target_limits, value_rules
+from anabranch.view.refusals import refuse_changed_job, refuse_switch_while_loading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from anabranch.job.job import Job
     from anabranch.model.ids import TableId
     from anabranch.verify.report import Verification
+    from anabranch.view.job_view import JobView
 
 LOCK_SECONDS = 10.0  # a part that was just stopped may still hold the trail
 
 
-def run_capture(job: Job) -> None:
+def run_capture(job: JobView) -> None:
     with Stop() as stop, part(job, "capture", stop.asked) as state, stop.excused():
-        job_uuid = ends.trail_uuid(job) or ends.new_trail_uuid(job)
-        source = ends.source_of(job)
-        options = ends.log_options(job, job_uuid)
+        job_uuid = trail_uuid(job) or new_trail_uuid(job)
+        source = source_of(job)
+        options = log_options(job, job_uuid)
         reader, guard = source.log(options), source.guard(options, job.rules.dropped)
         try:
-            followed = ends.followed_identity(job) or reader.identity()
-            with ends.open_trail(job, followed, job_uuid, LOCK_SECONDS) as trail:
+            followed = followed_identity(job) or reader.identity()
+            with open_trail(job, followed, job_uuid, LOCK_SECONDS) as trail:
                 log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
-                ends.prepare_source(job, source, options, stop.asked)
+                prepare_source(job, source, options, stop.asked)
                 settings = job.config.capture
                 watcher = CaptureWatcher(state)
                 Capture(
@@ -48,13 +54,13 @@ def run_capture(job: Job) -> None:
                     watcher=watcher,
                     counted=watcher.counted,
                     followed=followed,
-                    refuse_switch=partial(ends.refuse_switch_while_loading, job),
+                    refuse_switch=partial(refuse_switch_while_loading, job),
                     staging_timeout=float(settings.staging_timeout_s),
                     limits=Limits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s)),
-                    prepare=partial(ends.carry_out, source, options, stop=stop.asked),
+                    prepare=partial(carry_out, source, options, stop=stop.asked),
                     astray=partial(source.astray, options),
                     guard=guard,
-                    retry=ends.source_limits(job, interval=1.0),
+                    retry=source_limits(job, interval=1.0),
                     waits_at_start=bool(os.environ.get(SUPERVISED)),
                 ).run()
         finally:
@@ -63,26 +69,26 @@ def run_capture(job: Job) -> None:
                 guard.close()
 
 
-def run_apply(job: Job, engine: Engine | None = None) -> None:
+def run_apply(job: JobView, engine: Engine | None = None) -> None:
     """`engine`: instead of Spark."""
     from anabranch.apply.run import ApplyRun
 
     engine = engine or SparkEngine(spark_factory(job, "apply"), job.config.apply.runner)
     with Stop(ends_waits=False) as stop, part(job, "apply", stop.asked) as state:
-        ends.refuse_changed_job(job)
-        source = ends.source_of(job)
+        refuse_changed_job(job)
+        source = source_of(job)
         ApplyRun(
             job=job.config.name,
             trail_directory=job.trail,
-            spark_directory=ends.spark_home(job) / "checkpoint",
+            spark_directory=spark_home(job) / "checkpoint",
             source=source,
-            target=ends.target_of(job),
-            rules=ends.value_rules(job),
+            target=target_of(job),
+            rules=value_rules(job),
             target_of=job.rules.target_of,
             target_table=job.rules.target_table,
             where=job.rules.where,
             on_conflict=job.rules.on_conflict,
-            logs_cascades=ends.logs_cascades(job, source),
+            logs_cascades=logs_cascades(job, source),
             lock=job.config.load.lock,
             truncate=job.config.apply.truncate,
             per_transaction=job.config.apply.mode == "transaction",
@@ -94,24 +100,22 @@ def run_apply(job: Job, engine: Engine | None = None) -> None:
             stop=stop.asked,
             watcher=ApplyWatcher(state),
             names=job.names,
-            retry=ends.target_limits(job),
+            retry=target_limits(job),
         ).run()
 
 
-def spark_factory(job: Job, part_name: str) -> Callable[[], SparkSession]:
+def spark_factory(job: JobView, part_name: str) -> Callable[[], SparkSession]:
     def make() -> SparkSession:
         from anabranch.spark.session import session
 
         spark, parallel = job.config.spark, 0 if part_name == "apply" else job.config.load.parallel
-        return session(
-            f"anabranch {job.config.name} {part_name}", spark.master, spark.conf, parallel, ends.spark_home(job)
-        )
+        return session(f"anabranch {job.config.name} {part_name}", spark.master, spark.conf, parallel, spark_home(job))
 
     return make
 
 
 def run_load(
-    job: Job,
+    job: JobView,
     table: TableId | None,
     recreate: bool,
     with_children: bool = False,
@@ -125,8 +129,8 @@ def run_load(
     with Stop() as stop, part(job, "load", stop.asked) as state, stop.excused(), waits.in_tasks():
         has_looked = os.environ.get(SUPERVISED) and not os.environ.get(PREFLIGHT)  # `run` has
         if table is None and not has_looked:
-            ends.preflight_report(job).require()
-        ends.begin_trail_if_none(job, stop.asked)
+            preflight_report(job).require()
+        begin_trail_if_none(job, stop.asked)
         _await_trail(job, stop)
         if not stop.asked():
             loading = Loading(job, engine, stop.asked, state)
@@ -137,13 +141,13 @@ def run_load(
     stop.exit_if_signalled()
 
 
-def _await_trail(job: Job, stop: Stop) -> None:
+def _await_trail(job: JobView, stop: Stop) -> None:
     """Capture may be beginning it at this moment."""
     while not stop.asked() and not (exists(job.trail) and TrailReader(job.trail).end().resume):
         stop.wait(0.1)
 
 
-def run_verify(job: Job, repairs: bool = False, by_rows: bool = False) -> Verification:
+def run_verify(job: JobView, repairs: bool = False, by_rows: bool = False) -> Verification:
     from anabranch.job.verifying import verify
 
     with waits.in_tasks():

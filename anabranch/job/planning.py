@@ -18,9 +18,7 @@ from anabranch.config.changes import DECODER, JSON, SOURCE
 from anabranch.config.job import Rule, TableEntry, Types
 from anabranch.contracts import TargetStore
 from anabranch.errors import ConfigError
-from anabranch.job import ends
 from anabranch.job.drop import let_go
-from anabranch.job.running import require_stopped
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema, component
@@ -31,9 +29,14 @@ from anabranch.preflight.report import Report
 from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import RuleSet
 from anabranch.trail import retention
+from anabranch.view.identity import trail_uuid
+from anabranch.view.opened import source_of, target_of
+from anabranch.view.options import value_rules
+from anabranch.view.refusals import targets_left_out
+from anabranch.view.running import require_stopped
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 NEW, GONE, CHANGED, WITH = "new", "left out", "changed", "connected"
 
@@ -61,12 +64,12 @@ class Plan:
         return [change for change in self.changes if change.kind != GONE]
 
 
-def plan(job: Job, execute: bool) -> Plan | None:
+def plan(job: JobView, execute: bool) -> Plan | None:
     """None where the job has never run: its first start loads every table. Raises ConfigError for what only a new job can
     do, StateError where the job runs and is to be changed."""
     if execute:
         require_stopped(job)
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         known = store.jobs.job(job.config.name) if store.exists() else None
         if known is None:
@@ -81,10 +84,10 @@ def plan(job: Job, execute: bool) -> Plan | None:
         store.close()
 
 
-def left_out(job: Job, execute: bool) -> list[str]:
+def left_out(job: JobView, execute: bool) -> list[str]:
     """Targets that the job file has no more: what is held of the trail for them is let go if told. What the job left in those
     databases stays there."""
-    found = ends.targets_left_out(job)
+    found = targets_left_out(job)
     if execute and found:
         require_stopped(job)
         for name, held in found.items():
@@ -96,7 +99,7 @@ def left_out(job: Job, execute: bool) -> list[str]:
 # --- what it means ----------------------------------------------------------------------------------------------------
 
 
-def _plan(job: Job, before: dict[str, Any], states: Mapping[TableId, TableState]) -> Plan:
+def _plan(job: JobView, before: dict[str, Any], states: Mapping[TableId, TableState]) -> Plan:
     found = {change.what: change for change in describe_change(before, job.config.fingerprint())}
     if SOURCE in found:
         raise ConfigError(
@@ -116,7 +119,7 @@ def _plan(job: Job, before: dict[str, Any], states: Mapping[TableId, TableState]
     former, (present, logs_cascades) = RuleSet(_former(job.config, before), job.types), _source(job, states.keys())
     job.rules.targets({*states, *present})  # none shares its target with another
     if not logs_cascades:
-        Report(job.config.name, tuple(check_cascades(job.rules, present.values(), ends.value_rules(job)))).require()
+        Report(job.config.name, tuple(check_cascades(job.rules, present.values(), value_rules(job)))).require()
     gone = [TableChange(table, GONE) for table in sorted(states) if not job.rules.includes(table)]
     _require_built(job, [states[change.table] for change in gone])
     changed = {c.table: c for c in _changed(former, job.rules, schemas, present, has_json=JSON in found)}
@@ -131,7 +134,7 @@ def _plan(job: Job, before: dict[str, Any], states: Mapping[TableId, TableState]
     return Plan(tuple(map(str, found.values())), (*gone, *changed.values(), *with_it, *fresh))
 
 
-def _require_built(job: Job, states: Iterable[TableState]) -> None:
+def _require_built(job: JobView, states: Iterable[TableState]) -> None:
     """Keys that were taken off for a load, also of other tables, are back when it is through."""
     for state in states:
         if state.is_before_stream or (state.is_streaming and not state.is_built):
@@ -159,12 +162,12 @@ def _former(config: JobConfig, before: Mapping[str, Any]) -> JobConfig:
     return config.model_copy(update={"rules": rules, "tables": entries, "types": Types.model_validate(types)})
 
 
-def _source(job: Job, read: Collection[TableId]) -> tuple[dict[TableId, TableSchema], bool]:
+def _source(job: JobView, read: Collection[TableId]) -> tuple[dict[TableId, TableSchema], bool]:
     """The definitions that the source has of included tables now, without those that the job writes itself and has not `read`;
     and whether its log has what foreign keys change."""
-    catalog = ends.source_of(job).catalog()
+    catalog = source_of(job).catalog()
     try:
-        own = own_targets(catalog.writers(), ends.trail_uuid(job) or "").difference(read)
+        own = own_targets(catalog.writers(), trail_uuid(job) or "").difference(read)
         wanted = catalog.tables(lambda table: table not in own and job.rules.includes(table), whole=False)
         return wanted, catalog.logs_cascades()
     finally:
@@ -225,7 +228,7 @@ def _connected(table: TableId, changed: Iterable[TableId], schemas: Mapping[Tabl
 # --- taking it over ---------------------------------------------------------------------------------------------------
 
 
-def _take_over(job: Job, store: TargetStore, found: Plan, states: Mapping[TableId, TableState]) -> None:
+def _take_over(job: JobView, store: TargetStore, found: Plan, states: Mapping[TableId, TableState]) -> None:
     for change in found.changes:
         state = states.get(change.table)
         if state is None:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.contracts import PreflightContext
 from anabranch.errors import SchemaError
-from anabranch.job import ends
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import DdlStep
 from anabranch.model.writers import own_targets
+from anabranch.view.identity import trail_uuid
+from anabranch.view.opened import source_of, target_of
+from anabranch.view.options import value_rules
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 VERSION = 1
 STRUCTURES = "source.not_carried"  # checks of a source that say what it has beside tables
@@ -58,12 +60,12 @@ def _comment(text: str) -> str:
     return "-- " + " ".join(text.split())
 
 
-def script(job: Job, table: TableId | None) -> Script:
+def script(job: JobView, table: TableId | None) -> Script:
     """Raises ConfigError, SchemaError for what a load would refuse."""
     definitions = _definitions(job, table)
     job.rules.targets(definitions)
     tables = [(schema, job.rules.target_table(schema)) for _, schema in sorted(definitions.items())]
-    target = ends.target_of(job.targets()[0]).tables(ends.value_rules(job))  # the same for each
+    target = target_of(job.targets()[0]).tables(value_rules(job))  # the same for each
     try:
         steps = list(target.script(tables))
         if table is not None:  # its foreign keys need the others' names
@@ -74,12 +76,12 @@ def script(job: Job, table: TableId | None) -> Script:
     return Script(job.config.name, tuple(steps), () if table else _left_out(job, definitions))
 
 
-def _definitions(job: Job, table: TableId | None) -> dict[TableId, TableSchema]:
+def _definitions(job: JobView, table: TableId | None) -> dict[TableId, TableSchema]:
     if table is not None and not job.rules.includes(table):
         raise job.rules.not_replicated(table)
-    catalog = ends.source_of(job).catalog()
+    catalog = source_of(job).catalog()
     try:
-        own = own_targets(catalog.writers(), ends.trail_uuid(job) or "")
+        own = own_targets(catalog.writers(), trail_uuid(job) or "")
         found = catalog.tables(lambda table: table not in own and job.rules.includes(table))
     finally:
         catalog.close()
@@ -90,8 +92,8 @@ def _definitions(job: Job, table: TableId | None) -> dict[TableId, TableSchema]:
     return found
 
 
-def _left_out(job: Job, definitions: dict[TableId, TableSchema]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    checks = ends.source_of(job).checks()
+def _left_out(job: JobView, definitions: dict[TableId, TableSchema]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    checks = source_of(job).checks()
     try:
         results = checks.run(PreflightContext(job.config.name, {}, definitions, {}))
     finally:

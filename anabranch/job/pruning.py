@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import ConfigError, StateError
-from anabranch.job import ends
 from anabranch.trail import retention
 from anabranch.trail.reader import exists
 from anabranch.trail.retention import Limits, Registered
+from anabranch.view.options import limits_of
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class Pruned:
     readers: tuple[Registered, ...]
 
 
-def prune(job: Job, hours: float | None, megabytes: int | None, segments: int | None, execute: bool) -> Pruned:
+def prune(job: JobView, hours: float | None, megabytes: int | None, segments: int | None, execute: bool) -> Pruned:
     """Drop what every reader is past, and what limits do not keep: the job's own where None is given."""
     _require_trail(job)
-    own = ends.limits_of(job)
+    own = limits_of(job)
     limits = Limits(
         own.seconds if hours is None else hours * 3600,
         own.bytes if megabytes is None else megabytes * 1024 * 1024,
@@ -42,7 +42,7 @@ def prune(job: Job, hours: float | None, megabytes: int | None, segments: int | 
     return replace(found, segments={name: found.segments.get(name, 0) for name in dropped})
 
 
-def prune_by_force(job: Job, upto: int) -> tuple[list[str], list[str]]:
+def prune_by_force(job: JobView, upto: int) -> tuple[list[str], list[str]]:
     """Drop what ends at `upto`, also where somebody needs it. Names of the segments, and of the readers left behind."""
     _require_trail(job)
     behind = [reader.name for reader in _readers(job) if reader.sequence < upto]
@@ -55,10 +55,10 @@ def prune_by_force(job: Job, upto: int) -> tuple[list[str], list[str]]:
     return retention.drop_needed(job.trail, upto), behind
 
 
-def _readers(job: Job) -> tuple[Registered, ...]:
+def _readers(job: JobView) -> tuple[Registered, ...]:
     return tuple(sorted(retention.readers(job.trail).values(), key=lambda reader: reader.sequence))
 
 
-def _require_trail(job: Job) -> None:
+def _require_trail(job: JobView) -> None:
     if not exists(job.trail):
         raise StateError(f"no trail in {job.trail}", job=job.config.name, hint="start capture first")

@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING
 from anabranch import log, pace
 from anabranch.errors import StateError
 from anabranch.job.asides import set_aside
-from anabranch.job.running import APPLY, running
 from anabranch.model.ids import TableId
 from anabranch.trail import repairs
 from anabranch.verify.canonical import Canonical
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import Repaired, TableResult
+from anabranch.view.running import APPLY, running
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 KEYS = 10_000  # per table and call; where more differ, a load is quicker
 WITH_KEYS = "anabranch load JOB --table {} brings it in again"
 
 
-def require_apply(job: Job) -> None:
+def require_apply(job: JobView) -> None:
     """It is what writes at the target. Raises StateError."""
     if not any(part.name == APPLY for part in running(job)):
         raise StateError("apply does not run, which does the repair", job=job.config.name, hint="anabranch run JOB")
 
 
 def repair(
-    job: Job, tables: Sequence[VerifyTable], results: Sequence[TableResult], stop: Callable[[], bool]
+    job: JobView, tables: Sequence[VerifyTable], results: Sequence[TableResult], stop: Callable[[], bool]
 ) -> list[Repaired]:
     """Ask for every table that differs, and wait until apply has done it. Raises StateError where apply ends before."""
     by_name = {str(one.table.source): one for one in tables}
@@ -51,7 +51,7 @@ def repair(
     return [*done, *(Repaired(name, left=why) for name, why in sorted(left.items()))]
 
 
-def _why_not(job: Job, one: VerifyTable) -> str:
+def _why_not(job: JobView, one: VerifyTable) -> str:
     """Why rows of the table cannot be found by a key at both ends; "" where they can."""
     again = WITH_KEYS.format(one.table.source)
     if not one.table.key:
@@ -64,7 +64,7 @@ def _why_not(job: Job, one: VerifyTable) -> str:
     return ""
 
 
-def _done(job: Job, asked: Mapping[TableId, repairs.Repair], stop: Callable[[], bool]) -> Iterator[Repaired]:
+def _done(job: JobView, asked: Mapping[TableId, repairs.Repair], stop: Callable[[], bool]) -> Iterator[Repaired]:
     """Table by table; what is not done when this ends is asked for no more."""
     bound = log.get(job=job.config.name)
     if asked:

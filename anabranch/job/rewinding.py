@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 from anabranch.contracts import TargetStore
 from anabranch.errors import ConfigError, StateError
 from anabranch.failpoints import reach
-from anabranch.job import ends
-from anabranch.job.alone import alone
 from anabranch.job.skipping import require_still, sequence_of
 from anabranch.load.order import demands
 from anabranch.model.ids import TableId
@@ -29,9 +27,14 @@ from anabranch.model.table_life import TableState, build_again, open_window
 from anabranch.preflight.cascades import ancestors
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader, exists
+from anabranch.view.alone import alone
+from anabranch.view.definitions import logs_cascades
+from anabranch.view.opened import source_of, target_of
+from anabranch.view.options import value_rules
+from anabranch.view.refusals import refuse_changed_job
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 UNSEEN = "foreign keys change it unseen by the log, as only a load can tell: anabranch load JOB --table brings it anew"
 SHARED = "rows of its target are another job's: anabranch verify JOB --repair puts single ones right"
@@ -55,7 +58,7 @@ class Rewound:
         return self.now.sequence - self.to.sequence
 
 
-def rewind(job: Job, position: str, execute: bool) -> Rewound:
+def rewind(job: JobView, position: str, execute: bool) -> Rewound:
     """What going back to a position, or sequence, means; done, if told. Raises ConfigError for a place that the trail does not
     have or the target has not passed, StateError where a load is not through or apply runs."""
     if not exists(job.trail):
@@ -64,15 +67,15 @@ def rewind(job: Job, position: str, execute: bool) -> Rewound:
         return _rewind(job, position, execute)
 
 
-def _rewind(job: Job, position: str, execute: bool) -> Rewound:
+def _rewind(job: JobView, position: str, execute: bool) -> Rewound:
     if execute:
         require_still(job)
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         now = store.jobs.checkpoint(job.config.name) if store.exists() else None
         if now is None:
             raise StateError("the job has not begun at the target", job=job.config.name, hint="load its tables first")
-        ends.refuse_changed_job(job)
+        refuse_changed_job(job)
         states = store.states.tables(job.config.name)
         with TrailReader(job.trail) as trail:
             there = _place(job, trail, position, now.position)
@@ -84,7 +87,7 @@ def _rewind(job: Job, position: str, execute: bool) -> Rewound:
         store.close()
 
 
-def _place(job: Job, trail: TrailReader, position: str, now: Position) -> Position:
+def _place(job: JobView, trail: TrailReader, position: str, now: Position) -> Position:
     sequence, first = sequence_of(job, position), trail.first() - 1
     if not first <= sequence < now.sequence:
         raise ConfigError(
@@ -103,7 +106,7 @@ def _place(job: Job, trail: TrailReader, position: str, now: Position) -> Positi
 class _Plan:
     """What is between two places of the trail, for the tables that stream."""
 
-    job: Job
+    job: JobView
     trail: TrailReader
     states: Mapping[TableId, TableState]
     others: Collection[TableId]  # target tables of other jobs, too
@@ -122,7 +125,7 @@ class _Plan:
         begins = {t: max(self.to.sequence, self._readable_after(t)) for t in schemas}
         images = self._images()
         met = {t for t in schemas if images[t] or begins[t] > self.to.sequence}
-        if not ends.logs_cascades(self.job, ends.source_of(self.job)):
+        if not logs_cascades(self.job, source_of(self.job)):
             met |= {t for t in schemas if ancestors(schemas, t) & met}
         left = dict.fromkeys(met & self._between(schemas), UNSEEN)
         left |= {t: SHARED for t in met if self.states[t].facts.kept or self.states[t].target in self.others}
@@ -137,7 +140,7 @@ class _Plan:
     def _between(self, schemas: Mapping[TableId, TableSchema]) -> set[TableId]:
         """Tables that a load reads at one moment, or behind others, for what foreign keys do to them unseen (K1): no window
         over all of them at once would be right."""
-        catalog = ends.source_of(self.job).catalog()
+        catalog = source_of(self.job).catalog()
         try:
             levels = demands(schemas, catalog.logs_cascades(), catalog.logs_whole_rows())
         finally:
@@ -160,13 +163,13 @@ class _Plan:
 
 
 def _go_back(
-    job: Job, store: TargetStore, states: Mapping[TableId, TableState], now: Checkpoint, found: Rewound
+    job: JobView, store: TargetStore, states: Mapping[TableId, TableState], now: Checkpoint, found: Rewound
 ) -> None:
     """The trail is held first. Keys are built again by whoever applies next, from before they are taken off."""
     retention.register(job.trail, job.names.apply, found.to.sequence)
     windows = {table: _in_window(states[table], found) for table in (*found.tables, *found.left) if table in states}
     reach("rewind.held")
-    tables = ends.target_of(job).tables(ends.value_rules(job))
+    tables = target_of(job).tables(value_rules(job))
     try:
         for table in found.tables:
             state = states[table]
@@ -190,7 +193,7 @@ def _in_window(state: TableState, found: Rewound) -> TableState | None:
     return open_window(state if stays else build_again(state), low, found.now.sequence)
 
 
-def _require_same(job: Job, store: TargetStore, states: Sequence[TableState]) -> None:
+def _require_same(job: JobView, store: TargetStore, states: Sequence[TableState]) -> None:
     """Behind the claim nobody applies any more: are these tables still as they were looked at?"""
     there = store.states.tables(job.config.name)
     for state in states:
@@ -199,9 +202,9 @@ def _require_same(job: Job, store: TargetStore, states: Sequence[TableState]) ->
             raise StateError(f"{state.source} has changed meanwhile", job=job.config.name, hint="try again")
 
 
-def _move(job: Job, store: TargetStore, now: Checkpoint, found: Rewound, states: list[TableState]) -> None:
+def _move(job: JobView, store: TargetStore, now: Checkpoint, found: Rewound, states: list[TableState]) -> None:
     """The checkpoint and the windows, in one transaction of the target."""
-    writer = ends.target_of(job).writer(ends.value_rules(job), False)
+    writer = target_of(job).writer(value_rules(job), False)
     try:
         mine = writer.claim(job.config.name, uuid.uuid4().hex)
         _require_same(job, store, states)

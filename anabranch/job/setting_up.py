@@ -8,32 +8,35 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.job import ends
-from anabranch.job.running import APPLY, LOAD, require_stopped
+from anabranch.job.beginning import carry_out
 from anabranch.trail.reader import TrailReader, exists
+from anabranch.view.identity import begun_uuid, new_trail_uuid, trail_uuid
+from anabranch.view.opened import source_of
+from anabranch.view.options import log_options, name_at_source, set_up_seconds
+from anabranch.view.running import APPLY, LOAD, require_stopped
 
 if TYPE_CHECKING:
     from anabranch.contracts import SourceConnector
-    from anabranch.job.job import Job
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
+    from anabranch.view.job_view import JobView
 
 
-def setup(job: Job, execute: bool, remove: bool) -> list[str]:
+def setup(job: JobView, execute: bool, remove: bool) -> list[str]:
     """The statements; run if told. Raises StateError for taking away what a part that runs reads by, SourceError for a
     statement that is refused."""
-    source = ends.source_of(job)
+    source = source_of(job)
     if remove:
         return _removal(job, execute)
-    options = ends.log_options(job, ends.trail_uuid(job) or ends.new_trail_uuid(job))
+    options = log_options(job, trail_uuid(job) or new_trail_uuid(job))
     begins = not (exists(job.trail) and TrailReader(job.trail).end().resume)
     tables = _tables(job, source)
     if execute:
-        return ends.carry_out(source, options, tables, begins, seconds=ends.set_up_seconds(job))
+        return carry_out(source, options, tables, begins, seconds=set_up_seconds(job))
     return [step.sql for step in source.missing(options, tables, begins)]
 
 
-def _tables(job: Job, source: SourceConnector) -> dict[TableId, TableSchema]:
+def _tables(job: JobView, source: SourceConnector) -> dict[TableId, TableSchema]:
     """The definitions of the tables that the rules include. The log warns where one rule takes tables from another."""
     present: list[TableId] = []
 
@@ -48,8 +51,8 @@ def _tables(job: Job, source: SourceConnector) -> dict[TableId, TableSchema]:
     return found
 
 
-def _removal(job: Job, execute: bool) -> list[str]:
+def _removal(job: JobView, execute: bool) -> list[str]:
     if execute:
         require_stopped(job, but=(LOAD, APPLY))
-    job_uuid = ends.trail_uuid(job) or ends.begun_uuid(job.trail)
-    return ends.source_of(job).leftovers(ends.name_at_source(job.config.name, job_uuid), execute) if job_uuid else []
+    job_uuid = trail_uuid(job) or begun_uuid(job.trail)
+    return source_of(job).leftovers(name_at_source(job.config.name, job_uuid), execute) if job_uuid else []

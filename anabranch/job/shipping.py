@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch import log
 from anabranch.errors import AnabranchError
-from anabranch.job import ends
 from anabranch.job.tracing import SHIPPING
 from anabranch.state import trace
 from anabranch.trail.lock import LockHeld, OsLock
+from anabranch.view.opened import target_of
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 SHIP_S, AWAY_S = 5.0, 60.0  # seconds between two looks for entries, and between two tries at most
 LAST_S = 3.0  # that a part waits at its end for what it noted last
@@ -32,7 +32,7 @@ BATCH = 500
 class Shipper:
     """One target's. `job` is that target's view."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: JobView) -> None:
         self._job, self._done = job, threading.Event()
         self._home, name = job.config.home, job.target
         self._lock, self._places = (self._home / trace.FOLDER / f"{name}.{end}" for end in ("lock", "sent"))
@@ -77,7 +77,7 @@ class Shipper:
     def _send(self, batch: Sequence[dict[str, Any]]) -> bool:
         """False where the target has no table for it yet: a load or apply makes it."""
         oldest = trace.id_before(self._job.config.trace.retain_hours)
-        store = ends.target_of(self._job).store()
+        store = target_of(self._job).store()
         try:
             return store.journal.add_trace(self._job.config.name, batch, oldest)
         finally:
@@ -115,11 +115,11 @@ def _is_for(entry: dict[str, Any], target: str) -> bool:
     return named in ("", target)
 
 
-def entries(job: Job, since: datetime | None, at_target: bool) -> list[dict[str, Any]]:
+def entries(job: JobView, since: datetime | None, at_target: bool) -> list[dict[str, Any]]:
     """Of the home, or of a target, in their order."""
     if not at_target:
         return list(trace.entries(job.config.home, since))
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         first = f"{int(since.timestamp() * 1_000_000_000):020d}" if since else ""
         return store.journal.trace(job.config.name, first)
@@ -128,7 +128,7 @@ def entries(job: Job, since: datetime | None, at_target: bool) -> list[dict[str,
 
 
 @contextmanager
-def shipping(views: Sequence[Job]) -> Iterator[None]:
+def shipping(views: Sequence[JobView]) -> Iterator[None]:
     """To these targets meanwhile."""
     shippers = [Shipper(view) for view in views]
     try:

@@ -19,7 +19,6 @@ from anabranch import waits
 from anabranch.errors import AnabranchError, Retry
 
 SUPERVISED = "ANABRANCH_SUPERVISED"
-PATIENT = "ANABRANCH_PATIENT"  # set for load and apply: a target that is away is waited for as long as it takes
 PREFLIGHT = "ANABRANCH_PREFLIGHT"  # set for a load that has to check what its supervisor could not
 
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 from anabranch.contracts import TargetStore
 from anabranch.errors import ConfigError, StateError
-from anabranch.job import ends
-from anabranch.job.running import CAPTURE, require_stopped
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Skipped
@@ -19,30 +17,32 @@ from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import BarrierKind
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.show import show
+from anabranch.view.opened import target_of
+from anabranch.view.running import CAPTURE, require_stopped
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 SHOW = "anabranch trail show JOB --from POSITION --limit 20 shows what is where"
 
 
-def skipped(job: Job) -> list[Skipped]:
+def skipped(job: JobView) -> list[Skipped]:
     """All that was asked for, done or not."""
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         return store.journal.skipped(job.config.name) if store.exists() else []
     finally:
         store.close()
 
 
-def skip(job: Job, position: str, execute: bool) -> Skipped:
+def skip(job: JobView, position: str, execute: bool) -> Skipped:
     """The transaction at a position, or sequence, and what it holds; left out from the next start of apply on, if told.
 
     Raises ConfigError for one that is not there, is applied already, or changes definitions."""
     found = _in_trail(job, position)
     if execute:
         require_still(job)
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         _require_ahead(job, store, found)
         if execute:
@@ -53,10 +53,10 @@ def skip(job: Job, position: str, execute: bool) -> Skipped:
     return found
 
 
-def unskip(job: Job, position: str) -> int:
+def unskip(job: JobView, position: str) -> int:
     """Take the word back, as long as apply has not come to it. Returns the sequence."""
     sequence = sequence_of(job, position)
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         known = {one.sequence: one for one in (store.journal.skipped(job.config.name) if store.exists() else [])}
         if sequence not in known:
@@ -71,7 +71,7 @@ def unskip(job: Job, position: str) -> int:
     return sequence
 
 
-def sequence_of(job: Job, position: str) -> int:
+def sequence_of(job: JobView, position: str) -> int:
     """Reads the sequence of a position as messages have it, or a sequence alone. Raises ConfigError."""
     number = position.partition("@")[0]
     if not (number.isascii() and number.isdigit()):
@@ -79,7 +79,7 @@ def sequence_of(job: Job, position: str) -> int:
     return int(number)
 
 
-def _in_trail(job: Job, position: str) -> Skipped:
+def _in_trail(job: JobView, position: str) -> Skipped:
     sequence = sequence_of(job, position)
     if not exists(job.trail):
         raise StateError(f"no trail in {job.trail}", job=job.config.name, hint="start capture first")
@@ -93,7 +93,7 @@ def _in_trail(job: Job, position: str) -> Skipped:
         return _held(job, trail, there)
 
 
-def _held(job: Job, trail: TrailReader, there: Position) -> Skipped:
+def _held(job: JobView, trail: TrailReader, there: Position) -> Skipped:
     changes: Counter[str] = Counter()
     time = 0
     for row in show(trail, after=there.sequence - 1, upto=there.sequence):
@@ -109,7 +109,7 @@ def _held(job: Job, trail: TrailReader, there: Position) -> Skipped:
     return Skipped(there.sequence, str(there), time, dict(changes))
 
 
-def require_still(job: Job) -> None:
+def require_still(job: JobView) -> None:
     """Neither load nor apply runs: what is changed here is asked for when they start. Raises StateError."""
     require_stopped(job, but=(CAPTURE,))
 
@@ -119,12 +119,12 @@ def _waits(state: TableState | None, sequence: int) -> bool:
     return state is not None and state.facts.resumes is not None and state.facts.resumes < sequence
 
 
-def _applied(job: Job, store: TargetStore) -> int:
+def _applied(job: JobView, store: TargetStore) -> int:
     checkpoint = store.jobs.checkpoint(job.config.name) if store.exists() else None
     return checkpoint.position.sequence if checkpoint else -1
 
 
-def _require_ahead(job: Job, store: TargetStore, found: Skipped) -> None:
+def _require_ahead(job: JobView, store: TargetStore, found: Skipped) -> None:
     if not store.exists() or store.jobs.job(job.config.name) is None:
         raise StateError("the job has not begun at the target", job=job.config.name, hint="load its tables first")
     if (applied := _applied(job, store)) < found.sequence:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch import __version__
 from anabranch.errors import SourceError, TargetError
-from anabranch.job import ends
 from anabranch.job.counters import counters
 from anabranch.job.lag import Lag, lives
 from anabranch.job.states import Condition, condition_of, worst
@@ -21,9 +20,13 @@ from anabranch.model.table_life import TableState
 from anabranch.state.store import StateStore, time_text
 from anabranch.trail.reader import TrailEnd, TrailReader, exists
 from anabranch.trail.staging import waiting
+from anabranch.view.identity import trail_uuid
+from anabranch.view.opened import source_of, target_of
+from anabranch.view.options import name_at_source
+from anabranch.view.refusals import told
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 VERSION = 1
 HOLD_UP = ("preflight", "waiting")  # phases of the job as a whole in which no target goes on
@@ -37,7 +40,7 @@ NOBODY: dict[str, Any] = {
 PHASES = ("preflight", "waiting", "loading", "draining", "streaming", "stopped")  # whose comes first is the job's
 
 
-def status(job: Job) -> dict[str, Any]:
+def status(job: JobView) -> dict[str, Any]:
     """The shape of `status --json` (docs: reference/status)."""
     pictures = [(view, _now(view)) for view in job.targets()]
     snapshot = _now(job) if len(pictures) > 1 else pictures[0][1]
@@ -77,7 +80,7 @@ def status(job: Job) -> dict[str, Any]:
 class Picture:
     """What state.db says of a job as one target sees it: of the job as a whole, and of what is that target's."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: JobView) -> None:
         self._whole = StateStore(job.config.home)
         self._own = StateStore(job.target_home) if job.is_one_of_several else None
         self._target = job.target
@@ -102,7 +105,7 @@ class Picture:
             self._own.close()
 
 
-def _now(job: Job) -> dict[str, Any]:
+def _now(job: JobView) -> dict[str, Any]:
     found = Picture(job)
     try:
         return found.now()
@@ -140,7 +143,7 @@ def _is_idle(snapshot: dict[str, Any], end: TrailEnd | None, target: Mapping[str
     return is_applied and not inside["value"] and target["lag"]["seconds"] in (0.0, None)
 
 
-def _elsewhere(condition: Condition, job: Job, target: Mapping[str, Any]) -> Condition:
+def _elsewhere(condition: Condition, job: JobView, target: Mapping[str, Any]) -> Condition:
     """A home that has never seen the job run knows nothing of it; the target may."""
     if condition.sub_state != "never_started" or not (target["applied"] or target["tables"]):
         return condition
@@ -151,37 +154,37 @@ def _elsewhere(condition: Condition, job: Job, target: Mapping[str, Any]) -> Con
     return condition._replace(detail=told)
 
 
-def _trail_end(job: Job) -> TrailEnd | None:
+def _trail_end(job: JobView) -> TrailEnd | None:
     if not exists(job.trail):
         return None
     with TrailReader(job.trail) as trail:
         return trail.end()
 
 
-def _prepared(job: Job) -> dict[str, Any]:
+def _prepared(job: JobView) -> dict[str, Any]:
     """Transactions that wait for their commit (K6), where there are any."""
     found = [{"xid": one.xid, "since": time_text(one.time), "rows": one.rows} for one in waiting(job.trail)]
     return {"prepared": found} if found else {}
 
 
-def _source(job: Job, errors: list[str]) -> tuple[LogMark | None, Mapping[str, int], dict[str, Any]]:
+def _source(job: JobView, errors: list[str]) -> tuple[LogMark | None, Mapping[str, int], dict[str, Any]]:
     """Its log's end, the sizes of the log's files, what it keeps of the log for the job."""
-    job_uuid = ends.trail_uuid(job)
+    job_uuid = trail_uuid(job)
     try:
-        catalog = ends.source_of(job).catalog()
+        catalog = source_of(job).catalog()
         try:
             much = job.config.capture.held_log_warning_mb << 20
-            held = catalog.held(ends.name_at_source(job.config.name, job_uuid), much) if job_uuid else None
+            held = catalog.held(name_at_source(job.config.name, job_uuid), much) if job_uuid else None
             return catalog.mark(), catalog.log_sizes(), {"log_held": asdict(held)} if held else {}
         finally:
             catalog.close()
     except (SourceError, TargetError) as error:
-        errors.append(ends.told(job, error))
+        errors.append(told(job, error))
         return None, {}, {}
 
 
 def _target(
-    job: Job,
+    job: JobView,
     snapshot: dict[str, Any],
     end: TrailEnd | None,
     source_end: LogMark | None,
@@ -191,7 +194,7 @@ def _target(
     checkpoint: Checkpoint | None = None
     tables: list[dict[str, Any]] = []
     try:
-        store = ends.target_of(job).store()
+        store = target_of(job).store()
         try:
             if store.exists():
                 checkpoint = store.jobs.checkpoint(job.config.name)
@@ -201,7 +204,7 @@ def _target(
         finally:
             store.close()
     except (SourceError, TargetError) as error:
-        errors.append(ends.told(job, error))
+        errors.append(told(job, error))
     size = _lag_bytes(job, checkpoint, source_end, sizes)
     lag = Lag(job.trail)
     seconds = 0.0 if size == 0 else lag.seconds(snapshot, checkpoint, _is_all_read(job, end, source_end))
@@ -216,7 +219,7 @@ def _target(
     }
 
 
-def _named(job: Job, snapshot: dict[str, Any]) -> dict[str, Any]:
+def _named(job: JobView, snapshot: dict[str, Any]) -> dict[str, Any]:
     """The only target is called by its place."""
     if not job.is_one_of_several:
         return {"name": str(job.endpoint)}
@@ -267,22 +270,22 @@ def as_seen(snapshot: dict[str, Any]) -> dict[str, Any]:
     return {**snapshot, **told, "phase_error": None}
 
 
-def _is_all_read(job: Job, end: TrailEnd | None, source_end: LogMark | None) -> bool | None:
+def _is_all_read(job: JobView, end: TrailEnd | None, source_end: LogMark | None) -> bool | None:
     """Has the trail all that the source had? None: that cannot be said."""
     if end is None or source_end is None or not end.resume:
         return None
     try:
-        return ends.source_of(job).order.includes(LogMark(end.position.native, end.resume), source_end.native, None)
+        return source_of(job).order.includes(LogMark(end.position.native, end.resume), source_end.native, None)
     except SourceError:  # a log that got another name: capture says so
         return None
 
 
 def _lag_bytes(
-    job: Job, checkpoint: Checkpoint | None, source_end: LogMark | None, sizes: Mapping[str, int]
+    job: JobView, checkpoint: Checkpoint | None, source_end: LogMark | None, sizes: Mapping[str, int]
 ) -> int | None:
     if checkpoint is None or source_end is None or not checkpoint.position.native:
         return None
-    order = ends.source_of(job).order
+    order = source_of(job).order
     return order.bytes_between(checkpoint.position.native, source_end, sizes)
 
 

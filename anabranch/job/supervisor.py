@@ -17,20 +17,21 @@ from typing import TYPE_CHECKING
 
 from anabranch import log
 from anabranch.errors import NotCaughtUp, PreflightFailed, StateError, TargetError, TargetUnavailable
-from anabranch.job import ends
 from anabranch.job.children import Child
 from anabranch.job.display import Display
 from anabranch.job.lanes import Lane, refuse_if_all_failed, worst
+from anabranch.job.preflight import preflight_report
 from anabranch.job.signals import Stop
 from anabranch.job.watching import part
 from anabranch.model.condition import Waiting
 from anabranch.state.store import StateStore
 from anabranch.trail.lock import LockHeld, OsLock
+from anabranch.view.refusals import refuse_changed_job
+from anabranch.view.running import RUN_LOCK
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
-LOCK = "run.lock"  # in the job's home
 LOCK_SECONDS = 10.0  # a run that was just stopped may still end its parts
 STOP_SECONDS = 60.0  # for the running epoch; then a part is killed, which costs nothing but work
 TICK = 0.2
@@ -39,7 +40,7 @@ TICK = 0.2
 class Supervisor:
     """Runs a job on this machine. One at a time: a second one would end the first one's apply."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: JobView) -> None:
         self.job = job
         self.stop = Stop()
 
@@ -49,7 +50,7 @@ class Supervisor:
             state.clear_last_error()
             state.forget_gone("run")
             away = self._preflight(state)
-            ends.refuse_changed_job(self.job)
+            refuse_changed_job(self.job)
             capture = Child("capture", [sys.executable, "-m", "anabranch", "capture", str(self.job.path)])
             capture.restarts_per_hour = self.job.config.retry.restarts_per_hour
             views, is_patient = self.job.targets(), not until_caught_up and self.job.config.retry.target.is_unlimited
@@ -71,7 +72,7 @@ class Supervisor:
         refused: list[PreflightFailed] = []
         for view in self.job.targets():
             try:
-                report = view.preflight()
+                report = preflight_report(view)
             except TargetError as unreachable:  # also one that refuses the login: the others go on
                 if not (view.is_one_of_several or isinstance(unreachable, TargetUnavailable)):
                     raise
@@ -95,7 +96,7 @@ class Supervisor:
         state.phase("waiting", "for the parts to start", Waiting.BEGIN)
         return set(away)
 
-    def _lane(self, view: Job, state: StateStore, was_away: bool, is_patient: bool) -> Lane:
+    def _lane(self, view: JobView, state: StateStore, was_away: bool, is_patient: bool) -> Lane:
         """Without a condition to be reached capture has to go on: else the source keeps its log until somebody comes."""
         if not view.is_one_of_several:
             return Lane(view, state, is_patient=is_patient)
@@ -156,11 +157,11 @@ class Supervisor:
 
 
 @contextlib.contextmanager
-def only_one(job: Job, stop: Stop) -> Iterator[None]:
+def only_one(job: JobView, stop: Stop) -> Iterator[None]:
     """The job's home is ours to run, before anything starts."""
     try:
         job.config.home.mkdir(parents=True, exist_ok=True)
-        lock = OsLock(job.config.home / LOCK, LOCK_SECONDS, stop.asked)
+        lock = OsLock(job.config.home / RUN_LOCK, LOCK_SECONDS, stop.asked)
     except LockHeld as held:
         raise StateError(f"the job is being run by {held}", job=job.config.name, hint="stop that one first") from None
     except OSError as error:

@@ -18,7 +18,7 @@ from anabranch.model.condition import Waiting
 from anabranch.state.trace import DETAILED, USUAL, Trace, drop_old, record, recorded
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 NOTED = ("table_forgotten", "table_dropped", "table_joined", "table_taken_out", "tables_resumed", "source_set_up")
 # A log line's keys that are said otherwise.
@@ -29,7 +29,7 @@ SHIPPING = "anabranch-trace-"  # threads whose own statements are not noted: eac
 class PartTrace:
     """Of one part."""
 
-    def __init__(self, job: Job, task: str) -> None:
+    def __init__(self, job: JobView, task: str) -> None:
         self.trace, self._config, self._level = Trace(job.config.home, task), job.config, USUAL
 
     def drop_old(self) -> None:
@@ -92,7 +92,7 @@ class PartTrace:
         self.trace.note(level, event, message, **rest)
 
 
-def switch(job: Job, level: str) -> None:
+def switch(job: JobView, level: str) -> None:
     """What the job's processes note from now on. Raises StateError."""
     home = job.config.home
     if not home.is_dir():
@@ -103,7 +103,7 @@ def switch(job: Job, level: str) -> None:
         raise StateError(f"{home}: {error.strerror}: the trace's level stays {recorded(home)}") from error
 
 
-def commanded(job: Job, command: str, facts: Mapping[str, Any], error: AnabranchError | None = None) -> None:
+def commanded(job: JobView, command: str, facts: Mapping[str, Any], error: AnabranchError | None = None) -> None:
     """A person has asked for something that changes the job. A job without a home has no trace."""
     trace = Trace(job.config.home, f"{job.config.name}/{command}")
     known = {name: value for name, value in facts.items() if value not in (None, False, "")}

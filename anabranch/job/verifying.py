@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import StateError
-from anabranch.job import ends
 from anabranch.job.asides import set_aside
 from anabranch.job.repairing import KEYS, repair, require_apply
 from anabranch.model.ids import TableId
@@ -17,15 +16,17 @@ from anabranch.trail.storage import LocalStorage
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import Parked, SetAside, Verification
 from anabranch.verify.run import LIMIT_KEYS, verify_tables
+from anabranch.view.opened import source_of, target_of
+from anabranch.view.options import value_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 
 def verify(
-    job: Job,
+    job: JobView,
     spark: Callable[[], SparkSession],
     *,
     repairs: bool = False,
@@ -53,15 +54,15 @@ def verify(
 
 
 def _compared(
-    job: Job, spark: Callable[[], SparkSession], tables: Sequence[VerifyTable], repairs: bool, by_rows: bool
+    job: JobView, spark: Callable[[], SparkSession], tables: Sequence[VerifyTable], repairs: bool, by_rows: bool
 ) -> Verification:
     trail = identity.load(LocalStorage(job.trail))
     found = verify_tables(
         spark,
-        ends.source_of(job),
-        ends.target_of(job),
+        source_of(job),
+        target_of(job),
         tables,
-        rules=ends.value_rules(job),
+        rules=value_rules(job),
         by_rows=by_rows,
         limit_keys=KEYS if repairs else max(LIMIT_KEYS, len(set_aside(job)) + 1),
         expected_identity=trail.source_identity if trail else "",
@@ -70,16 +71,16 @@ def _compared(
     return found
 
 
-def _set_aside(job: Job) -> tuple[SetAside, ...]:
+def _set_aside(job: JobView) -> tuple[SetAside, ...]:
     found: dict[str, list[Mapping[str, str | None]]] = {}
     for change in set_aside(job):
         found.setdefault(str(change.source), []).append(change.key)
     return tuple(SetAside(table, len(keys), tuple(keys)) for table, keys in sorted(found.items()))
 
 
-def _states(job: Job) -> tuple[dict[TableId, TableState], frozenset[TableId]]:
+def _states(job: JobView) -> tuple[dict[TableId, TableState], frozenset[TableId]]:
     """And the target tables that other jobs write to."""
-    store = ends.target_of(job).store()
+    store = target_of(job).store()
     try:
         found = store.states.tables(job.config.name) if store.exists() else {}
         others = store.states.others(job.config.name) if found else frozenset()

@@ -25,8 +25,8 @@ from anabranch.state.store import StateStore
 if TYPE_CHECKING:
     from anabranch.apply.told import Totals
     from anabranch.capture.counts import Counts
-    from anabranch.job.job import Job
     from anabranch.trail.writer import TrailWriter
+    from anabranch.view.job_view import JobView
 
 INTERVAL = 0.25
 SPARK_STARTS = "Spark is starting: rows come behind that"
@@ -41,7 +41,7 @@ BY_SIDE = {Side.SOURCE: Waiting.SOURCE, Side.TARGET: Waiting.TARGET, Side.JOB: W
 
 
 @contextmanager
-def part(job: Job, name: str, stops: Callable[[], bool] = lambda: False) -> Iterator[StateStore]:
+def part(job: JobView, name: str, stops: Callable[[], bool] = lambda: False) -> Iterator[StateStore]:
     """The life of a part, with the error it ends with. Load and apply are a target's. `stops`: has it been asked to stop?"""
     state, host = StateStore(job.target_home if name in OF_TARGET else job.config.home), os.uname().nodename
     is_named = name in OF_TARGET and job.is_one_of_several
@@ -67,12 +67,12 @@ def part(job: Job, name: str, stops: Callable[[], bool] = lambda: False) -> Iter
             state.close()
 
 
-def _shipped(job: Job, name: str) -> list[Job]:
+def _shipped(job: JobView, name: str) -> list[JobView]:
     """The targets that a part sends the trace to: capture needs none, and `run` does it for its parts."""
     return [] if name == "capture" or (os.environ.get(SUPERVISED) and name != "run") else job.targets()
 
 
-def _tell(state: StateStore, job: Job, name: str, task: str, error: Exception) -> dict[str, Any]:
+def _tell(state: StateStore, job: JobView, name: str, task: str, error: Exception) -> dict[str, Any]:
     """What the part ended with."""
     for one in _ours(error):
         one.job, one.task = one.job or job.label, one.task or task
@@ -95,7 +95,7 @@ def _ours(error: BaseException) -> list[AnabranchError]:
     return [error] if isinstance(error, AnabranchError) else []
 
 
-def _is_told(job: Job) -> bool:
+def _is_told(job: JobView) -> bool:
     """By the part itself."""
     homes = {job.config.home, *(one.target_home for one in job.whole.targets())}
     return any(StateStore(home).snapshot()["errors"] for home in homes)

@@ -1,7 +1,7 @@
 """A job that has begun: its tables are checked as it replicates them. What has changed at the source since parks a table
 once it is running; that is no reason to refuse the start.
 
-What does not live here: asking target and trail (job/ends.py).
+What does not live here: asking target and trail (job/preflight.py).
 """
 
 from __future__ import annotations

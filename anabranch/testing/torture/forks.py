@@ -40,7 +40,7 @@ PRELOADED = (
     "anabranch.connectors.postgresql.source.set_up",
     "anabranch.connectors.postgresql.source.snapshot",
     "anabranch.connectors.postgresql.target.store",
-    "anabranch.job.ends",
+    "anabranch.job.beginning",
     "anabranch.job.loading",
     "anabranch.job.verifying",
     "importlib.readers",

@@ -26,7 +26,7 @@ import pyarrow as pa
 from anabranch import failpoints, log, pace
 from anabranch.config import ONLY
 from anabranch.errors import AnabranchError, ConfigError, TrailError
-from anabranch.job import Job, ends, parts
+from anabranch.job import Job, parts
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.pace import Pace
@@ -36,6 +36,7 @@ from anabranch.spark.engine import Epochs
 from anabranch.spark.work import Bundle, Outcome, Work, do_all
 from anabranch.testing.torture.local_verify import mend
 from anabranch.trail.reader import TrailReader
+from anabranch.view.opened import target_of
 
 T = TypeVar("T")
 TOGETHER = 4  # pieces of a task
@@ -190,7 +191,7 @@ def _release(job: Job) -> None:
 
 def _rewind(job: Job, transactions: int) -> None:
     """So far back, or as far as the trail reaches."""
-    with closing(ends.target_of(job).store()) as store:
+    with closing(target_of(job).store()) as store:
         checkpoint = store.jobs.checkpoint(job.config.name)
     if checkpoint is not None:
         at = checkpoint.position.sequence

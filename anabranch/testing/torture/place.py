@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from anabranch.config import ONLY
 from anabranch.errors import AnabranchError
-from anabranch.job import Job, ends
+from anabranch.job import Job
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.table_life import TableState
@@ -26,6 +26,7 @@ from anabranch.testing.servers import Server
 from anabranch.testing.torture.contract import SECOND, PipelineFailed
 from anabranch.testing.torture.families import family_of
 from anabranch.trail.reader import TrailReader, exists
+from anabranch.view.opened import source_of, target_of
 
 SECRETS = ("ANABRANCH_TORTURE_SOURCE", "ANABRANCH_TORTURE_TARGET")
 POLL_SECONDS = 0.02
@@ -156,8 +157,8 @@ class Looking:
     is_patient: bool = field(default=False, init=False)  # may tables be parked for a while?
 
     def __post_init__(self) -> None:
-        self._store = ends.target_of(self.job).store()
-        self._source = ends.source_of(self.job)
+        self._store = target_of(self.job).store()
+        self._source = source_of(self.job)
 
     def is_consistent(self) -> bool:
         """Every table streams. Raises PipelineFailed where one was parked, which no statement of a history does, unless it is

@@ -119,9 +119,10 @@ assert main.exit_code(["status", sys.argv[1]]) == 0
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 for one in ("supervisor", "display", "caughtup"):
     importlib.import_module(f"anabranch.job.{one}")
-from anabranch.job import Job, ends
+from anabranch.job import Job
+from anabranch.view.opened import source_of, target_of
 found = Job.from_file(sys.argv[1])
-ends.source_of(found).checks(), ends.target_of(found).checks()
+source_of(found).checks(), target_of(found).checks()
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
     called = [sys.executable, "-c", code, str(job)]

@@ -11,7 +11,8 @@ from anabranch.config import load_job
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.errors import TablesParked
-from anabranch.job import Job, ends
+from anabranch.job import Job
+from anabranch.job.beginning import begin_trail_if_none, open_trail, prepare_target
 from anabranch.job.signals import SUPERVISED
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -31,14 +32,14 @@ def job(tmp_path: Path) -> Iterator[Job]:
     file.write_text(f'name = "shop"\n{both}[[rules]]\ninclude = ["shop.*"]\n')
     made, source = Job(load_job(file, {"ANABRANCH_HOME": str(tmp_path)}), file), database("load_alone")
     source.create(TableSchema(A, (Column("id", LogicalType(Kind.INT64), "bigint", nullable=False),), ("id",)))
-    ends.begin_trail_if_none(made)
+    begin_trail_if_none(made)
     found = identity(LocalStorage(made.trail))
     assert found
-    with ends.open_trail(made, found.source_identity, found.job_uuid) as trail:
+    with open_trail(made, found.source_identity, found.job_uuid) as trail:
         trail.park(A, "its columns were altered at the source")
         trail.flush()
     store = MemoryStore(database("loaded_alone"))
-    ends.prepare_target(made, store)
+    prepare_target(made, store)
     store.save_table("shop", TableState(A, A, "pending"), None)
     yield made
     forget()

@@ -14,7 +14,8 @@ from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.source.catalog import MemoryCatalog
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.errors import ConfigError
-from anabranch.job import Job, ends
+from anabranch.job import Job
+from anabranch.job.beginning import begin_trail_if_none, prepare_target
 from anabranch.job.joining import Joining
 from anabranch.job.loading import Loading
 from anabranch.job.watching import part
@@ -43,8 +44,8 @@ def load(tmp_path: Path) -> Iterator[Loading]:
     job = Job(load_job(file, {"ANABRANCH_HOME": str(tmp_path)}), file)
     for schema in (PARENT, CHILD):
         database("joins").create(schema)
-    ends.begin_trail_if_none(job)
-    ends.prepare_target(job, store())
+    begin_trail_if_none(job)
+    prepare_target(job, store())
     yield Loading(job, None, lambda: False, None)  # type: ignore[arg-type]  # neither is asked
     forget()
 

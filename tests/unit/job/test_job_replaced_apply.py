@@ -13,12 +13,13 @@ from anabranch.config import load_job
 from anabranch.connectors.memory.database import database, forget
 from anabranch.contracts import ValueRules
 from anabranch.errors import Fenced, TrailError
-from anabranch.job import Job, ends, parts
+from anabranch.job import Job, parts
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.table_life import TableState
 from anabranch.spark.engine import Epochs
 from anabranch.trail.writer import TrailWriter
+from anabranch.view.opened import target_of
 
 TABLE = TableId("shop", "a")
 
@@ -45,7 +46,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
     identity = database("replaced_source").identity
     with TrailWriter.open(made.trail, job="shop", job_uuid="u", source_identity=identity, pack=False) as trail:
         trail.flush()
-    store = ends.target_of(made).store()
+    store = target_of(made).store()
     store.prepare()
     store.save_table("shop", TableState(TABLE, TABLE, "parked"), None)
     store.create_checkpoint("shop", Position(0, ""), 0)

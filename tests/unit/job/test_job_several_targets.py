@@ -12,7 +12,8 @@ from anabranch.capture.definitions import GONE
 from anabranch.config import load_job
 from anabranch.connectors.memory.database import database, forget
 from anabranch.errors import ConfigError, JobChanged, SchemaError, StateError, TablesParked
-from anabranch.job import Job, ends
+from anabranch.job import Job
+from anabranch.job.beginning import begin_trail_if_none, open_trail, prepare_target
 from anabranch.job.joining import Joining
 from anabranch.job.loading import Loading, _replaced
 from anabranch.job.planning import left_out
@@ -25,6 +26,9 @@ from anabranch.state.store import StateStore
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from anabranch.view.identity import followed_identity, trail_uuid
+from anabranch.view.opened import source_of, target_of
+from anabranch.view.refusals import refuse_changed_job
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
 NUMBER = Column("id", LogicalType(Kind.INT64), "bigint", nullable=False)
@@ -45,7 +49,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
     made = job_of(tmp_path, "north", "south")
     for schema in (TABLE, OTHER):
         database("several").create(schema)
-    ends.begin_trail_if_none(made.on("north"))
+    begin_trail_if_none(made.on("north"))
     yield made
     forget()
 
@@ -56,14 +60,14 @@ def loading(job: Job) -> Loading:
 
 def stream_all(job: Job) -> None:
     """As if the load had been through."""
-    store = ends.target_of(job).store()
-    ends.prepare_target(job, store)
+    store = target_of(job).store()
+    prepare_target(job, store)
     for table, schema in ((A, TABLE), (B, OTHER)):
         store.save_table("shop", TableState(table, table, "streaming", 1, schema=schema), None)
 
 
 def write_trail(job: Job) -> TrailWriter:
-    return ends.open_trail(job, ends.followed_identity(job) or "", ends.trail_uuid(job) or "")
+    return open_trail(job, followed_identity(job) or "", trail_uuid(job) or "")
 
 
 def test_rule_12_a_load_that_ends_hands_what_it_held_to_its_apply(job: Job) -> None:
@@ -84,7 +88,7 @@ def test_rule_12_a_load_that_ends_hands_what_it_held_to_its_apply(job: Job) -> N
 def test_a_table_that_was_parked_before_a_target_came_is_parked_there(job: Job) -> None:
     south = job.on("south")
     stream_all(south)
-    store = ends.target_of(south).store()
+    store = target_of(south).store()
     store.forget_table("shop", store.tables("shop")[B])
     with write_trail(job) as trail:
         trail.park(B, "altered", "ALTER TABLE b")
@@ -99,7 +103,7 @@ def test_a_table_that_the_source_dropped_before_a_target_had_it_is_forgotten_the
     """What that target has of it stays, as dropped."""
     south = job.on("south")
     stream_all(south)
-    store = ends.target_of(south).store()
+    store = target_of(south).store()
     new, begun, extra = (TableId("shop", name) for name in ("new", "begun", "extra"))
     store.save_table("shop", TableState(new, new, "pending"), None)
     store.save_table("shop", TableState(begun, begun, "loading", 1, schema=WIDER), None)
@@ -119,7 +123,7 @@ def test_a_table_that_was_altered_and_brought_in_again_while_it_was_loaded_is_pa
     """By the load of another target: nobody has it parked in the trail any more, and nobody could load it to its end."""
     south = job.on("south")
     stream_all(south)
-    store = ends.target_of(south).store()
+    store = target_of(south).store()
     before = store.tables("shop")[A]
     store.save_table("shop", TableState(A, A, "loading", 2, schema=TABLE), before)
     with write_trail(job) as trail:
@@ -134,7 +138,7 @@ def test_a_table_that_was_altered_and_brought_in_again_while_it_was_loaded_is_pa
 
 def test_rule_15_a_table_that_the_trail_has_is_not_asked_for_again(job: Job) -> None:
     """Brought in once more it would get another version, also for those that stream it."""
-    joining = Joining(job.on("south"), ends.source_of(job), ends.target_of(job.on("south")), lambda: False)
+    joining = Joining(job.on("south"), source_of(job), target_of(job.on("south")), lambda: False)
     assert joining._in_force(TABLE) == TABLE
     with pytest.raises(SchemaError, match="capture has not come to that yet"):
         joining._in_force(WIDER)
@@ -146,19 +150,19 @@ def test_rule_15_a_table_that_the_trail_has_is_not_asked_for_again(job: Job) -> 
 
 def test_with_one_target_a_table_is_asked_for_each_time(job: Job, tmp_path: Path) -> None:
     alone = job_of(tmp_path, "north")
-    joining = Joining(alone, ends.source_of(alone), ends.target_of(alone), lambda: False)
+    joining = Joining(alone, source_of(alone), target_of(alone), lambda: False)
     assert joining._in_force(TABLE) is None
 
 
 def test_rule_31_a_database_is_one_target_of_a_job(job: Job, tmp_path: Path) -> None:
     """Also where two addresses lead to it, which no file shows."""
-    ends.prepare_target(job.on("north"), ends.target_of(job.on("north")).store())
+    prepare_target(job.on("north"), target_of(job.on("north")).store())
     other = job_of(tmp_path, "west", "south")
     with pytest.raises(StateError, match="another target of the job"):
-        ends.target_of(job.on("north")).store().save_job("shop", {"uuid": "u", "target": "west"})
+        target_of(job.on("north")).store().save_job("shop", {"uuid": "u", "target": "west"})
     moved = Job(other.config.model_copy(update={"targets": [_renamed(job, "north", "west")]}), other.path)
     with pytest.raises(StateError, match="this database is the target 'north' of the job, not 'west'"):
-        ends.refuse_changed_job(moved)
+        refuse_changed_job(moved)
 
 
 def test_rule_31_a_second_name_of_a_target_drops_nothing_of_it(job: Job, tmp_path: Path) -> None:
@@ -170,7 +174,7 @@ def test_rule_31_a_second_name_of_a_target_drops_nothing_of_it(job: Job, tmp_pat
     )
     with pytest.raises(StateError, match="this database is the target 'north' of the job, not 'west'"):
         moved.on("west").drop(execute=True)
-    assert len(ends.target_of(north).store().tables("shop")) == 2
+    assert len(target_of(north).store().tables("shop")) == 2
 
 
 def test_rule_19_a_table_that_was_altered_for_another_target_meanwhile_is_not_handed_over(job: Job) -> None:
@@ -192,11 +196,11 @@ def test_rule_32_a_target_that_is_left_out_lets_go_by_a_word_only(job: Job, tmp_
         retention.register(job.trail, name, 0)
     now = job_of(tmp_path, "north")
     with pytest.raises(JobChanged, match="the trail is held for south"):
-        ends.refuse_changed_job(now)
+        refuse_changed_job(now)
     assert left_out(now, execute=False) == ["south"] and len(retention.readers(job.trail)) == 3
     assert left_out(now, execute=True) == ["south"]
     assert set(retention.readers(job.trail)) == {"apply@north"} and left_out(now, execute=True) == []
-    ends.refuse_changed_job(now)
+    refuse_changed_job(now)
 
 
 def test_rows_that_stay_are_never_loaded_twice_without_a_word(job: Job, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from anabranch.connectors.memory.database import forget
 from anabranch.errors import SourceUnavailable, StateError
 from anabranch.job import Job
 from anabranch.job.status import as_seen
-from anabranch.job.supervisor import LOCK
 from anabranch.state.store import StateStore
 from anabranch.trail import lock
+from anabranch.view.running import RUN_LOCK
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_rule_32_an_end_that_is_gone_is_said_and_the_rest_is_removed(job: Job) -
         job.drop().require()
 
 
-@pytest.mark.parametrize(("path", "part"), [(LOCK, "run"), (f"trail/{lock.FILE}", "capture")])
+@pytest.mark.parametrize(("path", "part"), [(RUN_LOCK, "run"), (f"trail/{lock.FILE}", "capture")])
 def test_rule_32_a_job_that_runs_is_refused_also_without_state_db(job: Job, path: str, part: str) -> None:
     file = job.config.home / path
     file.parent.mkdir(parents=True)

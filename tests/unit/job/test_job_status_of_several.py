@@ -11,8 +11,8 @@ import pytest
 from anabranch.config import load_job
 from anabranch.connectors.memory.database import forget
 from anabranch.job import Job
-from anabranch.job.running import running
 from anabranch.state.store import StateStore
+from anabranch.view.running import running
 
 HOST = os.uname().nodename
 

@@ -125,7 +125,9 @@ def test_a_second_run_is_refused_with_pid_and_host_of_the_first(job: Job, monkey
 def test_a_second_run_waits_for_one_that_is_about_to_end(job: Job) -> None:
     with only_one(job, Stop()):
         pass
-    first = subprocess.Popen([sys.executable, "-c", HOLD, job.config.home / supervisor.LOCK], stdout=subprocess.PIPE)
+    first = subprocess.Popen(
+        [sys.executable, "-c", HOLD, job.config.home / supervisor.RUN_LOCK], stdout=subprocess.PIPE
+    )
     assert first.stdout is not None and first.stdout.readline()
     threading.Timer(0.3, first.kill).start()
     with only_one(job, Stop()):

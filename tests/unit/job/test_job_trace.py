@@ -21,12 +21,13 @@ from anabranch.config import load_job
 from anabranch.connectors.memory.database import forget
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.errors import SourceUnavailable, StateError, TargetUnavailable
-from anabranch.job import Job, ends, shipping, watching
+from anabranch.job import Job, shipping, watching
 from anabranch.job.shipping import Shipper
 from anabranch.job.watching import part
 from anabranch.model.condition import STATES
 from anabranch.state.trace import Trace, entries
 from anabranch.testing.in_time import in_time
+from anabranch.view.opened import target_of
 
 
 @pytest.fixture
@@ -48,13 +49,13 @@ def events(job: Job) -> list[tuple[str, str]]:
 
 def known(job: Job, *names: str) -> None:
     for name in names:
-        store = ends.target_of(job.on(name)).store()
+        store = target_of(job.on(name)).store()
         store.prepare()
         store.save_job("shop", {"uuid": "u"})
 
 
 def sent(job: Job, name: str) -> list[str]:
-    return [entry["event"] for entry in ends.target_of(job.on(name)).store().trace("shop")]
+    return [entry["event"] for entry in target_of(job.on(name)).store().trace("shop")]
 
 
 def test_the_life_of_a_part_with_its_states_warnings_and_error(job: Job) -> None:
@@ -205,7 +206,7 @@ def test_a_trace_of_many_batches(job: Job, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_is_too_old_goes_from_the_target(job: Job) -> None:
     known(job, "north")
-    store = ends.target_of(job.on("north")).store()
+    store = target_of(job.on("north")).store()
     assert store.add_trace("shop", [{"id": "00000000000000000001-1-1", "event": "old"}], "")
     Trace(job.config.home, "shop/run").note("info", "new")
     Shipper(job.on("north")).close()

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.errors import StateError
-from anabranch.job.supervisor import LOCK
 from anabranch.state.store import StateStore
 from anabranch.trail import lock
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
+RUN_LOCK = "run.lock"  # in the job's home
 RUN, CAPTURE, LOAD, APPLY = "run", "capture", "load", "apply"
 
 
@@ -30,7 +30,7 @@ class Part:
         return f"{self.name} of {self.target} ({self.who})" if self.target else f"{self.name} ({self.who})"
 
 
-def running(job: Job) -> Iterator[Part]:
+def running(job: JobView) -> Iterator[Part]:
     """Parts that are at work, also by what they hold: state.db may have been deleted."""
     parts: dict[tuple[str, str], Part] = {}
     for home in dict.fromkeys((job.config.home, *(one.target_home for one in job.targets()))):
@@ -39,17 +39,17 @@ def running(job: Job) -> Iterator[Part]:
         parts |= {(p["name"], of): Part(p["name"], of, f"pid {p['pid']}") for p in state.snapshot()["parts"]}
         state.close()
     yield from parts.values()
-    for name, path in ((RUN, job.config.home / LOCK), (CAPTURE, job.trail / lock.FILE)):
+    for name, path in ((RUN, job.config.home / RUN_LOCK), (CAPTURE, job.trail / lock.FILE)):
         if (name, "") not in parts and (found := lock.holder(path)):
             yield Part(name, "", found)
 
 
-def require_stopped(job: Job, but: Collection[str] = ()) -> None:
+def require_stopped(job: JobView, but: Collection[str] = ()) -> None:
     """Raises StateError while parts run, other than those named in `but`."""
     if parts := [str(part) for part in running(job) if part.name not in but]:
         raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
 
 
-def is_applied(job: Job) -> bool:
+def is_applied(job: JobView) -> bool:
     """Does apply run, or what starts it again?"""
     return any(part.name in (RUN, APPLY) for part in running(job))

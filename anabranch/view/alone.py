@@ -10,13 +10,13 @@ from anabranch.errors import StateError
 from anabranch.trail.lock import LockHeld, OsLock, holder
 
 if TYPE_CHECKING:
-    from anabranch.job.job import Job
+    from anabranch.view.job_view import JobView
 
 LOCK = "load-table.lock"  # beside what is kept for the target
 
 
 @contextmanager
-def alone(job: Job, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
+def alone(job: JobView, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Raises StateError, with whoever is at it."""
     try:
         job.target_home.mkdir(parents=True, exist_ok=True)
@@ -33,6 +33,6 @@ def alone(job: Job, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
         lock.close()
 
 
-def is_loading_again(job: Job) -> bool:
+def is_loading_again(job: JobView) -> bool:
     """Is somebody at it?"""
     return bool(holder(job.target_home / LOCK))

@@ -1,0 +1,134 @@
+"""Begins a job: its trail, what the source needs before it, and the job's row at the target."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from anabranch import log
+from anabranch.errors import SourceError, StateError, TrailLocked
+from anabranch.trail import identity
+from anabranch.trail.reader import TrailReader, exists
+from anabranch.trail.storage import LocalStorage
+from anabranch.view.definitions import history
+from anabranch.view.identity import new_trail_uuid, trail_uuid
+from anabranch.view.opened import catalog_of, source_of
+from anabranch.view.options import limits_of, log_options, set_up_seconds
+from anabranch.view.refusals import TARGET, refuse_changes
+
+if TYPE_CHECKING:  # contracts take time to come
+    from anabranch.contracts import LogOptions, SourceConnector, TargetStore
+    from anabranch.model.ids import TableId
+    from anabranch.model.schema import TableSchema
+    from anabranch.trail.writer import TrailWriter
+    from anabranch.view.job_view import JobView
+
+JOIN_SECONDS = 2.0  # that others may be in the way of what a table needs at the source, while capture follows
+
+
+def begin_trail_if_none(job: JobView, stop: Callable[[], bool] = lambda: False) -> None:
+    """`load` without a trail records the source's present position itself. One that capture is beginning is awaited
+    by the caller."""
+    from anabranch.capture.begin import begin
+    from anabranch.capture.older import Patience
+
+    if exists(job.trail) and TrailReader(job.trail).end().resume:
+        return
+    job_uuid = trail_uuid(job) or new_trail_uuid(job)
+    source = source_of(job)
+    options = log_options(job, job_uuid)
+    reader = source.log(options)
+    try:
+        with open_trail(job, reader.identity(), job_uuid) as trail:
+            prepare_source(job, source, options, stop)
+            patience = Patience(float(job.config.capture.staging_timeout_s), stop)
+            begin(source, reader, trail, job.rules.includes, patience)
+    except TrailLocked:
+        return
+    finally:
+        reader.close()
+
+
+def open_trail(job: JobView, source_identity: str, job_uuid: str, lock_timeout: float = 0.0) -> TrailWriter:
+    from anabranch.trail.writer import TrailWriter
+
+    capture = job.config.capture
+    return TrailWriter.open(
+        job.trail,
+        job=job.config.name,
+        job_uuid=job_uuid,
+        source_identity=source_identity,
+        segment_bytes=capture.segment_mb * 1024 * 1024,
+        limits=limits_of(job),
+        lock_timeout=lock_timeout,
+    )
+
+
+def prepare_source(
+    job: JobView, source: SourceConnector, options: LogOptions, stop: Callable[[], bool] = lambda: False
+) -> None:
+    """What the source still needs before a trail begins."""
+    if exists(job.trail) and TrailReader(job.trail).end().resume:
+        return
+    carry_out(source, options, tables_at_source(job, source), True, stop, set_up_seconds(job))
+
+
+def tables_at_source(job: JobView, source: SourceConnector) -> dict[TableId, TableSchema]:
+    """Reads the definitions of the tables that the rules include, as they are now."""
+    with catalog_of(source) as catalog:
+        return catalog.tables(job.rules.includes)
+
+
+def carry_out(
+    source: SourceConnector,
+    options: LogOptions,
+    tables: Mapping[TableId, TableSchema],
+    begins: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    seconds: float = math.inf,
+) -> list[str]:
+    """Run what is missing at the source for these tables; the statements. Before a log begins, others who are in the way are
+    waited for, each step so many `seconds`; a table that joins asks again later."""
+    steps = source.missing(options, tables, begins)
+    for step in steps:
+        source.carry_out([step], seconds if begins else JOIN_SECONDS, stop)
+        log.get().info("source_set_up", statement=step.sql)
+    return [step.sql for step in steps]
+
+
+def prepare_target(job: JobView, store: TargetStore) -> None:
+    """State schema and job row; a job file that says something else than the one last run is refused (K32)."""
+    store.prepare()
+    trail = identity.load(LocalStorage(job.trail))
+    if trail is None:
+        raise StateError(f"no trail in {job.trail}", job=job.config.name, hint="start capture first")
+    known = store.jobs.job(job.config.name)
+    if known is not None:
+        refuse_changes(job, known, trail.job_uuid)
+    store.jobs.save_job(
+        job.config.name,
+        {
+            "uuid": trail.job_uuid,
+            "source_identity": trail.source_identity,
+            "definition": json.dumps(job.config.fingerprint()),
+            **({TARGET: job.names.target} if job.names.target else {}),
+            **_origins(job, trail.job_uuid, known or {}),
+        },
+    )
+
+
+def _origins(job: JobView, job_uuid: str, before: Mapping[str, str]) -> dict[str, str]:
+    """Who writes to what the job reads, for those who read what it writes. While the source is away: what was noted last."""
+    from anabranch.model.state import ORIGINS
+    from anabranch.model.writers import as_text, passed_on
+
+    try:
+        with catalog_of(source_of(job)) as catalog:
+            writers = [writer for writer in catalog.writers() if writer.key != job_uuid]
+    except SourceError:
+        return {ORIGINS: before[ORIGINS]} if ORIGINS in before else {}
+    included = [schema for table, schema in history(job)[0].items() if job.rules.includes(table)]
+    found = passed_on(writers, {schema.id: job.rules.target_table(schema).target for schema in included})
+    return {ORIGINS: as_text(found)} if found else {}

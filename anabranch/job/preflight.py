@@ -1,0 +1,64 @@
+"""`preflight` for a job: what it has begun already, and the checks of both ends."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from anabranch.errors import AnabranchError, SourceError, SourceUnavailable
+from anabranch.view.definitions import history, is_asked_for
+from anabranch.view.identity import begun_uuid, trail_uuid
+from anabranch.view.opened import source_of, store_of, target_of
+from anabranch.view.options import log_options, name_at_source
+
+if TYPE_CHECKING:
+    from anabranch.contracts import SourceConnector
+    from anabranch.preflight.known import Known
+    from anabranch.preflight.report import Report
+    from anabranch.view.job_view import JobView
+
+
+def known(job: JobView) -> Known:
+    """What this job has begun already, at the target and in its trail."""
+    from anabranch.preflight.known import Known
+
+    with store_of(job) as store:
+        states = store.states.tables(job.config.name) if store.exists() else {}
+    in_force, parked = history(job)
+    job_uuid = trail_uuid(job) or begun_uuid(job.trail)
+    left_out = [table for table in in_force if states and table not in states and not is_asked_for(job, table)]
+    return Known(
+        {**in_force, **{table: state.schema for table, state in states.items() if state.schema}},
+        frozenset(table for table, state in states.items() if state.generation > 0),
+        frozenset((*parked, *left_out, *(table for table, state in states.items() if state.is_parked))),
+        name_at_source(job.config.name, job_uuid) if job_uuid else "",
+        job_uuid or "",
+    )
+
+
+def preflight_report(job: JobView) -> Report:
+    """The checks of both ends. Errors say which job, and which target, they are about."""
+    from anabranch.preflight.run import preflight
+
+    try:
+        source = source_of(job)
+        return preflight(
+            job.config, job.rules, source, target_of(job), lambda: known(job), lambda: identity_now(job, source)
+        )
+    except AnabranchError as error:
+        error.job = error.job or job.label
+        raise
+
+
+def identity_now(job: JobView, source: SourceConnector) -> str:
+    """What the source says it is, whatever the trail was read from. "" where it does not say: capture cannot begin there
+    either, and the checks of the source have the reason (a standby, a right that is missing)."""
+    reader = source.log(log_options(job, trail_uuid(job) or str(uuid.uuid4())))
+    try:
+        return reader.identity()
+    except SourceUnavailable:
+        raise
+    except SourceError:
+        return ""
+    finally:
+        reader.close()

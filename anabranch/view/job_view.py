@@ -1,0 +1,92 @@
+"""`JobView`: a job file with its home, as a whole or as one of its targets sees it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from anabranch import connectors
+from anabranch.config import ONLY, JobConfig
+from anabranch.errors import ConfigError
+from anabranch.model.endpoint import Endpoint
+from anabranch.trail.retention import Names
+
+if TYPE_CHECKING:
+    from anabranch.contracts import TypeMap
+    from anabranch.rules.rule_set import RuleSet
+
+
+class JobView:
+    """What every operation of a job needs to know of it. It opens nothing."""
+
+    def __init__(self, config: JobConfig, path: Path, target: str = "") -> None:
+        """`target`: the name of the one that this is about; "" for a job with several, as a whole."""
+        self.config, self.path = config, path
+        self.target = target or (next(iter(config.ends)) if len(config.ends) == 1 else "")
+
+    @cached_property
+    def rules(self) -> RuleSet:
+        """Made when it is asked for: states and ends do without."""
+        from anabranch.rules.rule_set import RuleSet
+
+        return RuleSet(self.config, self.types)
+
+    @cached_property
+    def types(self) -> TypeMap:
+        """What this target makes of types; of a job with several targets as a whole, what the first does."""
+        return connectors.target(next(iter(self.config.ends.values())) if not self.target else self.endpoint).types
+
+    def targets(self) -> list[Self]:
+        """The job as each of its targets sees it; of one that is a target's view, that one."""
+        return [self] if self.target else [type(self)(self.config, self.path, name) for name in self.config.ends]
+
+    @property
+    def whole(self) -> Self:
+        """The job as a whole, also of one target's view."""
+        return type(self)(self.config, self.path)
+
+    def on(self, target: str | None) -> Self:
+        """As this target sees it. None: there is only one. Raises ConfigError."""
+        if target is not None and target not in self.config.ends:
+            hint = f"one of {', '.join(self.config.ends)}"
+            raise ConfigError(f"the job has no target {target!r}", job=self.config.name, hint=hint)
+        if target is None and not self.target:
+            raise self._ambiguous()
+        return self if target in (None, self.target) else type(self)(self.config, self.path, target or "")
+
+    def _ambiguous(self) -> ConfigError:
+        names = ", ".join(self.config.ends)
+        return ConfigError(
+            f"the job has several targets: {names}", job=self.config.name, hint="say which: --target NAME"
+        )
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The target. Raises ConfigError where there are several."""
+        if not self.target:
+            raise self._ambiguous()
+        return self.config.ends[self.target]
+
+    @property
+    def label(self) -> str:
+        """For messages."""
+        return f"{self.config.name}, target {self.target}" if self.is_one_of_several else self.config.name
+
+    @property
+    def is_one_of_several(self) -> bool:
+        return bool(self.target) and len(self.config.ends) > 1
+
+    @property
+    def names(self) -> Names:
+        """Names of what this target holds of the trail."""
+        return Names("" if self.target == ONLY else self.target)
+
+    @property
+    def trail(self) -> Path:
+        return self.config.home / "trail"
+
+    @property
+    def target_home(self) -> Path:
+        """What is kept beside the trail for this target; it can be rebuilt."""
+        return self.config.home / "targets" / self.target if self.is_one_of_several else self.config.home

@@ -1,0 +1,64 @@
+"""Opens what a job works on: its source, its targets, their stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from anabranch import connectors
+from anabranch.errors import TargetUnavailable
+from anabranch.view.options import source_limits, target_limits
+
+if TYPE_CHECKING:  # contracts take time to come, and `status` goes without them
+    from anabranch.contracts import RowTarget, SourceCatalog, SourceConnector, TargetStore
+    from anabranch.view.job_view import JobView
+
+T = TypeVar("T")
+
+
+def source_of(job: JobView) -> SourceConnector:
+    return connectors.source(replace(job.config.source.endpoint, limits=source_limits(job)))
+
+
+def target_of(job: JobView) -> RowTarget:
+    return connectors.row_target(replace(job.endpoint, limits=target_limits(job)))
+
+
+@contextmanager
+def store_of(job: JobView) -> Iterator[TargetStore]:
+    """The target's store, closed afterwards. It may not exist yet."""
+    store = target_of(job).store()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def catalog_of(source: SourceConnector) -> Iterator[SourceCatalog]:
+    """The source's catalogue, closed afterwards."""
+    catalog = source.catalog()
+    try:
+        yield catalog
+    finally:
+        catalog.close()
+
+
+def of_each(job: JobView, ask: Callable[[JobView], T]) -> list[T]:
+    """The answers of a job's targets; without those that are away, unless all of them are."""
+    found, away = list[T](), list[TargetUnavailable]()
+    for one in job.targets():
+        try:
+            found.append(ask(one))
+        except TargetUnavailable as error:
+            away.append(error)
+    if away and not found:
+        raise away[0]
+    return found
+
+
+def spark_home(job: JobView) -> Path:
+    return job.target_home / "spark"

@@ -1,0 +1,68 @@
+"""Makes what a job's file says into the options of its ends and its trail."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import uuid
+from typing import TYPE_CHECKING
+
+from anabranch.model.endpoint import EndLimits
+from anabranch.trail.retention import Limits
+
+if TYPE_CHECKING:  # contracts take time to come, and `status` goes without them
+    from anabranch.contracts import LogOptions, ValueRules
+    from anabranch.view.job_view import JobView
+
+PATIENT = "ANABRANCH_PATIENT"  # set for load and apply: a target that is away is waited for as long as it takes
+SERVER_ID_FLOOR = 1 << 20  # derived ids stay clear of the small numbers that people give their servers
+
+
+def source_limits(job: JobView, interval: float = 10.0) -> EndLimits:
+    return job.config.retry.source.limits(interval, is_patient=False)
+
+
+def target_limits(job: JobView) -> EndLimits:
+    return job.config.retry.target.limits(EndLimits().interval, bool(os.environ.get(PATIENT)))
+
+
+def set_up_seconds(job: JobView) -> float:
+    """How long others may be in the way of what prepares the source, before a log begins."""
+    wanted = job.config.retry.source.lock_s
+    return math.inf if wanted is None or wanted < 0 else float(wanted)
+
+
+def value_rules(job: JobView) -> ValueRules:
+    return job.rules.values
+
+
+def log_options(job: JobView, job_uuid: str) -> LogOptions:
+    from anabranch.contracts import LogOptions
+
+    capture = job.config.capture
+    derived = SERVER_ID_FLOOR + uuid.UUID(job_uuid).int % ((1 << 31) - SERVER_ID_FLOOR)
+    name = name_at_source(job.config.name, job_uuid)
+    return LogOptions(
+        capture.server_id or derived,
+        capture.flush_interval_ms / 1000,
+        value_rules(job),
+        name,
+        capture.decoder,
+        heartbeat=capture.heartbeat_interval_s,
+        binary=capture.binary,
+        streaming=capture.streaming,
+        decoding=capture.decoding,
+    )
+
+
+def name_at_source(job: str, job_uuid: str) -> str:
+    """What the job has at the source is called so: small letters, digits and underscores, of no other job of this name."""
+    readable = re.sub(r"[^a-z0-9]+", "_", job.lower())[:40].strip("_")
+    return f"anabranch_{readable}_{job_uuid[:8]}"
+
+
+def limits_of(job: JobView) -> Limits:
+    capture = job.config.capture
+    most = None if capture.retain_mb is None else capture.retain_mb * 1024 * 1024
+    return Limits(capture.retain_hours * 3600, most, capture.retain_segments)

@@ -1,0 +1,103 @@
+"""Refuses what would mix up jobs: a changed job file, another target's database, another server amid a load (K32)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from anabranch.config import ONLY, describe_change
+from anabranch.errors import AnabranchError, JobChanged, SourceError, StateError
+from anabranch.trail import retention
+from anabranch.trail.reader import exists
+from anabranch.view.identity import trail_uuid
+from anabranch.view.opened import of_each, store_of
+
+if TYPE_CHECKING:
+    from anabranch.model.ids import TableId
+    from anabranch.view.job_view import JobView
+
+TARGET = "target"  # among a job's facts at a target that has a name: which one it is
+
+
+def told(job: JobView, error: AnabranchError) -> str:
+    """An error's message, with the job in it."""
+    error.job = error.job or job.label
+    return str(error)
+
+
+def refuse_changed_job(job: JobView) -> None:
+    """Before anything runs by a job file that says otherwise than when the job last ran. Raises JobChanged."""
+    if lost := targets_left_out(job):
+        raise JobChanged(
+            f"the trail is held for {', '.join(lost)}, which the job file has no more",
+            job=job.config.name,
+            hint="anabranch plan JOB --execute lets it go; or put it back into the job file",
+        )
+    of_each(job, _refuse_changed)
+
+
+def _refuse_changed(job: JobView) -> None:
+    with store_of(job) as store:
+        known = store.jobs.job(job.config.name) if store.exists() else None
+    if known is not None:
+        refuse_changes(job, known, trail_uuid(job) or known["uuid"])
+
+
+def refuse_changes(job: JobView, known: dict[str, str], trail_job_uuid: str) -> None:
+    if known["uuid"] != trail_job_uuid:
+        raise StateError(
+            f"the target belongs to job {known['uuid']}, the trail to {trail_job_uuid}",
+            job=job.label,
+            hint="use the home this job was begun with, or remove its state (anabranch drop JOB --execute)",
+        )
+    refuse_other_target(job, known)
+    changes = describe_change(json.loads(known["definition"]), job.config.fingerprint())
+    if changes:
+        raise JobChanged(
+            "the job file differs from the job as last run: " + "; ".join(map(str, changes)),
+            job=job.label,
+            hint="anabranch plan JOB says what that means for its tables, and takes it over; or put it back",
+        )
+
+
+def targets_left_out(job: JobView) -> dict[str, list[str]]:
+    """Targets that the job file does not have, and what of the trail is held for them."""
+    found: dict[str, list[str]] = {}
+    for name in retention.readers(job.trail) if exists(job.trail) else ():
+        whose = retention.Names.of(name)
+        target = whose.target or ONLY
+        if whose.has(name) and target not in job.config.ends:
+            found.setdefault(target, []).append(name)
+    return found
+
+
+def is_other_target(job: JobView, known: dict[str, str]) -> bool:
+    """Is what a database keeps of the job that of another of its targets, by whatever name it is reached?"""
+    return known.get(TARGET, "") != job.names.target
+
+
+def refuse_other_target(job: JobView, known: dict[str, str]) -> None:
+    """Raises StateError."""
+    if is_other_target(job, known):
+        raise StateError(
+            f"this database is the target {known.get(TARGET) or ONLY!r} of the job, not {job.target!r}",
+            job=job.label,
+            hint="name it so in the job file: the one in [target] may stand beside [[targets]]",
+        )
+
+
+def refuse_switch_while_loading(job: JobView, followed: str, now: str) -> None:
+    """Another server's log has other positions: the marks of a load that is not finished would mean nothing in it."""
+    loading = [str(table) for one in job.whole.targets() for table in _loading(one)]
+    if loading:
+        raise SourceError(
+            f"this server is {now}, the trail follows {followed}, and {', '.join(loading[:5])} are not past their load",
+            job=job.config.name,
+            hint="connect to the former server until every table streams, or drop the job and load again",
+        )
+
+
+def _loading(job: JobView) -> list[TableId]:
+    with store_of(job) as store:
+        states = store.states.tables(job.config.name) if store.exists() else {}
+    return [table for table, state in states.items() if state.is_before_stream]
