@@ -10,7 +10,7 @@ from anabranch.model.table_life import tells_dropped
 from anabranch.state.store import time_text
 
 if TYPE_CHECKING:
-    from anabranch.job.parking import ParkedTable
+    from anabranch.lifecycle.parking import ParkedTable
     from anabranch.rows.aside import AsideChange
 
 SHOWN = 20  # rows in the list of all tables; --json has all of them

@@ -15,7 +15,7 @@ from anabranch.cli.each import of_each
 from anabranch.cli.options import each_target_option, job_argument, json_option, log_level
 
 if TYPE_CHECKING:
-    from anabranch.job.planning import Plan
+    from anabranch.lifecycle.planning import Plan
 
 DONE = {
     "new": "waits for its load",

@@ -13,7 +13,7 @@ import click
 from anabranch.cli.options import job_argument, json_option, log_level, target_option, write_json
 
 if TYPE_CHECKING:
-    from anabranch.job.rewinding import Rewound
+    from anabranch.lifecycle.rewinding import Rewound
 
 
 @click.command()

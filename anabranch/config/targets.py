@@ -36,7 +36,7 @@ def names_in(data: Mapping[str, Any]) -> Iterator[Found]:
 def shared_in(config: JobConfig) -> Iterator[Found]:
     """Yield targets that share a database with another one, whose state they would overwrite."""
     seen: dict[tuple[object, ...], str] = {}
-    for name, end in config.items():
+    for name, end in config.ends.items():
         host = end.option("unix_socket") or ("localhost" if end.host.lower() in HERE else end.host.lower())
         place = (end.scheme, host, end.port, end.database or end.user)
         if place in seen:

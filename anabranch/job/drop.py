@@ -6,9 +6,8 @@ An end that cannot be reached is said, and the rest goes on: after a move the so
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import AnabranchError, SourceError, TargetError, TrailCorrupt
@@ -120,15 +119,11 @@ def _beside_the_trail(job: JobView, execute: bool) -> list[str]:
     """What is kept there for one of several targets."""
     held = [name for name in retention.readers(job.trail) if job.names.has(name)] if exists(job.trail) else []
     if execute:
-        let_go(job.trail, held)
+        for name in held:
+            retention.unregister(job.trail, name)
         shutil.rmtree(job.target_home, ignore_errors=True)
         shutil.rmtree(job.names.repairs(job.trail), ignore_errors=True)
     return [f"what is held of the trail for target {job.target}"] if held else []
-
-
-def let_go(trail: Path, held: Iterable[str]) -> None:
-    for name in held:
-        retention.unregister(trail, name)
 
 
 def _home(job: JobView, execute: bool) -> list[str]:

@@ -16,11 +16,11 @@ from anabranch.view.job_view import JobView
 
 if TYPE_CHECKING:
     from anabranch.job.drop import Leftovers
-    from anabranch.job.parking import ParkedTable
-    from anabranch.job.planning import Plan
     from anabranch.job.printing import Script
     from anabranch.job.pruning import Pruned
-    from anabranch.job.rewinding import Rewound
+    from anabranch.lifecycle.parking import ParkedTable
+    from anabranch.lifecycle.planning import Plan
+    from anabranch.lifecycle.rewinding import Rewound
     from anabranch.model.state import Skipped
     from anabranch.preflight.report import Report
     from anabranch.rows.aside import AsideChange
@@ -151,28 +151,28 @@ class Job(JobView):
     def parked(self, table: str | None = None) -> list[ParkedTable]:
         """Tables that are parked, or one."""
         with self._named():
-            from anabranch.job.parking import parked_tables
+            from anabranch.lifecycle.parking import parked_tables
 
             return parked_tables(self, TableId.parse(table) if table else None)
 
     def resume(self, table: str | None = None) -> list[TableId]:
         """Let tables that apply has parked go on where they stood: all, or one with those that were parked with it."""
         with self._named("parked", resume=table or "all"):
-            from anabranch.job.parking import resume
+            from anabranch.lifecycle.parking import resume
 
             return resume(self, TableId.parse(table) if table else None)
 
     def give_up(self, table: str) -> int:
         """Hold nothing of the trail for a parked table any more: how many bytes that was. Only a load brings it back."""
         with self._named("parked", give_up=table):
-            from anabranch.job.parking import give_up
+            from anabranch.lifecycle.parking import give_up
 
             return give_up(self, TableId.parse(table))
 
     def set_aside(self, table: str | None = None, discarded: bool = False) -> list[AsideChange]:
         """Row changes that are set aside, in their order, of one source table or all; or those that were discarded."""
         with self._named():
-            from anabranch.job.asides import set_aside
+            from anabranch.lifecycle.asides import set_aside
 
             return set_aside(self, TableId.parse(table) if table else None, discarded)
 
@@ -182,49 +182,49 @@ class Job(JobView):
         """Ask apply to "release" or to "discard" rows of a table that are set aside: the one with this key, the one that the
         number belongs to, or all. Returns the changes that go with it."""
         with self._named("parked", wish=wish, table=table, number=number):
-            from anabranch.job.asides import ask
+            from anabranch.lifecycle.asides import ask
 
             return ask(self, TableId.parse(table), wish, key or {}, number)
 
     def skip(self, position: str, execute: bool = False) -> Skipped:
         """What a source transaction holds; left out from the next start of apply on, if told."""
         with self._named("skip", changes=execute, add=position):
-            from anabranch.job.skipping import skip
+            from anabranch.lifecycle.skipping import skip
 
             return skip(self, position, execute)
 
     def skipped(self) -> list[Skipped]:
         """Transactions that are left out."""
         with self._named():
-            from anabranch.job.skipping import skipped
+            from anabranch.lifecycle.skipping import skipped
 
             return skipped(self)
 
     def unskip(self, position: str) -> int:
         """Take `skip` back, as long as apply has not come to it. Returns the sequence."""
         with self._named("skip", remove=position):
-            from anabranch.job.skipping import unskip
+            from anabranch.lifecycle.skipping import unskip
 
             return unskip(self, position)
 
     def rewind(self, position: str, execute: bool = False) -> Rewound:
         """What going back to an earlier place of the trail means; done, if told."""
         with self._named("rewind", changes=execute, position=position, execute=execute):
-            from anabranch.job.rewinding import rewind
+            from anabranch.lifecycle.rewinding import rewind
 
             return rewind(self, position, execute)
 
     def plan(self, execute: bool = False) -> Plan | None:
         """What the job file says otherwise than when the job last ran; taken over if told. None: it has never run."""
         with self._named("plan", changes=execute, execute=execute):
-            from anabranch.job.planning import plan
+            from anabranch.lifecycle.planning import plan
 
             return plan(self, execute)
 
     def targets_left_out(self, execute: bool = False) -> list[str]:
         """Targets that the job file has no more, and the trail is held for; let go if told."""
         with self._named():
-            from anabranch.job.planning import left_out
+            from anabranch.lifecycle.planning import left_out
 
             return left_out(self, execute)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from anabranch import log, waits
 from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import Limits
-from anabranch.job.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
 from anabranch.job.preflight import preflight_report
 from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
-from anabranch.job.watching import ApplyWatcher, CaptureWatcher, part
+from anabranch.job.watching import ApplyWatcher, CaptureWatcher, LoadWatcher, part
+from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
 from anabranch.spark.engine import Engine, SparkEngine
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.definitions import logs_cascades
@@ -123,7 +123,7 @@ def run_load(
     keep: bool = False,
 ) -> None:
     """`engine`: instead of Spark."""
-    from anabranch.job.loading import Loading
+    from anabranch.lifecycle.loading import Loading
 
     engine = engine or SparkEngine(spark_factory(job, "load"))
     with Stop() as stop, part(job, "load", stop.asked) as state, stop.excused(), waits.in_tasks():
@@ -133,9 +133,11 @@ def run_load(
         begin_trail_if_none(job, stop.asked)
         _await_trail(job, stop)
         if not stop.asked():
-            loading = Loading(job, engine, stop.asked, state)
+            loading = Loading(job, engine, stop.asked, LoadWatcher(state))
             if table is None:
                 loading.all_tables()
+                if not os.environ.get(SUPERVISED) and not stop.asked():
+                    loading.tell_parked()  # `run` does it itself, and takes the code for one that a start may mend
             else:
                 loading.one_table(table, recreate, with_children, keep)
     stop.exit_if_signalled()

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.job.beginning import carry_out
+from anabranch.lifecycle.beginning import carry_out
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.identity import begun_uuid, new_trail_uuid, trail_uuid
 from anabranch.view.opened import source_of

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import StateError
-from anabranch.job.asides import set_aside
-from anabranch.job.repairing import KEYS, repair, require_apply
+from anabranch.lifecycle.asides import set_aside
+from anabranch.lifecycle.repairing import KEYS, repair, require_apply
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
 from anabranch.trail import identity

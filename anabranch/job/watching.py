@@ -177,6 +177,9 @@ class LoadWatcher:
     def __init__(self, state: StateStore) -> None:
         self.state, self._is_waiting, self._has_rows = state, True, False
 
+    def begins(self) -> None:
+        self.state.phase("loading")
+
     def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
         self._is_waiting = True
         self.state.phase("waiting", why, *_facts(on, self.state.task))

@@ -13,10 +13,11 @@ from anabranch.config import load_job
 from anabranch.connectors.memory.database import database, forget
 from anabranch.errors import ConfigError, JobChanged, SchemaError, StateError, TablesParked
 from anabranch.job import Job
-from anabranch.job.beginning import begin_trail_if_none, open_trail, prepare_target
-from anabranch.job.joining import Joining
-from anabranch.job.loading import Loading, _replaced
-from anabranch.job.planning import left_out
+from anabranch.job.watching import LoadWatcher
+from anabranch.lifecycle.beginning import begin_trail_if_none, open_trail, prepare_target
+from anabranch.lifecycle.joining import Joining
+from anabranch.lifecycle.loading import Loading, _replaced
+from anabranch.lifecycle.planning import left_out
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
@@ -55,7 +56,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
 
 
 def loading(job: Job) -> Loading:
-    return Loading(job, None, lambda: False, StateStore(job.target_home))  # type: ignore[arg-type]  # nothing is copied
+    return Loading(job, None, lambda: False, LoadWatcher(StateStore(job.target_home)))  # type: ignore[arg-type]  # nothing is copied
 
 
 def stream_all(job: Job) -> None:
@@ -93,8 +94,9 @@ def test_a_table_that_was_parked_before_a_target_came_is_parked_there(job: Job) 
     with write_trail(job) as trail:
         trail.park(B, "altered", "ALTER TABLE b")
         trail.flush()
+    loading(south).all_tables()
     with pytest.raises(TablesParked, match=r"1 tables are parked: shop\.b"):
-        loading(south).all_tables()
+        loading(south).tell_parked()
     state = store.tables("shop")[B]
     assert state.state == "parked" and state.reason.startswith("altered")
 
@@ -112,8 +114,9 @@ def test_a_table_that_the_source_dropped_before_a_target_had_it_is_forgotten_the
         for table in (new, begun, extra):
             trail.park(table, GONE)
         trail.flush()
+    loading(south).all_tables()
     with pytest.raises(TablesParked, match=r"1 tables are parked: shop\.begun"):
-        loading(south).all_tables()
+        loading(south).tell_parked()
     states = store.tables("shop")
     assert states.keys() == {A, B, begun} and states[begun].is_dropped
     assert set(retention.readers(job.trail)) == {"apply@south"}
@@ -130,8 +133,9 @@ def test_a_table_that_was_altered_and_brought_in_again_while_it_was_loaded_is_pa
         trail.park(A, "altered", "")
         trail.schema(WIDER.with_version(2), joined=True)
         trail.flush()
+    loading(south).all_tables()
     with pytest.raises(TablesParked, match=r"1 tables are parked: shop\.a"):
-        loading(south).all_tables()
+        loading(south).tell_parked()
     assert "altered while it was being loaded" in store.tables("shop")[A].reason
     assert set(retention.readers(job.trail)) == {"apply@south"}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from anabranch import log, pace
 from anabranch.errors import StateError
-from anabranch.job.asides import set_aside
+from anabranch.lifecycle.asides import set_aside
 from anabranch.model.ids import TableId
 from anabranch.trail import repairs
 from anabranch.verify.canonical import Canonical

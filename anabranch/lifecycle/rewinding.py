@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from anabranch.contracts import TargetStore
 from anabranch.errors import ConfigError, StateError
 from anabranch.failpoints import reach
-from anabranch.job.skipping import require_still, sequence_of
+from anabranch.lifecycle.skipping import require_still, sequence_of
 from anabranch.load.order import demands
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position

@@ -10,7 +10,7 @@ import pytest
 from anabranch.config import describe_change, load_job
 from anabranch.config.changes import JSON as KEY_JSON
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
-from anabranch.job.planning import TableChange, _changed, _former
+from anabranch.lifecycle.planning import TableChange, _changed, _former
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch import log
 from anabranch.contracts import TargetStore
@@ -19,21 +18,19 @@ from anabranch.errors import (
     ValueRefused,
 )
 from anabranch.failpoints import reach
-from anabranch.job.beginning import prepare_target
-from anabranch.job.joining import Joining
-from anabranch.job.load_refusals import may_lack, parked_for
-from anabranch.job.signals import SUPERVISED
-from anabranch.job.watching import LoadWatcher
+from anabranch.lifecycle.beginning import prepare_target
+from anabranch.lifecycle.joining import Joining
+from anabranch.lifecycle.load_refusals import may_lack, parked_for
 from anabranch.load.order import Demand, demands
 from anabranch.load.plan import LoadTable
 from anabranch.load.quiet import TrailQuiet
 from anabranch.load.run import load_tables
+from anabranch.model.condition import Waiting
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import DROPPED, Life, TableState, heard_of, park, tells_dropped
 from anabranch.spark.engine import Engine
-from anabranch.state.store import StateStore
 from anabranch.trail import retention
 from anabranch.trail.identity import load as load_identity
 from anabranch.trail.reader import TrailReader
@@ -49,17 +46,26 @@ if TYPE_CHECKING:
 PARKING_SECONDS = 10.0  # for capture to come to the statement after which a table cannot be read any more
 
 
+class Watcher(Protocol):
+    """Is told how far a load is."""
+
+    def begins(self) -> None: ...
+
+    def waiting(self, why: str, on: Waiting | AnabranchError) -> None: ...
+
+    def progress(self, table: TableId, rows: int, estimate: int) -> None: ...
+
+
 class Loading:
     """One call of `load`."""
 
-    def __init__(self, job: JobView, engine: Engine, stop: Callable[[], bool], state: StateStore) -> None:
+    def __init__(self, job: JobView, engine: Engine, stop: Callable[[], bool], watcher: Watcher) -> None:
         self.job, self.name = job, job.config.name
-        self.engine, self.stop, self.state = engine, stop, state
+        self.engine, self.stop, self.watcher = engine, stop, watcher
         self.source, self.target = source_of(job), target_of(job)
 
     def all_tables(self) -> None:
-        """What was never loaded, or whose load was interrupted. Nothing to do is no error. Raises TablesParked at the end;
-        under `run` not: it tells of them itself, and takes the code for one that a start may mend."""
+        """What was never loaded, or whose load was interrupted. Nothing to do is no error."""
         schemas = definitions(self.job)
         store = self.target.store()
         try:
@@ -71,13 +77,11 @@ class Loading:
             store.close()
         schemas = {table: schema for table, schema in schemas.items() if table in states}
         if any(states[table].is_open for table in schemas):
-            self.state.phase("loading")
+            self.watcher.begins()
             self._load(schemas, states)
         reach("load.done")
         self._hand_on()
         retention.unregister(self.job.trail, self.job.names.load)
-        if not os.environ.get(SUPERVISED) and not self.stop():
-            self._tell_parked()
 
     def _hand_on(self) -> None:
         """Holds the trail until this target's apply has registered, where another target's reads it already."""
@@ -92,7 +96,8 @@ class Loading:
         if checkpoint is not None:
             retention.register(self.job.trail, names.apply, checkpoint.position.sequence)
 
-    def _tell_parked(self) -> None:
+    def tell_parked(self) -> None:
+        """Raises TablesParked where tables are."""
         store = self.target.store()
         try:
             parked = [str(table) for table, state in sorted(store.states.tables(self.name).items()) if state.is_parked]
@@ -242,7 +247,6 @@ class Loading:
     def _copy(self, tables: Sequence[LoadTable]) -> None:
         identity = load_identity(LocalStorage(self.job.trail))
         assert identity is not None
-        watcher = LoadWatcher(self.state)
         schemas = {load.schema.id: load.schema for load in tables}
         trail = TrailReader(self.job.trail)  # one, that reads the history again only where it has grown
         try:
@@ -256,8 +260,8 @@ class Loading:
                 rules=value_rules(self.job),
                 expected_identity=identity.source_identity,
                 quiet=TrailQuiet(self.job.trail, self.source),
-                on_progress=watcher.progress,
-                on_wait=watcher.waiting,
+                on_progress=self.watcher.progress,
+                on_wait=self.watcher.waiting,
                 stop=self.stop,
                 parked=lambda table: parked_in(trail, table) or _replaced(trail, schemas[table]),
                 raw=self.job.config.load.format == "auto",

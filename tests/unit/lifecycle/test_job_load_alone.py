@@ -12,8 +12,8 @@ from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.errors import TablesParked
 from anabranch.job import Job
-from anabranch.job.beginning import begin_trail_if_none, open_trail, prepare_target
 from anabranch.job.signals import SUPERVISED
+from anabranch.lifecycle.beginning import begin_trail_if_none, open_trail, prepare_target
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema

@@ -18,7 +18,6 @@ from anabranch.config.changes import DECODER, JSON, SOURCE
 from anabranch.config.job import Rule, TableEntry, Types
 from anabranch.contracts import TargetStore
 from anabranch.errors import ConfigError
-from anabranch.job.drop import let_go
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema, component
@@ -91,7 +90,8 @@ def left_out(job: JobView, execute: bool) -> list[str]:
     if execute and found:
         require_stopped(job)
         for name, held in found.items():
-            let_go(job.trail, held)
+            for one in held:
+                retention.unregister(job.trail, one)
             shutil.rmtree(job.config.home / "targets" / name, ignore_errors=True)
     return list(found)
 

@@ -15,10 +15,10 @@ from anabranch.connectors.memory.source.catalog import MemoryCatalog
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.errors import ConfigError
 from anabranch.job import Job
-from anabranch.job.beginning import begin_trail_if_none, prepare_target
-from anabranch.job.joining import Joining
-from anabranch.job.loading import Loading
 from anabranch.job.watching import part
+from anabranch.lifecycle.beginning import begin_trail_if_none, prepare_target
+from anabranch.lifecycle.joining import Joining
+from anabranch.lifecycle.loading import Loading
 from anabranch.load.order import Demand
 from anabranch.load.plan import LoadTable
 from anabranch.model.datatype import Kind, LogicalType
