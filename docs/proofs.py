@@ -23,6 +23,7 @@ TAG = re.compile(r"(rule|pitfall)_(\d+(?:_(?:and_)?\d+)*)(?=_)")
 # Folder -> what a test in it speaks to. The first that is part of a path counts.
 KINDS = {
     "tests/scenarios": "command line",
+    "tests/rigs": "command line",
     "tests/faults": "faults",
     "tests/spark": "Spark",
     "tests/live": "live",

@@ -16,9 +16,6 @@ from typing import Any
 
 import hypothesis
 import pytest
-from from_postgresql import FromPostgres
-from scenario import Scenario
-from servers_report import ServersReport
 
 from anabranch.rows.compiled import compiled
 from anabranch.testing import packages
@@ -33,6 +30,10 @@ from anabranch.testing.servers import (
     start_mysql,
     start_postgresql,
 )
+from rigs.postgresql_source import SOURCE_OPTIONS
+from rigs.scenario import Scenario
+from rigs.scenario_postgresql import FromPostgres
+from servers_report import ServersReport
 
 pytest_plugins = ("second_run",)
 _FINDERS: dict[str, Callable[[], packages.Software]] = {
@@ -42,7 +43,6 @@ _FINDERS: dict[str, Callable[[], packages.Software]] = {
 }
 OTHER_POSTGRESQL = {"postgresql11": 11, "postgresql12": 12, "postgresql15": 15, "postgresql17": 17}
 OTHER_MYSQL = {"mysql55": (5, 5), "mysql56": (5, 6), "mysql9": (9, 7)}
-SOURCE_OPTIONS = ("--wal-level=logical", "--logical-decoding-work-mem=64kB", "--max-prepared-transactions=10")
 _USED = pytest.StashKey[list[str]]()
 hypothesis.settings.register_profile("untimed", deadline=None)  # how long an example takes is the machine's affair
 hypothesis.settings.load_profile("untimed")

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from scenario import Running, Scenario, repeating, wait_until
-from small_disk import IS_ROOT, NAME_SPACE, fill, small_disk
 
 from anabranch.errors import StorageFull
 from anabranch.state import StateStore
@@ -19,6 +17,8 @@ from anabranch.testing.servers import Server
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.disk import IS_ROOT, NAME_SPACE, fill, small_disk
+from rigs.scenario import Running, Scenario, repeating, wait_until
 
 Make = Callable[..., Scenario]
 ROOM_MB = 12

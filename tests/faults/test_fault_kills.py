@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from scenario import HALVES, Running, Scenario, pitfall_14_no_half_transaction_is_seen, repeating, wait_until
 
 from anabranch.testing import faults
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
+from rigs.scenario import HALVES, Running, Scenario, pitfall_14_no_half_transaction_is_seen, repeating, wait_until
 
 Make = Callable[..., Scenario]
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from customers import RULES, endpoint_of
-from pgoutput_slot import Slot
 
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target.load import PostgresLoader
@@ -15,6 +13,9 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.rows import compiled
 from anabranch.testing.databases import create_database, drop_database
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import RULES
+from rigs.postgresql_slot import Slot
 
 # What reads a PostgreSQL's log, or rows by COPY, with the compiled decoder, where it is installed, and with the one in Python.
 BY_DECODING = (

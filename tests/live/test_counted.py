@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from customers import CUSTOMERS, JOB, MARKS, ORDER, ORDERS, RULES, begin, endpoint_of, load
 
 from anabranch import connectors
 from anabranch.connectors.mysql.connection import ask
@@ -31,6 +30,8 @@ from anabranch.rows.net import TargetTable
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import CUSTOMERS, JOB, MARKS, ORDER, ORDERS, RULES, begin, load
 
 COLUMNS = ["id", "customer"]
 ROWS = 5000

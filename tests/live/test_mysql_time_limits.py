@@ -9,8 +9,6 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from customers import endpoint_of
-from waiting import Doing
 
 from anabranch.connectors.mysql.connection import ask, connect
 from anabranch.connectors.mysql.source.packets import RawRows
@@ -20,6 +18,8 @@ from anabranch.testing.databases import Database
 from anabranch.testing.faults import Proxy
 from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.waiting import Doing
 
 SOON = 240.0
 ENOUGH = 10.0  # seconds that a second connection may take on a busy machine

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from customers import endpoint_of
-from waiting import Doing, Told, told
 
 from anabranch import waits
 from anabranch.connectors.mysql.connection import ask, connect
@@ -19,6 +17,8 @@ from anabranch.errors import SourceUnavailable
 from anabranch.testing.databases import Database
 from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.waiting import Doing, Told, told
 
 
 @dataclass(frozen=True)

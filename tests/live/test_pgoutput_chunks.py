@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pgoutput_slot import Slot
 
 from anabranch.connectors.postgresql.source import assemble
 from anabranch.connectors.postgresql.source.assemble import Assembler
@@ -19,6 +18,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.chunk import META, BarrierKind, Chunk, Op, Part
+from rigs.postgresql_slot import Slot
 
 INT, TEXT, BYTES, DOUBLE = (LogicalType(kind) for kind in (Kind.INT64, Kind.TEXT, Kind.BINARY, Kind.FLOAT64))
 COLUMNS = (

@@ -10,7 +10,6 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
-from applying import BAG, INT, MONEY, PAIR, TABLE, TEXT, Applying, applying, endpoint, keys, orders, rows, three
 
 from anabranch.contracts import Conflict, ValueRules
 from anabranch.errors import TargetError, TargetUnavailable
@@ -18,6 +17,21 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
 from anabranch.rows.net import RowChange, TableNet, TargetTable, Updates
+from rigs.postgresql_writer import (
+    BAG,
+    INT,
+    MONEY,
+    PAIR,
+    TABLE,
+    TEXT,
+    Applying,
+    applying,
+    endpoint,
+    keys,
+    orders,
+    rows,
+    three,
+)
 
 __all__ = ["applying", "endpoint"]
 

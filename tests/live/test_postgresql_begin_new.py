@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from customers import CUSTOMER, CUSTOMERS, JOB, ORDER, ORDERS, RULES, endpoint_of
 
 from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.connectors.postgresql.target.store import PostgresStore
@@ -19,6 +18,8 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.table_life import TableState
 from anabranch.rows.net import TargetTable
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import CUSTOMER, CUSTOMERS, JOB, ORDER, ORDERS, RULES
 
 CHUNKS = (Bounds(None, ("5",)), Bounds(("5",), None))
 

@@ -9,8 +9,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from customers import RULES
-from test_postgresql_decoders import Change, Rig, changes
 
 from anabranch.connectors.postgresql.source import assemble
 from anabranch.connectors.postgresql.source.capture import WalReader
@@ -20,6 +18,8 @@ from anabranch.errors import SourceError
 from anabranch.model.schema import TableSchema
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from rigs.postgresql_decoders import Change, Rig, changes
+from rigs.postgresql_load import RULES
 
 SERVERS = ["logical_postgresql", pytest.param("postgresql15", marks=pytest.mark.servers)]
 MakeRig = Callable[..., "BinaryRig"]

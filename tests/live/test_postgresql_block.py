@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import one_by_one
 import pytest
-from applied import Applied
-from one_by_one import alone, insert, item, statements
 
 from anabranch.connectors.postgresql.target import block
 from anabranch.connectors.postgresql.target.block import Block
 from anabranch.testing.databases import Database
+from rigs import one_by_one
+from rigs.one_by_one import alone, insert, item, statements
+from rigs.postgresql_applier import Applied
 
 one, way = one_by_one.one, one_by_one.way
 pytestmark = pytest.mark.usefixtures("way")

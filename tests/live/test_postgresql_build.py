@@ -11,7 +11,16 @@ from random import Random
 from typing import Any
 
 import pytest
-from customers import (
+
+from anabranch.connectors.postgresql.target.load import PostgresLoader
+from anabranch.contracts import Bounds, ValueRules
+from anabranch.errors import RowRefused, TargetBusy, TargetError, TargetUnavailable
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Check, Column, Index, TableSchema
+from anabranch.model.term import Term
+from anabranch.rows.net import TargetTable
+from rigs.postgresql_load import (
     CUSTOMER,
     CUSTOMERS,
     EXPECTED,
@@ -26,15 +35,6 @@ from customers import (
     loaded,
     mapped,
 )
-
-from anabranch.connectors.postgresql.target.load import PostgresLoader
-from anabranch.contracts import Bounds, ValueRules
-from anabranch.errors import RowRefused, TargetBusy, TargetError, TargetUnavailable
-from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.ids import TableId
-from anabranch.model.schema import Check, Column, Index, TableSchema
-from anabranch.model.term import Term
-from anabranch.rows.net import TargetTable
 
 
 def test_postgresql_build_twice_makes_each_thing_once(loader: PostgresLoader, target_database: Any) -> None:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from customers import CUSTOMER, CUSTOMERS, EXPECTED, JOB, ORDER, ORDERS, TABLES, built, loaded
 
 from anabranch.connectors.postgresql.target import small_tables as small
 from anabranch.connectors.postgresql.target.catalog import read_tables
 from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.model.schema import Check, Index
 from anabranch.model.term import Term
+from rigs.postgresql_load import CUSTOMER, CUSTOMERS, EXPECTED, JOB, ORDER, ORDERS, TABLES, built, loaded
 
 PATIENCE = 180.0  # seconds: the lock is held for good
 BOTH = [(CUSTOMERS, CUSTOMER), (ORDERS, ORDER)]

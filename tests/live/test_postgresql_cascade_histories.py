@@ -8,13 +8,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from cascade_draws import drawn
-from cascade_histories import CASCADE, RESTRICT, SET_NULL, Change, History, foreign_key, replayed, table
-from key_rig import ordinary_user, rig
 
 from anabranch.connectors.postgresql.target import apply
 from anabranch.errors import RowRefused
 from anabranch.model.schema import TableSchema
+from rigs.foreign_keys import CASCADE, RESTRICT, SET_NULL, Change, History, foreign_key, replayed, table
+from rigs.foreign_keys_drawn import drawn
+from rigs.foreign_keys_postgresql import ordinary_user, rig
 
 MANY = 10
 

@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from customers import endpoint_of
 
 from anabranch.connectors.postgresql.changed_types import changed_types
 from anabranch.connectors.postgresql.source import connector as source
@@ -16,6 +15,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
 
 MADE = (
     "CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')",

@@ -7,16 +7,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import corpus
 import psycopg
 import pytest
-from postgresql_log import LogFollower
 
 from anabranch.connectors.postgresql.source.decoders import DECODERS
 from anabranch.connectors.postgresql.source.slots import ROOTS
 from anabranch.connectors.postgresql.source.statements import PostgresDialect
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from rigs import corpus
+from rigs.postgresql_log import LogFollower
 
 OTHERS = ("postgresql11", "postgresql12", "postgresql15", "postgresql17")
 RUNS = [

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from applied import TABLES, Applied
 
 from anabranch.connectors.postgresql.target import apply
 from anabranch.contracts import Conflict
 from anabranch.errors import TargetError
 from anabranch.testing.databases import Database
+from rigs.postgresql_applier import TABLES, Applied
 
 OWN = (
     "ALTER TABLE shop.items ALTER b SET DEFAULT 'default', ALTER a SET DEFAULT 5",

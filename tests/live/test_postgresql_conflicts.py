@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from key_rig import Row, key, rig, table
 
 from anabranch import failpoints
 from anabranch.errors import RowRefused
 from anabranch.model.schema import Action
 from anabranch.rows.conflict import ConflictPolicy, NotedConflict
+from rigs.foreign_keys_postgresql import Row, key, rig, table
 
 POLICIES = {
     "source_wins": ConflictPolicy("source_wins"),

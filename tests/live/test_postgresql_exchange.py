@@ -10,9 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from apply_images import INT, TEXT, chunk_of, schema
-from customers import endpoint_of
-from unique_histories import UNIQUE, history
 
 from anabranch.apply.compact import compact
 from anabranch.apply.images import gather
@@ -29,6 +26,9 @@ from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import TableNet, TargetTable, Updates
+from rigs.chunks import INT, TEXT, chunk_of, schema
+from rigs.endpoints import endpoint_of
+from rigs.unique_keys import UNIQUE, history
 
 WIDE = schema("wide", {"id": INT, "u": INT, "v": INT, "w": TEXT}, ["id"])
 NAMED = schema("named", {"id": TEXT, "u": INT}, ["id"])

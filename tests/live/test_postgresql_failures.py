@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from applied import TABLES, Applied, endpoint_of
-from small_disk import fill, small_disk
 
 from anabranch import connectors
 from anabranch.apply.staging import Executors
@@ -24,6 +22,9 @@ from anabranch.testing.databases import Database, connect, create_database, uniq
 from anabranch.testing.faults import Proxy
 from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import start_postgresql
+from rigs.disk import fill, small_disk
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_applier import TABLES, Applied
 
 Make = Callable[..., Applied]
 OURS = "application_name = 'anabranch:shop:me'"
@@ -67,7 +68,7 @@ def test_pitfall_44_a_line_cut_before_at_and_after_commit(
     server = target_database.server
     with Proxy(server.host, server.port) as line:
         options = {"per_transaction": per_transaction}
-        one = apply_to(target_database, endpoint=endpoint_of(target_database, line.port), options=options)
+        one = apply_to(target_database, endpoint=endpoint_of(target_database, port=line.port), options=options)
         for number, when in enumerate((*CUTS, *CUTS), 1):
             line.cut_at(COMMIT, when)
             one.add(3)
@@ -99,7 +100,7 @@ def test_rule_10_a_staged_epoch_whose_line_breaks_is_staged_again(target_databas
     server, attempts = target_database.server, list[str]()
     tables = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'stage%'"
     with Proxy(server.host, server.port) as line:
-        one = apply_to(target_database, endpoint=endpoint_of(target_database, line.port))
+        one = apply_to(target_database, endpoint=endpoint_of(target_database, port=line.port))
         by_executors(one, Here(lambda: attempts.extend(name for (name,) in target_database.query(tables))))
         for number, (words, when) in enumerate(product((b"LOCK TABLE", COMMIT), ("unheard", "answered")), 1):
             attempts.clear()
@@ -144,7 +145,7 @@ def test_pitfall_44_rule_09_a_commit_that_goes_on_without_us(target_database: Da
     """The line is gone, the server still works at the COMMIT: what the row says at that moment is not the last word."""
     server = target_database.server
     with Proxy(server.host, server.port) as line:
-        one = apply_to(target_database, endpoint=endpoint_of(target_database, line.port))
+        one = apply_to(target_database, endpoint=endpoint_of(target_database, port=line.port))
         one.add(2)
         target_database.execute(
             "CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$"
@@ -162,7 +163,7 @@ def test_pitfall_44_lines_that_break_anywhere_in_an_epoch(target_database: Datab
     """At the compare-and-set, while rows are staged, at each part of a merge, at the row of a table's state."""
     server = target_database.server
     with Proxy(server.host, server.port) as line:
-        one = apply_to(target_database, endpoint=endpoint_of(target_database, line.port))
+        one = apply_to(target_database, endpoint=endpoint_of(target_database, port=line.port))
         one.add(20)
         said = (b"UPDATE anabranch.checkpoint", b"COPY ", b"DELETE FROM", b"INSERT INTO", b"anabranch.table_state")
         for number, (words, when) in enumerate(product(said, ("unheard", "answered")), 1):

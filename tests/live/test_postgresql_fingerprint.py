@@ -7,7 +7,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from test_postgresql_verify import VALUES, endpoint_of
 
 from anabranch import connectors
 from anabranch.connectors.postgresql import fingerprint
@@ -20,6 +19,8 @@ from anabranch.rows.fingerprint import Fingerprint, Hashed, are_hashed, form_of,
 from anabranch.rows.net import TargetTable
 from anabranch.testing.databases import Database, create_database
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.value_texts import VALUES
 
 NEEDS_COMPILED = pytest.mark.skipif(compiled.NATIVE is None, reason="the compiled code is not installed (make native)")
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)

@@ -4,7 +4,8 @@ order, or left out by name before anything is made; what calls them is built, or
 from __future__ import annotations
 
 import pytest
-from structures_rig import Ends, Make, ends, facts
+
+from rigs.structures import Ends, Make, ends, facts
 
 __all__ = ["ends"]
 

@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from customers import RULES, endpoint_of
 from structlog.testing import capture_logs
 
 from anabranch.connectors.postgresql.source import PostgresSource
@@ -21,6 +20,8 @@ from anabranch.rows.log_items import LogIdle
 from anabranch.testing.databases import Database
 from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import RULES
 
 GROWS = "INSERT INTO big SELECT repeat(md5(random()::text), 30) FROM generate_series(1, 4000)"  # about 4 MB
 LITTLE = 1 << 20

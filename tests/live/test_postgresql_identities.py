@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from customers import RULES, endpoint_of
 
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.contracts import LogOptions, PreflightContext
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import RULES
 
 PARTED = (
     "CREATE TABLE parted (g int, v int) PARTITION BY LIST (g)",

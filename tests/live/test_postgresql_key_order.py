@@ -8,12 +8,13 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from customers import RULES, endpoint_of
 
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.contracts import Bounds
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import RULES
 
 # As citext, which not every build of the server has: a type of its own that goes for a text wherever nothing else is found.
 SIGNS = {"lt": "<", "le": "<=", "eq": "=", "ge": ">=", "gt": ">"}

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from applied import TABLES, Applied, endpoint_of
 
 from anabranch.connectors.postgresql.target import keyless
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
@@ -23,6 +22,8 @@ from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import RowChange, TableNet, TargetTable
 from anabranch.testing.databases import Database
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_applier import TABLES, Applied
 
 INT, REAL, TEXT = LogicalType(Kind.INT64), LogicalType(Kind.FLOAT64), LogicalType(Kind.TEXT)
 BAG = TargetTable(TableId("shop", "bag"), TableId("public", "bag"), ("n", "f", "t", "u"), (INT, REAL, TEXT, TEXT), ())

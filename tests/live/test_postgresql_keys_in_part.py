@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from key_rig import Rig, Source, key, ordinary_user, rig, table, transaction
 
 from anabranch.connectors.postgresql.target import apply
 from anabranch.errors import RowRefused
 from anabranch.model.schema import Action, TableSchema
+from rigs.foreign_keys_postgresql import Rig, Source, key, ordinary_user, rig, table, transaction
 
 RESTRICT, CASCADE, SET_NULL = Action.RESTRICT, Action.CASCADE, Action.SET_NULL
 KEYS = {

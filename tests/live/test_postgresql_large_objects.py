@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from customers import JOB, RULES, endpoint_of, mapped
 
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.snapshot import PostgresSnapshot
@@ -19,6 +18,8 @@ from anabranch.load.plan import LoadTable, Piece
 from anabranch.model.schema import TableSchema
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import JOB, RULES, mapped
 
 MADE = (
     "CREATE DOMAIN lo AS oid",

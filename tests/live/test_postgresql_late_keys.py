@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from applying import TABLE, Applying, orders, prepared, rows
 
 from anabranch.connectors.postgresql.target import apply
 from anabranch.contracts import Conflict
 from anabranch.rows.net import RowChange, TableNet
+from rigs.postgresql_writer import TABLE, Applying, orders, prepared, rows
 
 
 @pytest.fixture(params=[0, apply.FEW_ROWS], ids=["staged", "few"])

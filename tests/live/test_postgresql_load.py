@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from customers import (
+
+from anabranch.connectors.postgresql.target.load import HELD_BYTES, PostgresLoader
+from anabranch.contracts import Bounds, ValueRules
+from anabranch.errors import Fenced, RowRefused, SourceUnavailable, TargetError
+from anabranch.model.endpoint import Endpoint
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import (
     CUSTOMER,
     CUSTOMERS,
     EXPECTED,
@@ -19,15 +25,9 @@ from customers import (
     TABLES,
     begin,
     built,
-    endpoint_of,
     load,
     loaded,
 )
-
-from anabranch.connectors.postgresql.target.load import HELD_BYTES, PostgresLoader
-from anabranch.contracts import Bounds, ValueRules
-from anabranch.errors import Fenced, RowRefused, SourceUnavailable, TargetError
-from anabranch.model.endpoint import Endpoint
 
 
 def test_postgresql_load_chunk_commits_rows_with_its_ledger_row(loader: PostgresLoader, target_database: Any) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from customers import JOB, RULES, endpoint_of
 
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.target import connector as target
@@ -24,6 +23,8 @@ from anabranch.spark.work import Bundle, Outcome, Work, do
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.local import LocalEngine, Small
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import JOB, RULES
 
 HEAP = TableId("public", "heap")
 PARTS = TableId("public", "parts")

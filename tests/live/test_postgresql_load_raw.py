@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from customers import JOB, MARKS, RULES, endpoint_of
-from from_postgresql import ALIKE
-from test_scenario_postgresql_values import rows_of, values_of
 
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.target import connector as target
@@ -26,6 +23,10 @@ from anabranch.rows.net import TargetTable
 from anabranch.spark.work import do
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import JOB, MARKS, RULES
+from rigs.postgresql_types import rows_of, values_of
+from rigs.scenario_postgresql import ALIKE
 
 AS_TEXT = {"money", '"char"', "int4multirange", "tstzmultirange", "jsonpath", "regtype", "refcursor"}
 AS_TEXT |= {"xid", "xid8", "cid", "tid", "pg_snapshot", "txid_snapshot", "int2vector", "oidvector"}

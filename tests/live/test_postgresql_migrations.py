@@ -9,7 +9,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from test_postgresql_state import endpoint_of
 
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.target.migrate import Migration, newest, parsed, pending, shipped
@@ -19,6 +18,7 @@ from anabranch.contracts import PreflightContext
 from anabranch.errors import StateError
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
+from rigs.endpoints import endpoint_of
 
 COLUMNS = """
 SELECT c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity,

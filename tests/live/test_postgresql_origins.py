@@ -10,8 +10,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from customers import RULES, endpoint_of
-from streaming_rig import FLUSH, Rig, small_memory
 
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.target import connector as target
@@ -23,6 +21,9 @@ from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader, chunks
 from anabranch.trail.show import show
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_capture import FLUSH, Rig, small_memory
+from rigs.postgresql_load import RULES
 
 LARGE = 3000  # wide rows: more than a session may keep in memory while it decodes
 ROWS = "INSERT INTO t SELECT n, repeat(md5(n::text), 20) FROM generate_series({}, {}) n"

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from customers import RULES, endpoint_of
 
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.source import connector as source
@@ -30,6 +29,8 @@ from anabranch.model.writers import SourceWriter
 from anabranch.rows.net import TableNet, TargetTable
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import RULES
 
 ORDERS = TableId("public", "orders")
 INT = LogicalType(Kind.INT32)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from key_rig import RULES, key, rig, table
 
 from anabranch import failpoints
 from anabranch.apply.following import Following
@@ -24,6 +23,7 @@ from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import Life, TableState, open_window, resume
 from anabranch.rows.conflict import STRICT
 from anabranch.trail import retention
+from rigs.foreign_keys_postgresql import RULES, key, rig, table
 
 ALONE = table("alone", "v")
 PARENT, CHILD = table("parent", "v"), table("child", "p", key("p", "parent", Action.CASCADE, Action.CASCADE))

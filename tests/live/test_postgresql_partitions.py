@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from customers import JOB, RULES
-from structures_rig import FACTS, RENAMED, Make, ends, facts
-from test_structures import psql
 
 from anabranch.contracts import Bounds
 from anabranch.errors import TargetError
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database
+from rigs.postgresql_load import JOB, RULES
+from rigs.structures import FACTS, RENAMED, Make, ends, facts, psql
 
 __all__ = ["ends"]
 

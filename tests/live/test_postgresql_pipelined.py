@@ -9,17 +9,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import one_by_one
 import psycopg
 import pytest
-from applied import TABLES, Applied, endpoint_of
-from one_by_one import ITEMS, alone, insert, item, statements
 
 from anabranch import failpoints
 from anabranch.apply import pipelines
 from anabranch.errors import Fenced, RowRefused
 from anabranch.testing.databases import Database
 from anabranch.testing.faults import Proxy
+from rigs import one_by_one
+from rigs.endpoints import endpoint_of
+from rigs.one_by_one import ITEMS, alone, insert, item, statements
+from rigs.postgresql_applier import TABLES, Applied
 
 one, way = one_by_one.one, one_by_one.way
 pytestmark = pytest.mark.usefixtures("way")
@@ -140,7 +141,7 @@ def test_rule_09_a_line_that_is_cut_in_the_middle_is_resolved_by_the_row(
     target_database.execute(*TABLES)
     server = target_database.server
     with Proxy(server.host, server.port) as line:
-        endpoint = endpoint_of(target_database, line.port)
+        endpoint = endpoint_of(target_database, port=line.port)
         options = {"per_transaction": True}
         with closing(Applied(target_database, tmp_path / "trail", endpoint=endpoint, options=options)) as one:
             for number, when in enumerate(("unheard", "heard", "answered"), 1):

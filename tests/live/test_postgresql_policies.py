@@ -8,12 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from applying import TABLE, Applying, keys, prepared, rows, three
-from customers import endpoint_of
 
 from anabranch.connectors.postgresql.target import apply
 from anabranch.errors import TargetError
 from anabranch.rows.net import RowChange, TableNet, Updates
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_writer import TABLE, Applying, keys, prepared, rows, three
 
 NAME = 'public."Or%ders"'
 POLICY = (

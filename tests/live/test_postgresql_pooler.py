@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from customers import endpoint_of
 
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.errors import PASSED_ON
@@ -24,6 +23,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database
 from anabranch.testing.debian import shared_object_places, unpack
 from anabranch.testing.servers import free_port
+from rigs.endpoints import endpoint_of
 
 SOON = 60.0
 CONFIGURATION = """[databases]

@@ -9,7 +9,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from customers import RULES, endpoint_of
 
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.contracts import Bounds, LogOptions
@@ -19,6 +18,8 @@ from anabranch.rows.chunk import META, BarrierKind, Chunk, Op
 from anabranch.testing.databases import Database
 from anabranch.testing.in_time import NotInTime
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import RULES
 
 pytestmark = pytest.mark.servers
 TABLE = TableId("public", "one")

@@ -8,9 +8,6 @@ from contextlib import closing
 
 import pyarrow as pa
 import pytest
-from applying import Applying
-from customers import JOB, RULES, endpoint_of
-from structures_rig import Ends, Make, ends
 
 from anabranch.apply.labels import needed_now
 from anabranch.connectors.postgresql.source import connector as source
@@ -22,6 +19,10 @@ from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
 from anabranch.rows.net import TableNet
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import JOB, RULES
+from rigs.postgresql_writer import Applying
+from rigs.structures import Ends, Make, ends
 
 __all__ = ["ends"]
 

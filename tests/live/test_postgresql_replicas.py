@@ -11,7 +11,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from customers import endpoint_of
 
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.target import connector as target
@@ -26,6 +25,7 @@ from anabranch.testing.databases import Database, create_database
 from anabranch.testing.in_time import in_time
 from anabranch.testing.recipes import give_away
 from anabranch.testing.servers import Server, start_postgresql
+from rigs.endpoints import endpoint_of
 
 ORDERS = TableId("public", "orders")
 INT = LogicalType(Kind.INT32)

@@ -10,8 +10,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from customers import endpoint_of
-from source_preflight import results_of
 
 from anabranch.cli.main import exit_code
 from anabranch.connectors.postgresql.source import preflight_server as source_server
@@ -22,6 +20,8 @@ from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server, start_postgresql
+from rigs.endpoints import endpoint_of
+from rigs.preflight_postgresql import results_of
 
 PARALLEL = 4  # pieces at once, where the job file does not say
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from key_rig import RULES, endpoint_of, key, ordinary_user, rig, table, target
 
 from anabranch import failpoints
 from anabranch.apply.aside.release import settle_wishes
@@ -27,6 +26,8 @@ from anabranch.model.table_life import resume as to_resume
 from anabranch.model.table_life import take_out
 from anabranch.rows.aside import DISCARD, RELEASE, AsideChange
 from anabranch.rows.conflict import STRICT, ConflictPolicy
+from rigs.endpoints import endpoint_of
+from rigs.foreign_keys_postgresql import RULES, key, ordinary_user, rig, table, target
 
 ALONE = table("alone", "v u", unique="u")
 PARENT, CHILD = table("parent", "v"), table("child", "p v", key("p", "parent", Action.RESTRICT))

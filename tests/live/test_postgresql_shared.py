@@ -8,7 +8,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from customers import CUSTOMER, CUSTOMERS, JOB, MARKS, RULES, begin, load
 
 from anabranch.connectors.postgresql.quoting import qualified
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
@@ -23,6 +22,7 @@ from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import TableState
+from rigs.postgresql_load import CUSTOMER, CUSTOMERS, JOB, MARKS, RULES, begin, load
 
 OTHER = "bern"
 ANN, BOB = b"1\tAnn\t\\N\t\\N\n", b"2\tBob\t\\N\t\\N\n"

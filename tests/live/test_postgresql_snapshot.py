@@ -10,8 +10,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from customers import endpoint_of
-from pgoutput_slot import Slot
 
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.catalog import STILL
@@ -21,6 +19,8 @@ from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_slot import Slot
 
 RULES = ValueRules()
 ITEM = TableId("public", "item")

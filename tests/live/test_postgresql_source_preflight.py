@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from customers import endpoint_of
-from source_preflight import results_of
 
 from anabranch import Job
 from anabranch.connectors.postgresql.connection import connect
@@ -27,6 +25,8 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.preflight_postgresql import results_of
 
 
 @pytest.fixture

@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from customers import endpoint_of
-from source_preflight import results_of
 
 from anabranch.connectors.postgresql.source.wal_stream import WalStream
 from anabranch.model.checks import CheckResult
@@ -20,6 +18,8 @@ from anabranch.testing.faults import Proxy
 from anabranch.testing.in_time import in_time
 from anabranch.testing.packages import find_postgresql
 from anabranch.testing.servers import Server, start_postgresql
+from rigs.endpoints import endpoint_of
+from rigs.preflight_postgresql import results_of
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 180.0) -> None:

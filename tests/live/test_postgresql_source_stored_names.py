@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from customers import endpoint_of
-from test_values_refused import as_stored, made
 
 from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
 from anabranch.errors import ValueRefused
 from anabranch.testing.databases import Database, drop_database
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_encodings import as_stored, database_in
 
 STORED = {
     "the name of a schema sh\\xe9p holds": b'CREATE SCHEMA "sh\xe9p" CREATE TABLE one (id int)',
@@ -28,7 +28,7 @@ STORED = {
 
 @pytest.fixture
 def without_encoding(logical_postgresql: Server) -> Iterator[Database]:
-    database = made(logical_postgresql, "SQL_ASCII")
+    database = database_in(logical_postgresql, "SQL_ASCII")
     database.execute("CREATE TYPE mood AS ENUM ('fine')", "CREATE TABLE good (id int PRIMARY KEY, v text, m mood)")
     yield database
     drop_database(database)
@@ -47,7 +47,7 @@ def test_a_name_or_definition_that_is_no_text_is_said(without_encoding: Database
 
 
 def test_what_has_no_character_is_said_of_other_encodings(logical_postgresql: Server) -> None:
-    database = made(logical_postgresql, "WIN1252")
+    database = database_in(logical_postgresql, "WIN1252")
     try:
         as_stored(database, b"CREATE TABLE good (id int PRIMARY KEY)", b"COMMENT ON TABLE good IS 'a\x81'")
         said = r"the comment of (public\.)?good holds bytes that have no character in WIN1252"

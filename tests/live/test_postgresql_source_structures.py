@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from customers import JOB, endpoint_of
-from structures_rig import FACTS, RENAMED, Make, assert_same, ends, facts, release
-from test_structures import psql
 
 from anabranch.connectors.postgresql.source.preflight import PostgresSourceChecks
 from anabranch.contracts import Bounds, PreflightContext
 from anabranch.testing.databases import Database
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import JOB
+from rigs.structures import FACTS, RENAMED, Make, assert_same, ends, facts, psql, release
 
 __all__ = ["ends"]
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -23,15 +22,9 @@ from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import TableState, park
+from rigs.endpoints import endpoint_of
 
 ORDERS = TableId("shop", 'odd "orders".x')
-
-
-def endpoint_of(database: Any, **options: str) -> Endpoint:
-    url = urlsplit(database.url)
-    user, password = unquote(url.username or ""), unquote(url.password or "")
-    place = ("postgresql", url.hostname or "", url.port or 0)
-    return Endpoint(*place, user, password, unquote(url.path[1:]), tuple(options.items()))
 
 
 @pytest.fixture

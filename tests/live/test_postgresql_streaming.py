@@ -12,8 +12,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from customers import endpoint_of
-from streaming_rig import ALL_TO_DISK, FLUSH, IN_MEMORY, OTHER, Rig, Sessions, follow_all, small_memory, tables
 
 from anabranch.capture.uncommitted import Limits
 from anabranch.model.ids import TableId
@@ -24,6 +22,18 @@ from anabranch.testing.faults import Proxy
 from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server, start_postgresql
 from anabranch.trail import requests
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_capture import (
+    ALL_TO_DISK,
+    FLUSH,
+    IN_MEMORY,
+    OTHER,
+    Rig,
+    Sessions,
+    follow_all,
+    small_memory,
+    tables,
+)
 
 SOURCE_OPTIONS = ("--wal-level=logical", "--max-prepared-transactions=10")
 BOTH = Limits(200_000, 1e9)  # some in memory, some on disk

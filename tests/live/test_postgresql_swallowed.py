@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from applying import BAG, PAIR, TABLE, Applying, keys, prepared, rows, three
-from key_rig import Source, key, ordinary_user, rig, table
 
 from anabranch.connectors.postgresql.target import apply
 from anabranch.contracts import Conflict
@@ -18,6 +16,8 @@ from anabranch.errors import RowRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Action
 from anabranch.rows.net import RowChange, TableNet, Updates
+from rigs.foreign_keys_postgresql import Source, key, ordinary_user, rig, table
+from rigs.postgresql_writer import BAG, PAIR, TABLE, Applying, keys, prepared, rows, three
 
 SWALLOW = "CREATE FUNCTION public.swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
 

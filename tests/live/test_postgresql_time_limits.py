@@ -10,8 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from customers import endpoint_of
-from waiting import Doing
 
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.errors import translated
@@ -22,6 +20,8 @@ from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.testing.databases import Database
 from anabranch.testing.faults import Proxy
 from anabranch.testing.in_time import in_time
+from rigs.endpoints import endpoint_of
+from rigs.waiting import Doing
 
 SOON = 240.0
 ENOUGH = 10.0  # seconds that a second connection may take on a busy machine

@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from applying import TABLE, Applying, applying, endpoint, keys, orders, rows, three
 
 from anabranch.connectors.postgresql.target import apply
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
@@ -17,6 +16,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import TableNet, Updates
+from rigs.postgresql_writer import TABLE, Applying, applying, endpoint, keys, orders, rows, three
 
 # A wrapper that leads nowhere is enough to make foreign tables.
 FAR = ("CREATE FOREIGN DATA WRAPPER nothing", "CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing")

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from customers import RULES, endpoint_of
-from waiting import Doing, Told, told
 
 from anabranch import waits
 from anabranch.capture.definitions import DefinitionKeeper
@@ -24,6 +22,9 @@ from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import RULES
+from rigs.waiting import Doing, Told, told
 
 
 @pytest.fixture

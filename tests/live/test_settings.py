@@ -8,7 +8,6 @@ from typing import Any
 
 import pymysql
 import pytest
-from customers import endpoint_of
 
 from anabranch.connectors.mysql import settings as mysql_settings
 from anabranch.connectors.mysql.connection import ask
@@ -25,6 +24,7 @@ from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.databases import connect as administrator_of
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
 
 NO_SESSION_VARIABLE = (1238, 1228, 1229)  # read-only, or of another scope
 SET_BY_OTHERS = "context IN ('user', 'superuser', 'backend', 'superuser-backend') AND name NOT LIKE '%.%'"

@@ -10,9 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from customers import endpoint_of
-from postgresql_log import LogFollower
-from waiting import Doing
 
 from anabranch import connectors
 from anabranch.connectors.postgresql.source import silence
@@ -24,6 +21,9 @@ from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.testing.databases import Database, create_database, unique_name
 from anabranch.testing.faults import Proxy, descendants, frozen
 from anabranch.testing.servers import Server, start_postgresql
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_log import LogFollower
+from rigs.waiting import Doing
 
 SOON = 240.0
 LIMITS = EndLimits(connect=10.0, silence=5.0)

@@ -4,7 +4,6 @@ prefixes and directions, foreign keys with their actions; by the statements that
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ import pytest
 from anabranch.cli.main import exit_code
 from anabranch.job import Job
 from anabranch.model.ids import TableId
-from anabranch.testing import packages
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from rigs.structures import psql
 
 Make = Callable[[Server], Database]
 
@@ -100,14 +99,6 @@ def test_the_printed_schema_is_what_postgresql_takes(
     what_it_refuses_and_gives(target_database)
     for left in ("index words", "default of sum_of", "default of hello", "check ci", "check halved", "check re"):
         assert f"-- not carried over: {source.name}.thing: {left}: " in script
-
-
-def psql(target: Database, file: Path) -> None:
-    program = packages.find_postgresql().program("psql")
-    done = subprocess.run(
-        [str(program), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", str(file), target.url], capture_output=True, text=True
-    )
-    assert done.returncode == 0 and not done.stderr, done.stderr
 
 
 def what_the_target_has(target: Database, source: Database) -> None:

@@ -6,8 +6,6 @@ What does not live here: the product under torture.
 from __future__ import annotations
 
 import pytest
-from torture_double import Double
-from torture_tables import delete, family, insert, update
 
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server
@@ -17,6 +15,8 @@ from anabranch.testing.torture.ends import version_of
 from anabranch.testing.torture.history import History, Transaction
 from anabranch.testing.torture.run import Result, run_history
 from anabranch.testing.torture.tables import SET_NULL
+from rigs.torture_double import Double
+from rigs.torture_tables import delete, family, insert, update
 
 # Of a mistake: how it is found, and in which of the next seeds at the latest.
 MISTAKES = {

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from customers import endpoint_of
-from postgresql_log import LogFollower
 
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.decoders import DECODERS
@@ -19,35 +17,23 @@ from anabranch.model.ids import TableId
 from anabranch.rows import compiled
 from anabranch.rows.chunk import Chunk, Op
 from anabranch.rows.refused import NO_TEXT
-from anabranch.testing.databases import Database, connect, drop_database, unique_name
+from anabranch.testing.databases import Database, drop_database
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_encodings import as_stored, database_in
+from rigs.postgresql_log import LogFollower
 
 RULES = ValueRules()
 NOTE = TableId("public", "note")
 SECRET = "confidential"
 
 
-def made(server: Server, encoding: str) -> Database:
-    database = Database(server, unique_name(encoding))
-    with closing(connect(server)) as connection:
-        connection.execute(
-            f"CREATE DATABASE {database.name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
-        )
-    return database
-
-
 @pytest.fixture
 def bytes_without_encoding(logical_postgresql: Server) -> Iterator[Database]:
-    database = made(logical_postgresql, "SQL_ASCII")
+    database = database_in(logical_postgresql, "SQL_ASCII")
     database.execute("CREATE TABLE note (place int, name varchar(9), body text, doc json, PRIMARY KEY (place, name))")
     yield database
     drop_database(database)
-
-
-def as_stored(database: Database, *statements: bytes) -> None:
-    with closing(database.connect(client_encoding="SQL_ASCII")) as connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def assert_named(error: AnabranchError, table: object, column: str, key: str, setting: str) -> None:
@@ -141,7 +127,7 @@ def test_rule_26_postgresql_text_without_an_encoding_is_left_out_and_marked(
 
 def test_postgresql_text_without_a_character_is_refused_by_name(logical_postgresql: Server) -> None:
     """WIN1252 has five bytes without one; the server ends the stream at them, and names no table."""
-    database = made(logical_postgresql, "WIN1252")
+    database = database_in(logical_postgresql, "WIN1252")
     try:
         database.execute("CREATE TABLE note (id int PRIMARY KEY, body text)", "CREATE TABLE other (body text)")
         follower = LogFollower(database, "pgoutput")
@@ -169,7 +155,7 @@ def test_postgresql_text_without_a_character_is_refused_by_name(logical_postgres
 def test_preflight_refuses_decoders_that_do_not_convert(logical_postgresql: Server) -> None:
     """By the server's own encoding; a plug-in need not be installed to be asked about."""
     for encoding, is_refused in (("WIN1252", True), ("SQL_ASCII", False), ("UTF8", False)):
-        database = made(logical_postgresql, encoding)
+        database = database_in(logical_postgresql, encoding)
         try:
             with closing(database.connect()) as connection:
                 found = connection.info.parameter_status("server_encoding")

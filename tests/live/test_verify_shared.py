@@ -6,8 +6,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from customers import endpoint_of
-
 from anabranch import connectors
 from anabranch.contracts import Bounds, ValueRules
 from anabranch.model.ids import TableId
@@ -17,6 +15,7 @@ from anabranch.testing.databases import Database
 from anabranch.verify.digest import Summing
 from anabranch.verify.fingerprints import Fingerprinting
 from anabranch.verify.plan import Piece, VerifyTable
+from rigs.endpoints import endpoint_of
 
 NAMES = ("a", "gone", "b", "c")
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from from_postgresql import FromPostgres
-from scenario import Running, Scenario, wait_until
-from several import Several
 
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
+from rigs.scenario import Running, Scenario, wait_until
+from rigs.scenario_postgresql import FromPostgres
+from rigs.scenario_targets import Several
 
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(1200)]
 Make = Callable[..., Scenario]

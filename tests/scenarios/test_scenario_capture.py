@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from scenario import Result, Running, Scenario, wait_until
-
 from anabranch.testing.servers import Server
+from rigs.scenario import Result, Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 ROWS = 300_000

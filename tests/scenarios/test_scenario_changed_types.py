@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from from_postgresql import FromPostgres
-from scenario import Running, wait_until
 
 from anabranch.testing.servers import Server
+from rigs.scenario import Running, wait_until
+from rigs.scenario_postgresql import FromPostgres
 
 RULES = '[[rules]]\ninclude = ["public.*"]\ntarget = "{schema}.{table}"\n'
 KINDS = {

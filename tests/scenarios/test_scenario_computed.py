@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from key_rig import ordinary_user
-from scenario import Scenario
 
 from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server
+from rigs.foreign_keys_postgresql import ordinary_user
+from rigs.scenario import Scenario
 
 Make = Callable[..., Scenario]
 # Keys that change rows are followed where the source compares their texts exactly.

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenario import Running, Scenario, wait_until
 
 from anabranch.testing.servers import Server
+from rigs.scenario import Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 KEEP = '[load]\nexisting = "keep"\ndefer_constraints = true\n'

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from scenario import HALVES, Running, Scenario, pitfall_14_no_half_transaction_is_seen, wait_until
 
 from anabranch.demo.child import descendants
 from anabranch.testing.servers import Server
 from anabranch.testing.usage import kind_of
 from anabranch.testing.workload import SCHEMA, TABLES, Writer, fill
+from rigs.scenario import HALVES, Running, Scenario, pitfall_14_no_half_transaction_is_seen, wait_until
 
 Make = Callable[..., Scenario]
 MANY = (

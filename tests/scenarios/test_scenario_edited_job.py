@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from scenario import Scenario
-
 from anabranch.testing.servers import Server
+from rigs.scenario import Scenario
 
 Make = Callable[..., Scenario]
 TABLES = (

@@ -11,7 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from scenario import Running, Scenario, wait_until
 
 from anabranch import failpoints
 from anabranch.testing import faults
@@ -20,6 +19,7 @@ from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import Server, start_mariadb, start_postgresql
 from anabranch.testing.workload import SCHEMA, Writer, fill
 from anabranch.trail.reader import TrailReader
+from rigs.scenario import Running, Scenario, wait_until
 
 BULK = 60_000
 DIGITS = ",".join(f"({n})" for n in range(10))

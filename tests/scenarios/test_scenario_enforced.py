@@ -9,12 +9,12 @@ from contextlib import closing
 
 import pymysql
 import pytest
-from key_rig import ordinary_user
-from scenario import Scenario, repeating, wait_until
 
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
+from rigs.foreign_keys_postgresql import ordinary_user
+from rigs.scenario import Scenario, repeating, wait_until
 
 Make = Callable[..., Scenario]
 CIRCLES = (

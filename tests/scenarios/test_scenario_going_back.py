@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from scenario import Scenario
 
 from anabranch import failpoints
 from anabranch.testing.databases import connect
 from anabranch.testing.servers import Server
+from rigs.scenario import Scenario
 
 Make = Callable[..., Scenario]
 TABLES = (

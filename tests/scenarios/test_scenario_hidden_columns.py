@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from scenario import Scenario
 
 from anabranch.testing.servers import Server
+from rigs.scenario import Scenario
 
 Make = Callable[..., Scenario]
 # MariaDB keeps a hash of long unique values in a hidden column.

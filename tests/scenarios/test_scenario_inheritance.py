@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from from_postgresql import FromPostgres
-from scenario import quote
 
 from anabranch.testing.servers import Server
+from rigs.scenario import quote
+from rigs.scenario_postgresql import FromPostgres
 
 SCHEMA = (
     "CREATE TABLE base (id serial PRIMARY KEY, v text)",

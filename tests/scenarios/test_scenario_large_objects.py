@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from from_postgresql import FromPostgres
-from scenario import Running
 
 from anabranch.testing.servers import Server
+from rigs.scenario import Running
+from rigs.scenario_postgresql import FromPostgres
 
 SCHEMA = (
     "CREATE DOMAIN lo AS oid",  # as the extension lo has it

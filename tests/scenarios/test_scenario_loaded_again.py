@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from busy import busy
-from scenario import Scenario, wait_until
 
 from anabranch.testing.servers import Server
+from rigs.scenario import Scenario, wait_until
+from rigs.scenario_busy import busy
 
 Make = Callable[..., Scenario]
 TABLES = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from scenario import Scenario, timed
 
 from anabranch.testing.servers import Server
+from rigs.scenario import Scenario, timed
 
 Make = Callable[..., Scenario]
 TABLES = 2000

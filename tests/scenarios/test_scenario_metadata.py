@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 import pytest
-from scenario import Scenario
 
 from anabranch.testing.databases import connect
 from anabranch.testing.features import knows
 from anabranch.testing.servers import Server
+from rigs.scenario import Scenario
 
 Make = Callable[..., Scenario]
 LEFT_RIGHT = "CREATE TABLE {0} (id INT PRIMARY KEY, lft VARCHAR(9), rgt VARCHAR(9))"

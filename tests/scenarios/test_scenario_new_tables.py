@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from scenario import Scenario
 
 from anabranch.failpoints import EXIT_CODE, VARIABLE
 from anabranch.load.plan import AT_ONCE
 from anabranch.testing.servers import Server
+from rigs.scenario import Scenario
 
 Make = Callable[..., Scenario]
 TABLES = AT_ONCE + 6

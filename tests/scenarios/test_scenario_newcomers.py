@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from from_postgresql import FromPostgres
-from scenario import Running, Scenario, wait_until
 
 from anabranch.testing.databases import unique_name
 from anabranch.testing.servers import Server
+from rigs.scenario import Running, Scenario, wait_until
+from rigs.scenario_postgresql import FromPostgres
 
 RULES = '[[rules]]\ninclude = ["public.*", "shop.*"]\nexclude = ["public.left_*"]\ntarget = "{schema}.{table}"\n'
 KNOWN = ("INSERT INTO known SELECT g, 'n' || g FROM generate_series(1, 50) g",)

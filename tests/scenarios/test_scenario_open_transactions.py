@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from from_postgresql import FromPostgres
-from scenario import wait_until
 
 from anabranch.testing.servers import Server
+from rigs.scenario import wait_until
+from rigs.scenario_postgresql import FromPostgres
 
 FILL = "INSERT INTO item SELECT g, repeat('w', 100) FROM generate_series({}, {}) g"
 DECODED = "SELECT stream_bytes > 1000000, spill_bytes FROM pg_stat_replication_slots WHERE slot_name = %s"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenario import Scenario, wait_until
 
 from anabranch.job import Job
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from rigs.scenario import Scenario, wait_until
 
 Make = Callable[..., Scenario]
 ITEM = ("CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(40))", "INSERT INTO item VALUES (1, 'a')")

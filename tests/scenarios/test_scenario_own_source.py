@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from from_postgresql import FromPostgres
-from scenario import SOURCE_SECRET, wait_until
 
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from rigs.scenario import SOURCE_SECRET, wait_until
+from rigs.scenario_postgresql import FromPostgres
 
 ROWS = 1000
 FILL = (

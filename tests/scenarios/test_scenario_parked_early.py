@@ -8,12 +8,12 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from scenario import Running, Scenario, wait_until
 
 from anabranch.model.ids import TableId
 from anabranch.testing import faults
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
+from rigs.scenario import Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 TABLES = (

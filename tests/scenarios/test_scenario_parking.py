@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from scenario import Running, Scenario, wait_until
 
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, fill
+from rigs.scenario import Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 

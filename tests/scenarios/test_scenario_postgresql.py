@@ -10,13 +10,13 @@ from contextlib import closing
 
 import psycopg
 import pytest
-from from_postgresql import FromPostgres
-from scenario import PATIENCE, Running, repeating, wait_until
 
 from anabranch import failpoints
 from anabranch.connectors.postgresql.source.positions import place_of
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
+from rigs.scenario import PATIENCE, Running, repeating, wait_until
+from rigs.scenario_postgresql import FromPostgres
 
 Make = Callable[..., FromPostgres]
 SCHEMA = (

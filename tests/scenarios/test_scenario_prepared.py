@@ -8,12 +8,12 @@ from contextlib import closing
 
 import pymysql
 import pytest
-from scenario import Scenario, wait_until
 
 from anabranch.testing import faults
 from anabranch.testing.databases import Database
 from anabranch.testing.in_time import NotInTime
 from anabranch.testing.servers import Server
+from rigs.scenario import Scenario, wait_until
 
 Make = Callable[..., Scenario]
 DIGITS = "(SELECT 0 AS n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6)"

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import SOURCE_OPTIONS
-from from_postgresql import FromPostgres
-from scenario import wait_until
 
 from anabranch.testing import packages
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.faults import Proxy
 from anabranch.testing.recipes import give_away
 from anabranch.testing.servers import Server, start_postgresql
+from rigs.postgresql_source import SOURCE_OPTIONS
+from rigs.scenario import wait_until
+from rigs.scenario_postgresql import FromPostgres
 
 Make = Callable[..., FromPostgres]
 ITEM = "CREATE TABLE item (id int PRIMARY KEY, v int)"

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from from_postgresql import FromPostgres
-from scenario import Scenario
 
 from anabranch.testing.servers import Server
+from rigs.scenario import Scenario
+from rigs.scenario_postgresql import FromPostgres
 
 Make = Callable[..., Scenario]
 MOST = "18446744073709551615, 4294967295, 16777215, 65535, 255"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from scenario import Scenario, wait_until
 
 from anabranch.testing.servers import Server
+from rigs.scenario import Scenario, wait_until
 
 Make = Callable[..., Scenario]
 PLAIN = ("CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(40) UNIQUE, at_day DATE NULL)",)

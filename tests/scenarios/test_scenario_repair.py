@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from busy import busy
-from scenario import Scenario
-
 from anabranch.testing.servers import Server
+from rigs.scenario import Scenario
+from rigs.scenario_busy import busy
 
 Make = Callable[..., Scenario]
 TABLES = (

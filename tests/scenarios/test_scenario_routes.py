@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from scenario import HALVES, Running, Scenario, pitfall_14_no_half_transaction_is_seen, wait_until
 
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, TABLES, Writer, fill
+from rigs.scenario import HALVES, Running, Scenario, pitfall_14_no_half_transaction_is_seen, wait_until
 
 Make = Callable[..., Scenario]
 PERSON = (

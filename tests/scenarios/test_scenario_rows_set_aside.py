@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scenario import Running, Scenario, wait_until
 
 from anabranch import failpoints
 from anabranch.testing.servers import Server
+from rigs.scenario import Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 TABLES = (

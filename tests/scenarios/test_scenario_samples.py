@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from scenario import Running, Scenario, quote, wait_until
 
 from anabranch.testing.databases import Database, drop_database
 from anabranch.testing.samples import Sample, employer, films, legacy
 from anabranch.testing.servers import Server
+from rigs.scenario import Running, Scenario, quote, wait_until
 
 Make = Callable[..., Scenario]
 SAMPLES: dict[str, Sample] = {"films": films.SAMPLE, "employer": employer.SAMPLE, "legacy": legacy.SAMPLE}

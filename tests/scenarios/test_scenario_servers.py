@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from scenario import Scenario
 
 from anabranch.testing.databases import Database
 from anabranch.testing.features import spelled, takes
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
+from rigs.scenario import Scenario
 
 Make = Callable[..., Scenario]
 # A column of each kind whose bytes in the log, or whose text, are another matter in old releases.

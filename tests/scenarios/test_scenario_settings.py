@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
-from scenario import Scenario
 
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server
 from anabranch.testing.torture import worst
+from rigs.scenario import Scenario
 
 Make = Callable[..., Scenario]
 ROWS = "INSERT INTO item SELECT n, CONCAT('row ', n), '2024-01-31 12:00:00' FROM ({}) AS numbers"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
-from scenario import Running, Scenario, repeating, wait_until
 
 from anabranch.demo.child import descendants
 from anabranch.testing import faults
@@ -15,6 +14,7 @@ from anabranch.testing.servers import Server
 from anabranch.testing.usage import Usage, folder_size
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.retention import readers
+from rigs.scenario import Running, Scenario, repeating, wait_until
 
 Make = Callable[..., Scenario]
 PYTHON_MB, JAVA_MB = 300, 1024

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from scenario import Scenario
-
 from anabranch.testing.servers import Server
 from anabranch.trail.show import ShownRow
+from rigs.scenario import Scenario
 
 Make = Callable[..., Scenario]
 ITEM = "CREATE TABLE item (id INT PRIMARY KEY, n INT)"

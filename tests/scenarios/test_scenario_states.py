@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenario import Running, Scenario, wait_until
-from several import Several
 
 from anabranch import failpoints
 from anabranch.job import Job
@@ -20,6 +18,8 @@ from anabranch.testing import faults
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import Server
+from rigs.scenario import Running, Scenario, wait_until
+from rigs.scenario_targets import Several
 
 Make = Callable[..., Scenario]
 ITEM = ("CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(40))", "INSERT INTO item VALUES (1, 'a')")

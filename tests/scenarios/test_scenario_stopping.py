@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from scenario import Running, Scenario, wait_until
 
 from anabranch.job.supervisor import STOP_SECONDS
 from anabranch.testing import faults
 from anabranch.testing.in_time import NotInTime
 from anabranch.testing.servers import Server
+from rigs.scenario import Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 ITEM = ("CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(40))", "INSERT INTO item VALUES (1, 'a')")

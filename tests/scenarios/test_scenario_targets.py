@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from scenario import Running, Scenario, wait_until
-from several import SOON, Several
 
 from anabranch.testing.databases import create_database, drop_database, unique_name
 from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import Server
 from anabranch.trail import retention
+from rigs.scenario import Running, Scenario, wait_until
+from rigs.scenario_targets import SOON, Several
 
 Make = Callable[..., Scenario]
 Build = Callable[..., Several]

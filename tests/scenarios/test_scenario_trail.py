@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scenario import MARKS, Running, Scenario, wait_until
 
 from anabranch import connectors
 from anabranch.contracts import TargetStore
@@ -27,6 +26,7 @@ from anabranch.testing.servers import Server, start_mariadb
 from anabranch.testing.workload import SCHEMA, Writer, fill
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
+from rigs.scenario import MARKS, Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 ITEM = "CREATE TABLE item (id INT AUTO_INCREMENT PRIMARY KEY, words VARCHAR(2000) NOT NULL)"

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from scenario import Running, Scenario, wait_until
 
 from anabranch import failpoints
 from anabranch.testing.servers import Server
+from rigs.scenario import Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 TABLES = (

@@ -7,11 +7,10 @@ import signal
 from collections.abc import Callable
 from contextlib import closing
 
-from from_postgresql import FromPostgres
-from scenario import Running, wait_until
-
 from anabranch.testing.databases import create_database, drop_database
 from anabranch.testing.servers import Server
+from rigs.scenario import Running, wait_until
+from rigs.scenario_postgresql import FromPostgres
 
 Make = Callable[..., FromPostgres]
 

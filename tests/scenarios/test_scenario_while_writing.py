@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from scenario import Running, Scenario, wait_until
 
 from anabranch.testing import faults
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, TABLES, Writer, fill
 from anabranch.trail import retention
+from rigs.scenario import Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 PYTHON = "import sys, anabranch; anabranch.Job.from_file(sys.argv[1]).run(until_caught_up=True)"

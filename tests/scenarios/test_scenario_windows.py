@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from scenario import Scenario, repeating, wait_until
 
 from anabranch.testing import faults
 from anabranch.testing.servers import Server
 from anabranch.trail import retention
+from rigs.scenario import Scenario, repeating, wait_until
 
 Make = Callable[..., Scenario]
 DIGITS = (

@@ -156,7 +156,7 @@ def test_pitfall_45_a_load_waits_for_room_at_the_target(
     mariadb: Server, route: Make, servers_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Longer than for a target that is away."""
-    from small_disk import fill, small_disk  # tasks import this file, and have not that one
+    from rigs.disk import fill, small_disk  # tasks import this file, and have not that one
 
     made, place, tablespace = route(mariadb, *table("a")), servers_directory / unique_name("disk"), unique_name("small")
     place.mkdir()

@@ -10,10 +10,10 @@ from pathlib import Path
 import psycopg
 import pymysql
 import pytest
-from second_run import MOST, is_late
 
 from anabranch.errors import RowRefused, TargetUnavailable
 from anabranch.testing.in_time import NotInTime
+from second_run import MOST, is_late
 
 PROGRAM = Path(__file__).parent.parent / "second_run.py"
 HEAD = "import os, pathlib, subprocess, time, pytest\nfrom anabranch.testing.in_time import NotInTime, in_time\n"

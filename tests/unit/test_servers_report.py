@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from servers_report import ServersReport
 
 USED = ["mysql 9.7.4", "postgresql 18.4", "postgresql 15.20", "postgresql 11.22"]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 
-import proofs
 import pytest
+
+from docs import proofs
 
 RULES = (proofs.REPOSITORY / "docs" / "explanation" / "correctness.md").read_text()
 PITFALLS, LAST_RULE = 48, 34

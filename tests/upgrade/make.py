@@ -35,16 +35,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scenarios"))
-
-import scenario
-from from_postgresql import FromPostgres
-from scenario import Scenario, wait_until
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from anabranch.testing import packages
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server, start_mysql, start_postgresql
 from anabranch.trail.reader import TrailReader
+from rigs import scenario
+from rigs.scenario import Scenario, wait_until
+from rigs.scenario_postgresql import FromPostgres
 
 NAME = "kept"  # of the databases at both ends, and of the job
 CHUNK_ROWS = 40

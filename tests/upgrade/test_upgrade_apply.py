@@ -6,12 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from scenario import wait_until
-from taking_over import FOLDER, RELEASES, Kept
 
 from anabranch import failpoints
 from anabranch.connectors.postgresql.target.migrate import shipped
 from anabranch.testing.databases import Database
+from rigs.scenario import wait_until
+from rigs.upgrade import FOLDER, RELEASES, Kept
 
 KILLS = ("apply.claimed=exit", "apply.merged=exit@2", "apply.committed=exit")  # each as SIGKILL
 

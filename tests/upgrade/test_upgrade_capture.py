@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from scenario import wait_until
-from taking_over import FOLDER, RELEASES, Kept
 
 from anabranch.testing import faults
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.recipes import give_away
 from anabranch.testing.servers import Server, start_mysql
+from rigs.scenario import wait_until
+from rigs.upgrade import FOLDER, RELEASES, Kept
 
 JOB = FOLDER / RELEASES[-1] / "from_mysql"
 MORE = (

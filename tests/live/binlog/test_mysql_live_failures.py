@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pymysql
-from captured import Captured
 
 from anabranch import connectors
 from anabranch.errors import AnabranchError, SourceError, SourceUnavailable
 from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server
+from rigs.mysql_capture import Captured
 
 RIGHTS = ("REPLICATION SLAVE", "REPLICATION CLIENT", "SELECT")
 

@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import corpus
 import pymysql
 import pytest
 
@@ -16,6 +15,7 @@ from anabranch.testing import packages
 from anabranch.testing.databases import Database
 from anabranch.testing.features import knows
 from anabranch.testing.servers import Server
+from rigs import corpus
 
 pytestmark = pytest.mark.every_server
 SETTINGS = "SET SESSION sql_mode = 'STRICT_TRANS_TABLES', time_zone = '+00:00'"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from captured import Captured
-
 from anabranch import failpoints
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from rigs.mysql_capture import Captured
 
 
 def test_torture_seed_291_what_was_appended_and_not_flushed_is_not_read_again(

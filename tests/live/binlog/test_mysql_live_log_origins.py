@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-from captured import Captured
 
 from anabranch.errors import ConfigError
 from anabranch.rows.chunk import Chunk
@@ -16,6 +15,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.show import show
+from rigs.mysql_capture import Captured
 
 Make = Callable[[Server], Database]
 THERE = "4321"

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captured import Captured
 
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
+from rigs.mysql_capture import Captured
 
 Make = Callable[[Server], Database]
 TABLE = "(id int PRIMARY KEY AUTO_INCREMENT, v varchar(40))"

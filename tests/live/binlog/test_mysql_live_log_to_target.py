@@ -13,7 +13,6 @@ from typing import Any
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from scenario import Scenario
 
 from anabranch import connectors
 from anabranch.apply.context import ApplyContext, Followed
@@ -29,6 +28,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.scenario import Scenario
 
 JOB = "shop"
 Row = tuple[Any, ...]

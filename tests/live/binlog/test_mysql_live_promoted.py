@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from captured import Captured
 
 from anabranch.errors import LogLost
 from anabranch.testing.databases import Database, create_database
 from anabranch.testing.in_time import NotInTime
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
 from anabranch.trail.reader import TrailReader
+from rigs.mysql_capture import Captured
 
 START = {"mariadb": start_mariadb, "mysql": start_mysql}
 JOIN = {

@@ -12,7 +12,6 @@ from typing import Any
 
 import pymysql
 import pytest
-from captured import Captured
 
 from anabranch import connectors
 from anabranch.capture import begin, older
@@ -29,6 +28,7 @@ from anabranch.testing.servers import Server
 from anabranch.trail import requests
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.staging import staged
+from rigs.mysql_capture import Captured
 
 pytestmark = pytest.mark.every_server("XA in the log")
 Make = Callable[[Server], Database]

@@ -12,8 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from apply_images import chunk_of, followed
-from key_rig import Refused, Row, Source, key, table
 
 from anabranch import connectors
 from anabranch.apply.aside.release import settle_wishes
@@ -35,6 +33,8 @@ from anabranch.rows.chunk import META, Chunk, Shape, TableRows, Unconverted
 from anabranch.rows.conflict import STRICT
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.chunks import chunk_of, followed
+from rigs.foreign_keys_postgresql import Refused, Row, Source, key, table
 
 JOB, RULES = "shop", ValueRules()
 HISTORIES = 60  # of each part

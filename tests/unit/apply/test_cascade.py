@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from apply_images import INT, chunk_of, context, reference, schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, CascadeAction, RowChange, TableNet
+from rigs.chunks import INT, chunk_of, context, reference, schema
 
 PARENT = schema("parent", {"id": INT, "v": INT}, ["id"])
 CHILD = schema("child", {"id": INT, "pid": INT}, ["id"], [reference(["pid"], "parent", Action.CASCADE, Action.CASCADE)])

@@ -7,9 +7,17 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from apply_images import INT, chunk_of, context, schema
-from cascade_draws import drawn
-from cascade_histories import (
+
+from anabranch.apply.context import ApplyContext
+from anabranch.apply.onebyone import Taken, steps
+from anabranch.apply.order import key_order
+from anabranch.apply.plan import group, stages
+from anabranch.errors import RowRefused
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import RowChange
+from rigs.chunks import INT, chunk_of, context, schema
+from rigs.foreign_keys import (
     CASCADE,
     RESTRICT,
     SET_NULL,
@@ -20,16 +28,8 @@ from cascade_histories import (
     replayed,
     table,
 )
-from cascade_target import minimal, outcome
-
-from anabranch.apply.context import ApplyContext
-from anabranch.apply.onebyone import Taken, steps
-from anabranch.apply.order import key_order
-from anabranch.apply.plan import group, stages
-from anabranch.errors import RowRefused
-from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.schema import TableSchema
-from anabranch.rows.net import RowChange
+from rigs.foreign_keys_drawn import drawn
+from rigs.foreign_keys_memory import minimal, outcome
 
 HISTORIES = 150
 

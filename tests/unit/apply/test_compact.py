@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from apply_images import ITEMS, KEYLESS, chunk_of, context, table_id
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unique_histories import UNIQUE, Relation, history
 
 from anabranch.apply.compact import NeedsSlowWay, _differ, compact
 from anabranch.apply.images import gather
 from anabranch.rows.net import TableNet
+from rigs.chunks import ITEMS, KEYLESS, chunk_of, context, table_id
+from rigs.unique_keys import UNIQUE, Relation, history
 
 
 def net_of(changes: list, of=ITEMS, checked: bool = True, unique: tuple[str, ...] = ()):

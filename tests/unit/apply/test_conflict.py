@@ -7,7 +7,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from apply_images import INT, TEXT, followed, schema
 
 from anabranch import connectors
 from anabranch.apply.conflict import IN_PART, KEYS_ACT, Decider, Verdict
@@ -18,6 +17,7 @@ from anabranch.model.position import Position
 from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.lines import escaped_line
 from anabranch.rows.net import RowChange, TargetTable
+from rigs.chunks import INT, TEXT, followed, schema
 
 TABLE = followed(schema("t", {"id": INT, "age": INT, "v": TEXT}, ["id"])).table
 HEAP = followed(schema("heap", {"id": INT, "age": INT, "v": TEXT}, [])).table

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from apply_images import INT, chunk_of, context, reference, schema
 
 from anabranch.apply.plan import group, stages
 from anabranch.model.schema import Action
+from rigs.chunks import INT, chunk_of, context, reference, schema
 
 BOTH = (Action.CASCADE, Action.CASCADE)
 TABLES = [

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from apply_images import ITEMS, chunk_of, context, followed
 
 from anabranch import connectors, failpoints
 from anabranch.apply import patience
@@ -34,6 +33,7 @@ from anabranch.rows.net import RowChange
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.chunks import ITEMS, chunk_of, context, followed
 
 JOB = "shop"
 PARK = Barrier(0, 0, BarrierKind.PARK, ITEMS.id, "ALTER TABLE items …", "the definition changed")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from apply_images import ITEMS, chunk_of, context
 
 from anabranch import connectors
 from anabranch.apply import staging
@@ -18,6 +17,7 @@ from anabranch.contracts import ValueRules
 from anabranch.model.endpoint import Endpoint
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.chunks import ITEMS, chunk_of, context
 
 CONTEXT = context([ITEMS])
 INSERT, UPDATE = ("i", {"id": 1, "a": 1, "b": "x"}), ("u", {"id": 1, "a": 1, "b": "x"}, {"id": 1, "a": 2, "b": "x"})

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from apply_images import INT, reference, schema
-
 from anabranch.apply.life.finish import Finisher, _deepest_first
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, TableSchema
 from anabranch.model.table_life import TableState
+from rigs.chunks import INT, reference, schema
 
 A = TableId("shop", "a")
 NOBODY: Any = None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from apply_images import INT, TEXT, followed, schema
 
 from anabranch.apply.following import unique_columns
 from anabranch.model.schema import Index
+from rigs.chunks import INT, TEXT, followed, schema
 
 SEATS = schema("seats", {"id": INT, "code": TEXT, "place": INT, "hall": INT}, ["id"])
 

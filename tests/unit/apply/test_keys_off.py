@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from apply_images import INT, chunk_of, context, followed, reference, schema
 
 from anabranch.apply.cascades.cascade import parent_changes
 from anabranch.apply.images import gather
@@ -14,6 +13,7 @@ from anabranch.apply.plan import group, stages
 from anabranch.model.schema import Action
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.net import Cascade, RowChange
+from rigs.chunks import INT, chunk_of, context, followed, reference, schema
 
 PARENT = schema("parent", {"id": INT, "v": INT}, ["id"])
 CHILD = schema("child", {"id": INT, "pid": INT}, ["id"], [reference(["pid"], "parent", Action.CASCADE, Action.CASCADE)])

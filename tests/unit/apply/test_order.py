@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from apply_images import INT, chunk_of, followed, reference, schema, table_id
 
 from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.compact import NeedsSlowWay
@@ -19,6 +18,7 @@ from anabranch.errors import TargetError
 from anabranch.model.schema import Action, TableSchema
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.net import TableNet
+from rigs.chunks import INT, chunk_of, followed, reference, schema, table_id
 
 CASCADE, RESTRICT = Action.CASCADE, Action.RESTRICT
 A = schema("top", {"id": INT, "v": INT}, ["id"])

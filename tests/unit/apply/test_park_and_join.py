@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from apply_images import INT, chunk_of, context, schema
 
 from anabranch.apply.plan import group
 from anabranch.errors import StateError
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
+from rigs.chunks import INT, chunk_of, context, schema
 
 OLD = schema("items", {"id": INT}, ["id"])
 OTHER = schema("other", {"n": INT}, ["n"])

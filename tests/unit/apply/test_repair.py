@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apply_images import ITEMS, followed
 
 from anabranch import connectors, failpoints
 from anabranch.apply.context import ApplyContext
@@ -31,6 +30,7 @@ from anabranch.rows.conflict import SOURCE_WINS, STRICT, ConflictPolicy
 from anabranch.trail import repairs, retention
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.chunks import ITEMS, followed
 
 JOB, RULES = "shop", ValueRules()
 

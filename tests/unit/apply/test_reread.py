@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apply_images import ITEMS, followed
 
 from anabranch import connectors, failpoints
 from anabranch.apply.cascades.cascade import rules_of
@@ -26,6 +25,7 @@ from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.chunks import ITEMS, followed
 
 JOB, RULES = "shop", ValueRules()
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from apply_images import INT, TEXT, chunk_of, followed, reference, schema, table_id
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from anabranch.apply.images import gather, order_of
 from anabranch.apply.plan import group
 from anabranch.model.schema import Action, Index, TableSchema
 from anabranch.rows.aside import AsideChange
+from rigs.chunks import INT, TEXT, chunk_of, followed, reference, schema, table_id
 
 ITEMS = schema("items", {"id": INT, "a": INT, "b": INT}, ["id"])
 VALUE = st.sampled_from([None, 1, 2, 3])

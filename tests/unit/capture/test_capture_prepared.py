@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dying_storage import Died, Dying
 
 from anabranch.capture.run import Capture
 from anabranch.connectors.memory.database import Database, database, forget
@@ -29,6 +28,7 @@ from anabranch.trail.segment import SegmentReader
 from anabranch.trail.staging import staged
 from anabranch.trail.storage import LocalStorage
 from anabranch.trail.writer import TrailWriter
+from rigs.storage import Died, Dying
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dying_storage import Died, Dying
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +29,7 @@ from anabranch.trail import requests
 from anabranch.trail.open_staging import kept
 from anabranch.trail.reader import TrailReader, chunks
 from anabranch.trail.writer import TrailWriter
+from rigs.storage import Died, Dying
 
 A, B, OTHER = TableId("shop", "a"), TableId("shop", "b"), TableId("shop", "other")
 NAME = "capture_uncommitted"

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import structlog
 
 from anabranch.cli.main import main
 from anabranch.trail.writer import TrailWriter
-
-
-def samples() -> ModuleType:
-    file = Path(__file__).parents[1] / "trail" / "samples.py"
-    spec = importlib.util.spec_from_file_location("trail_samples_for_cli", file)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from rigs import trail_source
 
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
-    source = samples()
+    source = trail_source
     with TrailWriter.open(home / "shop" / "trail", **source.JOB, pack=False) as writer:
         for table in (source.ORDERS, source.NOTES):
             writer.schema(source.definition(table))
@@ -110,7 +100,7 @@ def test_rule_12_prune_shows_drops_and_says_who_holds_the_rest(tmp_path: Path, t
     from anabranch.trail import retention
 
     directory = job.parent / "pruned" / "trail"
-    source = samples()
+    source = trail_source
     with TrailWriter.open(directory, **{**source.JOB, "job": "pruned"}, pack=False, segment_bytes=600) as writer:
         writer.schema(source.definition(source.ORDERS))
         writer.schema(source.definition(source.NOTES))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 import pytest
@@ -11,26 +10,7 @@ from hypothesis import strategies as st
 
 from anabranch.connectors.postgresql.source.row_images import ABSENT, NULL, UNCHANGED, Images, images
 from anabranch.rows.chunk import Op
-
-Value = bytes | str | None  # "u": left as it was; "-": absent
-Row = tuple[Value, ...]
-Change = tuple[str, str, Row, Row]  # kind, mark of the old tuple or "", old, new
-
-
-def tuple_of(row: Row) -> bytes:
-    parts = [struct.pack(">H", len(row))]
-    for value in row:
-        if isinstance(value, bytes):
-            parts.append(b"t" + struct.pack(">I", len(value)) + value)
-        else:
-            parts.append(b"u" if value == "u" else b"n")
-    return b"".join(parts)
-
-
-def message(change: Change, head: bytes = b"\0\0\0\7") -> bytes:
-    kind, mark, old, new = change
-    before = mark.encode() + tuple_of(old) if mark else b""
-    return kind.encode() + head + before + (b"" if kind == "D" else b"N" + tuple_of(new))
+from rigs.pgoutput import Change, Row, Value, message
 
 
 def expected(changes: Sequence[Change], key: Sequence[bool]) -> list[tuple[Op, Row]]:

@@ -14,14 +14,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_pgoutput_row_images import message
-from test_postgresql_message_buffer import SCHEMA
 
 from anabranch.connectors.postgresql.source.binary_texts import LIMIT
 from anabranch.connectors.postgresql.source.binary_values import DOMAIN_READERS, READERS
 from anabranch.connectors.postgresql.source.message_buffer import Layout, MessageBuffer
 from anabranch.errors import ValueRefused
 from anabranch.rows.builder import ChunkBuilder
+from rigs.pgoutput import SCHEMA, message
 
 BOOL, BYTEA, INT8, INT2, INT4, TEXT, JSON, FLOAT4, FLOAT8 = 16, 17, 20, 21, 23, 25, 114, 700, 701
 DATE, TIME, TIMESTAMP, INSTANT, NUMERIC, UUID, JSONB = 1082, 1083, 1114, 1184, 1700, 2950, 3802

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from test_pgoutput_row_images import message
 
 from anabranch.connectors.postgresql.source.message_buffer import Layout, MessageBuffer
 from anabranch.errors import ValueRefused
-from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.ids import TableId
-from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import META, Op, Shape
 from anabranch.rows.refused import NO_TEXT
+from rigs.pgoutput import SCHEMA, message
 
-INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)
-COLUMNS = (Column("id", INT, "integer"), Column("twice", None, "integer", generated=True), Column("v", TEXT, "text"))
-SCHEMA = TableSchema(TableId("s", "t"), COLUMNS, ("id",))
 DEFAULT, FULL = Layout((0, 2), (True, False), 5), Layout((0, 2), (True, True), 5)
 
 

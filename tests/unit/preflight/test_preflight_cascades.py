@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from preflight_ends import ALL, HEAD, End, failures, run, table
 
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, ForeignKey, TableSchema
+from rigs.preflight import ALL, HEAD, End, failures, run, table
 
 CASCADE, SET_NULL, RESTRICT = Action.CASCADE, Action.SET_NULL, Action.RESTRICT
 PLACE = "foreign key fk to shop.a (ON DELETE CASCADE, ON UPDATE RESTRICT)"

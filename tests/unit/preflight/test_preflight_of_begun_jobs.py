@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from preflight_ends import ALL, End, failures, run, table
-
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.preflight import Report
 from anabranch.preflight.known import Known
+from rigs.preflight import ALL, End, failures, run, table
 
 A, B = table("shop.a"), table("shop.b")
 

@@ -6,7 +6,6 @@ import io
 from pathlib import Path
 
 import pytest
-from preflight_ends import ALL, End, failures, run, table
 
 from anabranch.errors import PreflightFailed, SourceUnavailable, TargetUnavailable
 from anabranch.model.checks import CheckResult
@@ -14,6 +13,7 @@ from anabranch.model.ids import TableId
 from anabranch.preflight import Report
 from anabranch.preflight.known import Known
 from anabranch.preflight.run import FULL_IMAGES
+from rigs.preflight import ALL, End, failures, run, table
 
 
 def test_results_of_both_ends_and_of_the_rules_are_in_one_report(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from torture_tables import delete, family, insert, update
 
 from anabranch.testing.torture.check import WRONG, Failure
 from anabranch.testing.torture.computed import with_computed
@@ -19,6 +18,7 @@ from anabranch.testing.torture.run import Result
 from anabranch.testing.torture.shrink import shrink
 from anabranch.testing.torture.tables import CASCADE, RESTRICT, SET_NULL, Column, Schema, Table, create_statements
 from anabranch.testing.torture.values import KINDS
+from rigs.torture_tables import delete, family, insert, update
 
 VERSIONS = {"mysql": (8, 0, 33), "mariadb": (10, 11, 6)}
 SEEDS = range(120)

@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from test_torture_check import LAST, checker, seen, state, with_lines
 
 from anabranch.failpoints import POINTS
 from anabranch.model.ids import TableId
@@ -28,6 +27,7 @@ from anabranch.testing.torture.draw import draw_history
 from anabranch.testing.torture.schemas import may_be_written_to
 from anabranch.testing.torture.tables import LEDGER
 from anabranch.testing.torture.watcher import Observation
+from rigs.torture_history import LAST, checker, seen, state, with_lines
 
 
 def test_every_kind_is_drawn_in_its_share_of_the_histories() -> None:

@@ -6,8 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_torture_check import LAST, Contents, checker, seen, state, with_lines
-from torture_tables import delete, family, insert, update
 
 from anabranch.testing.torture.check import FINAL, WRONG
 from anabranch.testing.torture.exempt import (
@@ -25,6 +23,8 @@ from anabranch.testing.torture.exempt import (
     wrong_notes,
 )
 from anabranch.testing.torture.history import Statement
+from rigs.torture_history import LAST, Contents, checker, seen, state, with_lines
+from rigs.torture_tables import delete, family, insert, update
 
 Wrote = tuple[str, str, bytes | None]
 CHANGED: Wrote = ("2", UPDATED, b"2\t9\t2")  # which the source never touches again

@@ -8,7 +8,6 @@ import random
 from collections import Counter
 
 import pytest
-from torture_tables import delete, insert, update
 
 from anabranch.testing.torture.draw import draw_history
 from anabranch.testing.torture.events import Draft, upsert
@@ -20,6 +19,7 @@ from anabranch.testing.torture.run import load, save
 from anabranch.testing.torture.schemas import draw_schema
 from anabranch.testing.torture.tables import CASCADE, RESTRICT, Table, create_statements
 from anabranch.testing.torture.values import KINDS, copied
+from rigs.torture_tables import delete, insert, update
 
 VERSIONS = {"mysql": (8, 0, 33), "mariadb": (10, 11, 6)}
 SEEDS = range(40)

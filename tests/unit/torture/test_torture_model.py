@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from torture_tables import delete, family, insert, update
 
 from anabranch.testing.torture.history import Choice, Condition, Plus, Statement
 from anabranch.testing.torture.model import Disagreement, Model, Refused
 from anabranch.testing.torture.tables import CASCADE, RESTRICT, SET_NULL, Column, ForeignKey, Schema, Table
+from rigs.torture_tables import delete, family, insert, update
 
 
 def model(on_delete: str = CASCADE, on_update: str = CASCADE, *statements: Statement) -> Model:

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from test_torture_check import LAST, ORDER, Contents, checker, seen, state, with_lines
 
 from anabranch.failpoints import VARIABLE
 from anabranch.testing.databases import Database
@@ -38,6 +37,7 @@ from anabranch.testing.torture.second import (
 )
 from anabranch.testing.torture.tables import LEDGER
 from anabranch.testing.torture.verdict import Seen, verdict
+from rigs.torture_history import LAST, ORDER, Contents, checker, seen, state, with_lines
 
 # --- the draw -------------------------------------------------------------------------------------------------------------
 

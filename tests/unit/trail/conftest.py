@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,21 +11,12 @@ import pytest
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.retention import Limits
 from anabranch.trail.writer import TrailWriter
-
-
-def _samples() -> ModuleType:
-    if "trail_samples" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("trail_samples", Path(__file__).with_name("samples.py"))
-        assert spec and spec.loader
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["trail_samples"] = module
-        spec.loader.exec_module(module)
-    return sys.modules["trail_samples"]
+from rigs import trail_source
 
 
 @pytest.fixture(scope="session")
 def samples() -> Any:
-    return _samples()
+    return trail_source
 
 
 @pytest.fixture

@@ -19,8 +19,6 @@ from anabranch.trail import identity, published
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
 
-WRITER = Path(__file__).with_name("writer_process.py")
-
 
 class Follower(threading.Thread):
     """A reader that looks all the time and complains about everything."""
@@ -62,7 +60,7 @@ def test_rule_11_killed_writers_take_nothing_back(tmp_path, samples):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     starts = []
     for life in range(5):
-        command = [sys.executable, str(WRITER), str(directory), str(life)]
+        command = [sys.executable, "-m", "rigs.trail_process", str(directory), str(life)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert process.stdout
         starts.append(int(process.stdout.readline()))

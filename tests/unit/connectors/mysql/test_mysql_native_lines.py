@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_packets import EOF, lenenc, packet, rows_of
 
 from anabranch.connectors.mysql.source.expressions import DATE
 from anabranch.connectors.mysql.source.lines import Finisher
@@ -22,6 +21,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.compiled import compiled
+from rigs.mysql_packets import EOF, lenenc, packet, rows_of
 
 NEEDS_COMPILED = pytest.mark.skipif(not compiled("auto"), reason="the compiled code is not installed")
 COLUMNS = ("k", "d", "t")

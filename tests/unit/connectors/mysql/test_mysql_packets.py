@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_packets import EOF, lenenc, packet, rows_of
 
 from anabranch.connectors.mysql.source import packets
 from anabranch.connectors.mysql.source.load import _joined, _Part
 from anabranch.connectors.mysql.source.packets import NO_LINE, single, values
 from anabranch.errors import SourceError, SourceUnavailable
+from rigs.mysql_packets import EOF, lenenc, packet, rows_of
 
 
 @given(

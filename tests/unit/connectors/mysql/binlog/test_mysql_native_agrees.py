@@ -1,4 +1,4 @@
-"""The compiled decoder and the one in Python make the same of every log: chunks, places, errors (`made_logs.py` makes them).
+"""The compiled decoder and the one in Python make the same of every log: chunks, places, errors (of `mysql_log_made.py`).
 
 Each test reads a log with both, where the compiled one is installed: the header of the run says whether it is. Without it
 `auto` is Python, which is then compared with itself."""
@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_logs import PLAIN, Log, Table
 
 from anabranch.connectors.mysql.source import endings
 from anabranch.connectors.mysql.source.assemble import Assembler
@@ -22,6 +21,7 @@ from anabranch.contracts import ValueRules
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.rows.chunk import Chunk, TableRows
 from anabranch.rows.compiled import compiled
+from rigs.mysql_log_made import PLAIN, Log, Table
 
 WRITES, UPDATES, DELETES = (23, 30), (24, 31), (25, 32)
 CARRY = "carry "  # in front of what becomes of zero dates: other values that cannot be converted are carried on

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from customers import RULES, endpoint_of
-
 from anabranch import failpoints
 from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import Limits
@@ -30,6 +28,8 @@ from anabranch.trail.open_staging import kept
 from anabranch.trail.published import TrailEnd
 from anabranch.trail.reader import TrailReader, chunks
 from anabranch.trail.writer import TrailWriter
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import RULES
 
 ALL_TO_DISK = Limits(bytes=1, seconds=1e9)
 IN_MEMORY = Limits(bytes=1 << 30, seconds=1e9)

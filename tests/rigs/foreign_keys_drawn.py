@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from cascade_histories import CASCADE, RESTRICT, SET_NULL, Change, Refused, Row, Source, do, foreign_key, table
-
 from anabranch.model.schema import ForeignKey, TableSchema
+from rigs.foreign_keys import CASCADE, RESTRICT, SET_NULL, Change, Refused, Row, Source, do, foreign_key, table
 
 
 def known_shapes(pick: Random) -> list[TableSchema]:

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scenario import TARGET_SECRET, Running, Scenario, wait_until
-
 from anabranch.testing import faults
 from anabranch.testing.databases import Database
 from anabranch.trail.reader import TrailReader
+from rigs.scenario import TARGET_SECRET, Running, Scenario, wait_until
 
 SOON = 180.0  # seconds; with Spark each part takes some of them to start
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apply_images import chunk_of, context
-from cascade_histories import Change, History
-
 from anabranch.apply.cascades.cascade import NeedsReferencedColumns
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
@@ -21,6 +18,8 @@ from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import Cascade, RowChange, TableNet
+from rigs.chunks import chunk_of, context
+from rigs.foreign_keys import Change, History
 
 JOB = "shop"
 

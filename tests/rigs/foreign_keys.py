@@ -1,5 +1,5 @@
 """Histories of tables with foreign keys of any shape, as InnoDB makes them, and a log without what the keys did.
-What servers may do in more than one order is left out. How they are drawn: cascade_draws.py.
+What servers may do in more than one order is left out. How they are drawn: foreign_keys_drawn.py.
 """
 
 from __future__ import annotations
@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from apply_images import INT, schema, table_id
-
 from anabranch.model.schema import Action, ForeignKey, Index, TableSchema
+from rigs.chunks import INT, schema, table_id
 
 Row = dict[str, int | None]
 Change = tuple

@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
-
-from apply_images import ITEMS, KEYLESS, chunk_of, context
 
 from anabranch import connectors
 from anabranch.apply.epoch import Applier
@@ -24,6 +21,8 @@ from anabranch.model.table_life import TableState
 from anabranch.testing.databases import Database
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.chunks import ITEMS, KEYLESS, chunk_of, context
+from rigs.endpoints import endpoint_of
 
 JOB = "shop"
 TABLES = (
@@ -31,12 +30,6 @@ TABLES = (
     "CREATE TABLE shop.items (id bigint PRIMARY KEY, a bigint, b text)",
     "CREATE TABLE shop.heap (a bigint, b text)",
 )
-
-
-def endpoint_of(database: Database, port: int = 0, user: str = "", password: str = "") -> Endpoint:
-    url = urlsplit(database.url)
-    name, secret = user or unquote(url.username or ""), password or unquote(url.password or "")
-    return Endpoint("postgresql", url.hostname or "", port or url.port or 0, name, secret, database.name)
 
 
 class ShortPauses(Patience):
@@ -106,7 +99,7 @@ class Applied:
         return self.append(made)
 
     def append(self, transactions: Sequence[Sequence[tuple[Any, ...]]]) -> int:
-        """Any others, as apply_images.py writes them. Up to where the trail goes then."""
+        """Any others, as chunks.py writes them. Up to where the trail goes then."""
         self.trail.append(chunk_of(transactions, [ITEMS, KEYLESS], 0))
         self.trail.flush()
         return self.trail.end.position.sequence

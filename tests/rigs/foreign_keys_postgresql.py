@@ -10,9 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from apply_images import INT, chunk_of, reference, schema
-from customers import endpoint_of
-
 from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
@@ -28,6 +25,8 @@ from anabranch.rows.conflict import STRICT, ConflictPolicy
 from anabranch.rows.net import TargetTable
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.chunks import INT, chunk_of, reference, schema
+from rigs.endpoints import endpoint_of
 
 RULES = ValueRules()
 JOB = "shop"

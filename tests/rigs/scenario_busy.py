@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 
-from scenario import Scenario
+from rigs.scenario import Scenario
 
 
 @contextmanager

@@ -8,14 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from from_postgresql import FromPostgres
-from make import digest
-from scenario import Scenario
-
 from anabranch.testing.databases import Database
 from anabranch.trail.reader import TrailReader
+from rigs.scenario import Scenario
+from rigs.scenario_postgresql import FromPostgres
+from upgrade.make import digest
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1] / "upgrade"
 RELEASES = sorted(path.parent.parent.name for path in FOLDER.glob("*/from_mysql/expected.json"))
 NOWHERE = "127.0.0.1:1"  # the source is gone: nobody listens there
 

@@ -1,6 +1,6 @@
 """A make-believe source: transaction n always has the same rows, so that what the trail holds can be told right or wrong.
 
-Loaded by conftest.py, and imported by writer_process.py.
+Loaded by conftest.py, and imported by trail_process.py.
 """
 
 from __future__ import annotations

@@ -4,12 +4,10 @@ built after it."""
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.contracts import Bounds, ValueRules
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
 from anabranch.rows.net import TargetTable
@@ -49,18 +47,6 @@ def mapped(schema: TableSchema) -> TargetTable:
 
 TABLES = {schema.id: mapped(schema) for schema in (CUSTOMERS, ORDERS)}
 CUSTOMER, ORDER = TABLES[CUSTOMERS.id], TABLES[ORDERS.id]
-
-
-def endpoint_of(database: Any, user: str = "", password: str = "") -> Endpoint:
-    url = urlsplit(database.url)
-    return Endpoint(
-        url.scheme,
-        url.hostname or "",
-        url.port or 0,
-        user or unquote(url.username or ""),
-        password or unquote(url.password or ""),
-        unquote(url.path[1:]),
-    )
 
 
 def begin(

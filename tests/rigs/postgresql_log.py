@@ -6,8 +6,6 @@ import time
 from contextlib import closing
 from dataclasses import replace
 
-from customers import RULES, endpoint_of
-
 from anabranch.connectors.postgresql.source import PostgresSource
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.contracts import LogOptions, LogReader, ValueRules
@@ -19,6 +17,8 @@ from anabranch.rows.chunk import Chunk
 from anabranch.rows.log_items import LogStatement
 from anabranch.testing.databases import Database
 from anabranch.testing.in_time import NotInTime
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import RULES
 
 PATIENCE = 180.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from customers import JOB, RULES, endpoint_of
 
 from anabranch.config import load_job
 from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
@@ -22,8 +22,11 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import RuleSet
+from anabranch.testing import packages
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import JOB, RULES
 
 RENAMED = """[[rules]]
 include = ["public.*"]
@@ -145,3 +148,11 @@ def assert_same(both: Ends, what: str) -> None:
 
 def release(database: Database) -> int:
     return int(database.server.version.partition(".")[0])
+
+
+def psql(target: Database, file: Path) -> None:
+    program = packages.find_postgresql().program("psql")
+    done = subprocess.run(
+        [str(program), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", str(file), target.url], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr

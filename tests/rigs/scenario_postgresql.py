@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scenario import Scenario, quote
-
 from anabranch.testing.databases import Database
+from rigs.scenario import Scenario, quote
 
 ALIKE = "-c timezone=UTC -c extra_float_digits=3 -c search_path=pg_catalog"
 # From 12 on the fewest digits that tell a number are printed, before one or two more.

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from applied import TABLES, Applied
 
 from anabranch.connectors.postgresql.target import block
 from anabranch.connectors.postgresql.target.pipelined import Pipeline
 from anabranch.testing.databases import Database
+from rigs.postgresql_applier import TABLES, Applied
 
 ITEMS = "SELECT id, a, b FROM shop.items ORDER BY id"
 Row = dict[str, Any]

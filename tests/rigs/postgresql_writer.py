@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from customers import endpoint_of
 
 from anabranch.connectors.postgresql.target import apply
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
@@ -20,6 +19,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import TableNet, TargetTable
+from rigs.endpoints import endpoint_of
 
 INT, BIG = LogicalType(Kind.INT32), LogicalType(Kind.INT64)
 TEXT, JSON = LogicalType(Kind.TEXT), LogicalType(Kind.JSON)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from apply_images import INT, TEXT, schema
-
 from anabranch.rows.net import TableNet
+from rigs.chunks import INT, TEXT, schema
 
 UNIQUE_KEYS = ((), (("u",),), (("u",), ("v",)), (("u", "v"), ("w",), ("v", "w")))
 UNIQUE = schema("unique", {"id": INT, "u": INT, "v": INT, "w": TEXT}, ["id"])

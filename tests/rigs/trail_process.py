@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 import sys
 
-import samples
-
 from anabranch.trail.retention import Limits
 from anabranch.trail.writer import TrailWriter
+from rigs import trail_source as samples
 
 
 def main(directory: str, seed: int) -> None:

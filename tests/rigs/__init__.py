@@ -1,0 +1,15 @@
+"""What tests are built with: `from rigs.scenario import Scenario`. Fixtures are in the conftest.py of their folder.
+
+scenario*                  a job at the command line: from MySQL or MariaDB, from PostgreSQL, to several targets, and
+                           somebody who writes meanwhile
+endpoints                  how a connector reaches a test's database
+mysql_*                    capture of a live MySQL; its logs and packets made without one
+postgresql_capture, _log, _slot, _decoders, _source, _types, _encodings    a PostgreSQL that is a source
+postgresql_load, _writer, _applier, one_by_one, value_texts                a PostgreSQL that is a target
+foreign_keys*, unique_keys a source that acts as its keys say, and histories of it, drawn
+chunks                     row images for apply, written as tuples
+corpus, structures         statements and their changes as text (tests/changes); definitions at both ends
+trail_source, _process     transactions made of their numbers, and a process that writes them and is killed
+storage, disk              storage that dies in the middle, a disk that is full
+pgoutput, preflight*, torture_*, upgrade, waiting    messages, checks, histories, kept jobs, somebody in the way
+"""
