@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from anabranch.contracts import Conflict, Writer
+from anabranch.contracts import Conflict, RowWriter
 from anabranch.rows.conflict import (
     IGNORE_MISSING,
     NEWEST,
@@ -44,7 +44,7 @@ class Verdict:
 class Decider:
     """Looks at the rows that a change is about, and decides. `keys_act`: foreign keys of the target do on what is written."""
 
-    writer: Writer
+    writer: RowWriter
     keys_act: bool = False
 
     def decide(self, change: RowChange, policy: ConflictPolicy) -> Verdict:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.apply.aside.aside_values import Known, Watch, watches
 from anabranch.apply.order import KeyOrder
+from anabranch.contracts import Emptying
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.aside import Aside
@@ -57,7 +58,7 @@ class ApplyContext:
 
     tables: Mapping[TableId, Followed]
     cascades: tuple[CascadeRule, ...] = ()
-    truncate: str = "truncate"
+    truncate: Emptying = Emptying.TRUNCATE
     keys: KeyOrder | None = None
     computed: Mapping[TableId, Computed] = field(default_factory=dict)
     references: Mapping[TableId, tuple[CascadeRule, ...]] = field(init=False, repr=False)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from anabranch import log
+from anabranch.apply.abilities import MergeWriter
 from anabranch.apply.aside.setting_aside import parks, to_set_aside, touches, unfit, with_aside
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
@@ -31,7 +32,7 @@ from anabranch.apply.staging import Executors
 from anabranch.apply.told import Totals, tell
 from anabranch.apply.unconverted import words
 from anabranch.apply.work import Work
-from anabranch.contracts import Conflict, PipelinedWriter, TargetStore, Writer
+from anabranch.contracts import Begun, Conflict, PipelinedWriter, TargetStore
 from anabranch.errors import (
     AnabranchError,
     Fenced,
@@ -57,7 +58,6 @@ from anabranch.trail.reader import TrailReader
 
 FEW_TRANSACTIONS = 4  # from here on row by row is quicker than more halves
 EVENTS: dict[type[AnabranchError], str] = {TargetBusy: "target_busy", TargetFull: "target_full"}
-
 GONE = "restore the target, or drop and load the job again"
 
 
@@ -70,7 +70,7 @@ class Applier:
 
     job: str
     trail: TrailReader
-    writer: Writer
+    writer: MergeWriter
     store: TargetStore
     owner: str
     context_of: Callable[[Mapping[TableId, TableState]], ApplyContext]  # what is followed
@@ -572,7 +572,7 @@ class Applier:
     def begin(self, then: Checkpoint, now: Checkpoint | None = None) -> None:
         self._is_in_doubt = True
         reach("apply.begin")
-        if self.writer.begin(now or self.checkpoint, then) != "open":
+        if self.writer.begin(now or self.checkpoint, then) is not Begun.OPEN:
             raise OutOfStep(f"the target is not at {self.checkpoint.position} any more", job=self.job)
         reach("apply.begun")
 

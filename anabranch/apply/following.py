@@ -16,7 +16,7 @@ from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.order import KeyOrder, key_order
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import key_of
-from anabranch.contracts import RowTarget, ValueRules
+from anabranch.contracts import Emptying, RowTarget, ValueRules
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -36,7 +36,7 @@ class Following:
     where: Callable[[TableSchema], Filter | None]
     on_conflict: Callable[[TableSchema], ConflictPolicy]
     logs_cascades: bool
-    truncate: str
+    truncate: Emptying
     resolver: WindowResolver
     enforces_keys: bool = False  # the target does, on what we write (K7)
     asked: AskedSource | None = None  # what computed columns become, where the log does not say it

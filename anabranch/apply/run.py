@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from anabranch import log, pace
+from anabranch.apply.abilities import merging
 from anabranch.apply.aside.release import settle_wishes
 from anabranch.apply.cascades.cascade import refuse_far_cascades
 from anabranch.apply.cascades.computed import AskedSource
@@ -31,7 +32,7 @@ from anabranch.apply.same_trail import refuse_other_trail
 from anabranch.apply.staging import Executors
 from anabranch.apply.told import Totals
 from anabranch.apply.window import WindowResolver
-from anabranch.contracts import LabelWriter, RowTarget, SourceConnector, TargetStore, ValueRules
+from anabranch.contracts import Emptying, LabelWriter, RowTarget, SourceConnector, TargetStore, ValueRules
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.condition import Waiting
@@ -88,7 +89,7 @@ class ApplyRun:
     where: Callable[[TableSchema], Filter | None]
     on_conflict: Callable[[TableSchema], ConflictPolicy]
     logs_cascades: bool
-    truncate: str
+    truncate: Emptying
     lock: str
     per_transaction: bool
     parks: bool
@@ -222,7 +223,7 @@ class ApplyRun:
     def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
         owner = uuid.uuid4().hex
         is_guarded = self._is_guarded(store.states.tables(self.job))
-        writer = self.target.writer(self.rules, is_guarded)
+        writer = merging(self.target.writer(self.rules, is_guarded))
         reach("apply.claim")
         try:
             writer.claim(self.job, owner)
@@ -234,10 +235,13 @@ class ApplyRun:
         identity = trail.identity.source_identity
         self.rereader = Rereader(self.source, self.resolver, self.rules, self.lock, identity, self.stop)
         self.repairer = Repairer(self.rereader)
-        enforces = not writer.bypasses()
+        enforced = writer.enforced()
         if is_guarded:
-            self.watcher.enforcing(enforces)
-            log.get(job=self.job).info("foreign_keys_and_triggers", are="on" if enforces else "off")
+            self.watcher.enforcing(enforced.keys or enforced.triggers)
+            facts = {"are": _on(enforced.keys)}
+            if enforced.keys != enforced.triggers:
+                facts = {"keys": _on(enforced.keys), "triggers": _on(enforced.triggers)}
+            log.get(job=self.job).info("foreign_keys_and_triggers", **facts)
         self.following = Following(
             self.target,
             self.rules,
@@ -247,7 +251,7 @@ class ApplyRun:
             self.logs_cascades,
             self.truncate,
             self.resolver,
-            enforces,
+            enforced.keys,
             AskedSource(self.source, identity, self.rules),
         )
         applier = Applier(
@@ -374,3 +378,7 @@ class ApplyRun:
             self.applier.states[table].is_loading and followed.high <= at
             for table, followed in self.applier.context.tables.items()
         )
+
+
+def _on(acts: bool) -> str:
+    return "on" if acts else "off"

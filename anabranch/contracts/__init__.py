@@ -18,15 +18,33 @@ from anabranch.contracts.store import JobStore, TableStates, TargetStore
 from anabranch.contracts.tables import LabelTables, TargetCatalog, TargetTables
 from anabranch.contracts.target import RowTarget, TargetConnector, TypeMap
 from anabranch.contracts.values import Bounds, LogOptions, ValueRules
-from anabranch.contracts.writer import AsideWriter, Conflict, LabelWriter, Needed, PipelinedWriter, Stager, Writer
+from anabranch.contracts.writer import (
+    Begun,
+    Cascader,
+    Conflict,
+    Emptying,
+    Enforced,
+    EpochState,
+    LabelWriter,
+    Needed,
+    PipelinedWriter,
+    RowWriter,
+    StagedWriter,
+    Stager,
+    Writer,
+)
 
 __all__ = [
     "AsideStore",
-    "AsideWriter",
+    "Begun",
     "Bounds",
+    "Cascader",
     "Checks",
     "Conflict",
     "Dialect",
+    "Emptying",
+    "Enforced",
+    "EpochState",
     "HashingReader",
     "HashingSnapshot",
     "JobStore",
@@ -45,11 +63,13 @@ __all__ = [
     "RawLoader",
     "RawReader",
     "RowTarget",
+    "RowWriter",
     "Select",
     "SharingReader",
     "SnapshotReader",
     "SourceCatalog",
     "SourceConnector",
+    "StagedWriter",
     "Stager",
     "TableStates",
     "TargetCatalog",

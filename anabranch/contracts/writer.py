@@ -1,9 +1,11 @@
-"""Contracts of applying changes to a target."""
+"""Contracts of applying changes to a target: the Writer that every row target has, and abilities that it may have besides."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.model.ids import TableId
@@ -31,26 +33,33 @@ class Conflict(Exception):
         self.table, self.what, self.key = table, what, dict(key or {})
 
 
-class AsideWriter(Protocol):
-    """The part of a Writer that sets changes aside, inside an epoch."""
+class Begun(StrEnum):
+    """What `Writer.begin` found of the checkpoint: the epoch is open, it was applied already, or it has to be planned anew."""
 
-    def alone(self, at_once: bool = False) -> AbstractContextManager[None]:
-        """What is done inside counts only if the block ends well; else the epoch stands where it was before, and goes on.
-        `at_once`: constraints that are asked at commit otherwise are asked at its end, too. Raises Conflict."""
-
-    def set_aside(self, job: str, change: AsideChange) -> int:
-        """Into anabranch.set_aside, in the transaction. Returns its number."""
-
-    def settle_aside(self, job: str, before: TableState, numbers: Sequence[int], discarded: bool) -> None:
-        """Changes of a table wait no longer: mark them as discarded, or remove them. Raises Fenced where the table's state,
-        generation and facts are not those of `before`, or one of them did not wait; nobody else changes its state until the
-        transaction ends."""
+    OPEN = "open"
+    APPLIED = "applied"
+    REPLAN = "replan"
 
 
-class Writer(AsideWriter, Protocol):
+class Emptying(StrEnum):
+    """How a table is emptied that the source has truncated: `[apply] truncate` of the job file."""
+
+    TRUNCATE = "truncate"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Enforced:
+    """What of a target's own rules acts on the rows that a Writer writes: its foreign keys, its triggers."""
+
+    keys: bool
+    triggers: bool
+
+
+class Writer(Protocol):
     """Carries out epochs over the one committing connection of a job's apply process.
 
-    Where foreign keys act on what it writes (`bypasses` is False) the caller gives the changes in an order that they accept
+    Where foreign keys act on what it writes (`Enforced.keys`) the caller gives the changes in an order that they accept
     (K7). Keys that can wait are asked when the epoch commits. What a key would change or remove by itself for a change
     that the source's keys did not follow (`RowChange.keys_off`, a truncate) is a Conflict, not done.
 
@@ -59,13 +68,15 @@ class Writer(AsideWriter, Protocol):
     def claim(self, job: str, owner: str) -> Checkpoint:
         """End the previous owner's sessions, put `owner` into the checkpoint row, return it. StateError without one."""
 
-    def bypasses(self) -> bool:
-        """Are foreign keys and triggers off for what this writer does? Decided when it first claims, by what its user may
-        do, and kept: where the right goes meanwhile, the next connection raises TargetError."""
+    def enforced(self) -> Enforced:
+        """Say what acts on what this writer writes. Decided when it first claims, by what its user may do, and kept: where a
+        right goes meanwhile, the next connection raises TargetError."""
 
-    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> str:
-        """Open the transaction; first statement: compare-and-set from `now` to `then`. Returns "open", or after rolling
-        back "applied" (the row is already at `then`) or "replan" (elsewhere). Raises Fenced for another owner.
+    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
+        """Open the transaction; first statement: compare-and-set of the checkpoint from `now` to `then`.
+
+        Returns OPEN, or after rolling back APPLIED (the row is already at `then`) or REPLAN (elsewhere). Raises Fenced for
+        another owner.
 
         `origin`: the database's own log says that the transaction comes from there, for a reader of that log that leaves it
         out (LogOptions.leave_out); so it does of what follows in this session, PipelinedWriter's among it, until the next
@@ -75,43 +86,76 @@ class Writer(AsideWriter, Protocol):
         """Carry out a net change inside the transaction. Returns keys to re-read (only if not net.checked). Raises
         Conflict."""
 
-    def merge_staged(self, staged: StagedNet) -> list[dict[str, str | None]]:
-        """`merge` of a net whose rows an executor staged: first prove counts and digest (K10), else Conflict."""
+    def truncate(self, tables: Sequence[TargetTable], how: Emptying) -> None:
+        """Empty the tables that one statement of the source emptied, at once. Raises Conflict."""
+
+    def commit(self) -> None:
+        """Commit the epoch. Raises TargetUnavailable when the outcome is unknown: `begin` again tells by the row."""
+
+    def rollback(self) -> None:
+        """End the epoch without a trace; nothing happens where none is open."""
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class EpochState(Protocol):
+    """The part of a Writer that keeps the job's state, with the epoch's commit: states of tables, conflicts, rows set aside."""
+
+    def save_table(self, job: str, state: TableState) -> None:
+        """Write a table's state; one without schema keeps the one that is there."""
+
+    def forget_table(self, job: str, table: TableId) -> None:
+        """Remove a table's state, unless a load of it has begun meanwhile."""
+
+    def note(self, job: str, conflict: NotedConflict) -> None:
+        """Note a row that differed, and what was decided (Journal.conflicts)."""
+
+    def set_aside(self, job: str, change: AsideChange) -> int:
+        """Set a change aside (AsideStore.set_aside). Returns its number."""
+
+    def settle_aside(self, job: str, before: TableState, numbers: Sequence[int], discarded: bool) -> None:
+        """End the waiting of changes of a table: mark them as discarded, or remove them.
+
+        Raises Fenced where the table's state, generation and facts are not those of `before`, or one of them did not wait;
+        nobody else changes its state until the transaction ends."""
+
+
+@runtime_checkable
+class RowWriter(Protocol):
+    """Lets a Writer carry out single rows, for what a net change cannot tell: which row it was, and what is there instead."""
+
+    def alone(self, at_once: bool = False) -> AbstractContextManager[None]:
+        """Keep what is done inside only if the block ends well; else the epoch stands where it was before, and goes on.
+        `at_once`: constraints that are asked at commit otherwise are asked at its end, too. Raises Conflict."""
+
+    def change(self, row: RowChange) -> bool:
+        """Carry out one row change alone; return whether it met a row. Raises Conflict, with the key, when it is checked and
+        does not hit exactly one row, or is refused."""
+
+    def row(self, table: TargetTable, key: Mapping[str, str | None], age: Age | None) -> FoundRow | None:
+        """Return the row that has this key, which nobody else changes until the transaction ends; `age` says what it is
+        compared with."""
+
+
+@runtime_checkable
+class Cascader(Protocol):
+    """Lets a Writer do what a source's foreign keys did and its log does not show (K1)."""
 
     def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> list[dict[str, str | None]]:
         """Do what the source's foreign keys did, and follow further levels by `rules`. Returns the keys of the child's
         rows that it changed or removed, if `cascade.tells_keys`."""
 
-    def change(self, row: RowChange) -> bool:
-        """One row change alone: did it meet a row? Raises Conflict, with the key, when it is checked and does not hit
-        exactly one row, or is refused."""
 
-    def row(self, table: TargetTable, key: Mapping[str, str | None], age: Age | None) -> FoundRow | None:
-        """The row that has this key, which nobody else changes until the transaction ends; `age` says what it is compared
-        with."""
+@runtime_checkable
+class StagedWriter(Protocol):
+    """Lets a Writer merge what a Stager has put to the target (K10)."""
 
-    def note(self, job: str, conflict: NotedConflict) -> None:
-        """Into anabranch.conflict, in the transaction."""
-
-    def truncate(self, tables: Sequence[TargetTable], how: str) -> None:
-        """Empties the tables that one statement of the source emptied, at once. `how`: "truncate" or "delete". Raises
-        Conflict."""
-
-    def save_table(self, job: str, state: TableState) -> None:
-        """As TargetStore.save_table, with the epoch's commit; a state without schema keeps the one that is there."""
-
-    def forget_table(self, job: str, table: TableId) -> None:
-        """Remove its state, with the epoch's commit, unless a load of it has begun meanwhile."""
-
-    def commit(self) -> None:
-        """Raises TargetUnavailable when the outcome is unknown: `begin` again tells by the row."""
+    def merge_staged(self, staged: StagedNet) -> list[dict[str, str | None]]:
+        """Merge a net whose rows an executor staged: first prove counts and digest, else Conflict."""
 
     def sweep(self) -> None:
         """Remove what executors staged for this job and no epoch took. Not inside an epoch."""
-
-    def rollback(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 @runtime_checkable
@@ -125,10 +169,10 @@ class PipelinedWriter(Protocol):
 
 
 class Stager(Protocol):
-    """The part of a Writer that executors may do: put a net change into staging tables of its own attempt (K10)."""
+    """Does the part of a Writer's work that executors may do: puts net changes to the target, each attempt apart (K10)."""
 
     def stage(self, job: str, nets: Iterable[TableNet]) -> list[StagedNet]:
-        """COPY each net into staging tables named by a fresh uuid, commit, and say what must be found there."""
+        """Put each net into a place of its own that no other attempt uses, durably, and say what must be found there."""
 
     def close(self) -> None: ...
 

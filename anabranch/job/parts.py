@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch import log, waits
 from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import Limits
+from anabranch.contracts import Emptying
 from anabranch.job.preflight import preflight_report
 from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, LoadWatcher, part
@@ -90,7 +91,7 @@ def run_apply(job: JobView, engine: Engine | None = None) -> None:
             on_conflict=job.rules.on_conflict,
             logs_cascades=logs_cascades(job, source),
             lock=job.config.load.lock,
-            truncate=job.config.apply.truncate,
+            truncate=Emptying(job.config.apply.truncate),
             per_transaction=job.config.apply.mode == "transaction",
             parks=job.config.apply.on_error != "stop",
             sets_aside=job.config.apply.on_error == "set_aside",

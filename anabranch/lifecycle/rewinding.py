@@ -14,7 +14,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anabranch.contracts import TargetStore
+from anabranch.apply.abilities import merging
+from anabranch.contracts import Begun, TargetStore
 from anabranch.errors import ConfigError, StateError
 from anabranch.failpoints import reach
 from anabranch.lifecycle.skipping import require_still, sequence_of
@@ -204,7 +205,7 @@ def _require_same(job: JobView, store: TargetStore, states: Sequence[TableState]
 
 def _move(job: JobView, store: TargetStore, now: Checkpoint, found: Rewound, states: list[TableState]) -> None:
     """The checkpoint and the windows, in one transaction of the target."""
-    writer = target_of(job).writer(value_rules(job), False)
+    writer = merging(target_of(job).writer(value_rules(job), False))
     try:
         mine = writer.claim(job.config.name, uuid.uuid4().hex)
         _require_same(job, store, states)
@@ -213,7 +214,7 @@ def _move(job: JobView, store: TargetStore, now: Checkpoint, found: Rewound, sta
         with TrailReader(job.trail) as trail:
             refs = trail.descriptors(found.to.sequence, found.to.sequence + 1)
         then = Checkpoint(mine.owner, mine.epoch + 1, found.to, refs[0].last_commit_time if refs else now.commit_time)
-        if writer.begin(mine, then) != "open":
+        if writer.begin(mine, then) is not Begun.OPEN:
             raise StateError("the target has moved meanwhile", job=job.config.name, hint="stop apply, then try again")
         for state in states:
             writer.save_table(job.config.name, state)

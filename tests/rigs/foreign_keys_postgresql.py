@@ -262,7 +262,7 @@ def rig(
         tables = {s.id: Followed(s, targets[s.id], on_conflict=chosen.get(s.id.name, STRICT)) for s in mine}
         with closing(connector.catalog()) as catalog:
             enforced = catalog.foreign_keys(list(targets.values()))
-        keys = None if writer.bypasses() else key_order({s.id: s for s in schemas}, targets, enforced)
+        keys = None if not writer.enforced().keys else key_order({s.id: s for s in schemas}, targets, enforced)
         return ApplyContext(tables, rules_of(tables), "truncate", keys)
 
     reader = TrailReader(directory / where)

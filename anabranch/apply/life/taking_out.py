@@ -37,7 +37,7 @@ def let_leave(
         reach("apply.left")
     for state in (applier.states.get(table) for table in tables.values()):
         if state is not None and state.is_taken_out:
-            if not applier.writer.bypasses():
+            if applier.writer.enforced().keys:
                 take_off(state)
             log.get(job=applier.job, table=str(state.source)).info("table_taken_out", why="it is to be loaded again")
     for name, table in tables.items():

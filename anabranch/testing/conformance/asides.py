@@ -8,7 +8,8 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from anabranch.contracts import Bounds, Conflict, Writer
+from anabranch.apply.abilities import MergeWriter
+from anabranch.contracts import Bounds, Conflict
 from anabranch.errors import Fenced
 from anabranch.model.ids import TableId
 from anabranch.model.table_facts import Facts
@@ -35,7 +36,7 @@ def what_is_done_alone_counts_only_if_it_ends_well(target: Target) -> None:
     """A row that is refused leaves the epoch as it was before it, and the epoch goes on."""
     of = make(target, table("alone"), FIRST)
 
-    def one_epoch(writer: Writer) -> None:
+    def one_epoch(writer: MergeWriter) -> None:
         writer.change(insert(of, "3"))
 
         def refused() -> None:
@@ -58,7 +59,7 @@ def rule_26_what_is_set_aside_is_kept_with_the_epoch(target: Target) -> None:
     update = aside(of, "1", operation="update", before={"id": "1", "word": None}, after={"word": "z"}, keys_off=True)
     changes = [aside(of, "1"), update, aside(other, "9")]
 
-    def breaks(writer: Writer) -> None:
+    def breaks(writer: MergeWriter) -> None:
         writer.set_aside(JOB, changes[0])
         raise Conflict(of.source, "made by the suite")
 
@@ -116,7 +117,7 @@ def a_load_or_a_table_that_is_left_out_forgets_what_is_set_aside(target: Target)
             assert found is not None
             states[one.source] = replace(found, facts=Facts(set_aside=2, built=True))
 
-        def both(writer: Writer) -> None:
+        def both(writer: MergeWriter) -> None:
             for one in tables:
                 for number in ("1", "2"):
                     writer.set_aside(JOB, aside(one, number))

@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.contracts import Conflict, Writer
+from anabranch.apply.abilities import MergeWriter
+from anabranch.contracts import Conflict
 from anabranch.model.ids import TableId
 from anabranch.model.state import Skipped
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
@@ -75,7 +76,7 @@ def conflicts_are_noted_with_the_epoch(target: Target) -> None:
     )
     second = replace(first, source=TableId("shop", "other"), before=None, found={"word": "\\x00"})
 
-    def breaks(writer: Writer) -> None:
+    def breaks(writer: MergeWriter) -> None:
         writer.note(JOB, first)
         raise Conflict(of.source, "made by the suite")
 

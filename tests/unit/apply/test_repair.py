@@ -19,7 +19,7 @@ from anabranch.apply.life.taking_out import let_leave
 from anabranch.apply.window import WindowResolver
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.source.capture import mark
-from anabranch.contracts import LogOptions, ValueRules
+from anabranch.contracts import Enforced, LogOptions, ValueRules
 from anabranch.errors import TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark, Position
@@ -259,7 +259,7 @@ def test_a_table_that_is_to_be_loaded_again_is_taken_out_once(make: Any) -> None
         and name in retention.readers(directory)
     )
     rig.applier.ask_again()
-    rig.applier.writer.bypasses = lambda: False
+    rig.applier.writer.enforced = lambda: Enforced(keys=True, triggers=True)
 
     def fail(state: TableState) -> None:
         raise TargetUnavailable("a lock was not given")
@@ -278,7 +278,7 @@ def test_torture_seed_434_keys_of_a_table_that_leaves_hold_no_parents(make: Any)
     for bypasses in (True, False):
         rig = make()
         rig.applier.save(TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts=Facts(built=True)))
-        rig.applier.writer.bypasses = lambda found=bypasses: found
+        rig.applier.writer.enforced = lambda acts=not bypasses: Enforced(acts, acts)
         directory, name = rig.applier.trail.directory, retention.Names().leave(ITEMS.id)
         retention.hold(directory, name, 0)
         taken: list[str] = []

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from anabranch.connectors.memory.database import Database, Relation, Texts, Transaction
 from anabranch.connectors.memory.target.store import place_of
-from anabranch.contracts import Conflict, ValueRules
+from anabranch.contracts import Begun, Conflict, Emptying, Enforced, ValueRules
 from anabranch.errors import Fenced, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
@@ -53,17 +53,17 @@ class MemoryWriter:
             state.checkpoint = replace(state.checkpoint, owner=owner)
             return state.checkpoint
 
-    def bypasses(self) -> bool:
-        """The twin has no foreign keys and no triggers."""
-        return True
+    def enforced(self) -> Enforced:
+        """Nothing acts: the twin has no foreign keys and no triggers."""
+        return Enforced(keys=False, triggers=False)
 
-    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> str:
+    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
         self.rollback()
         found = self._found(now)
         if _place(found) == _place(now):
             self._open, self._moves = Transaction(self._database, origin or None), (now, then)
-            return "open"
-        return "applied" if _place(found) == _place(then) else "replan"
+            return Begun.OPEN
+        return Begun.APPLIED if _place(found) == _place(then) else Begun.REPLAN
 
     def _found(self, now: Checkpoint) -> Checkpoint:
         found = self._database.job(self._job).checkpoint
@@ -144,7 +144,7 @@ class MemoryWriter:
             raise Conflict(staged.table.source, "what was staged is not there as it was staged")
         return self.merge(net)
 
-    def truncate(self, tables: Sequence[TargetTable], how: str) -> None:
+    def truncate(self, tables: Sequence[TargetTable], how: Emptying) -> None:
         for table in tables:
             self._relation(table).rows.clear()
 

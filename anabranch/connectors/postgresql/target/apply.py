@@ -44,7 +44,7 @@ from anabranch.connectors.postgresql.target.store import (
     require_same,
     save_table,
 )
-from anabranch.contracts import Conflict, Needed, ValueRules
+from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, ValueRules
 from anabranch.errors import Fenced, Redefined, StateError, TargetBusy, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -128,10 +128,15 @@ class PostgresWriter:
             raise self._no_checkpoint()
         return checkpoint_of(row)
 
-    def bypasses(self) -> bool:
+    def enforced(self) -> Enforced:
+        acts = not self._is_off
+        return Enforced(keys=acts, triggers=acts)  # session_replication_role is for both
+
+    @property
+    def _is_off(self) -> bool:
         return self._bypass and bool(self._may_bypass)
 
-    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> str:
+    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
         connection = self._session()
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             self.rollback()
@@ -145,13 +150,13 @@ class PostgresWriter:
                 moved = connection.execute(MOVE, [*there, *here], prepare=True)
             if moved.rowcount == 1:
                 self._let_keys_wait(connection)
-                return "open"
+                return Begun.OPEN
             found = self._checkpoint(connection)
             connection.rollback()
         if found.owner != now.owner:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
         same = (found.epoch, found.position.sequence) == (then.epoch, then.position.sequence)
-        return "applied" if same else "replan"
+        return Begun.APPLIED if same else Begun.REPLAN
 
     def one_by_one(self, now: Checkpoint, transactions: SmallTransactions) -> Checkpoint:
         connection = self._session()
@@ -299,7 +304,7 @@ class PostgresWriter:
             if aside.settle(connection, job, numbers, discarded) != len(numbers):
                 raise Fenced("what was set aside is settled already", job=job, table=str(before.source))
 
-    def truncate(self, tables: Sequence[TargetTable], how: str) -> None:
+    def truncate(self, tables: Sequence[TargetTable], how: Emptying) -> None:
         """Empty tables. Tables that others refer to are emptied by DELETE in any case: TRUNCATE refuses them whatever
         the session's role.
 
@@ -318,7 +323,7 @@ class PostgresWriter:
         with self._policies_named(), translated(f"empty {', '.join(map(str, targets))}", tables[0].source):
             shown = [name.as_string(connection) for name in names]
             row = connection.execute(REFERENCED, [shown, shown]).fetchone()
-            if how == "delete" or (row and row[0]) or self._followers is not None:  # whose checks may be pending
+            if how == Emptying.DELETE or (row and row[0]) or self._followers is not None:  # whose checks may be pending
                 for name in names:
                     connection.execute(sql.SQL("DELETE FROM {}").format(name))
             else:
@@ -427,8 +432,8 @@ class PostgresWriter:
 
     def _let_keys_wait(self, connection: Connection) -> None:
         """Defer the keys that can wait to the end of the transaction, where keys act."""
-        self._followers = None if self.bypasses() else Followers(connection)
-        self._waits = self.bypasses()
+        self._followers = None if self._is_off else Followers(connection)
+        self._waits = self._is_off
         if self._bypass and not self._may_bypass:
             self._defer(connection)
 

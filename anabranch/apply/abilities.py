@@ -1,0 +1,29 @@
+"""What apply needs of a Writer that carries out net changes: the abilities together, asked for once, before the first epoch.
+
+What does not live here: the contracts (`contracts/writer.py`), abilities that apply can do without (pipelines, labels).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeGuard
+
+from anabranch.contracts import Cascader, EpochState, RowWriter, StagedWriter, Writer
+from anabranch.errors import TargetError
+
+NEEDED = (EpochState, RowWriter, Cascader, StagedWriter)
+
+
+class MergeWriter(Writer, EpochState, RowWriter, Cascader, StagedWriter, Protocol):
+    """A Writer with all abilities that merging takes."""
+
+
+def merging(writer: Writer) -> MergeWriter:
+    """Return the writer as one that can merge. Raises TargetError with what it cannot do."""
+    if _can_merge(writer):
+        return writer
+    lacks = ", ".join(one.__name__ for one in NEEDED if not isinstance(writer, one))
+    raise TargetError(f"this target cannot take net changes: its writer lacks {lacks}")
+
+
+def _can_merge(writer: Writer) -> TypeGuard[MergeWriter]:
+    return all(isinstance(writer, one) for one in NEEDED)
