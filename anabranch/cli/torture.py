@@ -66,7 +66,7 @@ def torture(
     Works in databases and schemas called torture_N, which it makes and removes; refuses to start where there are any. A
     history that fails is made small and written to a file (exit 4).
     """
-    from anabranch.testing.torture.families import NAMES
+    from anabranch.testing.torture.sources import NAMES
 
     if source in NAMES and target:
         raise click.UsageError("a private source has a private target: leave --target out")

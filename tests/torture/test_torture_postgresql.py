@@ -14,7 +14,7 @@ from anabranch.testing.torture.ground import private
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.one import One
 from anabranch.testing.torture.policies import has_policies
-from anabranch.testing.torture.postgresql_family import DECODERS
+from anabranch.testing.torture.postgresql_source import DECODERS
 from anabranch.testing.torture.postgresql_tables import SHAPES, is_late_unique, shape_of
 from anabranch.testing.torture.report import Tally, summary
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server
+from anabranch.testing.torture.targets import tables_at
 
 TABLE = "beside"
 TRANSACTIONS = 6
@@ -61,8 +62,10 @@ class Beside:
 
     def difference(self, target: Database | None = None) -> str:
         """Between the source and `target`, None: the first one; "" for none."""
-        there = set(Database(self.source, self.database).query(f"SELECT n, v FROM {TABLE}"))
-        here = set((target or self.target).query(f'SELECT n, v FROM "{self.database}".{TABLE}'))
+        rows = Database(self.source, self.database).query(f"SELECT n, v FROM {TABLE}")
+        there = {f"{n}\t{v}".encode() for n, v in rows}
+        with closing(tables_at(target or self.target, self.database).snapshots({}, (TABLE,))) as snapshots:
+            here = set(snapshots.read().beside[TABLE].splitlines())
         return "" if there == here else f"{TABLE}: {sorted(there - here)} missing, {sorted(here - there)} too much"
 
     def wrong(self, seen: Iterable[bytes], losses: int) -> str:

@@ -24,11 +24,11 @@ from anabranch.testing.torture.exempt import (
     touches,
     wrong_notes,
 )
-from anabranch.testing.torture.families import Commits
 from anabranch.testing.torture.history import History, Transaction
 from anabranch.testing.torture.model import Disagreement, Model
 from anabranch.testing.torture.rows import NoSuchRow
 from anabranch.testing.torture.sessions import COMMITTED, ROLLED_BACK, Outcome
+from anabranch.testing.torture.sources import Commits
 from anabranch.testing.torture.tables import LEDGER
 from anabranch.testing.torture.watcher import Observation
 

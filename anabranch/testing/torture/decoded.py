@@ -1,6 +1,6 @@
 """What a PostgreSQL committed, row by row and in its order: what pgoutput says of a slot, read message by message.
 
-Slow and plain on purpose: nothing of the product takes part. What does not live here: the slot (postgresql_family.py), what
+Slow and plain on purpose: nothing of the product takes part. What does not live here: the slot (postgresql_source.py), what
 the rows come to (rows.py). https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 """
 

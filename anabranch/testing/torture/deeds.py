@@ -13,7 +13,6 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,10 +20,10 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
 from anabranch.preflight.cascades import ancestors, cascading_parents
-from anabranch.testing.databases import Database
 from anabranch.testing.torture.contract import Fault
 from anabranch.testing.torture.parts import Ended, Parts, Running
 from anabranch.testing.torture.tables import LEDGER
+from anabranch.testing.torture.targets import Disturbance, Refuses, TargetTables
 
 RELOAD, REWIND, PARK, SET_ASIDE, CONFLICT = "reload", "rewind", "park", "set_aside", "conflict"
 POLICY = "policy"  # drawn beside the others
@@ -198,8 +197,7 @@ class Refusing:
     """A table of the target that takes no rows for a while; then everything that was parked by it goes on."""
 
     draw: int
-    target: Database
-    namespace: str
+    target: TargetTables
     parts: Parts
     states: Callable[[], Mapping[TableId, TableState]]
     judge: Callable[[Ended], None]
@@ -207,6 +205,7 @@ class Refusing:
     pauses_apply: bool = field(default=False, init=False)
     stops_apply: bool = field(default=False, init=False)
     _table: str = field(default="", init=False)
+    _how: Disturbance = field(default=Refuses(), init=False)
     _until: float = field(default=0.0, init=False)
     _is_over: bool = field(default=False, init=False)
     _running: Running | None = field(default=None, init=False)
@@ -223,7 +222,7 @@ class Refusing:
             self._refuse()
         elif not self._is_over:
             if self._is_enough():
-                self._alter(self._lifting())
+                self.target.calm(self._table, self._how)
                 self._is_over = True
         else:
             self._bring_back()
@@ -234,31 +233,23 @@ class Refusing:
 
     def _refuse(self) -> None:
         table = self._drawn(self._drawn_from())
-        making = self._making(table)
+        self._how = self._disturbance(table)
         self._until = time.monotonic() + REFUSED_SECONDS
-        self._alter(making, table.name)
+        self.target.disturb(table.name, self._how)
         self._table = table.name
 
     def _drawn_from(self) -> list[TableId]:
         return [table for table in sorted(self.states()) if table.name != LEDGER]
 
-    def _making(self, table: TableId) -> str:
-        """What is said to the table from when on it refuses rows."""
-        check = self._constraint(table)
-        return f"DROP CONSTRAINT IF EXISTS deed, ADD CONSTRAINT deed CHECK ({check}) NOT VALID"
-
-    def _lifting(self) -> str:
-        return "DROP CONSTRAINT IF EXISTS deed"
+    def _disturbance(self, table: TableId) -> Disturbance:
+        """What is done to the table from when on it refuses rows."""
+        return Refuses()
 
     def _is_enough(self) -> bool:
         return time.monotonic() > self._until or self._parked()
 
     def _drawn(self, tables: Sequence[TableId]) -> TableId:
         return tables[self.draw % len(tables)]
-
-    def _constraint(self, table: TableId) -> str:
-        """What is true of the rows that it takes."""
-        return "false"
 
     def _bring_back(self) -> None:
         if self._running is not None:
@@ -280,12 +271,6 @@ class Refusing:
         if ended.code and ended.error != "Fenced":
             self.judge(ended)
         time.sleep(AGAIN_SECONDS)
-
-    def _alter(self, what: str, table: str = "") -> None:
-        """Apply holds the table while it writes: short waits, many of them. Raises psycopg.Error."""
-        with closing(self.target.connect(connect_timeout=5)) as connection:
-            connection.execute("SET lock_timeout = '0.3s'")
-            connection.execute(f'ALTER TABLE "{self.namespace}"."{table or self._table}" {what}')
 
 
 def reloadable(schemas: Mapping[TableId, TableSchema]) -> list[TableId]:

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from anabranch.testing.torture.computed import with_computed
 from anabranch.testing.torture.events import Draft
-from anabranch.testing.torture.families import family_of
 from anabranch.testing.torture.heirs import with_heirs
 from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.labels import with_labels
 from anabranch.testing.torture.schemas import draw_schema, with_one_apart, with_one_way, without_actions
+from anabranch.testing.torture.sources import source_family
 from anabranch.testing.torture.values import Version
 
 IMAGES = ("", "", "", "", "MINIMAL", "NOBLOB")
@@ -32,9 +32,9 @@ def draw_history(
     log, "" for the usual one."""
     r = random.Random(f"history {seed}")
     schema = draw_schema(r, family, version, decoder)
-    schema = schema if unchecked else (with_one_way if family_of(family).hides_actions else without_actions)(schema)
+    schema = schema if unchecked else (with_one_way if source_family(family).hides_actions else without_actions)(schema)
     schema = with_one_apart(schema) if apart else schema
-    if family_of(family).hides_actions:
+    if source_family(family).hides_actions:
         schema = with_computed(schema, seed)
     else:
         schema = with_heirs(with_labels(schema, seed), seed, decoder)

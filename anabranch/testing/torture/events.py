@@ -10,11 +10,11 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 
-from anabranch.testing.torture.families import family_of
 from anabranch.testing.torture.history import Assigned, Choice, Condition, Plus, Statement
 from anabranch.testing.torture.model import Model, Refused
 from anabranch.testing.torture.postgresql_values import LABEL, LABELS
 from anabranch.testing.torture.rows import Row
+from anabranch.testing.torture.sources import source_family
 from anabranch.testing.torture.tables import ForeignKey, Schema, Table
 from anabranch.testing.torture.values import Literal
 
@@ -30,7 +30,7 @@ class Draft:
         self, r: random.Random, schema: Schema, family: str, *, is_big: bool = False, unchecked: bool = True
     ) -> None:
         self.r, self.schema, self.is_big, self.unchecked = r, schema, is_big, unchecked
-        self.model, self.family = Model(schema, family), family_of(family)
+        self.model, self.family = Model(schema, family), source_family(family)
         self.events = self.family.events(schema)
         self.labels = list(LABELS)  # of an enum, as far as they have been added
         self.checks = True

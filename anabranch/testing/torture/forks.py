@@ -23,31 +23,17 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+from anabranch.testing.torture import sources, targets
 from anabranch.testing.torture.local import Small, run_part
 
 PRELOADED = (
     "anabranch.apply.run",
-    "anabranch.connectors.mariadb",
-    "anabranch.connectors.mysql.source.capture",
-    "anabranch.connectors.mysql.source.catalog",
-    "anabranch.connectors.mysql.source.statements",
-    "anabranch.connectors.mysql.source.definitions",
-    "anabranch.connectors.mysql.source.load",
-    "anabranch.connectors.mysql.source.snapshot",
-    "anabranch.connectors.postgresql.target.apply",
-    "anabranch.connectors.postgresql.source.capture",
-    "anabranch.connectors.postgresql.target.load",
-    "anabranch.connectors.postgresql.source.set_up",
-    "anabranch.connectors.postgresql.source.snapshot",
-    "anabranch.connectors.postgresql.target.store",
     "anabranch.lifecycle.beginning",
     "anabranch.lifecycle.loading",
     "anabranch.job.verifying",
     "importlib.readers",
     "numpy.ma",
-    "psycopg",
     "pyarrow.dataset",
-    "pymysql",
     "sqlglot",
     "sqlite3",
 )
@@ -131,7 +117,9 @@ def _server() -> socket.socket:
 
 
 def serve(control: socket.socket) -> None:
-    for module in PRELOADED:
+    needed = [module for name in sources.NAMES for module in sources.source_family(name).preloaded]
+    needed += [module for name in targets.NAMES for module in targets.target_family(name).preloaded]
+    for module in (*PRELOADED, *needed):
         import_module(module)
     gc.collect()
     gc.freeze()  # so that children share what is never touched

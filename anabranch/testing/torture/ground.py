@@ -13,33 +13,22 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from anabranch.errors import ConfigError
 from anabranch.testing.databases import Database
-from anabranch.testing.servers import Server, start_postgresql
+from anabranch.testing.servers import Server
 from anabranch.testing.torture import bound, policies
-from anabranch.testing.torture.contract import SECOND
 from anabranch.testing.torture.deeds import POLICY, draw_deed
-from anabranch.testing.torture.families import family_of
-from anabranch.testing.torture.place import LOCK_SECONDS, forget, kept_in
 from anabranch.testing.torture.second import has_second
+from anabranch.testing.torture.sources import source_family
+from anabranch.testing.torture.targets import TargetFamily, family_at, target_family
 from anabranch.testing.torture.worst import USER, has_worst, make_user
 
 NAME = re.compile(r"torture_\d+", re.IGNORECASE)  # a source may not tell upper from lower case
-# Nothing here has to survive a power failure, and what is to be lost must not be on its way to the disk already.
-FAST_TARGET = (
-    "--fsync=off",
-    "--full-page-writes=off",
-    "--synchronous-commit=off",
-    "--wal-writer-delay=10s",
-    "--autovacuum=off",
-)
-# Who owns a database of its own and may not set session_replication_role: foreign keys act and are checked (K1, K7).
-PLAIN = "torture_plain"
 PLAIN_SHARE = 0.25  # of the histories
 
 
@@ -65,6 +54,10 @@ class Ground:
         drawn = random.Random(f"rights of {seed}").random()
         return self.plain if self.plain and drawn < PLAIN_SHARE else self.target
 
+    @property
+    def family(self) -> TargetFamily:
+        return family_at(self.target)
+
     def users_of(self, seed: int) -> dict[str, str]:
         """As whom a job comes, by end, where that is nobody whom the servers were given with: at private ones somebody with
         settings at their worst, or whom policies do not concern, or do while it streams, but for a target that belongs to
@@ -74,11 +67,12 @@ class Ground:
         target = self.target_of(seed) is self.target
         if has_worst(seed):
             return {"source": USER} | ({"target": USER} if target else {})
+        target = target and self.family.has_policies
         if target and (deed := draw_deed(seed)) and deed.kind == POLICY:
             return {"target": bound.USER}
         if not policies.has_policies(seed):
             return {}
-        has_them = self.source_of(seed).name == "postgresql"
+        has_them = source_family(self.source_of(seed).name).has_policies
         return ({"source": policies.USER} if has_them else {}) | ({"target": policies.USER} if target else {})
 
     def decoder_of(self, seed: int) -> str:
@@ -102,27 +96,18 @@ class Ground:
         found = [
             f"{kind} {name} at {server.name}"
             for server in self.sources
-            for kind, name in family_of(server.name).named(server)
+            for kind, name in source_family(server.name).named(server)
             if NAME.fullmatch(name)
         ]
-        schemas = self.target.query("SELECT nspname FROM pg_namespace")
-        found += [f"schema {name} at the target" for (name,) in schemas if NAME.fullmatch(name)]
-        self._had_state = ("anabranch",) in schemas
-        found += [f"what is kept of a job {name} at the target" for name in self._jobs() if NAME.fullmatch(name)]
+        there = self.family.found(self.target)
+        self._had_state = there.has_state
+        found += [f"schema {name} at the target" for name in there.schemas if NAME.fullmatch(name)]
+        found += [f"what is kept of a job {name} at the target" for name in there.jobs if NAME.fullmatch(name)]
         if found:
             raise ConfigError(
                 f"there are {', '.join(found[:5])}: these are the names that torture makes and removes",
                 hint="if an earlier run left them, drop them (a job: its rows in the schema anabranch); else use other servers",
             )
-
-    def _jobs(self) -> list[str]:
-        """Of which the product keeps anything at the target."""
-        with closing(self.target.connect()) as connection:
-            found = [
-                {job for (job,) in connection.execute(f'SELECT DISTINCT job FROM anabranch."{table}"').fetchall()}
-                for table in kept_in(connection)
-            ]
-        return sorted(set().union(*found))
 
     def clear(self, seeds: Sequence[int]) -> None:
         """What histories that were not finished left, and the product's own schema if we brought it. Nothing is waited for
@@ -130,30 +115,17 @@ class Ground:
         for seed in seeds:
             name, source = f"torture_{seed}", self.source_of(seed)
             with contextlib.suppress(Exception):  # a source that is away now
-                family_of(source.name).roll_back(source, name)  # or the DROP would wait for it
+                source_family(source.name).roll_back(source, name)  # or the DROP would wait for it
             with contextlib.suppress(Exception):  # away, or somebody's lock
-                family_of(source.name).drop(source, name)
+                source_family(source.name).drop(source, name)
             for target in filter(None, (self.target_of(seed), self.second_of(seed))):
                 with contextlib.suppress(Exception):  # and the same of the target
-                    drop_at_target(target, name)
+                    self.family.drop(target, name)
                 with contextlib.suppress(Exception):  # away, or somebody's lock
-                    forget(target, name)
+                    self.family.forget(target, name)
         with contextlib.suppress(Exception):  # never more than tidying up
-            self._drop_state()
-
-    def _drop_state(self) -> None:
-        """Unless somebody else uses it by now."""
-        if self._had_state:
-            return
-        with closing(self.target.connect(autocommit=False)) as connection:
-            connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
-            connection.execute("SET client_min_messages = warning")
-            tables = [f'anabranch."{table}"' for table in kept_in(connection)]
-            if tables:
-                connection.execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
-            if not any(connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables):
-                connection.execute("DROP SCHEMA IF EXISTS anabranch CASCADE")
-                connection.commit()
+            if not self._had_state:
+                self.family.drop_state(self.target)
 
     def to_json(self) -> dict[str, Any]:
         """For a worker; it holds passwords."""
@@ -183,15 +155,6 @@ def _server(facts: dict[str, Any]) -> Server:
     return Server(**{**facts, "datadir": Path(facts["datadir"]) if facts["datadir"] else None})
 
 
-def drop_at_target(target: Database, name: str) -> None:
-    """A schema. Raises what the server says, also of a lock that it waits for."""
-    target.execute(
-        f"SET lock_timeout = '{LOCK_SECONDS}s'",
-        "SET client_min_messages = warning",
-        f'DROP SCHEMA IF EXISTS "{name}" CASCADE',
-    )
-
-
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """While something is cleared away a further Ctrl-C is not heard, nor after it where the first was what ended us; whoever
@@ -210,34 +173,22 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def private(
-    directory: Path, families: Sequence[str] = ("mariadb", "mysql"), decoders: Sequence[str] = ("",)
+    directory: Path,
+    families: Sequence[str] = ("mariadb", "mysql"),
+    decoders: Sequence[str] = ("",),
+    target: str = "postgresql",
 ) -> Iterator[Ground]:
     """Servers of our own below `directory`, stopped afterwards."""
     with ExitStack() as stack:
-        target = stack.enter_context(start_postgresql(directory / "postgresql", options=FAST_TARGET))
-        sources = [stack.enter_context(family_of(family).start(directory, decoders)) for family in families]
-        for server in (*sources, target):
-            stack.callback(server.stop, immediate=True)
-        for server in (*sources, target):
-            make_user(server)
-        admin = Database(target, "postgres")
-        admin.execute(f"CREATE DATABASE {SECOND}")
-        for server in (source for source in (*sources, target) if source.name == "postgresql"):
-            policies.make_user(Database(server, "postgres"))
-        bound.make_user(admin)
-        for database in (admin, Database(target, SECOND)):
-            policies.make_them_at_the_target(database)
-        plain, plain_second = _plain(admin)
-        yield Ground(sources, admin, True, plain, Database(target, SECOND), plain_second, decoders)
-
-
-def _plain(admin: Database) -> tuple[Database, Database]:
-    server = replace(admin.server, user=PLAIN)
-    admin.execute(
-        f"CREATE ROLE {PLAIN} LOGIN PASSWORD '{server.password}'",
-        f"GRANT pg_checkpoint TO {PLAIN}",  # for the kit, not for the job
-        f"CREATE DATABASE {PLAIN} OWNER {PLAIN}",
-        f"CREATE DATABASE {PLAIN}_{SECOND} OWNER {PLAIN}",
-        "CHECKPOINT",  # it outlives a server that loses its last commits
-    )
-    return Database(server, PLAIN), Database(server, f"{PLAIN}_{SECOND}")
+        databases = stack.enter_context(target_family(target).private(directory))
+        sources = []
+        for family in map(source_family, families):
+            source = stack.enter_context(family.start(directory, decoders))
+            stack.callback(source.stop, immediate=True)
+            sources.append(source)
+            make_user(source)
+            if family.has_policies:
+                policies.make_user(Database(source, family.job_database))
+        yield Ground(
+            sources, databases.target, True, databases.plain, databases.second, databases.plain_second, decoders
+        )

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-import psycopg
-
 from anabranch.errors import AnabranchError
 from anabranch.failpoints import LOG_VARIABLE, VARIABLE
 from anabranch.job.signals import SUPERVISED
@@ -40,14 +38,15 @@ from anabranch.testing.torture.deeds import (
 )
 from anabranch.testing.torture.exempt import ASIDE, INTRUDER, Noted
 from anabranch.testing.torture.explain import ON_LINES, ON_SERVERS, explains
-from anabranch.testing.torture.families import family_of
 from anabranch.testing.torture.history import History
-from anabranch.testing.torture.intruder import CREATE, Intruding, noted
+from anabranch.testing.torture.intruder import Intruding
 from anabranch.testing.torture.local import CLOCK, Small
 from anabranch.testing.torture.parts import OF_TWO, PARTS, STOPPED, Ended, Parts, Running
 from anabranch.testing.torture.place import Looking, Place, until
 from anabranch.testing.torture.second import Holding, draw_hold, draw_sizes
-from anabranch.testing.torture.setting_aside import SettingAside, view
+from anabranch.testing.torture.setting_aside import SettingAside
+from anabranch.testing.torture.sources import source_family
+from anabranch.testing.torture.targets import family_at, tables_at
 from anabranch.testing.torture.waiting import AT_FAILPOINTS, Waiting, asked
 
 WATCH_SECONDS = 0.005
@@ -116,9 +115,11 @@ class LocalPipeline(Waiting):
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
         stays = not any((fault.kind, fault.where) == ("restart", "source") for fault in self.faults)
-        if drawn.random() < TWO_PHASE and stays and family_of(self.place.source.name).has_beside:
+        if drawn.random() < TWO_PHASE and stays and source_family(self.place.source.name).has_beside:
             self._beside = Beside(self.place.source, self.place.target, self.place.name, self.seed)
             self._deed = None
+        self._tables = tables_at(self.place.target, self.place.name)
+        self._error = family_at(self.place.target).error
         self._doing: Deeds | None = None
         self.others = self.place.targets[1:]
         self._held = draw_hold(self.seed, keeps=self._loses) if self.others else None
@@ -159,14 +160,14 @@ class LocalPipeline(Waiting):
         self._thread.start()
 
     def _deeds(self, deed: Deed, states: Callable[[], Mapping[TableId, TableState]]) -> Deeds:
-        beginning = deed.draw, self.place.target
+        beginning = deed.draw, self._tables
         if deed.kind == CONFLICT:
             assert self.history is not None, "an intruder needs to know the tables"
             family = self.place.source.name
             return Intruding(*beginning, self.history, family, self._parts, self._judge, lambda: self._is_caught_up)
         if deed.kind not in (PARK, SET_ASIDE, POLICY):
             return Doing(deed, self._parts, states, self._judge)
-        common = (*beginning, self.place.name, self._parts, states, self._judge)
+        common = (*beginning, self._parts, states, self._judge)
         if deed.kind == POLICY:
             return bound.Bound(*common)
         self.looking.is_patient = True
@@ -177,16 +178,15 @@ class LocalPipeline(Waiting):
 
     def _show_keys(self) -> bool:
         """The relation that says of which keys the target may hold something else (exempt.py). False where it is away."""
-        with contextlib.suppress(psycopg.Error):
-            if INTRUDER in self.beside():
-                self.place.target.execute(CREATE.format(self.place.name, INTRUDER))
-            if self.history and ASIDE in self.beside():
-                self.place.target.execute(view(self.history.schema, self.place.name))
+        with contextlib.suppress(self._error):
+            for relation in (INTRUDER, ASIDE):
+                if self.history and relation in self.beside():
+                    self._tables.show(relation, self.history.schema)
             return True
         return False
 
     def noted(self) -> Sequence[Noted]:
-        return noted(self.place.target, self.history) if self.history and INTRUDER in self.beside() else ()
+        return self._tables.noted(self.history.schema) if self.history and INTRUDER in self.beside() else ()
 
     def committed(self, transactions: int) -> None:
         self._committed = transactions
@@ -194,7 +194,7 @@ class LocalPipeline(Waiting):
     def wait_consistent(self, seconds: float) -> None:
         super().wait_consistent(seconds)
         if self._loses:  # what the load has done is not to be lost: nobody but a person could do it again
-            self.place.target.execute("CHECKPOINT")
+            self._tables.flush()
         if not until(self._show_keys, seconds, self.look):
             raise PipelineFailed("the target takes no table beside the history's")
         self._is_consistent = True
@@ -301,7 +301,7 @@ class LocalPipeline(Waiting):
             if not (self._holding and self._holding.holds(part)):
                 self._keep(part)
         if self._doing and self._is_time_for_it():
-            with contextlib.suppress(AnabranchError, psycopg.Error):  # the target is away, or the table in use
+            with contextlib.suppress(AnabranchError, self._error):  # the target is away, or the table in use
                 self._doing.turn()
         for other in list(self._parts.others):
             if (ended := other.ended()) is not None:

@@ -9,10 +9,8 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from anabranch.config import ONLY
@@ -24,7 +22,8 @@ from anabranch.model.table_life import TableState
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.contract import SECOND, PipelineFailed
-from anabranch.testing.torture.families import family_of
+from anabranch.testing.torture.sources import source_family
+from anabranch.testing.torture.targets import family_at
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.opened import source_of, target_of
 
@@ -93,7 +92,7 @@ class Place:
         return Job.from_file(straight)
 
     def _text(self) -> str:
-        source, database = self.source, family_of(self.source.name).job_database
+        source, database = self.source, source_family(self.source.name).job_database
         second = self._url(self.second, f"target of {SECOND}") if self.second else ""
         user, at = self._user("source", source), self._address("source", source)
         return JOB_FILE.format(
@@ -107,7 +106,7 @@ class Place:
 
     def _url(self, target: Database, end: str) -> str:
         at = self._address(end, target.server)
-        return f"postgresql://{self._user('target', target.server)}:${{{SECRETS[1]}}}@{at}/{target.name}"
+        return f"{target.server.name}://{self._user('target', target.server)}:${{{SECRETS[1]}}}@{at}/{target.name}"
 
     def _user(self, end: str, server: Server) -> str:
         return quote(self.users.get(end, server.user), safe="")
@@ -119,7 +118,7 @@ class Place:
     def forget(self) -> None:
         """Remove what the product keeps of the job at its targets."""
         for target in self.targets:
-            forget(target, self.name)
+            family_at(target).forget(target, self.name)
 
     @property
     def targets(self) -> tuple[Database, ...]:
@@ -129,23 +128,6 @@ class Place:
         """The job file is written; who looks on, at each target."""
         job = self.write()
         return tuple(Looking(job.on(name)) for name in (ONLY, SECOND)[: len(self.targets)])
-
-
-def forget(target: Database, job: str) -> None:
-    """Remove what the product keeps of a job at the target. Raises what the server says, also of a lock that it waits for."""
-    with closing(target.connect()) as connection:
-        connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
-        for table in kept_in(connection):
-            connection.execute(f'DELETE FROM anabranch."{table}" WHERE job = %s', [job])
-
-
-def kept_in(connection: Any) -> list[str]:
-    """The tables in which the product keeps anything by job."""
-    rows = connection.execute(
-        "SELECT table_name FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)"
-        " WHERE table_type = 'BASE TABLE' AND table_schema = 'anabranch' AND column_name = 'job' ORDER BY 1"
-    ).fetchall()
-    return [table for (table,) in rows]
 
 
 @dataclass

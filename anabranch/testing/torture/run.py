@@ -18,10 +18,10 @@ from anabranch.testing.servers import Server
 from anabranch.testing.torture.check import PIPELINE, WRONG, Checker, Failure
 from anabranch.testing.torture.contract import SECOND, Fault, Pipeline, PipelineFailed, shows_enough
 from anabranch.testing.torture.exempt import INTRUDER
-from anabranch.testing.torture.families import family_of
-from anabranch.testing.torture.ground import drop_at_target
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.sessions import COMMITTED, Sessions
+from anabranch.testing.torture.sources import source_family
+from anabranch.testing.torture.targets import family_at
 from anabranch.testing.torture.verdict import Seen, verdict
 from anabranch.testing.torture.watcher import Watcher
 
@@ -61,8 +61,8 @@ def run_history(
     began = time.monotonic()
     targets = (target, *pipeline.others)
     for each in targets:
-        drop_at_target(each, history.database)
-    family = family_of(source.name)
+        family_at(each).drop(each, history.database)
+    family = source_family(source.name)
     begin = family.prepare(history, source)
     sessions = Sessions(history, source, pipeline.committed)
     on_begin(begin, sessions)
@@ -102,9 +102,9 @@ def run_history(
 
 def remove(history: History, source: Server, *targets: Database) -> None:
     """What a history leaves at its ends; the job's own rows are the pipeline's."""
-    family_of(source.name).drop(source, history.database)
+    source_family(source.name).drop(source, history.database)
     for target in targets:
-        drop_at_target(target, history.database)
+        family_at(target).drop(target, history.database)
 
 
 def _drive(

@@ -19,13 +19,13 @@ from anabranch.testing.torture.contract import SECOND, Fault
 from anabranch.testing.torture.explain import ON_LINES
 from anabranch.testing.torture.local import Small
 from anabranch.testing.torture.parts import STOPPED, Ended, Parts
+from anabranch.testing.torture.targets import family_at
 from anabranch.testing.torture.waiting import AT_FAILPOINTS
 
 SHARE = 1 / 6  # of the histories
 LOAD, APPLY = f"load of {SECOND}", f"apply of {SECOND}"
 HELD_SECONDS = (0.3, 4.0)
 LATEST = 25  # committed transactions before apply is stopped
-LONGEST_NAME = 63  # bytes, of a database
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,50 +133,9 @@ class Holding:
 @contextmanager
 def made_beside(target: Database, say: Callable[[str], None]) -> Iterator[Database | None]:
     """A database that is gone afterwards; None, after saying why, where there can be none."""
-    import psycopg
-
-    made = Database(target.server, f"{target.name}_second")
-    try:
-        missing = _missing(target, made.name) or _make(target, made.name)
-    except psycopg.Error as error:
-        missing = " ".join(str(error).split())
-    if missing:
-        say(f"no history has two targets: {missing}")
-        yield None
-        return
-    try:
-        yield made
-    finally:
-        _drop(target, made.name)
-
-
-def _missing(target: Database, name: str) -> str:
-    if len(name.encode()) > LONGEST_NAME:
-        return f"{name} is too long for a database"
-    asked = "SELECT rolcreatedb OR rolsuper, EXISTS (SELECT FROM pg_database WHERE datname = %s) FROM pg_roles"
-    ((may, is_there),) = target.query(f"{asked} WHERE rolname = current_user", [name])
-    if is_there:
-        return f"there is a database {name} at the target; if an earlier run left it, drop it"
-    return "" if may else f"the target's user may not make a database {name} (ALTER ROLE … CREATEDB)"
-
-
-def _make(target: Database, name: str) -> str:
-    """As the one beside it. Returns "". Raises psycopg.Error."""
-    asked = "SELECT pg_encoding_to_char(encoding), datcollate, datctype FROM pg_database"
-    ((encoding, collate, ctype),) = target.query(f"{asked} WHERE datname = current_database()")
-    target.execute(
-        f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE '{collate}' LC_CTYPE '{ctype}'"
-    )
-    return ""
-
-
-def _drop(target: Database, name: str) -> None:
-    from anabranch.testing.torture.ground import uninterrupted
-
-    with uninterrupted():
-        target.execute(
-            "SET client_min_messages = warning",
-            f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false',
-            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
-            f'DROP DATABASE IF EXISTS "{name}"',
-        )
+    with family_at(target).beside(target, f"{target.name}_second") as made:
+        if isinstance(made, str):
+            say(f"no history has two targets: {made}")
+            yield None
+        else:
+            yield made

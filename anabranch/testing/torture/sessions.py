@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.testing.servers import Server
-from anabranch.testing.torture.families import family_of
 from anabranch.testing.torture.history import History, Statement, Transaction
+from anabranch.testing.torture.sources import source_family
 
 COMMITTED, ROLLED_BACK, UNKNOWN = "committed", "rolled back", "unknown"
 AWAY = 60.0  # seconds for which a source that restarts is waited for
@@ -71,7 +71,7 @@ class Sessions:
     phases after the first have been committed, each time."""
 
     def __init__(self, history: History, server: Server, committed: Callable[[int], None]) -> None:
-        self.history, self.server, self._family = history, server, family_of(server.name)
+        self.history, self.server, self._family = history, server, source_family(server.name)
         self.outcomes: dict[int, Outcome] = {}
         self._committed, self._count = committed, 0
         self._told = threading.Condition()

@@ -14,27 +14,12 @@ from dataclasses import dataclass, field
 from anabranch.model.ids import TableId
 from anabranch.testing.torture.again import Again
 from anabranch.testing.torture.deeds import REFUSED_SECONDS, RELEASE, RESUME, Refusing
-from anabranch.testing.torture.exempt import ASIDE
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.schemas import may_be_written_to
-from anabranch.testing.torture.tables import Schema
+from anabranch.testing.torture.targets import Refuses
 
 PATIENCE = 1.0  # seconds before it is asked for once more, where apply is away or the target refuses again
 WRITES = ("insert", "ignore", "replace", "upsert", "update")
-VIEW = """
-SELECT '{table}'::text AS t, {first} AS k1, {second} AS k2 FROM anabranch.set_aside s,
-       json_populate_record(NULL::"{space}"."{table}", s.key) r
- WHERE s.job = '{space}' AND s.source_table = '{space}.{table}' AND s.discarded_at IS NULL
-"""
-
-
-def view(schema: Schema, space: str) -> str:
-    """The statement that shows which keys are aside."""
-    selects = []
-    for table in (table for table in schema.tables if table.key):
-        first, second, *_ = [*(f'r."{name}"::text' for name in table.key), "NULL::text"]
-        selects.append(VIEW.format(table=table.name, space=space, first=first, second=second))
-    return f'CREATE OR REPLACE VIEW "{space}".{ASIDE} AS {" UNION ".join(selects)}'
 
 
 @dataclass(kw_only=True)
@@ -70,13 +55,12 @@ class SettingAside(Refusing):
     def _has_aside(self) -> bool:
         return any(state.facts.set_aside for state in self.states().values())
 
-    def _constraint(self, table: TableId) -> str:
+    def _disturbance(self, table: TableId) -> Refuses:
         schema = self.states()[table].schema
         if schema is None or not schema.primary_key:
-            return "false"
-        key = " || '/' || ".join(f'"{name}"::text' for name in schema.primary_key)
+            return Refuses()
         parts = 2 + self.draw // 7 % 2
-        return f"abs(hashtext({key})::bigint) % {parts} <> {self.draw // 3 % parts}"
+        return Refuses(tuple(schema.primary_key), parts, self.draw // 3 % parts)
 
     def _bring_back(self) -> None:
         """One process after another, until nothing is aside and nothing parked: resumed first, a table would park again."""

@@ -11,6 +11,7 @@ from anabranch.testing.torture.deeds import POLICY, draw_deed
 from anabranch.testing.torture.ground import Ground
 from anabranch.testing.torture.parts import Ended
 from anabranch.testing.torture.policies import KINDS, USER, at_the_source, has_policies
+from anabranch.testing.torture.postgresql_target_tables import PostgresqlTargetTables
 from anabranch.testing.torture.worst import USER as WORST
 from anabranch.testing.torture.worst import has_worst
 
@@ -60,7 +61,8 @@ def test_a_policy_comes_in_some_histories_without_another_deed() -> None:
 
 
 def test_what_it_explains_is_an_error_that_names_the_table() -> None:
-    bound = Bound(22, Database(server("postgresql"), "d"), "torture_7", None, dict, lambda _: None)  # type: ignore[arg-type]  # nothing runs
+    tables = PostgresqlTargetTables(Database(server("postgresql"), "d"), "torture_7")
+    bound = Bound(22, tables, None, dict, lambda _: None)  # type: ignore[arg-type]  # nothing runs
     said = 'query would be affected by row-level security policy for table "t1"'
     ended = Ended("apply", 1, 5, 0.0, "TargetError", said)
     assert not bound.explains(ended)  # there is none yet
@@ -76,11 +78,11 @@ def test_what_it_explains_is_an_error_that_names_the_table() -> None:
 
 
 def test_what_is_made_is_lifted() -> None:
-    made = [
-        Bound(draw, Database(server("postgresql"), "d"), "s", None, dict, lambda _: None) for draw in range(0, 55, 11)
-    ]  # type: ignore[arg-type]  # nothing runs
-    said = [one._making(TableId("s", "t1")) for one in made]
+    tables = PostgresqlTargetTables(Database(server("postgresql"), "d"), "s")
+    made = [Bound(draw, tables, None, dict, lambda _: None) for draw in range(0, 55, 11)]  # type: ignore[arg-type]  # nothing runs
+    said = [tables.making("t1", one._disturbance(TableId("s", "t1"))) for one in made]
     assert said[0] == "ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; " and len(set(said)) == len(KINDS)
     assert any('CREATE POLICY more ON "s"."t1"' in one for one in said)
-    made[0]._table = "t1"
-    assert made[0]._lifting().endswith('DROP POLICY IF EXISTS more ON "s"."t1"')
+    assert tables.lifting("t1", made[0]._disturbance(TableId("s", "t1"))).endswith(
+        'DROP POLICY IF EXISTS more ON "s"."t1"'
+    )

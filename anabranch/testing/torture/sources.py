@@ -1,6 +1,7 @@
 """What differs between the databases that a history's source may be: a small object for each, found by the server's name.
 
-What does not live here: what each of them says and does (mysql_family.py, postgresql_family.py).
+What does not live here: what each of them says and does (mysql_source.py, postgresql_source.py), what
+differs between targets (targets.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from anabranch.testing.servers import Server
 
 if TYPE_CHECKING:
+    from anabranch.model.endpoint import Endpoint
     from anabranch.testing.torture.events import Event
     from anabranch.testing.torture.history import History
     from anabranch.testing.torture.rows import RowChange
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
     from anabranch.testing.torture.values import Kind, Version
 
 _MODULES = {
-    "mysql": "anabranch.testing.torture.mysql_family",
-    "mariadb": "anabranch.testing.torture.mysql_family",
-    "postgresql": "anabranch.testing.torture.postgresql_family",
+    "mysql": "anabranch.testing.torture.mysql_source",
+    "mariadb": "anabranch.testing.torture.mysql_source",
+    "postgresql": "anabranch.testing.torture.postgresql_source",
 }
 NAMES = tuple(_MODULES)
 
@@ -53,11 +55,12 @@ class Kinds:
         return [kind.name for kind in self.all if kind.nth]
 
 
-class Family(Protocol):
+class SourceFamily(Protocol):
     """One kind of source. `job_database`: what its URL in a job file ends with. `has_beside`: two-phase commits go beside a
     history (beside.py), they are none of its transactions. `has_images`: sessions choose what the log has of a row.
     `commits_truncates`: a TRUNCATE is a transaction of its own. `hides_actions`: the log lacks the rows that foreign keys
-    change."""
+    change. `has_policies`: it can hide rows from a job's user (policies.py). `preloaded`: modules that a job's processes need
+    for it, product and driver."""
 
     name: str
     job_database: str
@@ -65,6 +68,8 @@ class Family(Protocol):
     has_images: bool
     commits_truncates: bool
     hides_actions: bool
+    has_policies: bool
+    preloaded: Sequence[str]
 
     def kinds(self, version: Version, decoder: str = "") -> Kinds:
         """What comes exactly through a decoder of its log, "" for the usual one."""
@@ -74,6 +79,10 @@ class Family(Protocol):
 
     def start(self, directory: Path, decoders: Sequence[str] = ()) -> Server:
         """A private one below a directory, quick, not durable; with these decoders of its log beside the usual one."""
+
+    def entered(self, end: Endpoint) -> Server:
+        """The server that a user's URL names. Raises ConfigError where only private ones can be tortured, SourceUnavailable
+        where it cannot be entered, PreflightFailed where it cannot do what a history needs."""
 
     def named(self, server: Server) -> list[tuple[str, str]]:
         """What histories make, by kind and name, whoever made it."""
@@ -98,7 +107,7 @@ class Family(Protocol):
 
 
 @cache
-def family_of(name: str) -> Family:
+def source_family(name: str) -> SourceFamily:
     """By a server's `name`."""
-    made: Family = import_module(_MODULES[name]).family(name)
+    made: SourceFamily = import_module(_MODULES[name]).family(name)
     return made

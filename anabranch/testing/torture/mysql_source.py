@@ -1,23 +1,26 @@
-"""MySQL and MariaDB as a history's source (families.Family): their own modules, put together."""
+"""MySQL and MariaDB as a history's source (sources.SourceFamily): their own modules, put together."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from anabranch.errors import ConfigError, PreflightFailed, SourceUnavailable
+from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
 from anabranch.testing.torture.beside import prepared, roll_back
 from anabranch.testing.torture.ends import source_lines, version_of
 from anabranch.testing.torture.events import EVENTS, Event
-from anabranch.testing.torture.families import Commits, Kinds
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.mysql_sessions import MysqlSpeaker
-from anabranch.testing.torture.order import Place, commit_order, log_end
+from anabranch.testing.torture.order import Place, commit_order, log_end, require_reader
 from anabranch.testing.torture.place import LOCK_SECONDS
+from anabranch.testing.torture.sources import Commits, Kinds, SourceFamily
 from anabranch.testing.torture.tables import Schema, create_statements
 from anabranch.testing.torture.values import Version, kinds
 from anabranch.testing.torture.worst import at_each_login
@@ -30,18 +33,36 @@ FAST = (
     "--innodb-buffer-pool-size=64M",
     "--max-binlog-size=64M",
 )
+CONNECT_SECONDS = 10
+# What sessions of a history need, and a statement that shows whether they have it.
+NEEDED = (
+    ("REPLICATION CLIENT", "SHOW BINARY LOGS"),
+    ("SESSION_VARIABLES_ADMIN (MariaDB: BINLOG ADMIN)", "SET SESSION binlog_row_image = 'FULL'"),
+    ("XA_RECOVER_ADMIN", "XA RECOVER"),
+)
 NUMBERS = ("int", "int", "int", "bigint unsigned", "smallint", "decimal")
 WHO = ("SHOW FULL PROCESSLIST", "XA RECOVER", "SELECT * FROM information_schema.INNODB_TRX")  # may hold a lock
 
 
-@dataclass(frozen=True)
-class MysqlFamily:
+@dataclass
+class MysqlSource:
     name: str
     job_database: str = ""
     has_beside: bool = True
     has_images: bool = True
     commits_truncates: bool = True
     hides_actions: bool = True
+    has_policies: bool = False
+    preloaded: Sequence[str] = (
+        "anabranch.connectors.mariadb",
+        "anabranch.connectors.mysql.source.capture",
+        "anabranch.connectors.mysql.source.catalog",
+        "anabranch.connectors.mysql.source.statements",
+        "anabranch.connectors.mysql.source.definitions",
+        "anabranch.connectors.mysql.source.load",
+        "anabranch.connectors.mysql.source.snapshot",
+        "pymysql",
+    )
 
     def kinds(self, version: Version, decoder: str = "") -> Kinds:
         return Kinds(kinds(self.name, version), NUMBERS, "int")
@@ -52,6 +73,12 @@ class MysqlFamily:
     def start(self, directory: Path, decoders: Sequence[str] = ()) -> Server:
         starts = {"mariadb": start_mariadb, "mysql": start_mysql}
         return starts[self.name](directory / self.name, options=(*FAST, f"--init-connect={at_each_login(self.name)}"))
+
+    def entered(self, end: Endpoint) -> Server:
+        server = _entered(end)
+        _require_log(server)
+        require_reader(server)
+        return server
 
     def named(self, server: Server) -> list[tuple[str, str]]:
         databases = Database(server, "").query("SELECT schema_name FROM information_schema.schemata")
@@ -92,5 +119,46 @@ class MysqlFamily:
         return MysqlSpeaker(server, history, number)
 
 
-def family(name: str) -> MysqlFamily:
-    return MysqlFamily(name)
+def family(name: str) -> SourceFamily:
+    return MysqlSource(name)
+
+
+# --- a server of the user's ----------------------------------------------------------------------------------------------
+
+
+def _entered(end: Endpoint) -> Server:
+    import pymysql
+
+    server = Server(end.scheme, "", end.host, end.port, end.user, end.password)
+    try:
+        with closing(connect(server, connect_timeout=CONNECT_SECONDS)) as connection:
+            said = str(connection.get_server_info())
+    except (pymysql.err.MySQLError, OSError) as error:
+        said = str(error.args[-1] if error.args else error)
+        raise SourceUnavailable(f"--source {end.place}: {said}", hint="check --source and its user") from error
+    found = "mariadb" if "mariadb" in said.lower() else "mysql"
+    if found != end.scheme:
+        raise ConfigError(f"--source {end.place} says that it is {said}", hint=f"write {found}:// in its URL")
+    # 10.11.19-MariaDB-log, 5.5.5-10.6.1-MariaDB (a prefix that some say for the sake of old replicas)
+    return replace(server, version=re.split(r"[^0-9.]", said.removeprefix("5.5.5-"))[0])
+
+
+def _require_log(source: Server) -> None:
+    """A log of rows, and the rights that sessions of a history use. Raises PreflightFailed."""
+    import pymysql
+
+    with closing(connect(source)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("SELECT @@GLOBAL.log_bin, @@GLOBAL.binlog_format")
+        is_on, written = cursor.fetchone()
+        if not int(is_on):
+            raise PreflightFailed("--source: its binary log is off", hint="start it with log_bin and binlog_format=ROW")
+        if str(written).upper() != "ROW":
+            raise PreflightFailed(f"--source: binlog_format is {written}", hint="SET GLOBAL binlog_format = 'ROW'")
+        for needs, tries in NEEDED:
+            try:
+                cursor.execute(tries)
+                cursor.fetchall()
+            except pymysql.err.MySQLError as error:
+                raise PreflightFailed(
+                    f"--source: its user may not {tries}: {error.args[-1]}", hint=f"grant it {needs}"
+                ) from error

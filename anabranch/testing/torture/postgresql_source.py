@@ -1,4 +1,4 @@
-"""PostgreSQL as a history's source (families.Family): a schema for each history in one database, and a slot for its order."""
+"""PostgreSQL as a history's source (sources.SourceFamily): a schema for each history, a slot for its order."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch.errors import ConfigError
+from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server, start_postgresql
 from anabranch.testing.torture.decoded import PLUGIN, Reading
 from anabranch.testing.torture.events import Event
-from anabranch.testing.torture.families import Commits, Kinds
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.labels import has_labels
 from anabranch.testing.torture.place import LOCK_SECONDS
 from anabranch.testing.torture.policies import at_the_source
 from anabranch.testing.torture.postgresql_events import EVENTS, OF_LABELS
 from anabranch.testing.torture.postgresql_sessions import PostgresqlSpeaker
+from anabranch.testing.torture.postgresql_snapshots import OPTIONS
 from anabranch.testing.torture.postgresql_tables import create_statements
 from anabranch.testing.torture.postgresql_values import KINDS, NUMBERS, WHOLE
+from anabranch.testing.torture.sources import Commits, Kinds, SourceFamily
 from anabranch.testing.torture.tables import LEDGER, Column, Schema
 from anabranch.testing.torture.values import Version
-from anabranch.testing.torture.watcher import OPTIONS
 
 DATABASE = "postgres"
 DECODERS = ("pgoutput", "wal2json", "decoderbufs")
@@ -58,14 +60,21 @@ _CHANGES = (
 GONE_SECONDS = 10.0  # for a reader of a slot to be gone
 
 
-@dataclass(frozen=True)
-class PostgresqlFamily:
+@dataclass
+class PostgresqlSource:
     name: str = "postgresql"
     job_database: str = DATABASE
     has_beside: bool = False
     has_images: bool = False
     commits_truncates: bool = False
     hides_actions: bool = False
+    has_policies: bool = True
+    preloaded: Sequence[str] = (
+        "anabranch.connectors.postgresql.source.capture",
+        "anabranch.connectors.postgresql.source.set_up",
+        "anabranch.connectors.postgresql.source.snapshot",
+        "psycopg",
+    )
 
     def kinds(self, version: Version, decoder: str = "") -> Kinds:
         shown = [kind for kind in KINDS.values() if not kind.native.startswith(NOT_SHOWN.get(decoder, ()))]
@@ -77,6 +86,9 @@ class PostgresqlFamily:
     def start(self, directory: Path, decoders: Sequence[str] = ()) -> Server:
         release = WITH_DECODERS if any(decoders) else ""
         return start_postgresql(directory / "source", release=release, options=FAST)
+
+    def entered(self, end: Endpoint) -> Server:
+        raise ConfigError("--source: of this kind only private ones can be tortured", hint="--source postgresql")
 
     def named(self, server: Server) -> list[tuple[str, str]]:
         database = Database(server, DATABASE)
@@ -160,5 +172,5 @@ def _copied(connection: Any, place: str, columns: tuple[Column, ...]) -> Iterato
         yield from b"".join(map(bytes, copy)).splitlines()
 
 
-def family(_: str) -> PostgresqlFamily:
-    return PostgresqlFamily()
+def family(_: str) -> SourceFamily:
+    return PostgresqlSource()

@@ -1,0 +1,129 @@
+"""Snapshots of a history's tables at a PostgreSQL (targets.Snapshots): one query of several COPYs, one round trip.
+
+What does not live here: when it is asked, and whether what is seen is right (watcher.py, check.py).
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
+
+from anabranch.testing.databases import Database
+from anabranch.testing.torture.targets import Snapshot
+
+OPTIONS = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c bytea_output=hex -c client_encoding=UTF8"
+CONNECT_SECONDS = 10
+SILENCE = 30.0  # seconds after which a target that does not answer counts as lost
+HAS_STATES = "SELECT to_regclass('anabranch.table_state') IS NOT NULL"
+NONE_AWAY = "COPY (SELECT WHERE false) TO STDOUT"
+AWAY = """
+COPY (SELECT split_part(source_table, '.', 2) FROM anabranch.table_state WHERE job = '{job}' AND state <> 'streaming'
+       ORDER BY 1) TO STDOUT"""
+STREAMS = "SELECT coalesce(bool_and(state = 'streaming'), false) FROM anabranch.table_state WHERE job = %s"
+
+
+@dataclass
+class PostgresqlSnapshots:
+    """`columns`: those to be read, by table; `beside`: whole tables or views."""
+
+    target: Database
+    namespace: str
+    columns: Mapping[str, Sequence[str]]
+    beside: Sequence[str]
+    _connection: Any = field(default=None, init=False)
+    _query: bytes = field(default=b"", init=False)
+
+    def read(self) -> Snapshot:
+        if self._connection is None:
+            self._connect()
+        read = copied_out(self._connection.pgconn, self._query, len(self.columns) + len(self.beside) + 1)
+        tables = dict(zip(self.columns, read, strict=False))
+        beside = dict(zip(self.beside, read[len(tables) : -1], strict=True))
+        return Snapshot(tables, beside, frozenset(read[-1].decode().split()))
+
+    def _connect(self) -> None:
+        self._connection = self.target.connect(options=OPTIONS, connect_timeout=CONNECT_SECONDS)
+        has_states = self._connection.execute(HAS_STATES).fetchone()[0]
+        copies = [
+            f'COPY (SELECT {_names(names)} FROM "{self.namespace}"."{table}") TO STDOUT'
+            for table, names in self.columns.items()
+        ]
+        copies += [f'COPY (TABLE "{self.namespace}"."{table}") TO STDOUT' for table in self.beside]
+        copies.append(AWAY.format(job=self.namespace) if has_states else NONE_AWAY)
+        self._query = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *copies, "COMMIT")).encode()
+
+    def streams(self) -> bool:
+        with closing(self.target.connect(connect_timeout=CONNECT_SECONDS)) as connection:
+            if connection.execute(HAS_STATES).fetchone()[0]:
+                return bool(connection.execute(STREAMS, [self.namespace]).fetchone()[0])
+        return False
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
+
+
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(f'"{column}"' for column in columns)
+
+
+def copied_out(connection: Any, query: bytes, tables: int) -> list[bytes]:
+    """Return the result of each COPY of a query of several statements: libpq gives one result for each.
+    https://www.postgresql.org/docs/current/libpq-async.html"""
+    connection.send_query(query)
+    while connection.flush():
+        select.select([], [connection.socket], [], SILENCE)
+    found: list[bytes] = []
+    error: psycopg.Error | None = None
+    while True:
+        while connection.is_busy():
+            _receive(connection)
+        result = connection.get_result()
+        if result is None:
+            break
+        if result.status == ExecStatus.COPY_OUT:
+            found.append(_all_rows(connection))
+        elif result.status == ExecStatus.FATAL_ERROR:
+            error = error or _error(connection, result)
+    if error is not None:
+        raise error
+    if len(found) != tables:
+        raise psycopg.OperationalError("the line was lost")
+    return found
+
+
+def _all_rows(connection: Any) -> bytes:
+    rows = []
+    while True:
+        size, data = connection.get_copy_data(1)
+        if size > 0:
+            rows.append(bytes(data))
+        elif size == 0:
+            _receive(connection)
+        else:
+            return b"".join(rows)
+
+
+def _receive(connection: Any) -> None:
+    ready, _, _ = select.select([connection.socket], [], [], SILENCE)
+    if not ready:
+        raise psycopg.OperationalError(f"the target said nothing for {SILENCE:.0f} s")
+    connection.consume_input()
+
+
+def _error(connection: Any, result: Any) -> psycopg.Error:
+    """With its class by SQLSTATE; a connection that ended is an operational error."""
+    message = result.error_message.decode(errors="replace") if hasattr(result.error_message, "decode") else ""
+    state = result.error_field(DiagnosticField.SQLSTATE)
+    if connection.status == ConnStatus.BAD or state is None or state[:2] in (b"57", b"08", b"53"):
+        return psycopg.OperationalError(message)
+    connection.exec_(b"ROLLBACK")
+    return psycopg.errors.lookup(state.decode())(message)

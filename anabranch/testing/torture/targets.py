@@ -1,0 +1,211 @@
+"""What a history needs of the database that is its target: a family for each, found by the server's name.
+
+`sources.py` says the same of sources. A family knows servers, and what the kit makes and removes on them; `tables` gives
+what concerns one history: TargetTables. A new target is one file with both, and a line in `_MODULES`.
+
+What does not live here: what is right to be seen (check.py), when something happens to a target (deeds.py, pipeline.py),
+what the product does at a target (connectors/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from anabranch.testing.databases import Database
+
+if TYPE_CHECKING:
+    from anabranch.model.endpoint import Endpoint
+    from anabranch.testing.torture.exempt import Noted
+    from anabranch.testing.torture.tables import Schema, Table
+    from anabranch.testing.torture.values import Text
+
+_MODULES = {
+    "postgresql": "anabranch.testing.torture.postgresql_target",
+}
+NAMES = tuple(_MODULES)
+STATE = "anabranch"  # the schema in which the product keeps its own at a target
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """Databases of a private server. `plain` belongs to a user who may not switch foreign keys off, and is seen as that
+    user; `second` and `plain_second` are for jobs with two targets, one beside each."""
+
+    target: Database
+    plain: Database | None = None
+    second: Database | None = None
+    plain_second: Database | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is at a target: names of its schemas, and of the jobs of which the product keeps anything there."""
+
+    schemas: Sequence[str]
+    jobs: Sequence[str]
+
+    @property
+    def has_state(self) -> bool:
+        return STATE in self.schemas
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that one transaction showed. `tables` and `beside`, by name: rows as lines of PostgreSQL's COPY, text format, in
+    any order; a family that has no COPY writes values as values.copied does. `away`: tables that do not stream, as the
+    product notes them in the same snapshot."""
+
+    tables: Mapping[str, bytes]
+    beside: Mapping[str, bytes]
+    away: frozenset[str]
+
+
+class Snapshots(Protocol):
+    """Reads a history's tables over a connection that it makes when it needs one. Every method may raise the family's
+    `lost`; then `close`, and the next `read` connects again."""
+
+    def read(self) -> Snapshot:
+        """All tables in one snapshot, in as few round trips as there can be: it is asked hundreds of times a second."""
+
+    def streams(self) -> bool:
+        """Do all tables stream, as the product notes it? Over a connection of its own."""
+
+    def close(self) -> None:
+        """Raises nothing."""
+
+
+class Intrusion(Protocol):
+    """One transaction of somebody who writes to a history's tables while a job does. Nobody else writes to them until it ends.
+    Rows are found by a place, which is a text of the family's own and holds until the transaction ends."""
+
+    @property
+    def has_written(self) -> bool:
+        """Has another one done it before? Its COMMIT may have come through with the answer lost."""
+
+    @property
+    def may_insert(self) -> bool:
+        """Can a row be there that the job's rows do not refer to rightly? Not where keys are checked for the job, too."""
+
+    def rows(self, table: Table) -> list[tuple[str, dict[str, Text]]]:
+        """Each row's place, and its texts by column."""
+
+    def delete(self, table: Table, place: str) -> None: ...
+
+    def update(self, table: Table, place: str, column: str, text: Text) -> None: ...
+
+    def insert(self, table: Table, row: Mapping[str, Text]) -> None: ...
+
+    def note(self, table: Table, key: Sequence[Text], did: str) -> None:
+        """Put a line into the relation INTRUDER: table, key in two columns (the second NULL for keys of one), `did`, how many
+        rows the ledger has, false, and the key's row as it is now, as bytes of a line of COPY (NULL for none)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuses:
+    """A table that takes no row; with a `key` only rows whose hash of the key falls into `part` of so many `parts`, the same
+    ones each time. Rows that are there already stay."""
+
+    key: Sequence[str] = ()
+    parts: int = 1
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hides:
+    """A table whose rows are hidden from everybody who is not exempt, its owner included, in the `way`-th of the family's
+    ways, counted round and round. Only where a family `has_policies`."""
+
+    way: int
+
+
+Disturbance = Refuses | Hides
+
+
+class TargetTables(Protocol):
+    """One history's tables at one target, in the schema with its name. Every method may raise the family's `error`."""
+
+    def snapshots(self, columns: Mapping[str, Sequence[str]], beside: Sequence[str] = ()) -> Snapshots:
+        """A reader of these columns by table, and of whole relations `beside`, which may be views. Connects to nothing yet."""
+
+    def show(self, relation: str, schema: Schema) -> None:
+        """Make a relation that says of which keys the target may hold something else (exempt.py), unless it is there.
+        INTRUDER: a table of t, k1, k2, did, commits, mends, line (Intrusion.note). ASIDE: a view of t, k1, k2: the keys of rows
+        that the product has set aside."""
+
+    def intrude(self, tables: Sequence[Table]) -> AbstractContextManager[Intrusion]:
+        """Somebody's transaction; committed at the end of a block that raised nothing. Waits less than a second for locks."""
+
+    def mend(self, *, is_over: bool) -> None:
+        """Note in INTRUDER that its keys are being made equal now, or that they are, which empties it."""
+
+    def noted(self, schema: Schema) -> list[Noted]:
+        """The conflicts that the product has noted, by table, oldest first."""
+
+    def disturb(self, table: str, how: Disturbance) -> None:
+        """From now on the table refuses or hides rows. Waits less than a second for locks: apply holds it while it writes. Once
+        more is no error."""
+
+    def calm(self, table: str, how: Disturbance) -> None:
+        """Take that back. Once more is no error."""
+
+    def flush(self) -> None:
+        """All that is committed survives a server that loses its last commits."""
+
+
+class TargetFamily(Protocol):
+    """One kind of target.
+
+    `name`: its server's, and the scheme of URLs. `error`: the class of all errors of its driver; `lost`: that of a line or a
+    server that is gone. `has_policies`: it can hide rows from a job's user (Hides, policies.py). `preloaded`: modules that a
+    job's processes need for it, product and driver."""
+
+    name: str
+    error: type[Exception]
+    lost: type[Exception]
+    has_policies: bool
+    preloaded: Sequence[str]
+
+    def private(self, directory: Path) -> AbstractContextManager[Private]:
+        """A server of the kit's own below a directory: quick, not durable, with the users that histories come as (worst.py,
+        policies.py, bound.py). It may be restarted, and is stopped at the end."""
+
+    def entered(self, end: Endpoint) -> Database:
+        """The database that a user's URL names. Raises TargetUnavailable where it cannot be entered, PreflightFailed where its
+        user may not do what a history needs."""
+
+    def found(self, target: Database) -> Found: ...
+
+    def drop(self, target: Database, name: str) -> None:
+        """A history's schema, with all in it. Raises what the server says, also of a lock after LOCK_SECONDS."""
+
+    def forget(self, target: Database, job: str) -> None:
+        """What the product keeps of a job. Raises what the server says, also of a lock after LOCK_SECONDS."""
+
+    def drop_state(self, target: Database) -> None:
+        """The product's own schema, unless it has anything of any job."""
+
+    def beside(self, target: Database, name: str) -> AbstractContextManager[Database | str]:
+        """Another database on the target's server, like it, and gone afterwards; why there can be none, as a text."""
+
+    def tables(self, target: Database, namespace: str) -> TargetTables: ...
+
+
+@cache
+def target_family(name: str) -> TargetFamily:
+    """By a server's `name`."""
+    made: TargetFamily = import_module(_MODULES[name]).family()
+    return made
+
+
+def family_at(target: Database) -> TargetFamily:
+    return target_family(target.server.name)
+
+
+def tables_at(target: Database, namespace: str) -> TargetTables:
+    return family_at(target).tables(target, namespace)
