@@ -404,7 +404,7 @@ class RetryEnd(Section):
 
     @property
     def is_unlimited(self) -> bool:
-        """Does the job file leave it to `run` how long the end is waited for, or say for ever?"""
+        """True if the end is waited for without limit: the job file leaves that to `run`, or says so."""
         return self.give_up_s in (None, -1) and self.limit < 0
 
     def limits(self, interval: float, is_patient: bool) -> EndLimits:

@@ -80,7 +80,7 @@ def _loses_its_rows(
 
 
 def _changes_unseen(parent: TableSchema, key: ForeignKey, tables: Mapping[TableId, TableSchema]) -> bool:
-    """Do cascades from above remove the parent's rows, or change what `key` refers to?"""
+    """Return whether cascades from above remove the parent's rows, or change what `key` refers to."""
     unseen = [k for k in parent.foreign_keys if k.parent in tables]
     removes = any(k.on_delete is Action.CASCADE for k in unseen)
     touched = {c for k in unseen if k.on_update in UNSEEN or k.on_delete is Action.SET_NULL for c in k.columns}

@@ -78,7 +78,7 @@ class Piece:
 
     @property
     def is_placed(self) -> bool:
-        """Is it a piece only in the snapshot that its table's others are read in?"""
+        """True if it is a piece only in the snapshot that the table's others are read in."""
         return is_placed(self.load.schema, self.bounds)
 
 
@@ -245,8 +245,11 @@ def _is_new(load: LoadTable, state: TableState | None) -> bool:
 
 
 def chunk_rows(rows: int) -> int:
-    """Rows of a chunk of a table of so many: enough chunks for tasks side by side, few enough that what each has of its own
-    (connections, a snapshot, a commit: a tenth of a second) does not count."""
+    """Return the rows of a chunk, for a table of so many rows.
+
+    Chunks are enough for tasks side by side, and few enough that the overhead of each (connections, a snapshot, a
+    commit: a tenth of a second) does not count.
+    """
     least, most = pace.current.load_rows
     return min(max(rows // CHUNKS, least), most)
 

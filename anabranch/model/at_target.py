@@ -1,7 +1,7 @@
-"""How a column's values look at a target: the text that it takes, and what makes two texts of one value alike.
+"""The form of a column's values at a target: the text that it takes, and what makes two texts of one value alike.
 
-A target's type map says it once per column, and the column's logical type carries it (model/datatype.py). What does not live
-here: making the texts (rows/lines.py), comparing (verify/canonical.py), names of types of any database.
+A target's type map says it once per column, and the column's logical type carries it (model/datatype.py). What does not
+live here: making the texts (rows/lines.py), comparing (verify/canonical.py), names of types of any database.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class TextForm(StrEnum):
 
 
 class CanonicalForm(StrEnum):
-    """What is compared of a value, where both ends may write it in more than one way."""
+    """The part of a value that is compared, where both ends may write it in more than one way."""
 
     OF_KIND = "of kind"  # verify/canonical.py knows which; of most kinds the text as it is
     FLOAT32 = "float32"  # a number by its value as a float of this size
@@ -38,8 +38,9 @@ class CanonicalForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AtTarget:
-    """What a type map says of a column's values. `sorts_as_text`: the target does not order them as the source does.
-    `keeps_whole`: whole numbers of the source are whole numbers there."""
+    """The type map's word on a column's values. `sorts_as_text`: the target does not order them as the source does.
+    `keeps_whole`: whole numbers of the source are whole numbers there.
+    """
 
     text: TextForm = TextForm.OF_KIND
     canonical: CanonicalForm = CanonicalForm.OF_KIND

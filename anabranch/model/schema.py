@@ -109,7 +109,7 @@ class ForeignKey:
 
     @property
     def changes_rows(self) -> bool:
-        """Does it write to children when their parents change? (K1: not every log shows that.)"""
+        """True if the key writes to children when their parents change (K1: not every log shows that)."""
         return not {Action.CASCADE, Action.SET_NULL}.isdisjoint((self.on_delete, self.on_update))
 
 

@@ -9,7 +9,7 @@ from anabranch.model.ids import TableId
 
 
 class When(StrEnum):
-    """When a statement of a load runs; the values are read by people, and in `schema print --json`."""
+    """The time at which a statement of a load runs; the values are read by people, and in `schema print --json`."""
 
     BEFORE_LOAD = "before the load"
     AFTER_LOAD = "after the load"

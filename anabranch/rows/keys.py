@@ -35,7 +35,7 @@ class EnforcedKey:
 
     @property
     def acts(self) -> bool:
-        """Does it change or remove children by itself?"""
+        """True if the key changes or removes children by itself."""
         return not CHANGES_ROWS.isdisjoint((self.on_delete, self.on_update))
 
     def on(self, event: str) -> Action:

@@ -24,7 +24,7 @@ class TypeChoices:
     """The choices of one job for every column."""
 
     def __init__(self, types: Types, target: TypeMap, rules: ValueRules) -> None:
-        """`target`: what the job's target says of types."""
+        """Set up the choices. `target`: the type map of the job's target."""
         self._map = {_plain(pattern): target for pattern, target in types.map.items()}
         self._written = {_plain(pattern): pattern for pattern in types.map}
         self._target, self._rules = target, rules

@@ -58,7 +58,7 @@ class RuleSet:
     """Made once per process from a job's configuration. Raises ConfigError for a filter that cannot be one."""
 
     def __init__(self, config: JobConfig, types: TypeMap) -> None:
-        """`types`: those of the job's target."""
+        """Set up the rules. `types`: the type map of the job's target."""
         self._config = config
         self.values = value_rules(config, types)
         self._rules = [_Rule(_patterns(rule.include), Template.parse(rule.target)) for rule in config.rules]

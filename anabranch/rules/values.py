@@ -1,4 +1,4 @@
-"""What a job's settings say of values: the ValueRules of its configuration, with the text forms that its target wants."""
+"""Rules for values from a job's settings: the ValueRules of its configuration, with the text forms that its target wants."""
 
 from __future__ import annotations
 

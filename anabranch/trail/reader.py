@@ -77,7 +77,7 @@ class ChunkRef:
 
     @property
     def cost(self) -> int:
-        """In rows, what it takes in memory."""
+        """The memory that it takes, in rows."""
         return max(self.rows, LEAST_ROWS)
 
 

@@ -62,7 +62,7 @@ class _Sides:
             self._sums = None
 
     def chosen(self) -> frozenset[int]:
-        """The differing buckets to compare next: at most LIMIT_ROWS rows, at least one bucket."""
+        """Choose the differing buckets to compare next: at most LIMIT_ROWS rows, at least one bucket."""
         found: list[int] = []
         rows = 0
         for bucket, count in self.differing.items():

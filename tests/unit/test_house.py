@@ -1,13 +1,41 @@
-"""How long files are, and what they may not be called (CONTRIBUTING.md, "Style")."""
+"""Hold the code against CONTRIBUTING.md, "Style": length and names of files, and how docstrings begin."""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 LINES = 600
 FOLDERS = ("anabranch", "bench", "docs", "native/src")
 FORBIDDEN = {"utils", "helpers", "common", "misc", "core", "base", "types", "constants"}
+
+# Rooms whose docstrings are in plain English: the list grows until it has all (and with it D401 in pyproject.toml).
+PLAIN = (
+    "capture",
+    "cli",
+    "config",
+    "connectors/mariadb",
+    "connectors/mysql",
+    "connectors/postgresql",
+    "load",
+    "model",
+    "preflight",
+    "rows",
+    "rules",
+    "state",
+    "trail",
+    "verify",
+)
+# A sentence that begins so has its subject or its verb somewhere else. D401 has only functions, and not these.
+FRAGMENT = re.compile(
+    r"(Of|Those|Whose|Also|What|As|Which|Who|How|Whether|Where|When|By|For|From|In|With|At|To|It|They|That|And|Or)\b"
+)
+QUESTION = re.compile(r"(Is|Are|Does|Did|Has|Was|Were|May|Can|Would|Might)\b|(Do|Have)\b[^.]*\?")
+# Numbers of requirements that nobody outside can look up. Rules of docs/explanation/correctness.md (K1 to K34) can be.
+OUTSIDE = re.compile(r"\b(AT|GG|DM|EX|IS)-\d+")
 
 
 def files() -> list[Path]:
@@ -24,3 +52,33 @@ def test_no_file_is_longer_than_a_reader_can_bear() -> None:
 
 def test_no_file_has_a_name_that_says_nothing() -> None:
     assert [str(path) for path in files() if path.stem in FORBIDDEN] == []
+
+
+def docstrings(path: Path) -> Iterator[tuple[str, ast.AST, str]]:
+    """Yield place, node and text of every docstring in a file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield f"{path.relative_to(REPOSITORY)}:{getattr(node, 'lineno', 1)}", node, text
+
+
+def test_docstrings_begin_with_what_is_done() -> None:
+    rooms = [REPOSITORY / "anabranch" / room for room in PLAIN]
+    found = [one for room in rooms for path in sorted(room.rglob("*.py")) for one in docstrings(path)]
+    assert len(found) > 1500
+    wrong = [
+        f"{place}: {text.splitlines()[0]}"
+        for place, node, text in found
+        if FRAGMENT.match(text) or (isinstance(node, ast.FunctionDef) and QUESTION.match(text))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_file_names_requirements_that_a_reader_cannot_look_up() -> None:
+    kinds = (".py", ".rs", ".md", ".sql", ".toml")
+    places = [REPOSITORY / folder for folder in ("anabranch", "bench", "docs", "native/src", "tests")]
+    every = [path for place in places for path in place.rglob("*") if path.suffix in kinds and path.is_file()]
+    wrong = [str(path.relative_to(REPOSITORY)) for path in every if OUTSIDE.search(path.read_text())]
+    assert len(every) > 900
+    assert wrong == []

@@ -147,12 +147,12 @@ class Assembler:
 
     @property
     def is_waiting(self) -> bool:
-        """Are there whole transactions that `flush` would make ready?"""
+        """True if there are whole transactions that `flush` would make ready."""
         return self._builder.transaction > 0
 
     @property
     def is_between(self) -> bool:
-        """Is everything read so far in front of `mark`, with no transaction open?"""
+        """True if everything read so far is in front of `mark`, with no transaction open."""
         return not self._group.is_open
 
     def mark(self) -> LogMark:

@@ -62,7 +62,7 @@ class Endings:
 
     @property
     def holds_statements(self) -> bool:
-        """Are there statements of the open transaction, which are told before its rows?"""
+        """True if there are statements of the open transaction, which are told before its rows."""
         return bool(self._held)
 
     def flush(self) -> None:
@@ -244,7 +244,7 @@ class Endings:
 
 
 def _keeps(table: TableSchema) -> bool:
-    """Do its rows stay when a transaction is rolled back?"""
+    """Return whether the table's rows stay when a transaction is rolled back."""
     return not has_transactions(table)
 
 

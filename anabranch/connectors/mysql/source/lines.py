@@ -76,7 +76,7 @@ class Finisher:
 
     @property
     def is_plain(self) -> bool:
-        """Are escapes, NULLs and dates all that there is to finish?"""
+        """True if only escapes, NULLs and dates have to be finished."""
         return not self._has_coded and not self._floats
 
     def blocks(self, rows: Iterable[bytes | Sequence[bytes]]) -> Iterator[bytes]:

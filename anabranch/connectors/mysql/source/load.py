@@ -127,8 +127,10 @@ class MysqlSnapshot:
         return _told(table, _counted(session, finisher.blocks(_joined(raw, parts, front)), piece))
 
     def _asked(self, columns: Sequence[Column], finisher: Finisher) -> tuple[list[_Part], Front | None]:
-        """What is asked for, and the compiled code that takes it as it comes, where it does. A server needs half the time for
-        values as they are, which only compiled code joins as quickly."""
+        """Return what is asked for, and the compiled code that takes it as it comes, where it can.
+
+        A server needs half the time for values as they are, which only compiled code joins as quickly.
+        """
         if finisher.is_plain and all(map(is_plain, columns)) and (front := compiled_columns(_kinds(columns))):
             return [_Part(text(column), is_alone=True, mark=mark(column)) for column in columns], front
         parts = _parts(columns, self._longest())
@@ -170,7 +172,7 @@ class MysqlSnapshot:
 
 @contextmanager
 def _about(table: TableSchema) -> Iterator[None]:
-    """What the source refuses inside is said with the table's name."""
+    """Add the table's name to errors of the source."""
     try:
         yield
     except SourceError as error:
@@ -184,7 +186,7 @@ def _told(table: TableSchema, blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _counted(session: pymysql.Connection, blocks: Iterator[bytes], piece: str) -> Iterator[bytes]:
-    """Raises SourceError behind the last block where the server has found more rows, or fewer."""
+    """Pass blocks on. Raises SourceError behind the last one if the server has found more rows, or fewer."""
     came = 0
     for block in blocks:
         came += lines_in(block)
@@ -195,7 +197,10 @@ def _counted(session: pymysql.Connection, blocks: Iterator[bytes], piece: str) -
 
 
 def _refuse_past(session: pymysql.Connection) -> None:
-    """https://mariadb.com/kb/en/system-versioned-tables/#system_versioning_asof"""
+    """Refuse a session that reads versioned tables as they were.
+
+    https://mariadb.com/kb/en/system-versioned-tables/#system_versioning_asof
+    """
     if ask(session, "SELECT @@SESSION.system_versioning_asof")[0][0] != "DEFAULT":
         hint = "SET GLOBAL system_versioning_asof = DEFAULT at the source"
         raise SourceError("a new session at the source reads its versioned tables as they were", hint=hint)
@@ -225,9 +230,10 @@ class _Part:
 
 
 def _parts(columns: Sequence[Column], longest: int) -> list[_Part]:
-    """As few result columns as `max_allowed_packet` allows, for any value that the types admit.
+    """Return as few result columns as `max_allowed_packet` allows, for any value that the types admit.
 
-    https://dev.mysql.com/doc/refman/8.0/en/string-functions.html: a longer result is NULL"""
+    https://dev.mysql.com/doc/refman/8.0/en/string-functions.html: a longer result is NULL
+    """
     parts: list[_Part] = []
     near: list[Column] = []
     for column in columns:
@@ -242,7 +248,7 @@ def _parts(columns: Sequence[Column], longest: int) -> list[_Part]:
 
 
 def _kinds(columns: Sequence[Column]) -> bytes:
-    """As compiled_columns() reads them."""
+    """Return the kinds of columns as compiled_columns() reads them."""
     return b"".join(b"d" if mark(column) else b"w" if is_words(column) else b"n" for column in columns)
 
 
@@ -257,18 +263,18 @@ def _together(columns: Sequence[Column]) -> list[_Part]:
 
 
 def _alone(column: Column) -> _Part:
-    """The bare column: a cast, too, would give NULL beyond the limit."""
+    """Return the bare column: a cast, too, would give NULL beyond the limit."""
     is_binary = column.type is not None and column.type.kind is Kind.BINARY
     return _Part(name(column.name), True, is_binary, code_of(column))
 
 
 def _is_line(parts: Sequence[_Part]) -> bool:
-    """Is a whole row one value?"""
+    """Return whether a whole row is one value."""
     return len(parts) == 1 and not parts[0].is_alone
 
 
 def _joined(raw: RawRows, parts: Sequence[_Part], front: Front | None = None) -> Iterator[bytes | list[bytes]]:
-    """Rows as marked bytes, in the lists in which they came; lines, of those that `front` took."""
+    """Yield rows as marked bytes, in the lists in which they came, and as lines where `front` took them."""
     for some in raw.payloads(front):
         if isinstance(some, bytes):
             yield some

@@ -43,7 +43,7 @@ class Live:
 
     @property
     def is_exact(self) -> bool:
-        """Does the server say where a snapshot lies in its log, or a lock? (K2)"""
+        """True if the server, or a lock, tells where a snapshot lies in the log (K2)."""
         return self.family == "mariadb" or self.lock != "none"
 
     @property

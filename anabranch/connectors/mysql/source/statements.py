@@ -234,7 +234,7 @@ class _Statement:
         return self.tokens[at].text.upper() == "PRIMARY"
 
     def _keep_columns(self, clauses: Sequence[tuple[int, Token]]) -> bool:
-        """Do the clauses of ALTER TABLE leave columns, keys and values as they are?"""
+        """Return whether the clauses of ALTER TABLE leave columns, keys and values as they are."""
         for at, token in clauses:
             second = self.tokens[at + 1].word if at + 1 < len(self.tokens) else ""
             if not self._keeps_columns(at, token, second):

@@ -47,7 +47,7 @@ class Group:
 
     @property
     def is_ours(self) -> bool:
-        """Has the open transaction anything for us?"""
+        """True if the open transaction has anything for us."""
         return self.ordinal > 0 or self.has_barrier
 
     @property

@@ -71,7 +71,7 @@ class Assembler(ABC):
 
     @property
     def is_waiting(self) -> bool:
-        """Are there whole transactions that `flush` would make ready?"""
+        """True if there are whole transactions that `flush` would make ready."""
         return self._builder.transaction > 0
 
     def mark(self) -> LogMark:

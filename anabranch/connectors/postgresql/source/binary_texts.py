@@ -104,7 +104,7 @@ def _dated(days: Numbers, more: int) -> tuple[Slots, Any, Any]:
 
 
 def _put_time(slots: Slots, kept: Any, moments: Numbers) -> None:
-    """Spells a day's `moments`: hour, minute, second, and the fraction without zeros at its end."""
+    """Write a day's `moments`: hour, minute, second, and the fraction without zeros at its end."""
     seconds, fraction = np.divmod(moments, _SECOND)
     minutes, second = np.divmod(seconds, 60)
     hour, minute = np.divmod(minutes, 60)

@@ -30,7 +30,7 @@ def lsn_text(lsn: int) -> str:
 
 
 def nearest(xid: int, near: int) -> int:
-    """Picks, of the numbers that a message's `xid` may be, the nearest one to `near`."""
+    """Return, of the numbers that a message's `xid` may stand for, the nearest one to `near`."""
     whole = near & ~(_WHOLE - 1) | xid
     if whole - near > _HALF:
         return whole - _WHOLE

@@ -155,7 +155,7 @@ class ExistingTable:
 
     @property
     def has_actions(self) -> bool:
-        """Would writing to it fire triggers or check foreign keys?"""
+        """True if writing to the table would fire triggers or check foreign keys."""
         return bool(self.foreign_keys or self.referenced_by or self.triggers)
 
 

@@ -332,7 +332,7 @@ class Planned:
 
     @property
     def is_made_by_constraint(self) -> bool:
-        """Can it only be made with its constraint, which says all of it?"""
+        """True if the index can only be made with its constraint, which says all of it."""
         return "(" in self.constraint
 
     def sql_constraint(self, table: TargetTable, name: str, is_divided: bool = False) -> str:
@@ -373,7 +373,7 @@ class Planned:
 
     @property
     def is_valid(self) -> bool:
-        """Does the source say of a foreign key that no row breaks it?"""
+        """True if the source says that no row breaks the foreign key."""
         return self.options is None or not self.options.endswith((NOT_VALID, NOT_ENFORCED))
 
 
