@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from anabranch.cli.options import job_argument, log_level
+from anabranch.cli.options import Verb, job_argument, log_level
 
 
-@click.command()
+@click.command(cls=Verb)
 @job_argument
 @log_level("info")
 def capture(job: str) -> None:

@@ -13,6 +13,7 @@ import click
 
 from anabranch.cli.each import of_each
 from anabranch.cli.options import (
+    VerbGroup,
     each_target_option,
     job_argument,
     json_option,
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 PAGE = 100
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def conflicts() -> None:
-    """Disagreements between stream and target that were settled by on_conflict."""
+    """List conflicts with the target that on_conflict has settled."""
 
 
 @conflicts.command()
@@ -44,7 +45,7 @@ def conflicts() -> None:
 @json_option
 @log_level("warning")
 def ls(job: str, target: str | None, table: str | None, after: int, limit: int, as_json: bool) -> None:
-    """List them in their order, one a line."""
+    """List conflicts in their order, one a line."""
     from anabranch.job import Job
 
     answers = of_each(Job.from_file(job), target, lambda one: one.conflicts(table, after, limit + 1))
@@ -75,7 +76,10 @@ def show(job: str, target: str | None, number: int, as_json: bool) -> None:
 @click.option("--upto", type=click.IntRange(min=1), required=True, metavar="N", help="The last number that is removed.")
 @log_level("warning")
 def forget(job: str, target: str | None, upto: int) -> None:
-    """Remove what was noted, up to number N. Rows of tables stay as they are."""
+    """Remove the notes of conflicts up to number N.
+
+    Rows of tables stay as they are.
+    """
     from anabranch.job import Job
 
     click.echo(f"{Job.from_file(job).on(target).forget_conflicts(upto):,} removed")

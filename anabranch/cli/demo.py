@@ -6,15 +6,15 @@ import sys
 
 import click
 
-from anabranch.cli.options import log_level
+from anabranch.cli.options import Verb, log_level
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=60, show_default=True, metavar="N", help="How long to stream."
 )
 @click.option("--forever", is_flag=True, help="Stream until stopped with Ctrl-C.")
-@click.option("--keep", is_flag=True, help="Keep databases, job and trail in .anabranch/demo afterwards.")
+@click.option("--keep", is_flag=True, help="Keep databases, job and trail in .anabranch/demo.")
 @click.option(
     "--rate",
     type=click.FloatRange(min=1),
@@ -26,13 +26,15 @@ from anabranch.cli.options import log_level
 @click.option(
     "--source",
     type=click.Choice(["mariadb", "postgresql"]),
+    metavar="NAME",
     default="mariadb",
-    show_default=True,
-    help="The shop's database.",
+    help="The shop's database: mariadb or postgresql  [default: mariadb]",
 )
 @log_level("warning")
 def demo(seconds: float, forever: bool, keep: bool, rate: float, source: str) -> None:
-    """Start two databases privately, load and follow a lively shop, verify, and leave nothing running.
+    """Show it all on two private servers: load, follow, verify.
+
+    Starts them, loads and follows a lively shop, verifies, and leaves nothing running.
 
     The first Ctrl-C ends the streaming early and verifies; the second stops at once.
     """

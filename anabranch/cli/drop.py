@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import click
 
-from anabranch.cli.options import each_target_option, job_argument, log_level
+from anabranch.cli.options import Verb, each_target_option, job_argument, log_level
 
 
-@click.command()
+@click.command(cls=Verb)
 @job_argument
 @each_target_option
-@click.option("--execute", is_flag=True, help="Remove it. Without this it is only shown.")
+@click.option("--execute", is_flag=True, help="Remove it; without it only shown.")
 @log_level("warning")
 def drop(job: str, target: str | None, execute: bool) -> None:
-    """Show what the job left at source, targets and home; remove it with --execute. Replicated tables stay. With --target
-    what it left at that one and holds of the trail for it: the others go on."""
+    """Show what the job left at both ends and at home, or remove it.
+
+    Replicated tables stay. With --target only what it left at that one, and holds of the trail for it: the others go on.
+    """
     from anabranch.job import Job
 
     made = Job.from_file(job)

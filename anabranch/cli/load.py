@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import click
 
-from anabranch.cli.options import job_argument, log_level, table_option, target_option
+from anabranch.cli.options import Verb, job_argument, log_level, table_option, target_option
 
 
-@click.command()
+@click.command(cls=Verb)
 @job_argument
 @target_option
-@table_option("Load this source table (schema.table) again, or a new one, while the others stream.")
-@click.option(
-    "--recreate", is_flag=True, help="With --table, where its definition changed: drop and create the target table."
-)
+@table_option("Load this source table (schema.table) alone, new or again.")
+@click.option("--recreate", is_flag=True, help="Drop and create the target table (changed definition).")
 @click.option(
     "--with-children",
     is_flag=True,
-    help="With --table: then load again the tables whose rows foreign keys change with its own.",
+    help="Then load again tables that its foreign keys change.",
 )
 @click.option(
     "--keep",
     is_flag=True,
-    help="With --table: what is in the target table stays; this job's rows have to be gone from it.",
+    help="Keep what the table has; this job's rows must be gone.",
 )
 @log_level("info")
 def load(job: str, target: str | None, table: str | None, recreate: bool, with_children: bool, keep: bool) -> None:
-    """Copy the tables that are not loaded yet; goes on where it was stopped. One that streams is taken out, emptied at the
-    target, and joins the others when the stream has caught up with it."""
+    """Copy the tables that are not loaded yet.
+
+    Goes on where it was stopped. With --table the others stream meanwhile: a table that streams as well is taken out,
+    emptied at the target, and joins the others when the stream has caught up with it. The last three options need
+    --table.
+    """
     for name, given in (("--recreate", recreate), ("--with-children", with_children), ("--keep", keep)):
         if given and not table:
             raise click.UsageError(f"{name} needs --table")

@@ -22,27 +22,15 @@ from anabranch import __version__
 from anabranch.cli import options
 from anabranch.errors import AnabranchError
 
-VERBS = (
-    "run",
-    "capture",
-    "load",
-    "apply",
-    "preflight",
-    "setup",
-    "plan",
-    "status",
-    "trace",
-    "verify",
-    "schema",
-    "trail",
-    "conflicts",
-    "parked",
-    "skip",
-    "rewind",
-    "drop",
-    "demo",
-    "torture",
-)
+# Groups of the help -> their verbs.
+GROUPS = {
+    "Run": ("run", "capture", "load", "apply"),
+    "Prepare and change": ("preflight", "setup", "schema", "plan"),
+    "Look": ("status", "trace", "verify", "trail", "conflicts"),
+    "Repair and remove": ("parked", "skip", "rewind", "drop"),
+    "Try out": ("demo", "torture"),
+}
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 LOGGING = {"run", "capture", "load", "apply"}  # an error of theirs is a line of their log, too
 INTERRUPTED, TERMINATED, UNEXPECTED = 130, 143, 1
 # Of Arrow's allocators the one that keeps least behind a large transaction (10 to 20 MB less). Children take it over.
@@ -50,7 +38,7 @@ ALLOCATOR = ("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
 
 
 class Verbs(click.Group):
-    """Imports a verb's file when it is asked for, in the order of `VERBS`."""
+    """The group of all verbs: imports a verb's file when it is asked for, in the order of `VERBS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -61,6 +49,14 @@ class Verbs(click.Group):
         command: click.Command = getattr(import_module(f"anabranch.cli.{cmd_name}"), cmd_name)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        longest = max(map(len, VERBS))
+        limit = formatter.width - 4 - longest
+        for title, verbs in GROUPS.items():
+            found = [(verb, command) for verb in verbs if (command := self.get_command(ctx, verb)) is not None]
+            with formatter.section(title):
+                formatter.write_dl([(verb.ljust(longest), one.get_short_help_str(limit)) for verb, one in found])
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -68,18 +64,33 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+EXIT_CODES = """\b
+Exit codes:
+  0  done                             5  the source
+  1  unexpected: a bug                6  the target
+  2  configuration or command line    7  trail or state
+  3  preflight found something        8  done, but tables are parked or rows set aside
+  4  both ends differ                 9  not caught up in time
+  130 and 143: interrupted"""
+
+
+@click.group(
+    cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=EXIT_CODES
+)
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=lambda *given: _show_version(*given),
     help="Show the version, and what decodes logs, and exit.",
 )  # fmt: skip
-@click.option("--log-level", type=click.Choice(options.LEVELS), help="For all verbs; each has this option too.")
+@click.option(
+    "--log-level",
+    type=click.Choice(options.LEVELS),
+    metavar="LEVEL",
+    help="Log debug, info, warning or error; each verb has it, too.",
+)
 def cli(log_level: str | None) -> None:
-    """Copies databases while they are in use: initial load, then the source's own transaction log.
+    """Copy databases while they are in use: load them, then follow the source's own transaction log.
 
-    JOB is the path of a job file. Exit codes: 0 done, 1 unexpected, 2 configuration or command line, 3 preflight,
-    4 differences, 5 source, 6 target, 7 trail or state, 8 done but tables are parked or rows set aside,
-    9 not caught up in time, 130 and 143 interrupted.
+    JOB is the path of a job file. `anabranch VERB --help` has each verb's options.
     """
     if log_level:
         os.environ[options.LEVEL_VARIABLE] = log_level

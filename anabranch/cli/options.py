@@ -6,6 +6,7 @@ What does not live here: a verb's own options.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -17,14 +18,41 @@ LEVEL_VARIABLE = "ANABRANCH_LOG_LEVEL"  # handed on to the parts that a verb sta
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+# Options of every verb: they stand behind a verb's own in its help.
+GENERAL = frozenset(("--json", "--log-level", "--help"))
+RANGE = re.compile(r"; [\d<=]*x[<>=\d]*(?=\])|  \[[\d<=]*x[<>=\d]*\]")  # a wrong number is told its range
+
+
+class Verb(click.Command):
+    """A command whose help has its own options first, then those of every verb."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {"Options": [], "General options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is not None:
+                title = "General options" if GENERAL.intersection(parameter.opts) else "Options"
+                groups[title].append((record[0], RANGE.sub("", record[1])))
+        for title, records in groups.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class VerbGroup(click.Group):
+    """A group of such commands."""
+
+    command_class = Verb
+
+
 job_argument = click.argument("job", metavar="JOB", type=click.Path(dir_okay=True))
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Write the result as JSON, and nothing else, to stdout."
+    "--json", "as_json", is_flag=True, help="Write the result to stdout as JSON, and nothing else."
 )
 
 
-target_option = click.option("--target", metavar="NAME", help="Which of several targets.")
-each_target_option = click.option("--target", metavar="NAME", help="Only this one of several targets.")
+target_option = click.option("--target", metavar="NAME", help="Use this target, of several.")
+each_target_option = click.option("--target", metavar="NAME", help="Only this target, of several.")
 
 
 def table_option(help: str) -> Callable[[Command], Command]:
@@ -74,10 +102,11 @@ def log_level(default: str) -> Callable[[Command], Command]:
     return click.option(
         "--log-level",
         type=click.Choice(LEVELS),
+        metavar="LEVEL",
         envvar=LEVEL_VARIABLE,
         callback=configure,
         expose_value=False,
-        help=f"Least important log lines to show on stderr.  [default: {default}]",
+        help=f"Log debug, info, warning or error  [default: {default}]",
     )
 
 

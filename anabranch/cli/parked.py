@@ -13,6 +13,7 @@ import click
 from anabranch.cli.each import of_each
 from anabranch.cli.options import (
     Command,
+    VerbGroup,
     each_target_option,
     job_argument,
     json_option,
@@ -24,10 +25,12 @@ from anabranch.cli.options import (
 )
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def parked() -> None:
-    """Tables that are parked and rows that are set aside: why, and how they come back. TABLE is a source table, as
-    schema.table."""
+    """List and bring back parked tables and rows that are set aside.
+
+    TABLE is a source table, as schema.table.
+    """
 
 
 @parked.command()
@@ -36,7 +39,7 @@ def parked() -> None:
 @json_option
 @log_level("warning")
 def ls(job: str, target: str | None, as_json: bool) -> None:
-    """List them, with what brings each back."""
+    """List tables and rows, with what brings each back."""
     from anabranch.cli import parked_text as text
     from anabranch.job import Job
 
@@ -54,8 +57,10 @@ def ls(job: str, target: str | None, as_json: bool) -> None:
 @json_option
 @log_level("warning")
 def show(job: str, target: str | None, table: str, as_json: bool) -> None:
-    """Show one table: why it is parked, where it stands, what waits for it; its rows that are set aside, and those that were
-    discarded since its load."""
+    """Show one table, and its rows that are set aside.
+
+    Why it is parked, where it stands, what waits for it; also the rows that were discarded since its load.
+    """
     from anabranch.cli import parked_text as text
     from anabranch.job import Job
 
@@ -75,8 +80,11 @@ def show(job: str, target: str | None, table: str, as_json: bool) -> None:
 @table_argument(required=False)
 @log_level("info")
 def resume(job: str, target: str | None, table: str | None) -> None:
-    """Go on where it was parked, once the target takes the row: all that can, or one with those that were parked with it.
-    Apply does it while it runs, or when it starts."""
+    """Go on from where tables were parked.
+
+    Possible once the target takes the row that was refused: for all tables that can, or for one with those that were
+    parked with it. Apply does it while it runs, or when it starts.
+    """
     from anabranch.job import Job
 
     for name in Job.from_file(job).on(target).resume(table):
@@ -87,13 +95,13 @@ def resume(job: str, target: str | None, table: str | None) -> None:
 @job_argument
 @target_option
 @table_argument(required=True)
-@click.option(
-    "--recreate", is_flag=True, help="Where its definition changed: drop the target table and create it anew."
-)
+@click.option("--recreate", is_flag=True, help="Drop and create the target table (changed definition).")
 @log_level("info")
 def reload(job: str, target: str | None, table: str, recreate: bool) -> None:
-    """Load it again, as load --table does; it joins when the stream has caught up with it. What was set aside of it is
-    forgotten."""
+    """Load the table again, as load --table does.
+
+    It joins when the stream has caught up with it. What was set aside of it is forgotten.
+    """
     from anabranch.job import Job
 
     Job.from_file(job).on(target).load(table=table, recreate=recreate)
@@ -105,8 +113,10 @@ def reload(job: str, target: str | None, table: str, recreate: bool) -> None:
 @table_argument(required=True)
 @log_level("warning")
 def drop(job: str, target: str | None, table: str) -> None:
-    """Give up the part of the trail that is held for it and those that were parked with it. They stay parked, and only a load
-    brings them back."""
+    """Give up the part of the trail that is held for the table.
+
+    Also for those that were parked with it. They stay parked, and only a load brings them back.
+    """
     from anabranch.job import Job
 
     click.echo(f"{Job.from_file(job).on(target).give_up(table):,} bytes of the trail are held for {table} no more")
@@ -119,7 +129,7 @@ def which_rows(command: Command) -> Command:
         click.option(
             "--number", type=click.IntRange(min=1), metavar="N", help="The row of the change with this number."
         ),
-        key_option("The row with this key: --key id=17, for each of its columns."),
+        key_option("The row with this key: id=17, once for each column."),
     )
     for part in parts:
         command = part(command)
@@ -133,8 +143,11 @@ def which_rows(command: Command) -> Command:
 @which_rows
 @log_level("warning")
 def release(job: str, target: str | None, table: str, is_all: bool, number: int | None, key: dict[str, str]) -> None:
-    """Apply rows that are set aside, once the target takes them: of each all that came since, in order. Apply does it while
-    it runs, or when it starts; what is still refused stays set aside."""
+    """Apply rows that are set aside, once the target takes them.
+
+    Each with all changes that came for it since, in order. Apply does it while it runs, or when it starts; what is
+    still refused stays set aside.
+    """
     _settle(job, target, table, "release", is_all, number, key)
 
 
@@ -145,8 +158,11 @@ def release(job: str, target: str | None, table: str, is_all: bool, number: int 
 @which_rows
 @log_level("warning")
 def discard(job: str, target: str | None, table: str, is_all: bool, number: int | None, key: dict[str, str]) -> None:
-    """Give up rows that are set aside, with all that came for them since: the target keeps what it has of them, and what comes
-    later is applied to that. What is given up stays on record (show)."""
+    """Give up rows that are set aside, with all that came since.
+
+    The target keeps what it has of them, and what comes later is applied to that. What is given up stays on record
+    (show).
+    """
     _settle(job, target, table, "discard", is_all, number, key)
 
 

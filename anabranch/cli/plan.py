@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.each import of_each
-from anabranch.cli.options import each_target_option, job_argument, json_option, log_level
+from anabranch.cli.options import Verb, each_target_option, job_argument, json_option, log_level
 
 if TYPE_CHECKING:
     from anabranch.lifecycle.planning import Plan
@@ -25,16 +25,18 @@ DONE = {
 }
 
 
-@click.command()
+@click.command(cls=Verb)
 @job_argument
 @each_target_option
-@click.option(
-    "--execute", is_flag=True, help="Take it over. Without this it is only shown; the job has to stand still."
-)
+@click.option("--execute", is_flag=True, help="Take the changes over; the job has to stand still.")
 @json_option
 @log_level("warning")
 def plan(job: str, target: str | None, execute: bool, as_json: bool) -> None:
-    """Show what the job file says otherwise than when the job last ran, and which tables have to be loaded for that."""
+    """Show what an edited job file changes, table by table.
+
+    The file is compared with the one of the last run; some changes need tables to be loaded. Without --execute nothing
+    is changed.
+    """
     from anabranch.job import Job
 
     made = Job.from_file(job)

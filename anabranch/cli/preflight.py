@@ -7,16 +7,19 @@ import sys
 import click
 
 from anabranch.cli.each import of_each
-from anabranch.cli.options import each_target_option, job_argument, json_option, log_level
+from anabranch.cli.options import Verb, each_target_option, job_argument, json_option, log_level
 
 
-@click.command()
+@click.command(cls=Verb)
 @job_argument
 @each_target_option
 @json_option
 @log_level("warning")
 def preflight(job: str, target: str | None, as_json: bool) -> None:
-    """Check both ends and the rules, all at once, with what mends each finding. Exit 3 if a check fails."""
+    """Check both ends and the rules; each finding has its remedy.
+
+    All checks run, whatever the others say. Exit code 3 if a check fails.
+    """
     from anabranch.errors import PreflightFailed
     from anabranch.job import Job
 

@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, target_option, write_json
+from anabranch.cli.options import Verb, job_argument, json_option, log_level, target_option, write_json
 
 if TYPE_CHECKING:
     from anabranch.lifecycle.rewinding import Rewound
 
 
-@click.command()
+@click.command(cls=Verb)
 @job_argument
 @target_option
-@click.option("--to", "position", required=True, metavar="POSITION", help="As messages have it, or its sequence alone.")
-@click.option(
-    "--execute", is_flag=True, help="Do it; load and apply have to stand still. Without this it is only shown."
-)
+@click.option("--to", "position", required=True, metavar="POSITION", help="A position from a message, or its sequence.")
+@click.option("--execute", is_flag=True, help="Do it; load and apply have to stand still.")
 @json_option
 @log_level("warning")
 def rewind(job: str, target: str | None, position: str, execute: bool, as_json: bool) -> None:
-    """Carry out a part of the trail once more: the target goes back to POSITION, and from there to where it was each row is
-    made what it is at the source, whatever it is by now. The next start of apply does it."""
+    """Go back to POSITION, and carry out the trail from there again.
+
+    From there to where the target was, each row is made what it is at the source, whatever it is by now. The next start
+    of apply does it. Without --execute it is only shown.
+    """
     from anabranch.job import Job
 
     found = Job.from_file(job).on(target).rewind(position, execute=execute)

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import click
 
-from anabranch.cli.options import job_argument, log_level
+from anabranch.cli.options import Verb, job_argument, log_level
 
 
-@click.command()
+@click.command(cls=Verb)
 @job_argument
 @click.option(
     "--until-caught-up",
     is_flag=True,
-    help="End with 0 when everything committed at the source when streaming was reached is applied.",
+    help="Stop with exit code 0 once caught up with the source.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
     metavar="N",
-    help="Stop after N seconds of streaming; with --until-caught-up the limit (exit 9 when it is not reached).",
+    help="Stop after N seconds of streaming.",
 )
 @log_level("info")
 def run(job: str, until_caught_up: bool, seconds: float | None) -> None:
-    """Preflight, load if needed, then capture and apply together.
+    """Check, load what is not loaded yet, then capture and apply.
+
+    Caught up means: everything is applied that was committed at the source when streaming was reached. With
+    --until-caught-up, --seconds is a limit: exit code 9 when it is not caught up by then.
 
     SIGINT or SIGTERM finishes the running epoch and stops; a second one stops at once.
     """

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, table_option, write_json
+from anabranch.cli.options import VerbGroup, job_argument, json_option, log_level, table_option, write_json
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def schema() -> None:
-    """The definitions that a job makes at its target."""
+    """Print the definitions that a job makes at its target."""
 
 
 @schema.command("print")
@@ -21,8 +21,11 @@ def schema() -> None:
 @json_option
 @log_level("warning")
 def print_schema(job: str, table: str | None, as_json: bool) -> None:
-    """Print the statements that a load into an empty database runs, in their order: schemas and tables, then what is
-    built while the stream goes on; comments say what is not carried over. Asks the source only. psql -f takes it."""
+    """Print the statements that a load into an empty database runs.
+
+    In their order: schemas and tables, then what is built while the stream goes on; comments say what is not carried
+    over. Asks the source only. psql -f takes it.
+    """
     from anabranch.job import Job
 
     script = Job.from_file(job).schema_script(table)

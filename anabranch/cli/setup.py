@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, write_json
+from anabranch.cli.options import Verb, job_argument, json_option, log_level, write_json
 
 
-@click.command()
+@click.command(cls=Verb)
 @job_argument
-@click.option("--execute", is_flag=True, help="Run the statements. Without this they are only shown.")
-@click.option(
-    "--remove", is_flag=True, help="The statements that take away what setup made: the trail cannot go on then."
-)
+@click.option("--execute", is_flag=True, help="Run the statements; without it they are only shown.")
+@click.option("--remove", is_flag=True, help="Take away what setup made: the trail cannot go on then.")
 @json_option
 @log_level("warning")
 def setup(job: str, execute: bool, remove: bool, as_json: bool) -> None:
-    """Show the statements that prepare the source for capture, for whoever may run them; run them with --execute. May be
-    repeated: what is done already is left out. `run` does the same by itself where its user may."""
+    """Show the statements that prepare the source for capture.
+
+    They are for whoever may run them; --execute runs them. May be repeated: what is done already is left out. `run`
+    does the same by itself where its user may.
+    """
     from anabranch.job import Job
 
     statements = Job.from_file(job).setup(execute=execute, remove=remove)

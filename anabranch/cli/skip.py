@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.each import of_each
-from anabranch.cli.options import each_target_option, job_argument, json_option, log_level, target_option
+from anabranch.cli.options import VerbGroup, each_target_option, job_argument, json_option, log_level, target_option
 
 if TYPE_CHECKING:
     from anabranch.model.state import Skipped
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 position_argument = click.argument("position", metavar="POSITION")
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def skip() -> None:
-    """Leave a source transaction out, whole, and keep a record of it at the target. POSITION is that of the message
-    about the refused row, or its sequence alone."""
+    """Leave a source transaction out, whole, and keep a record.
+
+    The record is at the target. POSITION is that of the message about the refused row, or its sequence alone.
+    """
 
 
 @skip.command()
 @job_argument
 @target_option
 @position_argument
-@click.option("--execute", is_flag=True, help="Do it. Without this it is only shown what would be left out.")
+@click.option("--execute", is_flag=True, help="Do it; without it only shown is what would be left out.")
 @log_level("warning")
 def add(job: str, target: str | None, position: str, execute: bool) -> None:
-    """Leave one out. Apply has to stand still for it."""
+    """Leave a transaction out; apply has to stand still."""
     from anabranch.job import Job
 
     found = Job.from_file(job).on(target).skip(position, execute=execute)
@@ -47,7 +49,7 @@ def add(job: str, target: str | None, position: str, execute: bool) -> None:
 @json_option
 @log_level("warning")
 def ls(job: str, target: str | None, as_json: bool) -> None:
-    """List what was left out, or will be when apply comes to it."""
+    """List what is left out, or will be when apply comes to it."""
     from anabranch.job import Job
 
     answers = of_each(Job.from_file(job), target, lambda one: one.skipped())
@@ -61,7 +63,7 @@ def ls(job: str, target: str | None, as_json: bool) -> None:
 @position_argument
 @log_level("warning")
 def remove(job: str, target: str | None, position: str) -> None:
-    """Take the word back, as long as apply has not come to it."""
+    """Take it back, as long as apply has not come to it."""
     from anabranch.job import Job
 
     click.echo(f"{Job.from_file(job).on(target).unskip(position)} is applied after all")

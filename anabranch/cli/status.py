@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, write_json
+from anabranch.cli.options import Verb, job_argument, json_option, log_level, write_json
 
 STYLES = {
     "streaming": "green",
@@ -25,13 +25,13 @@ STYLES = {
 }
 
 
-@click.command()
+@click.command(cls=Verb)
 @job_argument
 @json_option
-@click.option("--reset-counters", is_flag=True, help="Count anew what is counted since the last reset, then show.")
+@click.option("--reset-counters", is_flag=True, help="Reset what is counted since the last reset, then show.")
 @log_level("warning")
 def status(job: str, as_json: bool, reset_counters: bool) -> None:
-    """State, phase, parts, positions, counters, lag, and the state of every table."""
+    """Show state, parts, positions, lag, counters and every table."""
     gc.disable()  # most of the time are imports, which make much and leave nothing to collect, at the end neither
     try:
         from anabranch.job import Job

@@ -11,30 +11,30 @@ from pathlib import Path
 
 import click
 
-from anabranch.cli.options import log_level
+from anabranch.cli.options import Verb, log_level
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FILE_THERE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.option(
     "--source",
     metavar="URL|NAME",
-    help="A MySQL or MariaDB instead of private ones; its user makes databases. Or a private one alone: mysql, mariadb or"
-    " postgresql.",
+    help="Your server, or one private kind alone; see above.",
 )
 @click.option(
     "--decoder",
     type=click.Choice(("pgoutput", "wal2json", "decoderbufs", "drawn")),
-    help="Of a private PostgreSQL source's log, on release 15; `drawn`: another one for each history.",
+    metavar="NAME",
+    help="Decoder of a private PostgreSQL's log; see above.",
 )
-@click.option("--target", metavar="URL", help="A PostgreSQL and its database instead of a private one.")
+@click.option("--target", metavar="URL", help="Your PostgreSQL database, instead of a private one.")
 @click.option("--seed", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="The first history.")
+@click.option("--histories", type=click.IntRange(1), metavar="K", help="How many  [default: 20; no end with --minutes]")
 @click.option(
-    "--histories", type=click.IntRange(1), metavar="K", help="How many.  [default: 20; no end with --minutes]"
+    "--minutes", type=click.FloatRange(0, min_open=True), metavar="M", help="Begin no history after so many minutes."
 )
-@click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="M", help="Begin none after that time.")
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
@@ -43,7 +43,7 @@ FILE_THERE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="W",
     help="How many at the same time.",
 )
-@click.option("--spark", "with_spark", is_flag=True, help="Each job as `anabranch run` with Spark: half a minute each.")
+@click.option("--spark", "with_spark", is_flag=True, help="Run each job with Spark: half a minute each.")
 @click.option("--replay", type=FILE_THERE, metavar="FILE", help="Run this history again.")
 @click.option("--keep-going", "keeps_going", is_flag=True, help="Go on after a history that failed.")
 @click.option("--results", type=FILE, metavar="FILE", help="Keep counts and failpoints as JSON.")
@@ -61,7 +61,12 @@ def torture(
     results: Path | None,
     keeps_going: bool,
 ) -> None:
-    """Run random histories of transactions through whole jobs while things go wrong, and check every state of the target.
+    """Run random histories with faults, and check every state.
+
+    Random transactions go through whole jobs while things go wrong, and every state that the target shows is checked.
+    Without --source both ends are private servers. --source is the URL of a MySQL or MariaDB, whose user may create
+    databases, or one private kind alone: mysql, mariadb or postgresql. --decoder: pgoutput, wal2json, decoderbufs (the
+    private PostgreSQL is then release 15), or drawn: another one for each history.
 
     Works in databases and schemas called torture_N, which it makes and removes; refuses to start where there are any. A
     history that fails is made small and written to a file (exit 4).

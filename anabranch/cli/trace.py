@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, target_option, write_json
+from anabranch.cli.options import Verb, job_argument, json_option, log_level, target_option, write_json
 
 if TYPE_CHECKING:
     from anabranch.job import Job
@@ -42,22 +42,31 @@ def _since(context: click.Context, parameter: click.Parameter, text: str | None)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-@click.command()
+@click.command(cls=Verb)
 @job_argument
-@click.option("--since", metavar="T", callback=_since, help="From then on: 30m, 2h, 7d, or a time (UTC).")
+@click.option("--since", metavar="T", callback=_since, help="From this time on: 30m, 2h, 7d, or a time (UTC).")
 @click.option(
-    "--level", type=click.Choice(LEVELS), default="info", help="The least important to show.  [default: info]"
+    "--level",
+    type=click.Choice(LEVELS),
+    metavar="LEVEL",
+    default="info",
+    help="At least debug, info, warning, error  [default: info]",
 )
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=200, help="The last N, 0 for all.  [default: 200]", metavar="N"
+    "--limit",
+    type=click.IntRange(min=0),
+    default=200,
+    help="The last N entries, 0 for all  [default: 200]",
+    metavar="N",
 )
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C; with --json an object a line.")
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @click.option(
     "--record",
     type=click.Choice(RECORDED),
-    help="Show nothing: say what is noted from now on, also by what runs already. debug: statements, chunks, epochs, too.",
+    metavar="LEVEL",
+    help="Note info, or debug as well, from now on; shows nothing.",
 )
-@click.option("--at-target", is_flag=True, help="What the target has, instead of the job's home.")
+@click.option("--at-target", is_flag=True, help="Read the target's copy, not the job's home.")
 @target_option
 @json_option
 @log_level("warning")
@@ -72,7 +81,11 @@ def trace(
     target: str | None,
     as_json: bool,
 ) -> None:
-    """Starts and ends of parts, states, errors, retries and commands, the oldest first. Kept as long as [trace] says."""
+    """Show what happened to the job, the oldest first.
+
+    Starts and ends of parts, states, errors, retries and commands, kept as long as [trace] says. With --follow and
+    --json an object a line. --record debug adds statements, chunks and epochs, also of processes that run already.
+    """
     from anabranch.job import Job
 
     if follow and at_target:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, table_option, write_json
+from anabranch.cli.options import VerbGroup, job_argument, json_option, log_level, table_option, write_json
 
 if TYPE_CHECKING:
     from anabranch.job import Job
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from anabranch.trail.reader import TrailReader
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def trail() -> None:
-    """Segments, transactions and rows, checksums of a job's trail; what of it may go."""
+    """Show, check or prune a job's trail."""
 
 
 @trail.command()
@@ -41,7 +41,7 @@ def ls(job: str, as_json: bool) -> None:
 
 @trail.command()
 @job_argument
-@click.option("--from", "start", metavar="POSITION", help="First transaction: a position, or its sequence alone.")
+@click.option("--from", "start", metavar="POSITION", help="First transaction: a position, or its sequence.")
 @click.option("--to", "end", metavar="POSITION", help="Last transaction.")
 @table_option("Only this source table (schema.table).")
 @click.option("--key", metavar="COLUMN=VALUE", multiple=True, help="Only rows with this value; several must all hold.")
@@ -57,7 +57,7 @@ def show(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show transactions and rows, one a line. With --json one object a line."""
+    """Show transactions and rows, one a line, also with --json."""
     after = max(_sequence(start, "--from") - 1, 0) if start else None
     upto = _sequence(end, "--to") if end else None
     keys = dict(_pair(text) for text in key)
@@ -79,7 +79,10 @@ def show(
 @json_option
 @log_level("warning")
 def check(job: str, as_json: bool) -> None:
-    """Read everything and compare every checksum. Exit 7 if something is wrong."""
+    """Read everything and compare every checksum.
+
+    Exit code 7 if something is wrong.
+    """
     from anabranch.errors import TrailCorrupt
 
     with _reader(job) as reader:
@@ -94,12 +97,12 @@ def check(job: str, as_json: bool) -> None:
 
 @trail.command()
 @job_argument
-@click.option("--older-than", type=click.FloatRange(min=0), metavar="HOURS", help="Instead of retain_hours.")
-@click.option("--keep-mb", type=click.IntRange(min=0), metavar="N", help="Instead of retain_mb.")
-@click.option("--keep-segments", type=click.IntRange(min=0), metavar="N", help="Instead of retain_segments.")
-@click.option("--upto", metavar="POSITION", help="With --force: up to here, whoever still needs it.")
-@click.option("--force", is_flag=True, help="Drop what readers need: who is behind has to load again. Recorded.")
-@click.option("--execute", is_flag=True, help="Drop them. Without this they are only shown.")
+@click.option("--older-than", type=click.FloatRange(min=0), metavar="HOURS", help="Use this instead of retain_hours.")
+@click.option("--keep-mb", type=click.IntRange(min=0), metavar="N", help="Use this instead of retain_mb.")
+@click.option("--keep-segments", type=click.IntRange(min=0), metavar="N", help="Use this instead of retain_segments.")
+@click.option("--upto", metavar="POSITION", help="With --force: drop up to here, whoever needs it.")
+@click.option("--force", is_flag=True, help="Drop also what readers need.")
+@click.option("--execute", is_flag=True, help="Drop them; without it they are only shown.")
 @log_level("warning")
 def prune(
     job: str,
@@ -110,7 +113,11 @@ def prune(
     force: bool,
     execute: bool,
 ) -> None:
-    """Drop segments that everybody is past. Capture does so by itself whenever a segment is full; this is for now."""
+    """Drop segments that every reader is past.
+
+    Capture does so by itself whenever a segment is full; this does it now. With --force a target that is behind has to
+    load again; that is recorded.
+    """
     from anabranch.job import Job
 
     if force != bool(upto):

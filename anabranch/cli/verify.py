@@ -10,26 +10,30 @@ import sys
 import click
 
 from anabranch.cli.each import of_each
-from anabranch.cli.options import each_target_option, job_argument, json_option, log_level
+from anabranch.cli.options import Verb, each_target_option, job_argument, json_option, log_level
 
 
-@click.command()
+@click.command(cls=Verb)
 @job_argument
 @click.option(
     "--repair",
     is_flag=True,
-    help="Put rows that differ to what they are at the source, then compare again. Apply does it.",
+    help="Have apply repair rows that differ, then compare again.",
 )
 @click.option(
     "--by-rows",
     is_flag=True,
-    help="Read every row at both ends, also where a server can sum up its own: digests of 128 bits in place of sums of 64.",
+    help="Read every row at both ends, and compare digests.",
 )
 @each_target_option
 @json_option
 @log_level("warning")
 def verify(job: str, target: str | None, repair: bool, by_rows: bool, as_json: bool) -> None:
-    """Compare every table: by sums, then the rows that differ. Run it while the writer is quiet. Exit 4 when they differ."""
+    """Compare both ends: sums of every table, then rows that differ.
+
+    Run it while the writer is quiet. Exit code 4 when they differ. Servers sum up their own rows where they can, with
+    64 bits; --by-rows compares digests of 128 bits instead.
+    """
     from anabranch.job import Job
 
     answers = of_each(Job.from_file(job), target, lambda one: one.verify(repair=repair, by_rows=by_rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,11 +13,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 import structlog
+from click.testing import CliRunner
 
 from anabranch import __version__
 from anabranch.cli import main as shell
+from anabranch.cli.main import cli
 from anabranch.errors import NotCaughtUp, SourceError, TargetError
 from anabranch.rows import installed
 
@@ -156,6 +160,29 @@ def test_help_names_every_verb_and_version_is_the_package_s() -> None:
     version, decoder = run("--version").stdout.splitlines()
     assert version == f"anabranch {__version__}"
     assert decoder.startswith("decoder: compiled (anabranch-native" if installed.FOUND else "decoder: Python, ")
+
+
+def test_help_has_each_option_on_one_line_of_80_columns() -> None:
+    wide = [line for verb in every_verb(cli, []) for line in wide_lines(verb)]
+    assert not wide, "\n".join(wide)
+
+
+def every_verb(group: click.Group, words: list[str]) -> Iterator[list[str]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield [*words, name]
+        if isinstance(command, click.Group):
+            yield from every_verb(command, [*words, name])
+
+
+def wide_lines(words: list[str]) -> list[str]:
+    """Return the lines of a verb's options that a line before did not have room for."""
+    shown = CliRunner().invoke(cli, [*words, "--help"], terminal_width=80).output
+    sections = re.findall(r"^(?:General o|O)ptions:\n((?:  .*\n)+)", shown, re.MULTILINE)
+    assert sections, shown
+    return [f"{' '.join(words)}: {line}" for some in sections for line in some.splitlines() if line[2] != "-"]
 
 
 def test_the_version_says_why_python_decodes() -> None:
