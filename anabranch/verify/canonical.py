@@ -1,7 +1,7 @@
 """Canonical text forms for values that have several: floats, JSON, escapes.
 
 All other values are written alike by both ends (rows/lines.py and the connectors ensure that). What does not live here:
-digests; which form a column of a target has (its type map, model/at_target.py).
+digests.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _without_sign(float_form: Cell) -> Cell:
 
 
 def _uuid(cell: bytes) -> bytes:
-    """Rewrite a UUID: any spelling is read, one is printed."""
+    """Rewrite a UUID: any spelling is read, one is printed (https://www.postgresql.org/docs/current/datatype-uuid.html)."""
     return cell.lower().translate(None, b"-{}")
 
 
