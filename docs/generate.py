@@ -32,12 +32,14 @@ from anabranch import errors
 from anabranch.cli.main import VERBS, cli
 from anabranch.config import JobConfig
 from anabranch.config.job import Section
+from anabranch.config.options import FORMER, classes, databases_of, keys, model_of
 from anabranch.connectors.mysql.charsets import CHARSETS
 from anabranch.connectors.mysql.source import preflight_server, typemap
 from anabranch.connectors.mysql.source.typemap import Native, logical_type
 from anabranch.connectors.postgresql.target import choices
 from anabranch.connectors.postgresql.target.typemap import GEOMETRY, JSON, VECTOR, PostgresTypes
 from anabranch.contracts import ValueRules
+from anabranch.databases import OPTIONS, SOURCE, TARGET, Options
 from anabranch.model.datatype import Kind
 
 LAST_TORTURE = "tests/torture/results.json, which make torture writes"
@@ -92,9 +94,11 @@ def job_file() -> Iterator[str]:
         properties = schema["properties"] if model is JobConfig else definitions[model.__name__]["properties"]
         for name, text in _texts_under_fields(model):
             properties[model.model_fields[name].alias or name].setdefault("description", text)
+        if OPTIONS in properties and model is not JobConfig:
+            properties[OPTIONS] |= {"type": "section", "default": None}
     yield "# The job file"
     yield ""
-    yield GENERATED.format("anabranch/config/job.py")
+    yield GENERATED.format("anabranch/config/job.py and the options of connectors")
     yield "A job is a TOML file; its path is the `JOB` of every command. Unknown keys and sections are errors, and all"
     yield "problems of a file are reported at once, each with its line. A minimal one:"
     yield ""
@@ -105,9 +109,45 @@ def job_file() -> Iterator[str]:
     for section, field in schema["properties"].items():
         if section != "name":
             yield from _section(section, _resolve(field, definitions), definitions)
+        if section == "targets":
+            yield from _options_of_all()
 
 
-def _texts_under_fields(model: type[Section]) -> Iterator[tuple[str, str]]:
+def _options_of_all() -> Iterator[str]:
+    for role in (SOURCE, TARGET):
+        for kind in classes(role):
+            if keys(kind):
+                yield from _options_of(kind, role)
+
+
+def _options_of(kind: type[Options], role: str) -> Iterator[str]:
+    titles = " or ".join(one.title for one in databases_of(kind, role))
+    yield f"## `[{role}.options]` of a {titles}"
+    yield ""
+    listed = "`[targets.options]` below an entry of `[[targets]]` has the same. " * (role == TARGET)
+    yield f"Settings of this {role} alone. {listed}{_former_text(kind, role)}"
+    yield ""
+    fields = model_of(kind).model_json_schema()["properties"]
+    for name, text in _texts_under_fields(kind):
+        needs = " Another one needs tables to be loaded again." * (name in kind.NEEDS_LOAD and role == TARGET)
+        fields[name]["description"] = text + needs
+    yield from _table(fields, [], {})
+
+
+def _former_text(kind: type[Options], role: str) -> str:
+    """Tells where options may stand as well."""
+    former: dict[str, list[str]] = {}
+    for (section, key), of in FORMER.items():
+        if of == role and key in keys(kind):
+            former.setdefault(section, []).append(f"`{key}`")
+    places = "; ".join(f"{', '.join(names)} in `[{section}]`" for section, names in former.items())
+    return (
+        f"Also accepted, where they stood before: {places}. Two places that say different things are refused."
+        * bool(places)
+    )
+
+
+def _texts_under_fields(model: type[object]) -> Iterator[tuple[str, str]]:
     (found,) = ast.parse(dedent(inspect.getsource(model))).body
     assert isinstance(found, ast.ClassDef)
     for field, text in pairwise(found.body):
@@ -178,7 +218,13 @@ def _kind(field: dict[str, Any]) -> str:
     if choice["type"] == "integer":
         low, high = choice.get("minimum"), choice.get("maximum")
         return "whole number" + (f", {low} to {high}" if high else f", {low} or more" if low is not None else "")
-    names = {"string": "text", "boolean": "`true` or `false`", "array": "list of texts", "object": "table of texts"}
+    names = {
+        "string": "text",
+        "boolean": "`true` or `false`",
+        "array": "list of texts",
+        "object": "table of texts",
+        "section": "section",
+    }
     return names[choice["type"]]
 
 
@@ -343,7 +389,7 @@ def types() -> Iterator[str]:
     yield ""
     yield "## JSON"
     yield ""
-    yield "`[types] json` of the job file chooses:"
+    yield "`[target.options] json` of the job file chooses:"
     yield ""
     yield "| setting | PostgreSQL | fidelity | note |"
     yield "|---|---|---|---|"

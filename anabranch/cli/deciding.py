@@ -12,7 +12,7 @@ from anabranch.config import JobConfig, load_job
 from anabranch.config.lines import Path
 from anabranch.errors import AnabranchError, ConfigError
 
-_KEY = re.compile(r"(?<!\[)\[(\w+)\] (\w+)|\[\[tables\]\] ([\w.]+)")
+_KEY = re.compile(r"(?<!\[)\[([\w.]+)\] (\w+)|\[\[tables\]\] ([\w.]+)")
 
 
 def deciding_line(error: AnabranchError, arguments: list[str]) -> str:
@@ -39,7 +39,7 @@ def _paths(error: AnabranchError, config: JobConfig) -> Iterator[Path]:
     """Yield the keys that the hint names; those of `[[tables]]` only where the table has an entry there."""
     for section, key, entry in _KEY.findall(error.hint):
         if section:
-            yield section, key
+            yield config.place_of(*section.split("."), key)
         else:
             numbers = [number for number, table in enumerate(config.tables) if str(table.id) == error.table]
             yield from (("tables", number, *entry.split(".")) for number in numbers)

@@ -8,17 +8,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from anabranch.databases import OPTIONS, SOURCE, TARGET, Options
 
 if TYPE_CHECKING:
     from anabranch.config.job import JobConfig
 
 
-def definition(config: JobConfig) -> dict[str, Any]:
-    """Return source, rules, filters, column lists and target types as JSON values, without secrets."""
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Where an option stands in a stored definition, and what it was in a job that ran before it was stored."""
+
+    path: tuple[str, ...]
+    before: str
+
+
+# Options that were stored before connectors owned them stay where the release before looks for them. An option that a database
+# gets later, and that may not change freely, has a line here for what jobs of before had.
+_STORED: Mapping[tuple[str, str], _Stored] = {
+    (SOURCE, "decoder"): _Stored(("decoder",), "pgoutput"),
+    (TARGET, "json"): _Stored(("json",), "jsonb"),
+    (TARGET, "geometry"): _Stored(("types", "geometry"), "bytea"),
+    (TARGET, "vector"): _Stored(("types", "vector"), "real[]"),
+}
+
+
+def definition(config: JobConfig, target: str = "") -> dict[str, Any]:
+    """Source, rules, filters, column lists and target types as JSON values, without secrets. `target`: whose options."""
     source = config.source.endpoint
-    return {
+    found: dict[str, Any] = {
         "source": f"{source.scheme}://{source.place}/{source.database}",
         "rules": [rule.model_dump() for rule in config.rules],
         "tables": {
@@ -30,39 +50,62 @@ def definition(config: JobConfig) -> dict[str, Any]:
             }
             for entry in config.tables
         },
-        "decoder": config.capture.decoder,
-        "json": config.types.json,
-        "types": {"geometry": config.types.geometry, "vector": config.types.vector, "map": config.types.map},
+        "types": {"map": config.types.map},
     }
+    for role, options in ((SOURCE, config.source.options), (TARGET, config.target_options(target))):
+        for key in sorted(options.NEEDS_LOAD):
+            *above, last = _path(role, key)
+            place = found
+            for name in above:
+                place = place.setdefault(name, {})
+            place[last] = getattr(options, key)
+    return found
+
+
+def options_of(before: Mapping[str, Any], role: str, now: Options) -> Options:
+    """The options as a stored definition has them, for what may not change freely; the others as they are `now`."""
+    return replace(now, **{key: _value(before, role, key) for key in now.NEEDS_LOAD})
+
+
+def _path(role: str, key: str) -> tuple[str, ...]:
+    stored = _STORED.get((role, key))
+    return stored.path if stored else (OPTIONS, role, key)
+
+
+def _value(stored: Mapping[str, Any], role: str, key: str) -> Any:
+    found: Any = stored
+    for name in _path(role, key):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    known = _STORED.get((role, key))
+    return known.before if found is None and known else found
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that the job file says otherwise than before. `what`: the key, with the rule or table that it is of."""
+    """Something that the job file says otherwise than before. `what`: the key, with the rule or table that it is of. `role`:
+    of an option, the end that it belongs to."""
 
     what: str
     before: object
     after: object
+    role: str = ""
 
     def __str__(self) -> str:
         return f"{self.what}: was {_shown(self.before)}, is {_shown(self.after)}"
 
 
-SOURCE, DECODER, JSON = "source", "[capture] decoder", "[types] json"
+WHERE = "source"  # another one is another job
+JSON = f"[{TARGET}.{OPTIONS}] json"
 
 
 def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """Return the differences that need tables to be loaded again; empty = the job may go on."""
     ends = [
-        _changed(SOURCE, _plain(old["source"]), _plain(new["source"])),
-        _changed(DECODER, *(some.get("decoder", "pgoutput") for some in (old, new))),
-        _changed(JSON, old["json"], new["json"]),
+        _changed(WHERE, _plain(old["source"]), _plain(new["source"])),
+        *(_option(old, new, role, key) for role, key in _options(old, new)),
+        _changed("[types] map", *(some.get("types", {}).get("map", {}) for some in (old, new))),
     ]
-    types = old.get("types", {}), new.get("types", {})
-    chosen = [
-        _changed(f"[types] {key}", *(some.get(key, default) for some in types)) for key, default in _TYPES.items()
-    ]
-    found = [*ends, *chosen, *_rules(old["rules"], new["rules"]), *_tables(old["tables"], new["tables"])]
+    found = [*ends, *_rules(old["rules"], new["rules"]), *_tables(old["tables"], new["tables"])]
     return [change for change in found if change is not None]
 
 
@@ -71,11 +114,15 @@ def _plain(source: str) -> str:
     return re.sub(r"^(\w+://)\[([^]/]*)\]", r"\1\2", source)
 
 
-_TYPES: dict[str, Any] = {
-    "geometry": "bytea",
-    "vector": "real[]",
-    "map": {},
-}  # as in a job that was run before they were
+def _options(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Role and key of each option that one of the two may have."""
+    others = {(role, key) for some in (old, new) for role, values in some.get(OPTIONS, {}).items() for key in values}
+    return [*_STORED, *sorted(others)]
+
+
+def _option(old: Mapping[str, Any], new: Mapping[str, Any], role: str, key: str) -> Change | None:
+    found = _changed(f"[{role}.{OPTIONS}] {key}", *(_value(some, role, key) for some in (old, new)))
+    return found and replace(found, role=role)
 
 
 _ENTRY = {"where": "where", "drop": "dropped columns", "rename": "renamed columns", "type": "types of columns"}

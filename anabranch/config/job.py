@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
@@ -34,10 +34,12 @@ from anabranch.config.lines import Path as KeyPath
 from anabranch.config.lines import line_of
 from anabranch.config.patterns import PLACEHOLDERS, Pattern, Template
 from anabranch.config.url import parse_url
+from anabranch.databases import Options
 from anabranch.errors import Problem
 from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.model.ids import TableId
 
+TYPE_CHOICES = ("json", "geometry", "vector")  # options of that name choose a target's type for the kind
 ONLY = "target"  # what the database in [target] is called among several
 JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
 TARGET_NAME = r"[a-z][a-z0-9_-]{0,30}"
@@ -141,12 +143,20 @@ def _source_url(value: Any, info: ValidationInfo) -> Endpoint:
     return _endpoint(value, info, "source")
 
 
+def _checked(value: Any) -> Options:
+    assert isinstance(value, Options), "options.py makes them before the whole is checked"
+    return value
+
+
 def _target_url(value: Any, info: ValidationInfo) -> Endpoint:
     return _endpoint(value, info, "target")
 
 
 SourceUrl = Annotated[Endpoint, PlainValidator(_source_url, json_schema_input_type=str), PlainSerializer(str)]
 TargetUrl = Annotated[Endpoint, PlainValidator(_target_url, json_schema_input_type=str), PlainSerializer(str)]
+OwnOptions = Annotated[  # of the database's own class, made by options.py
+    Options, PlainValidator(_checked, json_schema_input_type=dict[str, Any]), PlainSerializer(asdict)
+]
 PatternText = Annotated[str, AfterValidator(_pattern)]
 
 
@@ -169,6 +179,8 @@ class Source(Section):
     """`mysql://` or `mariadb://user:${PASSWORD}@host:port`, `postgresql://user:${PASSWORD}@host:port/database`. `${NAME}` is
     an environment variable, put in after the URL is cut into parts and taken literally. Options go into the query: `ssl_ca`,
     `ssl_cert`, `ssl_key`, `ssl_mode`, `unix_socket`."""
+    options: OwnOptions = Options()
+    """Settings of the database that `url` names: `[source.options]`, below."""
 
 
 class Target(Section):
@@ -176,6 +188,8 @@ class Target(Section):
 
     endpoint: TargetUrl = Field(alias="url")
     """`postgresql://user:${PASSWORD}@host:port/database`; variables and options as for the source."""
+    options: OwnOptions = Options()
+    """Settings of the database that `url` names: `[target.options]`, below."""
 
 
 class NamedTarget(Section):
@@ -186,6 +200,8 @@ class NamedTarget(Section):
     beside which these may stand."""
     endpoint: TargetUrl = Field(alias="url")
     """As in `[target]`. A database is one target of a job."""
+    options: OwnOptions = Options()
+    """As in `[target]`: `[targets.options]` below its entry."""
 
 
 class Rule(Section):
@@ -272,31 +288,11 @@ class Load(Section):
 class Capture(Section):
     """Reading the source's log into the trail."""
 
-    server_id: int | None = Field(default=None, ge=1, le=4294967295)
-    """The replica id shown to the source; derived from the job when absent."""
-    decoder: Literal["pgoutput", "wal2json", "decoderbufs"] = "pgoutput"
-    """PostgreSQL's plugin that the source's log is decoded with. `pgoutput` is a part of every server; the others are installed
-    there, and show less ([prepare the source](../howto/prepare-a-postgresql-source.md#other-decoders)). It is the
-    slot's for its life: a job that changes it loads again. Without effect on MySQL and MariaDB."""
     decoding: Literal["auto", "python", "native"] = "auto"
     """What decodes here what the source's log gives: the compiled decoder (`native`, which has to be installed:
     [the compiled decoder](../explanation/native-decoder.md)), the one in Python, or `auto`, the compiled one where it is
     there. Both make the same of every log; it may be changed at any time. Of a PostgreSQL it is what `pgoutput` gives as text;
     other decoders' messages, and values in binary form, are Python's."""
-    heartbeat_interval_s: int = Field(default=60, ge=0, le=86400)
-    """While nothing of the job happens at a PostgreSQL and others make its log grow, a message of about 100 bytes is written
-    into the log so often, which moves the job's place on and shows that the log is read; 0: never. Without effect on
-    MySQL and MariaDB, whose logs are one for the whole server, and with `decoderbufs`, which shows no messages."""
-    held_log_warning_mb: int = Field(default=10240, ge=1)
-    """`status` warns when a PostgreSQL keeps more of its log for the job than this; where the server bounds it
-    (`max_slot_wal_keep_size`), already at half of that. Without effect on MySQL and MariaDB, which keep none for a job."""
-    binary: bool = False
-    """Values come from `pgoutput` in binary form where the server (14 and later) and the types of all tables allow it, else as
-    text; the trail is the same. It is faster for tables with much `bytea`, and not for others
-    ([prepare the source](../howto/prepare-a-postgresql-source.md#binary-values))."""
-    streaming: bool = False
-    """Large transactions come while they are open (PostgreSQL 14 and later, `pgoutput`): the source does not put them on its
-    disk, and their rows are here when they commit. Else the source keeps them until then. Without effect elsewhere."""
     flush_interval_ms: int = Field(default=1000, ge=10, le=60000)
     """The longest a committed transaction waits for its flush; under load flushes come one after another."""
     segment_mb: int = Field(default=64, ge=1, le=4096)
@@ -344,32 +340,19 @@ class Apply(Section):
     """Row images of an epoch from which executors stage it. When absent: 250,000 of updates and deletes, as was measured."""
 
 
-with warnings.catch_warnings():
-    # The key is called `json`; what it hides is a deprecated method of pydantic that nobody here calls.
-    warnings.filterwarnings("ignore", message='Field name "json"')
+class Types(Section):
+    """Decisions about values that the target cannot hold."""
 
-    class Types(Section):
-        """Decisions about values that the target cannot hold."""
-
-        zero_date: Annotated[str, AfterValidator(_zero_date)] = "stop"
-        """A date that is none (0000-00-00, 2024-00-15): `"stop"` with the row's key, write NULL (`"null"`), or the date that
-        stands for it, at midnight UTC: `"0001-01-01"`, `"-infinity"`, `"infinity"`. In a primary key an infinite one alone is
-        taken, for 0000-00-00 alone: two rows must not become one. For one column: `[[tables]] columns.zero_date`."""
-        nul: Literal["stop", "strip"] = "stop"
-        """A NUL character in text: stop with the row's key, or leave the character out."""
-        json: Literal["jsonb", "json", "text"] = "jsonb"  # type: ignore[assignment]  # the key is called json, as a method of pydantic is
-        """The target's type for JSON."""
-        geometry: Literal["bytea", "geometry"] = "bytea"
-        """The target's type for geometry: EWKB as bytes, or PostGIS's own."""
-        vector: Literal["real[]", "vector"] = "real[]"
-        """The target's type for vectors: an array, or pgvector's own."""
-        large_objects: Literal["stop", "numbers"] = "stop"
-        """A column of a PostgreSQL that names large objects (`oid`, `lo`), which no log has: refuse it by name before the load
-        and in it, and park its table at the first row of the log that names one; or let the numbers arrive without them."""
-        map: dict[str, str] = {}
-        """Source type -> target type, instead of the type map's: `"tinyint(1)" = "boolean"`. The left side is the type as
-        the source spells it, or its name alone, or a glob on either; the exact spelling wins, then the first. Which types
-        there are for a type: the [type table](types.md#types-of-your-own-choice)."""
+    zero_date: Annotated[str, AfterValidator(_zero_date)] = "stop"
+    """A date that is none (0000-00-00, 2024-00-15): `"stop"` with the row's key, write NULL (`"null"`), or the date that
+    stands for it, at midnight UTC: `"0001-01-01"`, `"-infinity"`, `"infinity"`. In a primary key an infinite one alone is
+    taken, for 0000-00-00 alone: two rows must not become one. For one column: `[[tables]] columns.zero_date`."""
+    nul: Literal["stop", "strip"] = "stop"
+    """A NUL character in text: stop with the row's key, or leave the character out."""
+    map: dict[str, str] = {}
+    """Source type -> target type, instead of the type map's: `"tinyint(1)" = "boolean"`. The left side is the type as
+    the source spells it, or its name alone, or a glob on either; the exact spelling wins, then the first. Which types
+    there are for a type: the [type table](types.md#types-of-your-own-choice)."""
 
 
 class Spark(Section):
@@ -466,6 +449,8 @@ class JobConfig(Section):
     _home: Path = PrivateAttr(default=Path(".anabranch"))
     _file: Path | None = PrivateAttr(default=None)
     _lines: dict[KeyPath, int] = PrivateAttr(default_factory=dict)
+    _former: dict[KeyPath, KeyPath] = PrivateAttr(default_factory=dict)
+    _unused: tuple[tuple[str, str], ...] = PrivateAttr(default=())
 
     @property
     def home(self) -> Path:
@@ -483,6 +468,29 @@ class JobConfig(Section):
         alone = {ONLY: self.target.endpoint} if self.target else {}
         return alone | {one.name: one.endpoint for one in self.targets}
 
+    def target_options(self, name: str = "") -> Options:
+        """Those of the target of this name; of the first one for "", where it is about the job as a whole."""
+        every = ({ONLY: self.target.options} if self.target else {}) | {one.name: one.options for one in self.targets}
+        return every[name or next(iter(every))]
+
+    def with_target_options(self, options: Options, name: str = "") -> JobConfig:
+        """The same job with other options of one target, named as for `target_options`."""
+        name, made = name or next(iter(self.ends)), {"options": options}
+        if self.target and name == ONLY:
+            return self.model_copy(update={"target": self.target.model_copy(update=made)})
+        targets = [one.model_copy(update=made) if one.name == name else one for one in self.targets]
+        return self.model_copy(update={"targets": targets})
+
+    def type_choices(self, target: str = "") -> dict[str, Any]:
+        """What a target's options say of the types for kinds of values, by the names that ValueRules has for them."""
+        options = asdict(self.target_options(target))
+        return {kind: options[kind] for kind in TYPE_CHOICES if kind in options}
+
+    @property
+    def unused(self) -> tuple[tuple[str, str], ...]:
+        """Section and key of options that stand where they stood before, and belong to databases that the job has not."""
+        return self._unused
+
     @property
     def zero_dates(self) -> tuple[tuple[str, str, str], ...]:
         """Source table, column, and what becomes of its dates that are none."""
@@ -496,6 +504,10 @@ class JobConfig(Section):
         """Return the line of a key in the job file, for messages of later checks."""
         return line_of(self._lines, path)
 
-    def fingerprint(self) -> dict[str, Any]:
-        """Return what must not change between starts without a decision (K32): JSON, without secrets."""
-        return definition(self)
+    def place_of(self, *path: str) -> KeyPath:
+        """Return where a key stands in the file: an option may stand where it stood before (options.py)."""
+        return self._former.get(path, path)
+
+    def fingerprint(self, target: str = "") -> dict[str, Any]:
+        """Return what must not change between starts without a decision (K32), for one target: JSON, without secrets."""
+        return definition(self, target)

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,7 +22,9 @@ from anabranch.config.entries import found_in
 from anabranch.config.job import JobConfig, Section
 from anabranch.config.lines import Path as KeyPath
 from anabranch.config.lines import key_lines, line_of
+from anabranch.config.options import FORMER, classes, keys, settle
 from anabranch.config.targets import names_in, shared_in
+from anabranch.databases import OPTIONS, SOURCE, TARGET
 from anabranch.errors import ConfigError, Problem
 
 # pydantic's error type -> (message, expected); {…} come from the error's context, {value} is what stands in the file.
@@ -53,9 +56,11 @@ def load_job(
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file} is not TOML", problems=[_syntax(error, text)]) from None
     lines = key_lines(text)
-    problems = [*found_in(data, check_filter), *names_in(data)]
+    settled = settle(data)
+    problems = [*found_in(data, check_filter), *names_in(data), *settled.problems]
+    problems += [p for detail in settled.wrong for p in _problems(detail)]
     try:
-        config = JobConfig.model_validate(data, context={"env": env})
+        config = JobConfig.model_validate(settled.data, context={"env": env})
         problems += shared_in(config)
     except ValidationError as error:
         details = error.errors(include_url=False)
@@ -66,7 +71,7 @@ def load_job(
         raise ConfigError(f"{file} has {len(placed)} problem{'s' * (len(placed) > 1)}", problems=placed)
     config._home = Path(env.get("ANABRANCH_HOME") or ".anabranch").absolute()
     config._file = file.absolute()
-    config._lines = lines
+    config._lines, config._unused, config._former = lines, tuple(settled.unused), settled.former
     return config
 
 
@@ -116,7 +121,8 @@ def _unknown(key: KeyPath, is_section: bool) -> Problem:
     section, name = _section(key[:-1]), str(key[-1])
     names = _keys(section) if section else []
     kind = "section" if is_section and len(key) == 1 else "key"
-    nearest = get_close_matches(name, names, 1) or [_elsewhere(name)]
+    former = {one: f"[{role}.{OPTIONS}] {one}" for (where, one), role in FORMER.items() if (where,) == key[:-1]}
+    nearest = [former.get(one, one) for one in get_close_matches(name, [*names, *former], 1)] or [_elsewhere(name)]
     return Problem(f"unknown {kind}", expected=f"one of {', '.join(names)}", nearest=nearest[0])
 
 
@@ -159,7 +165,8 @@ def _elsewhere(name: str) -> str:
         model = _section((section,)) or _section((section, 0))
         if model and name in _keys(model):
             return _key_text((section, name))
-    return ""
+    owners = (role for role in (SOURCE, TARGET) for kind in classes(role) if name in keys(kind))
+    return "".join(_key_text((role, OPTIONS, name)) for role in islice(owners, 1))
 
 
 _LISTS = {"rules", "tables", "targets"}
@@ -172,5 +179,7 @@ def _key_text(key: KeyPath) -> str:
         return "".join(names)
     if len(names) == 1 and names[0] == "name":
         return "name"
+    if names[1:2] == [OPTIONS]:
+        return " ".join([f"[{names[0]}.{OPTIONS}]", *names[2:]])
     head = f"[[{names[0]}]]" if names[0] in _LISTS else f"[{names[0]}]"
     return " ".join([head, ".".join(names[1:])]).strip()

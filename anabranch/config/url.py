@@ -12,36 +12,10 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from urllib.parse import unquote, urlsplit
 
+from anabranch.databases import Database, public, registry
 from anabranch.errors import Problem
 from anabranch.model.endpoint import Endpoint
 
-_FILES = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode", "unix_socket")
-
-
-@dataclass(frozen=True, slots=True)
-class Scheme:
-    """`roles`: what this release's connector of that name can be, source, target or both (connectors/__init__.py)."""
-
-    port: int
-    roles: tuple[str, ...]
-    options: tuple[str, ...] = _FILES
-    needs_user: bool = True
-    has_databases: bool = False  # a connection is to one of them
-
-
-SCHEMES = {
-    "mysql": Scheme(3306, ("source",)),
-    "mariadb": Scheme(3306, ("source",)),
-    "postgresql": Scheme(5432, ("source", "target"), has_databases=True),
-    "memory": Scheme(0, ("source", "target"), (), needs_user=False),  # the twin for tests: anabranch/connectors/memory
-}
-MEANT = {"postgres": "postgresql", "pg": "postgresql", "psql": "postgresql", "pgsql": "postgresql", "maria": "mariadb"}
-MYSQL_SSL_MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
-SSL_MODES = {  # PostgreSQL's connector understands both vocabularies
-    "mysql": MYSQL_SSL_MODES,
-    "mariadb": MYSQL_SSL_MODES,
-    "postgresql": ("disable", "prefer", "require", "verify-ca", "verify-full", *MYSQL_SSL_MODES),
-}
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _ENCODE = "write special characters of a user or password as %XX, or use ${VARIABLE}, which is taken literally"
 
@@ -70,20 +44,20 @@ class _Parser:
         for name in dict.fromkeys(_VARIABLE.findall(text)):
             self.variable(name)
 
-    def scheme(self, name: str) -> Scheme | None:
-        """Return the scheme, None for an unknown one. A scheme of the other role is reported, and the rest of the URL
-        is still checked.
+    def scheme(self, name: str) -> Database | None:
+        """Return the database of a scheme, None for an unknown one. One of the other role is reported, and the rest of the
+        URL is still checked.
         """
-        public = [known for known, scheme in SCHEMES.items() if scheme.needs_user and self.has_role(scheme)]
-        expected = "one of " * (len(public) > 1) + ", ".join(f"{one}://" for one in public)
-        found = SCHEMES.get(name)
+        usual = list(public(self.role))
+        expected = "one of " * (len(usual) > 1) + ", ".join(f"{one.name}://" for one in usual)
+        found = registry().get(name)
         if found is None:
-            self.fail(f"unknown URL scheme {name!r}", expected, _nearest_scheme(name, public))
+            self.fail(f"unknown URL scheme {name!r}", expected, _nearest_scheme(name, usual))
         elif not self.has_role(found):
             self.fail(f"{name}:// cannot be a {self.role}", expected)
         return found
 
-    def has_role(self, scheme: Scheme) -> bool:
+    def has_role(self, scheme: Database) -> bool:
         return self.role in ("", *scheme.roles)
 
     def port(self, text: str, default: int) -> int:
@@ -98,7 +72,7 @@ class _Parser:
         return default
 
     def options(self, scheme: str, query: str) -> Iterator[tuple[str, str]]:
-        allowed = SCHEMES[scheme].options
+        allowed = registry()[scheme].url_options
         for pair in filter(None, query.split("&")):
             name, equals, value = pair.partition("=")
             if name not in allowed:
@@ -111,7 +85,7 @@ class _Parser:
             yield name, self.option(scheme, name, filled) if len(self.problems) == known else value
 
     def option(self, scheme: str, name: str, value: str) -> str:
-        modes = SSL_MODES[scheme]
+        modes = registry()[scheme].ssl_modes
         if name == "ssl_mode" and value.lower() not in modes and value.lower().replace("-", "_") not in modes:
             nearest = get_close_matches(value.lower(), modes, 1)
             self.fail(f"unknown ssl_mode {value!r} in the URL", f"one of {', '.join(modes)}", "".join(nearest))
@@ -136,7 +110,7 @@ def parse_url(
     return (None if parser.problems else endpoint), parser.problems
 
 
-def _endpoint(parser: _Parser, scheme: Scheme, text: str, needs_database: bool) -> Endpoint | None:
+def _endpoint(parser: _Parser, scheme: Database, text: str, needs_database: bool) -> Endpoint | None:
     try:
         parts = urlsplit(text)
     except ValueError:
@@ -190,8 +164,8 @@ def _complete(parser: _Parser, endpoint: Endpoint, needs_database: bool) -> None
         parser.fail("the URL has more than one name after the host", "one database")
 
 
-def _nearest_scheme(name: str, public: Sequence[str]) -> str:
+def _nearest_scheme(name: str, usual: Sequence[Database]) -> str:
     base = name.lower().split("+")[0].removeprefix("jdbc:")
-    meant = MEANT.get(base, "")
-    found = meant if meant in public else (get_close_matches(base, public, 1, 0.5) or [""])[0]
-    return f"{found}://" if found else ""
+    meant = [one.name for one in usual if base in one.nicknames]
+    found = meant or get_close_matches(base, [one.name for one in usual], 1, 0.5)
+    return f"{found[0]}://" if found else ""

@@ -1,44 +1,39 @@
 """The databases. Engines come in by `source(endpoint)` and `target(endpoint)` only; drivers are imported on first use.
 
-The table below is the registry: URL scheme -> package that has `source` and / or `target`, each with `connector(endpoint)`.
+Which databases there are says the registry (`anabranch/databases.py`). One that can be a source has a module `source`, one
+that can be a target a module `target`, each with `connector(endpoint, options)`.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from anabranch.databases import SOURCE, TARGET, Options, registry
 from anabranch.errors import ConfigError, install_hint
 
 if TYPE_CHECKING:
     from anabranch.contracts import RowTarget, SourceConnector, TargetConnector
     from anabranch.model.endpoint import Endpoint
 
-SCHEMES = {
-    "mysql": "anabranch.connectors.mysql",
-    "mariadb": "anabranch.connectors.mariadb",
-    "postgresql": "anabranch.connectors.postgresql",
-    "memory": "anabranch.connectors.memory",
-}
-EXTRAS = {"mysql": "mysql", "mariadb": "mysql", "postgresql": "postgresql"}
 
-
-def source(endpoint: Endpoint) -> SourceConnector:
-    """The connector that reads from `endpoint`. Raises ConfigError when this database cannot be a source."""
-    connector: SourceConnector = _role(endpoint, "source")
+def source(endpoint: Endpoint, options: Options | None = None) -> SourceConnector:
+    """The connector that reads from `endpoint`; its usual options for None. Raises ConfigError when this database cannot
+    be a source."""
+    connector: SourceConnector = _role(endpoint, options, SOURCE)
     return connector
 
 
-def target(endpoint: Endpoint) -> TargetConnector:
-    """The connector that writes to `endpoint`. Raises ConfigError when this database cannot be a target."""
-    connector: TargetConnector = _role(endpoint, "target")
+def target(endpoint: Endpoint, options: Options | None = None) -> TargetConnector:
+    """The connector that writes to `endpoint`; its usual options for None. Raises ConfigError when this database cannot
+    be a target."""
+    connector: TargetConnector = _role(endpoint, options, TARGET)
     return connector
 
 
-def row_target(endpoint: Endpoint) -> RowTarget:
+def row_target(endpoint: Endpoint, options: Options | None = None) -> RowTarget:
     """The connector of a target that keeps rows. Raises ConfigError for one that takes changes only."""
-    connector = target(endpoint)
+    connector = target(endpoint, options)
     if not _keeps_rows(connector):
         raise ConfigError(f"{endpoint.scheme}:// keeps no rows: it cannot be the target of such a job yet")
     return connector
@@ -48,15 +43,14 @@ def _keeps_rows(connector: TargetConnector) -> TypeGuard[RowTarget]:
     return hasattr(connector, "writer")
 
 
-def _role(endpoint: Endpoint, role: str) -> Any:
-    module = f"{SCHEMES[endpoint.scheme]}.{role}"
-    if find_spec(module) is None:
+def _role(endpoint: Endpoint, options: Options | None, role: str) -> Any:
+    database = registry()[endpoint.scheme]
+    if role not in database.roles:
         raise ConfigError(f"{endpoint.scheme}:// cannot be a {role} yet")
     try:
-        return import_module(module).connector(endpoint)
+        return import_module(f"{database.package}.{role}").connector(endpoint, options or database.options_of(role)())
     except ImportError as missing:  # also a driver without its C library
-        extra = EXTRAS.get(endpoint.scheme, endpoint.scheme)
         raise ConfigError(
             f"the driver of {endpoint.scheme}:// is not installed ({missing.name or missing})",
-            hint=install_hint(extra),
+            hint=install_hint(database.extra or database.name),
         ) from missing

@@ -46,9 +46,9 @@ class SourceCatalog(Protocol):
     def logs_cascades(self) -> bool:
         """Does this server's log contain the rows that foreign-key actions change? (K1)"""
 
-    def held(self, name: str, much: int) -> HeldLog | None:
-        """Tells what the source keeps for the job of this LogOptions.name, with a warning from `much` bytes on. None where
-        it keeps its log by its own rules."""
+    def held(self, name: str) -> HeldLog | None:
+        """Tells what the source keeps for the job of this LogOptions.name, with a warning where that is much. None where it
+        keeps its log by its own rules."""
 
     def prepared(self) -> frozenset[str] | None:
         """Transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds

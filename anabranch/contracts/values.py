@@ -10,14 +10,13 @@ from anabranch.model.datatype import Kind
 
 @dataclass(frozen=True, slots=True)
 class ValueRules:
-    """`[types]` of the job file, for load and stream alike."""
+    """`[types]` of the job file, and what the target's options say of types, for load and stream alike."""
 
     zero_date: str = "stop"  # "stop" | "null" | a date
     nul: str = "stop"  # "stop" | "strip"
     json: str = "jsonb"  # "jsonb" | "json" | "text"
     geometry: str = "bytea"  # "bytea" | "geometry"
     vector: str = "real[]"  # "real[]" | "vector"
-    large_objects: str = "stop"  # "stop" | "numbers"
     zero_dates: tuple[tuple[str, str, str], ...] = ()  # source table, column -> as zero_date, before which it goes
     texts: tuple[
         tuple[Kind, TextForm], ...
@@ -42,19 +41,15 @@ class Bounds:
 
 @dataclass(frozen=True)
 class LogOptions:
-    """What capture needs to know to be a well-behaved replica. `name`: of what the job has at the source, of no other job.
-    `decoder`: who turns the log into changes there, where a source has several; `decoding`: who does it here (auto, python,
-    native), where a connector has several. `binary`: may values come in the source's binary form, where there is one? What is
-    given is the same. `streaming`: large transactions may come while they are open, where the source can do that. `leave_out`:
-    origins whose rows and TRUNCATEs are not given, in the words of the trail's `origin`; ConfigError where that cannot be."""
+    """What capture needs to know to be a well-behaved replica; what only one database can be told is in its connector's own
+    options. `reader_id`: a number that no other job has, for sources that know their readers by numbers. `name`: of what the
+    job has at the source, of no other job. `decoding`: who decodes the log here (auto, python, native), where a connector
+    has several. `leave_out`: origins whose rows and TRUNCATEs are not given, in the words of the trail's `origin`; ConfigError
+    where that cannot be."""
 
-    server_id: int
+    reader_id: int
     flush_interval: float  # seconds
     rules: ValueRules = field(default_factory=ValueRules)
     name: str = ""
-    decoder: str = "pgoutput"
-    heartbeat: float = 0.0  # seconds between messages that a reader writes into an idle source's log; 0: none
-    binary: bool = False
-    streaming: bool = False
     decoding: str = "auto"
     leave_out: frozenset[str] = frozenset()

@@ -173,8 +173,7 @@ def _source(job: JobView, errors: list[str]) -> tuple[LogMark | None, Mapping[st
     try:
         catalog = source_of(job).catalog()
         try:
-            much = job.config.capture.held_log_warning_mb << 20
-            held = catalog.held(name_at_source(job.config.name, job_uuid), much) if job_uuid else None
+            held = catalog.held(name_at_source(job.config.name, job_uuid)) if job_uuid else None
             return catalog.mark(), catalog.log_sizes(), {"log_held": asdict(held)} if held else {}
         finally:
             catalog.close()

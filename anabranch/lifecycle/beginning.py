@@ -112,7 +112,7 @@ def prepare_target(job: JobView, store: TargetStore) -> None:
         {
             "uuid": trail.job_uuid,
             "source_identity": trail.source_identity,
-            "definition": json.dumps(job.config.fingerprint()),
+            "definition": json.dumps(job.config.fingerprint(job.target)),
             **({TARGET: job.names.target} if job.names.target else {}),
             **_origins(job, trail.job_uuid, known or {}),
         },

@@ -202,7 +202,11 @@ class Joining:
         """Refuses a new target of the table (the job file gave it another one) that holds somebody else's rows.
         Raises PreflightFailed."""
         target = self.job.rules.target_table(schema)
-        choices = {"load.existing": self.job.config.load.existing, "types.json": self.job.config.types.json}
+        types = self.job.config.type_choices(self.job.target)
+        choices = {
+            "load.existing": self.job.config.load.existing,
+            **{f"types.{kind}": one for kind, one in types.items()},
+        }
         checks = self.target.checks()
         try:
             results = checks.run(PreflightContext(self.name, choices, {schema.id: schema}, {schema.id: target}))
@@ -251,10 +255,8 @@ class Joining:
         """What the source's preflight has against this table."""
         checks = self.source.checks()
         try:
-            config, rules = self.job.config, self.job.rules
-            choices = {"capture.decoder": config.capture.decoder, "types.large_objects": config.types.large_objects}
-            dropped = {one: rules.dropped(one) for one in now}
-            results = checks.run(PreflightContext(self.name, choices, now, {}, dropped))
+            dropped = {one: self.job.rules.dropped(one) for one in now}
+            results = checks.run(PreflightContext(self.name, {}, now, {}, dropped))
         finally:
             checks.close()
         return Report(self.name, tuple(result for result in results if result.table == str(table)))

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.config import JobConfig, describe_change
-from anabranch.config.changes import DECODER, JSON, SOURCE
-from anabranch.config.job import Rule, TableEntry, Types
+from anabranch.config.changes import JSON, WHERE, options_of
+from anabranch.config.job import Rule, TableEntry
 from anabranch.contracts import TargetStore
+from anabranch.databases import SOURCE, TARGET
 from anabranch.errors import ConfigError
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
@@ -77,7 +78,8 @@ def plan(job: JobView, execute: bool) -> Plan | None:
         found = _plan(job, json.loads(known["definition"]), states)
         if execute and found.lines:
             _take_over(job, store, found, states)
-            store.jobs.save_job(job.config.name, {**known, "definition": json.dumps(job.config.fingerprint())})
+            definition = json.dumps(job.config.fingerprint(job.target))
+            store.jobs.save_job(job.config.name, {**known, "definition": definition})
         return found
     finally:
         store.close()
@@ -100,23 +102,24 @@ def left_out(job: JobView, execute: bool) -> list[str]:
 
 
 def _plan(job: JobView, before: dict[str, Any], states: Mapping[TableId, TableState]) -> Plan:
-    found = {change.what: change for change in describe_change(before, job.config.fingerprint())}
-    if SOURCE in found:
+    found = {change.what: change for change in describe_change(before, job.config.fingerprint(job.target))}
+    if WHERE in found:
         raise ConfigError(
-            f"another source is another job: {found[SOURCE]}",
+            f"another source is another job: {found[WHERE]}",
             job=job.config.name,
             hint="put it back, or remove the job's state (anabranch drop JOB --execute) and load again",
         )
-    if DECODER in found:
+    if at_source := [change for change in found.values() if change.role == SOURCE]:
         raise ConfigError(
-            f"a slot keeps its decoder: {found[DECODER]}",
+            f"what the job has at the source keeps it: {', '.join(map(str, at_source))}",
             job=job.config.name,
             hint="put it back, or remove the job's state (anabranch drop JOB --execute) and load again",
         )
     schemas = {table: state.schema for table, state in states.items() if state.schema}
     if not found:
         return Plan((), ())
-    former, (present, logs_cascades) = RuleSet(_former(job.config, before), job.types), _source(job, states.keys())
+    former = RuleSet(_former(job.config, before, job.target), job.types, job.target)
+    present, logs_cascades = _source(job, states.keys())
     job.rules.targets({*states, *present})  # none shares its target with another
     if not logs_cascades:
         Report(job.config.name, tuple(check_cascades(job.rules, present.values(), value_rules(job)))).require()
@@ -145,8 +148,8 @@ def _require_built(job: JobView, states: Iterable[TableState]) -> None:
             )
 
 
-def _former(config: JobConfig, before: Mapping[str, Any]) -> JobConfig:
-    """The job as its rules, tables and types were when it last ran."""
+def _former(config: JobConfig, before: Mapping[str, Any], target: str = "") -> JobConfig:
+    """The job as its rules, tables and types were when it last ran for this target."""
     entries = [
         TableEntry.model_validate(
             {
@@ -157,9 +160,11 @@ def _former(config: JobConfig, before: Mapping[str, Any]) -> JobConfig:
         )
         for name, one in before["tables"].items()
     ]
-    types = {**config.types.model_dump(by_alias=True), "json": before["json"], **before.get("types", {})}
+    types = config.types.model_copy(update={"map": before.get("types", {}).get("map", {})})
     rules = [Rule.model_validate(rule) for rule in before["rules"]]
-    return config.model_copy(update={"rules": rules, "tables": entries, "types": Types.model_validate(types)})
+    source = config.source.model_copy(update={"options": options_of(before, SOURCE, config.source.options)})
+    made = config.model_copy(update={"rules": rules, "tables": entries, "types": types, "source": source})
+    return made.with_target_options(options_of(before, TARGET, config.target_options(target)), target)
 
 
 def _source(job: JobView, read: Collection[TableId]) -> tuple[dict[TableId, TableSchema], bool]:

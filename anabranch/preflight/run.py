@@ -7,12 +7,13 @@ What does not live here: what is checked (`rules.py`, `cascades.py`, `connectors
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
 from anabranch.config import JobConfig
+from anabranch.config.options import owners
 from anabranch.contracts import Checks, PreflightContext, SourceConnector, TargetConnector
 from anabranch.errors import (
     NOT_ADMITTED,
@@ -77,6 +78,7 @@ def preflight(
         config.name,
         (
             _decoder(config.capture.decoding),
+            *_unused(config),
             *selection.results,
             *(result for results in asked for result in results or ()),
         ),
@@ -89,6 +91,15 @@ def _decoder(decoding: str) -> CheckResult:
         return CheckResult("job.decoder", "ok", f"the compiled decoder reads the log (anabranch-native {version()})")
     why = '[capture] decoding = "python" asks for it' if decoding == "python" else reason()
     return CheckResult("job.decoder", "ok", f"Python reads the log: {why}; {COST}", REMEDY)
+
+
+def _unused(config: JobConfig) -> Iterator[CheckResult]:
+    """Name options of other databases that do nothing here: whoever wrote them expects something of them."""
+    ends = f"{config.source.endpoint.scheme}:// -> {config.ends[next(iter(config.ends))].scheme}://"
+    for section, key in config.unused:
+        of = ", ".join(f"{name}://" for name in owners(key))
+        why = f"[{section}] {key} has no effect from {ends}: it is an option of {of}"
+        yield CheckResult("job.options", "warning", why, "take it out of the job file")
 
 
 def _shut(error: AnabranchError) -> CheckResult:
@@ -165,6 +176,7 @@ def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Kno
         for section in ("load", "capture", "apply", "types")
         for key, value in getattr(config, section).model_dump(by_alias=True).items()
     }
+    choices |= {f"types.{kind}": chosen for kind, chosen in config.type_choices(rules.target_name).items()}
     choices[zero_dates.ASKED] = json.dumps(config.zero_dates)
     choices[GIVEN] = ", ".join(sorted(config.capture.model_fields_set))
     choices[FULL_IMAGES] = ", ".join(map(str, selection.needs_full_images))

@@ -10,19 +10,11 @@ from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind, LogicalType
 
 
-def value_rules(config: JobConfig, types: TypeMap) -> ValueRules:
-    """Collect them. `types`: those of the job's target."""
+def value_rules(config: JobConfig, types: TypeMap, target: str = "") -> ValueRules:
+    """Collect them. `types`: those of the job's target. `target`: its name, for its options; the first one's for ""."""
     said, carries = config.types, config.apply.on_error != "stop"
-    rules = ValueRules(
-        said.zero_date,
-        said.nul,
-        said.json,
-        said.geometry,
-        said.vector,
-        said.large_objects,
-        config.zero_dates,
-        carries=carries,
-    )
+    chosen = config.type_choices(target)
+    rules = ValueRules(said.zero_date, said.nul, **chosen, zero_dates=config.zero_dates, carries=carries)
     wanted = {
         kind: types.at_target(LogicalType(kind, target=types.by_setting(kind, rules)), rules).text for kind in Kind
     }

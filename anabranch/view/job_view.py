@@ -30,7 +30,7 @@ class JobView:
         """Made when it is asked for: states and ends do without."""
         from anabranch.rules.rule_set import RuleSet
 
-        return RuleSet(self.config, self.types)
+        return RuleSet(self.config, self.types, self.target)
 
     @cached_property
     def types(self) -> TypeMap:

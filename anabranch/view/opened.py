@@ -20,11 +20,13 @@ T = TypeVar("T")
 
 
 def source_of(job: JobView) -> SourceConnector:
-    return connectors.source(replace(job.config.source.endpoint, limits=source_limits(job)))
+    source = job.config.source
+    return connectors.source(replace(source.endpoint, limits=source_limits(job)), source.options)
 
 
 def target_of(job: JobView) -> RowTarget:
-    return connectors.row_target(replace(job.endpoint, limits=target_limits(job)))
+    end = replace(job.endpoint, limits=target_limits(job))
+    return connectors.row_target(end, job.config.target_options(job.target))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # contracts take time to come, and `status` goes without them
     from anabranch.view.job_view import JobView
 
 PATIENT = "ANABRANCH_PATIENT"  # set for load and apply: a target that is away is waited for as long as it takes
-SERVER_ID_FLOOR = 1 << 20  # derived ids stay clear of the small numbers that people give their servers
+READER_ID_FLOOR = 1 << 20  # derived ids stay clear of the small numbers that people give their servers
 
 
 def source_limits(job: JobView, interval: float = 10.0) -> EndLimits:
@@ -41,17 +41,13 @@ def log_options(job: JobView, job_uuid: str) -> LogOptions:
     from anabranch.contracts import LogOptions
 
     capture = job.config.capture
-    derived = SERVER_ID_FLOOR + uuid.UUID(job_uuid).int % ((1 << 31) - SERVER_ID_FLOOR)
+    derived = READER_ID_FLOOR + uuid.UUID(job_uuid).int % ((1 << 31) - READER_ID_FLOOR)
     name = name_at_source(job.config.name, job_uuid)
     return LogOptions(
-        capture.server_id or derived,
+        derived,
         capture.flush_interval_ms / 1000,
         value_rules(job),
         name,
-        capture.decoder,
-        heartbeat=capture.heartbeat_interval_s,
-        binary=capture.binary,
-        streaming=capture.streaming,
         decoding=capture.decoding,
     )
 

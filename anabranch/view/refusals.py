@@ -51,7 +51,7 @@ def refuse_changes(job: JobView, known: dict[str, str], trail_job_uuid: str) -> 
             hint="use the home this job was begun with, or remove its state (anabranch drop JOB --execute)",
         )
     refuse_other_target(job, known)
-    changes = describe_change(json.loads(known["definition"]), job.config.fingerprint())
+    changes = describe_change(json.loads(known["definition"]), job.config.fingerprint(job.target))
     if changes:
         raise JobChanged(
             "the job file differs from the job as last run: " + "; ".join(map(str, changes)),

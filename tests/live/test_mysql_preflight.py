@@ -12,6 +12,7 @@ import pytest
 from anabranch import connectors
 from anabranch.cli.main import exit_code
 from anabranch.connectors.mysql.source import preflight_room
+from anabranch.connectors.mysql.source.options import MysqlSourceOptions
 from anabranch.contracts import PreflightContext
 from anabranch.errors import SourceError
 from anabranch.model.checks import CheckResult
@@ -32,10 +33,14 @@ def endpoint_of(database: Database, scheme: str = "", user: str = "", password: 
 
 
 def checked(
-    database: Database, endpoint: Endpoint | None = None, loaded: tuple[str, ...] = (), **choices: str
+    database: Database,
+    endpoint: Endpoint | None = None,
+    loaded: tuple[str, ...] = (),
+    server_id: int | None = None,
+    **choices: str,
 ) -> dict[str, list[CheckResult]]:
     """Results by check; choices like load__lock="table"."""
-    source = connectors.source(endpoint or endpoint_of(database))
+    source = connectors.source(endpoint or endpoint_of(database), MysqlSourceOptions(server_id))
     with closing(connectors.source(endpoint_of(database)).catalog()) as catalog:
         tables = catalog.tables(lambda table: table.schema == database.name)
     named = {name.replace("__", "."): value for name, value in choices.items()}
@@ -171,7 +176,7 @@ def test_torture_seed_353_partial_images_of_tables_whose_unique_key_stands_for_t
 def test_our_server_id_is_theirs(mysql_family: Server, source_database: Make) -> None:
     database = source_database(mysql_family)
     ((theirs,),) = database.query("SELECT @@GLOBAL.server_id")
-    assert one(checked(database, capture__server_id=str(theirs)), "server_id").verdict == "failed"
+    assert one(checked(database, server_id=theirs), "server_id").verdict == "failed"
 
 
 def test_grants_each_by_name(mysql_family: Server, source_database: Make) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from anabranch.connectors.postgresql.source import assemble
 from anabranch.connectors.postgresql.source.capture import WalReader
+from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.connectors.postgresql.source.text_values import array_of_text
 from anabranch.contracts import Bounds, PreflightContext
 from anabranch.errors import SourceError
@@ -108,7 +109,8 @@ INSERT INTO drawn SELECT g, r * 1e8 - 3e7, r * 10 ^ (g % 9) - 500, (r * 9e18)::b
 class BinaryRig(Rig):
     def reader(self, binary: bool, decoder: str = "pgoutput") -> WalReader:
         """Of whole transactions: test_postgresql_streaming.py has those that are open."""
-        return WalReader(self.connector.endpoint, replace(self.options(decoder), binary=binary, streaming=False))
+        own = PostgresSourceOptions(decoder=decoder, binary=binary)
+        return WalReader(self.connector.endpoint, self.options(decoder), own)
 
     def as_text(self) -> list[list[Change]]:
         return self.asked(binary=False, expected=False)
@@ -273,9 +275,9 @@ def test_other_decoders_give_text(
 def test_preflight_says_what_makes_it_text(rig: MakeRig) -> None:
     made = rig("CREATE TABLE plain (id int PRIMARY KEY)", "CREATE TABLE t (id int PRIMARY KEY, v interval, n numeric)")
     found = []
-    for choices in ({"capture.binary": "true"}, {"capture.binary": "true", "capture.decoder": "wal2json"}, {}):
-        with closing(made.connector.checks()) as checks:
-            results = checks.run(PreflightContext("job", choices, made.tables, {}))
+    for choices in ({"binary": True}, {"binary": True, "decoder": "wal2json"}, {}):
+        with closing(replace(made.connector, options=PostgresSourceOptions(**choices)).checks()) as checks:
+            results = checks.run(PreflightContext("job", {}, made.tables, {}))
         found.append([(r.verdict, r.table, r.message) for r in results if r.check == "source.decoder"])
     assert found[0] == [
         ("warning", "public.t", "v, n: of a type that is read as text alone: all values of the log come as text")
@@ -342,5 +344,5 @@ def test_within_a_large_transaction_such_a_table_is_refused(rig: MakeRig, monkey
             until = time.monotonic() + 180
             while time.monotonic() < until:
                 reader.read(0.2)
-    assert refused.value.hint == "[capture] binary = false"
+    assert refused.value.hint == "[source.options] binary = false"
     assert len(made.as_text()) > 0

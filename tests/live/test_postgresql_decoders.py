@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.connectors.postgresql.source.preflight_decoder import ALLOWED
 from anabranch.contracts import Bounds, LogOptions, PreflightContext
 from anabranch.errors import SourceError
@@ -203,14 +205,15 @@ def test_what_came_to_the_source_by_replication_is_captured(rig: MakeRig) -> Non
 @pytest.mark.parametrize("decoder", NAMES)
 def test_a_table_joins_a_log_that_is_read(rig: MakeRig, decoder: str) -> None:
     made = rig(KEYED, decoders=[decoder])
-    with closing(made.connector.log(made.options(decoder))) as reader:
+    by = made.by(decoder)
+    with closing(by.log(made.options(decoder))) as reader:
         reader.start(made.begin, lambda table: made.tables.get(table))
         made.database.execute("INSERT INTO keyed VALUES (1)")
         (first,) = made.chunks(reader)
         made.database.execute(WHOLE)
         with closing(made.connector.catalog()) as catalog:
             made.tables = catalog.tables(lambda table: True)
-        made.connector.carry_out(made.connector.missing(made.options(decoder), made.tables, begins=False), PATIENCE)
+        by.carry_out(by.missing(made.options(decoder), made.tables, begins=False), PATIENCE)
         reader.reselect()
         made.database.execute("INSERT INTO whole VALUES (1)", "INSERT INTO keyed VALUES (2)")
         later = [
@@ -237,22 +240,21 @@ def test_preflight_says_what_a_decoder_does_not_show(postgresql15: Server, rig: 
         "CREATE PUBLICATION every FOR ALL TABLES",
         decoders=[],
     )
-    with closing(made.connector.checks()) as checks:
-        found = {
-            decoder: [
+    found = {}
+    for decoder in NAMES:
+        with closing(made.by(decoder).checks()) as checks:
+            found[decoder] = [
                 (result.verdict, result.table, result.message.split(":")[0])
-                for result in checks.run(PreflightContext("job", {"capture.decoder": decoder}, made.tables, {}))
+                for result in checks.run(PreflightContext("job", {}, made.tables, {}))
                 if result.check == "source.decoder"
             ]
-            for decoder in NAMES
-        }
     assert found["pgoutput"] == [("ok", "", "decoder pgoutput")]
     for choice, how in (
-        ("true", "large transactions come while they are open"),
-        ("false", "a transaction comes when it commits"),
+        (True, "large transactions come while they are open"),
+        (False, "a transaction comes when it commits"),
     ):
-        context = PreflightContext("job", {"capture.streaming": choice}, {}, {})
-        with closing(made.connector.checks()) as checks:
+        context, options = PreflightContext("job", {}, {}, {}), PostgresSourceOptions(streaming=choice)
+        with closing(replace(made.connector, options=options).checks()) as checks:
             (told,) = (result.message for result in checks.run(context) if result.check == "source.decoder")
         assert told == f"decoder pgoutput: {how}"
     assert found["wal2json"] == [("warning", "public.clock", "n, f"), ("failed", "public.parts", "partitioned")]
@@ -272,8 +274,8 @@ def test_preflight_says_that_a_server_lets_nobody_use_a_decoder(
     options = ("--wal-level=logical", f"--{ALLOWED}=pgoutput, test_decoding")
     with start_postgresql(servers_directory / unique_name("strict"), release="15", options=options) as server:
         database = source_database(server)
-        connector = source(endpoint_of(database))
-        context = PreflightContext("job", {"capture.decoder": "wal2json"}, {}, {})
+        connector = source(endpoint_of(database), PostgresSourceOptions(decoder="wal2json"))
+        context = PreflightContext("job", {}, {}, {})
         with closing(connector.checks()) as checks:
             (refused,) = (r for r in checks.run(context) if r.check == "source.decoder")
             assert refused.verdict == "failed"
@@ -283,7 +285,7 @@ def test_preflight_says_that_a_server_lets_nobody_use_a_decoder(
             )
             with pytest.raises(SourceError, match="may not be used as an output plugin"):
                 connector.carry_out(
-                    connector.missing(LogOptions(1, 1, RULES, "anabranch_a", "wal2json"), {}, begins=True), PATIENCE
+                    connector.missing(LogOptions(1, 1, RULES, "anabranch_a"), {}, begins=True), PATIENCE
                 )
             mend, _, _ = refused.hint.partition(" at the source, and ")
             assert mend == f"ALTER SYSTEM SET {ALLOWED} = pgoutput, test_decoding, wal2json"

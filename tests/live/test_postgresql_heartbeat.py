@@ -14,6 +14,7 @@ from anabranch.connectors.postgresql.source import PostgresSource
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.decoders import DECODERS, NEVER
 from anabranch.connectors.postgresql.source.heartbeat import GROWN, Heartbeat
+from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.contracts import LogOptions
 from anabranch.model.position import LogMark
 from anabranch.rows.log_items import LogIdle
@@ -30,10 +31,12 @@ LITTLE = 1 << 20
 class Following:
     """A reader of an idle database beside a busy one."""
 
-    def __init__(self, idle: Database, busy: Database, decoder: str, every: float) -> None:
+    def __init__(self, idle: Database, busy: Database, decoder: str, every: int) -> None:
         self.idle, self.busy = idle, busy
-        self.options = LogOptions(1, 0.05, RULES, f"anabranch_{decoder}_{idle.name[-10:]}", decoder, every)
-        self.connector: PostgresSource = source(endpoint_of(idle))  # type: ignore[assignment]  # it is this one
+        self.options = LogOptions(1, 0.05, RULES, f"anabranch_{decoder}_{idle.name[-10:]}")
+        self.connector: PostgresSource = source(  # type: ignore[assignment]  # it is this one
+            endpoint_of(idle), PostgresSourceOptions(decoder=decoder, heartbeat_interval_s=every)
+        )
         with closing(self.connector.catalog()) as catalog:
             tables = catalog.tables(lambda table: True)
             self.connector.carry_out(self.connector.missing(self.options, tables, begins=True), 10)
@@ -56,7 +59,7 @@ class Following:
 
     def held(self) -> int:
         with closing(self.connector.catalog()) as catalog:
-            found = catalog.held(self.options.name, 10 << 30)
+            found = catalog.held(self.options.name)
         assert found is not None
         return found.bytes
 

@@ -38,7 +38,7 @@ def test_rows_of_partitions_without_a_key_can_be_changed_once_the_job_is_set_up(
     catalog = connector.catalog()
     tables = catalog.tables(lambda table: True)
     catalog.close()
-    options = LogOptions(1, 0.05, RULES, f"anabranch_{database.name[-10:]}", "pgoutput")
+    options = LogOptions(1, 0.05, RULES, f"anabranch_{database.name[-10:]}")
     try:
         connector.carry_out(connector.missing(options, tables, begins=True), 20.0)
         assert connector.missing(options, tables, begins=True) == []
@@ -64,7 +64,7 @@ def test_a_primary_key_that_is_checked_late_names_no_row(database: Database) -> 
         tables = catalog.tables(lambda table: True)
         catalog.close()
         checks = connector.checks()
-        found = checks.run(PreflightContext("job", {"capture.decoder": "pgoutput"}, tables, {}))
+        found = checks.run(PreflightContext("job", {}, tables, {}))
         checks.close()
         return [one.hint for one in found if one.check == "source.replica_identity" and one.verdict == "failed"]
 
@@ -95,7 +95,7 @@ def test_stored_columns_are_published_for_every_identity_that_has_them(database:
     catalog = connector.catalog()
     tables = catalog.tables(lambda table: True)
     catalog.close()
-    options = LogOptions(1, 0.05, RULES, f"anabranch_{database.name[-10:]}", "pgoutput")
+    options = LogOptions(1, 0.05, RULES, f"anabranch_{database.name[-10:]}")
     try:
         connector.carry_out(connector.missing(options, tables, begins=True), 20.0)
         database.execute(

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.contracts import LogOptions
 from anabranch.errors import ConfigError, TargetError
@@ -178,6 +179,6 @@ def test_who_may_not_say_where_it_comes_from_is_told_what_to_grant(north: tuple[
 
 @pytest.mark.parametrize("decoder", ["wal2json", "decoderbufs"])
 def test_decoders_that_tell_no_origins_leave_nothing_out(decoder: str, north: tuple[Database, str]) -> None:
-    options = LogOptions(1, 0.05, RULES, "anabranch_nobody", decoder, leave_out=frozenset(("north",)))
+    options = LogOptions(1, 0.05, RULES, "anabranch_nobody", leave_out=frozenset(("north",)))
     with pytest.raises(ConfigError, match=f"{decoder} does not tell where a transaction was made"):
-        source(endpoint_of(north[0])).log(options)
+        source(endpoint_of(north[0]), PostgresSourceOptions(decoder=decoder)).log(options)

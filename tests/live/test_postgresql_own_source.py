@@ -258,7 +258,7 @@ def test_postgresql_a_source_user_who_may_not_see_what_jobs_write_is_told_the_gr
 
 def registered(end: Endpoint) -> list[str]:
     with closing(source(end).checks()) as checks:
-        found = checks.run(PreflightContext("other", {"capture.decoder": "pgoutput"}, {}, {}))
+        found = checks.run(PreflightContext("other", {}, {}, {}))
     return [result.hint for result in found if result.check == "source.registered"]
 
 

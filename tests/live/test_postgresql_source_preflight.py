@@ -16,6 +16,7 @@ from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source import large_objects as checks_of_objects
 from anabranch.connectors.postgresql.source import preflight_server as source_server
 from anabranch.connectors.postgresql.source.connection import open_session
+from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target import preflight_server
 from anabranch.contracts import LogOptions, PreflightContext
@@ -102,9 +103,8 @@ def test_postgresql_source_preflight_names_large_objects(database: Database, mon
         whole = endpoint_of(database)
         with closing(source(whole).catalog()) as catalog:
             tables = catalog.tables(lambda table: table.name != "heir")
-        choices = {"capture.decoder": "pgoutput", "types.large_objects": choice}
-        with closing(source(whole).checks()) as checks:
-            found = checks.run(PreflightContext("job", choices, tables, {}, dropped or {}))
+        with closing(source(whole, PostgresSourceOptions(large_objects=choice)).checks()) as checks:
+            found = checks.run(PreflightContext("job", {}, tables, {}, dropped or {}))
         mine = [one for one in found if one.check == "source.large_objects"]
         assert all("columns.drop" in one.hint for one in mine if one.verdict != "ok")
         return {f"{one.table.partition('.')[2]} {one.message.split()[1]}": one.verdict for one in mine}
@@ -175,7 +175,7 @@ def test_postgresql_source_preflight_of_a_table_that_is_gone(database: Database)
         tables = catalog.tables(lambda table: True)
     database.execute("DROP TABLE goes")
     with closing(source(whole).checks()) as checks:
-        found = checks.run(PreflightContext("job", {"capture.decoder": "pgoutput"}, tables, {}))
+        found = checks.run(PreflightContext("job", {}, tables, {}))
     assert "goes" not in " ".join(one.message + one.table for one in found)
 
 

@@ -47,7 +47,7 @@ def shop(logical_postgresql: Server, source_database: Callable[[Server], Databas
 
 
 def slot_of(database: Database) -> tuple[LogOptions, list[SetUpStep]]:
-    options = LogOptions(1, 0.05, RULES, f"anabranch_waits_{database.name[-10:]}", "pgoutput")
+    options = LogOptions(1, 0.05, RULES, f"anabranch_waits_{database.name[-10:]}")
     connector = source(endpoint_of(database))
     with closing(connector.catalog()) as catalog:
         return options, connector.missing(options, catalog.tables(lambda table: True), begins=True)

@@ -189,7 +189,7 @@ def test_row_security_at_the_source_is_named_and_never_filters(database: Databas
         with closing(ends.catalog()) as catalog:
             tables = catalog.tables(lambda one: one == table)
         with closing(ends.checks()) as checks:
-            found = checks.run(PreflightContext("job", {"capture.decoder": "pgoutput"}, tables, {}))
+            found = checks.run(PreflightContext("job", {}, tables, {}))
         (said,) = [one for one in found if one.check == "source.row_security"]
         assert said.verdict == "failed" and "public.secret hides rows" in said.message and "half" in said.message
         with closing(ends.snapshot()) as snapshot, pytest.raises(SourceError, match="row-level security") as refused:

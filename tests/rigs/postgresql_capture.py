@@ -17,6 +17,7 @@ from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import Limits
 from anabranch.connectors.postgresql.source import PostgresSource
 from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.contracts import LogOptions
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -58,11 +59,12 @@ class Rig:
     given: list[tuple[type, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.connector: PostgresSource = source(self.endpoint)  # type: ignore[assignment]  # it is this one
+        self.connector: PostgresSource = source(  # type: ignore[assignment]  # it is this one
+            self.endpoint, PostgresSourceOptions(streaming=self.streaming, binary=self.binary)
+        )
         parts = "on" if self.streaming else "off", *["rest"] * bool(self.leave_out)
         name = f"anabranch_{self.database.name[-12:]}_{'_'.join(parts)}"
-        how = {"streaming": self.streaming, "binary": self.binary, "leave_out": self.leave_out}
-        self.options = LogOptions(1, 0.05, RULES, name, **how)  # type: ignore[arg-type]  # of each its own
+        self.options = LogOptions(1, 0.05, RULES, name, leave_out=self.leave_out)
         with closing(self.connector.catalog()) as catalog:
             tables = catalog.tables(self.wanted)
         self.connector.carry_out(self.connector.missing(self.options, tables, begins=True), 10.0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from anabranch.connectors.postgresql.source import PostgresSource
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.decoders import DECODERS
+from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.contracts import LogOptions, LogReader
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -33,13 +35,18 @@ class Rig:
         with closing(self.connector.catalog()) as catalog:
             self.tables = catalog.tables(lambda table: table.name != "other")
         for decoder in decoders:
-            self.connector.carry_out(self.connector.missing(self.options(decoder), self.tables, begins=True), PATIENCE)
-            assert self.connector.missing(self.options(decoder), self.tables, begins=True) == []
+            one, options = self.by(decoder), self.options(decoder)
+            one.carry_out(one.missing(options, self.tables, begins=True), PATIENCE)
+            assert one.missing(options, self.tables, begins=True) == []
         with closing(self.connector.log(self.options(NAMES[0]))) as reader:
             self.begin = reader.end()
 
     def options(self, decoder: str) -> LogOptions:
-        return LogOptions(1, 0.05, RULES, f"anabranch_{decoder}_{self.database.name[-10:]}", decoder)
+        return LogOptions(1, 0.05, RULES, f"anabranch_{decoder}_{self.database.name[-10:]}")
+
+    def by(self, decoder: str) -> PostgresSource:
+        """The source of a job that has chosen this decoder."""
+        return replace(self.connector, options=PostgresSourceOptions(decoder=decoder))
 
     def drop(self) -> None:
         for decoder in self.decoders:
@@ -50,7 +57,7 @@ class Rig:
         return {decoder: self.read_by(decoder) for decoder in self.decoders}
 
     def read_by(self, decoder: str) -> list[list[Change]]:
-        with closing(self.connector.log(self.options(decoder))) as reader:
+        with closing(self.by(decoder).log(self.options(decoder))) as reader:
             reader.start(self.begin, self.tables.get)
             return [change for chunk in self.chunks(reader) for change in changes(chunk, self.tables)]
 

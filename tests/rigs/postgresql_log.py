@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from anabranch.connectors.postgresql.source import PostgresSource
 from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.contracts import LogOptions, LogReader, ValueRules
 from anabranch.model.endpoint import USUAL, EndLimits
 from anabranch.model.ids import TableId
@@ -27,8 +28,10 @@ class LogFollower:
     """Set up for all tables that are there, and opened at the log's end; `close` takes away what set-up made."""
 
     def __init__(self, database: Database, decoder: str, rules: ValueRules = RULES, limits: EndLimits = USUAL) -> None:
-        self.connector: PostgresSource = source(replace(endpoint_of(database), limits=limits))  # type: ignore[assignment]  # it is this one
-        self.options = LogOptions(1, 0.05, rules, f"anabranch_{database.name[-10:]}", decoder)
+        self.connector: PostgresSource = source(  # type: ignore[assignment]  # it is this one
+            replace(endpoint_of(database), limits=limits), PostgresSourceOptions(decoder=decoder)
+        )
+        self.options = LogOptions(1, 0.05, rules, f"anabranch_{database.name[-10:]}")
         with closing(self.connector.catalog()) as catalog:
             self.tables: dict[TableId, TableSchema] = dict(catalog.tables(lambda table: True))
         self.connector.carry_out(self.connector.missing(self.options, self.tables, begins=True), PATIENCE)

@@ -134,7 +134,7 @@ def test_another_decoder_of_a_source_in_use(postgresql15: Server, scenario: Make
     made.run_until_caught_up()
     made.assert_identical()
     made.write_job()
-    assert f"[capture] decoder: was {decoder}, is pgoutput" in made.cli("run", code=None).stderr
+    assert f"[source.options] decoder: was {decoder}, is pgoutput" in made.cli("run", code=None).stderr
     made.write_job(f'[capture]\ndecoder = "{decoder}"\n')
     made.cli("drop", "--execute")
     assert made.source.query("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()") == []

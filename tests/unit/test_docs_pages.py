@@ -19,6 +19,9 @@ from pydantic import BaseModel
 from anabranch.cli.main import INTERRUPTED, TERMINATED, cli
 from anabranch.config import load_job
 from anabranch.config.job import JobConfig, Section
+from anabranch.config.options import FORMER, classes
+from anabranch.config.options import keys as names
+from anabranch.databases import OPTIONS, TARGET
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.job import Job
 
@@ -142,6 +145,11 @@ NOT_OURS = {"mysqld", "project", "tool"}
 
 
 def has_key(section: str, keys: list[str]) -> bool:
+    """Options are those of any database, and may be called by the place where they stood before."""
+    if (section, keys[0]) in FORMER:
+        return True
+    if keys[0] == OPTIONS:
+        return any(keys[1] in names(kind) for kind in classes(TARGET if section == "targets" else section))
     if section not in sections():
         return False
     model: type[BaseModel] | None = sections()[section]

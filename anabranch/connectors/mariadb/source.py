@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.connectors.mysql.source import MysqlSource
+from anabranch.connectors.mysql.source.options import USUAL, MysqlSourceOptions
 
 if TYPE_CHECKING:
     from anabranch.contracts import SourceConnector
@@ -13,5 +14,5 @@ if TYPE_CHECKING:
 FAMILY = "mariadb"
 
 
-def connector(endpoint: Endpoint) -> SourceConnector:
-    return MysqlSource(endpoint, FAMILY)
+def connector(endpoint: Endpoint, options: MysqlSourceOptions = USUAL) -> SourceConnector:
+    return MysqlSource(endpoint, options, FAMILY)

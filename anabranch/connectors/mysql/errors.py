@@ -29,7 +29,7 @@ OTHER_LOGIN = (
 )
 _MODE = "SET GLOBAL gtid_mode = {} at the source until capture has read past this place, then start again"
 _TLS = "set ssl_mode, ssl_ca, ssl_cert and ssl_key in the URL as the server wants them"
-_OTHER_ID = "give this job another [capture] server_id"
+_OTHER_ID = "give this job another [source.options] server_id"
 _PASSWORD = "give the job's user a new password (ALTER USER) and put it where the job file takes it from"
 _ROOM = "make room on the source's disk"
 LOCKED = 1205  # a lock was not given in time
@@ -123,7 +123,7 @@ MEANING: dict[int, Known] = {
     4052: Known(
         SourceError,
         "the server id is taken",
-        "give this job another [capture] server_id: a replica or another job uses this one",
+        "give this job another [source.options] server_id: a replica or another job uses this one",
     ),
     4151: Known(SourceError, "the account is locked", "the account is locked at the source"),
 }

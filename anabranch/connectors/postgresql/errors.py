@@ -65,7 +65,9 @@ MEANINGS: dict[str, Known] = {
         " start again; if a label had this name for a moment: load the table again",
     ),
     "22P05": Known(
-        Meaning.CONFLICT, "a zero character in JSON", '[types] json = "json" or "text" keeps zero characters in JSON'
+        Meaning.CONFLICT,
+        "a zero character in JSON",
+        '[target.options] json = "json" or "text" keeps zero characters in JSON',
     ),
     "23": Known(Meaning.CONFLICT, "a constraint of the target is broken"),
     "23503": Known(

@@ -21,7 +21,7 @@ from anabranch.testing.conformance.subject import FULL, Source, Undone, refuses,
 from anabranch.testing.in_time import NotInTime
 
 PATIENCE = 20.0
-OPTIONS = LogOptions(server_id=4_000_001, flush_interval=0.05, name="conformance")
+OPTIONS = LogOptions(reader_id=4_000_001, flush_interval=0.05, name="conformance")
 LARGE = 45_000  # images of a transaction that no reader gives in one chunk
 
 Image = tuple[TableId, Op, dict[str, str | None]]

@@ -352,7 +352,7 @@ def test_mysql_live_the_same_server_id_comes_back_at_once(own_server: Server, fo
     with pytest.raises(SourceError, match="server_id") as told:
         for _ in range(50):
             first.reader.read(0.1)
-    assert "[capture] server_id" in told.value.hint
+    assert "[source.options] server_id" in told.value.hint
 
 
 def test_mysql_live_a_log_without_checksums(own_server: Server, follow: Callable) -> None:

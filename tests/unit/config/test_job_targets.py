@@ -62,7 +62,9 @@ def job(tmp_path: Path, text: str) -> Job:
         ),
         (
             named("north") + "parallel = 4\n",
-            ["line 7, [[targets]] parallel: unknown key; expected one of name, url; did you mean [load] parallel?"],
+            [
+                "line 7, [[targets]] parallel: unknown key; expected one of name, url, options; did you mean [load] parallel?"
+            ],
         ),
     ],
 )

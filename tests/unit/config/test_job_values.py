@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from anabranch import connectors
 from anabranch.config import JobConfig, describe_change, load_job
 from anabranch.config.job import Section
 from anabranch.config.lines import key_lines
 from anabranch.config.patterns import Pattern, Template
-from anabranch.config.url import SCHEMES, parse_url
+from anabranch.config.url import parse_url
+from anabranch.databases import registry
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -75,7 +75,7 @@ def test_defaults_and_settings(tmp_path: Path) -> None:
     )
     assert (job.capture.flush_interval_ms, job.capture.segment_mb, job.capture.retain_hours) == (1000, 64, 24)
     assert (job.apply.mode, job.apply.truncate, job.apply.stage_rows) == ("epoch", "truncate", None)
-    assert (job.types.zero_date, job.types.nul, job.types.json) == ("stop", "stop", "jsonb")
+    assert (job.types.zero_date, job.types.nul, job.target_options().get("json")) == ("stop", "stop", "jsonb")
     assert job.spark.master == "local[*]"
     assert job.spark.conf == {
         "spark.executor.memory": "4g",
@@ -126,8 +126,10 @@ def test_urls(url: str, expected: tuple[object, ...] | None) -> None:
 
 def test_a_scheme_has_the_roles_that_its_connector_can_play() -> None:
     roles = ("source", "target")
-    can = {name: tuple(r for r in roles if find_spec(f"{m}.{r}")) for name, m in connectors.SCHEMES.items()}
-    assert {name: scheme.roles for name, scheme in SCHEMES.items()} == can
+    can = {
+        name: tuple(role for role in roles if find_spec(f"{one.package}.{role}")) for name, one in registry().items()
+    }
+    assert {name: one.roles for name, one in registry().items()} == can
 
 
 @pytest.mark.parametrize(
@@ -217,8 +219,12 @@ def test_what_may_change_between_starts(tmp_path: Path) -> None:
         ("public.{table}", "x.{table}", "rule 1 target: was public.{table}, is x.{table}"),
         ("'DE'", "'AT'", "table shop.customers where: was country = 'DE', is country = 'AT'"),
         ('["notes"]', "[]", "table shop.customers dropped columns: was notes, is absent"),
-        ("[spark.conf]", '[types]\njson = "text"\n[spark.conf]', "[types] json: was jsonb, is text"),
-        ("[spark.conf]", '[types]\ngeometry = "geometry"\n[spark.conf]', "[types] geometry: was bytea, is geometry"),
+        ("[spark.conf]", '[types]\njson = "text"\n[spark.conf]', "[target.options] json: was jsonb, is text"),
+        (
+            "[spark.conf]",
+            '[types]\ngeometry = "geometry"\n[spark.conf]',
+            "[target.options] geometry: was bytea, is geometry",
+        ),
         (
             "[spark.conf]",
             '[types.map]\n"bit(1)" = "boolean"\n[spark.conf]',

@@ -50,7 +50,7 @@ def test_checks_see_settings_tables_and_what_is_loaded(tmp_path: Path) -> None:
     assert context.user_choices["load.existing"] == "empty"
     assert context.user_choices["load.defer_constraints"] == "false"
     assert context.user_choices["types.json"] == "jsonb"
-    assert context.user_choices["capture.server_id"] == ""
+    assert context.user_choices["apply.stage_rows"] == ""
     assert context.user_choices[FULL_IMAGES] == "shop.a"
     assert context.targets[TableId("shop", "a")].columns == ("id", "n")
     assert context.dropped_columns == {TableId("shop", "a"): ("place",)}

@@ -27,7 +27,7 @@ MAP = {
 
 def type_choices(**types: Any) -> TypeChoices:
     rules = ValueRules(geometry=types.get("geometry", "bytea"), vector=types.get("vector", "real[]"))
-    return TypeChoices(Types(**types), PostgresTypes(), rules)
+    return TypeChoices(Types(map=types.get("map", {})), PostgresTypes(), rules)
 
 
 @pytest.mark.parametrize(

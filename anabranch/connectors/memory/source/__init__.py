@@ -20,6 +20,7 @@ from anabranch.contracts import (
     SourceCatalog,
     SourceConnector,
 )
+from anabranch.databases import NONE, Options
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -63,5 +64,5 @@ class MemorySource:
         return nullcontext("")
 
 
-def connector(endpoint: Endpoint) -> SourceConnector:
+def connector(endpoint: Endpoint, options: Options = NONE) -> SourceConnector:
     return MemorySource(endpoint)

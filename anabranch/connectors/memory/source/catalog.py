@@ -52,7 +52,7 @@ class MemoryCatalog:
         """The twin has one phase."""
         return frozenset()
 
-    def held(self, name: str, much: int) -> None:
+    def held(self, name: str) -> None:
         return None
 
     def in_progress(self) -> frozenset[str]:

@@ -22,6 +22,7 @@ from anabranch.contracts import (
     Writer,
 )
 from anabranch.contracts import Loader as LoaderContract
+from anabranch.databases import NONE, Options
 from anabranch.model.endpoint import Endpoint
 
 
@@ -55,5 +56,5 @@ class MemoryTarget:
         return MemoryChecks(self.endpoint.database)
 
 
-def connector(endpoint: Endpoint) -> RowTarget:
+def connector(endpoint: Endpoint, options: Options = NONE) -> RowTarget:
     return MemoryTarget(endpoint)

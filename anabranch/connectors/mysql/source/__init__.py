@@ -6,6 +6,8 @@ from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from anabranch.connectors.mysql.source.options import USUAL, MysqlSourceOptions
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
@@ -26,13 +28,13 @@ class MysqlSource:
 
     order: LogOrder
 
-    def __init__(self, endpoint: Endpoint, family: str = FAMILY) -> None:
+    def __init__(self, endpoint: Endpoint, options: MysqlSourceOptions, family: str = FAMILY) -> None:
         """Set up the connector. Raises ModuleNotFoundError without the driver."""
         import pymysql  # noqa: F401 - asked whether it is there
 
         from anabranch.connectors.mysql.source.positions import BinlogOrder
 
-        self.endpoint, self.family = endpoint, family
+        self.endpoint, self.options, self.family = endpoint, options, family
         self.order = BinlogOrder()
         self._folds_names = False  # as long as no server was asked
 
@@ -65,7 +67,7 @@ class MysqlSource:
     def log(self, options: LogOptions) -> LogReader:
         from anabranch.connectors.mysql.source.capture import BinlogReader
 
-        return BinlogReader(self.endpoint, options)
+        return BinlogReader(self.endpoint, options, self.options)
 
     def catalog(self) -> SourceCatalog:
         from anabranch.connectors.mysql.source.catalog import MysqlCatalog
@@ -84,12 +86,12 @@ class MysqlSource:
     def checks(self) -> Checks:
         from anabranch.connectors.mysql.source.preflight import MysqlChecks
 
-        return MysqlChecks(self.endpoint, self.family)
+        return MysqlChecks(self.endpoint, self.family, self.options)
 
     def witness(self) -> AbstractContextManager[str]:
         """Return no witness: no target is a MySQL."""
         return nullcontext("")
 
 
-def connector(endpoint: Endpoint) -> SourceConnector:
-    return MysqlSource(endpoint)
+def connector(endpoint: Endpoint, options: MysqlSourceOptions = USUAL) -> SourceConnector:
+    return MysqlSource(endpoint, options)

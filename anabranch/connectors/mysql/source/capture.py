@@ -16,6 +16,7 @@ from anabranch.connectors.mysql.source.continuity import continued
 from anabranch.connectors.mysql.source.dump import FARTHEST, Dump
 from anabranch.connectors.mysql.source.left_out import left_out
 from anabranch.connectors.mysql.source.log_end import identity, log_end, log_end_with_gtids, server_id
+from anabranch.connectors.mysql.source.options import USUAL, MysqlSourceOptions
 from anabranch.connectors.mysql.source.positions import BinlogOrder, Place, place_of
 from anabranch.contracts import LogOptions, Select
 from anabranch.errors import SourceUnavailable
@@ -33,8 +34,9 @@ class BinlogReader:
     """LogReader. Delivery: everything committed after the mark given to `start`, once per start, in log order; nothing
     unknown is skipped."""
 
-    def __init__(self, endpoint: Endpoint, options: LogOptions) -> None:
+    def __init__(self, endpoint: Endpoint, options: LogOptions, own: MysqlSourceOptions = USUAL) -> None:
         self._endpoint, self._options = endpoint, options
+        self._server_id = own.server_id or options.reader_id
         self.decoder = "native" if compiled(options.decoding) else "python"
         self._left_out = left_out(options.leave_out)
         self._identity = ""
@@ -73,7 +75,7 @@ class BinlogReader:
         how = self._options
         origins = own, self._left_out
         self._assembler = Assembler(place, select, how.rules, skip_to, switched_at, how.decoding, *origins)
-        self._dump = Dump(self._endpoint, self._options.server_id, place)
+        self._dump = Dump(self._endpoint, self._server_id, place)
         self._heard = self._told = time.monotonic()
         self._waiting_since: float | None = None
         self._still_at, self._still_since = "", self._heard

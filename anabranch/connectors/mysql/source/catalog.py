@@ -74,7 +74,7 @@ class MysqlCatalog:
 
         return prepared(self._connection)
 
-    def held(self, name: str, much: int) -> None:
+    def held(self, name: str) -> None:
         return None
 
     def in_progress(self) -> frozenset[str]:

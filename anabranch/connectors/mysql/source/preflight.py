@@ -12,6 +12,7 @@ import pymysql
 
 from anabranch.connectors.mysql.connection import account, connect
 from anabranch.connectors.mysql.source import privileges
+from anabranch.connectors.mysql.source.options import MysqlSourceOptions
 from anabranch.connectors.mysql.source.preflight_facts import Live, warning
 from anabranch.connectors.mysql.source.preflight_room import check_connections
 from anabranch.connectors.mysql.source.preflight_server import (
@@ -49,15 +50,15 @@ from anabranch.model.endpoint import Endpoint
 class MysqlChecks:
     """The checks of one source, over one connection."""
 
-    def __init__(self, endpoint: Endpoint, scheme: str) -> None:
-        self._endpoint, self._scheme = endpoint, scheme
+    def __init__(self, endpoint: Endpoint, scheme: str, options: MysqlSourceOptions) -> None:
+        self._endpoint, self._scheme, self._options = endpoint, scheme, options
         self._connection: pymysql.Connection | None = None
 
     def run(self, context: PreflightContext) -> list[CheckResult]:
         """Run all checks. Raises SourceUnavailable, or SourceError when the server refuses us."""
         if self._connection is None or not self._connection.open:
             self._connection = connect(self._endpoint)
-        live = Live.of(self._connection, self._scheme, context)
+        live = Live.of(self._connection, self._scheme, self._options, context)
         return [result for check in CHECKS for result in _asked(check, live)]
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pymysql
 
 from anabranch.connectors.mysql.connection import ask, family, version
+from anabranch.connectors.mysql.source.options import MysqlSourceOptions
 from anabranch.connectors.mysql.source.snapshot import has_useful_gtids
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
@@ -22,16 +23,19 @@ class Live:
 
     connection: pymysql.Connection
     scheme: str
+    options: MysqlSourceOptions
     family: str
     version: tuple[int, int, int]
     variables: Mapping[str, str]
     context: PreflightContext
 
     @classmethod
-    def of(cls, connection: pymysql.Connection, scheme: str, context: PreflightContext) -> Live:
+    def of(
+        cls, connection: pymysql.Connection, scheme: str, options: MysqlSourceOptions, context: PreflightContext
+    ) -> Live:
         rows = ask(connection, "SHOW GLOBAL VARIABLES")
         values = {str(name).lower(): str(value) for name, value in rows}
-        return cls(connection, scheme, family(connection), version(connection), values, context)
+        return cls(connection, scheme, options, family(connection), version(connection), values, context)
 
     @property
     def lock(self) -> str:

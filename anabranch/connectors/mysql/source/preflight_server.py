@@ -21,7 +21,7 @@ NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
 OLDEST = {"mysql": (5, 5, 3), "mariadb": (10, 5, 0)}  # from 5.5.3 on there is utf8mb4
 TESTED = {"mysql": ((5, 5), (5, 6), (8, 0), (9, 7)), "mariadb": ((10, 11),)}  # by this project's own test runs
 GIVEN = "capture.given"  # the engine's list of keys of [capture] that stand in the job file
-UNUSED = ("binary", "decoder", "heartbeat_interval_s", "memory_limit_mb", "streaming", "transaction_staging_timeout_s")
+UNUSED = ("memory_limit_mb", "transaction_staging_timeout_s")
 UNUSED_BECAUSE = "whose log has whole transactions, of the whole server, as they were committed or prepared"
 FULL_IMAGES = "tables.full_images"  # the engine's list of tables whose filter or policy needs full row images (K27)
 
@@ -128,18 +128,18 @@ def check_unused(live: Live) -> Iterator[CheckResult]:
 
 
 def check_server_id(live: Live) -> Iterator[CheckResult]:
-    theirs, ours = live.variables.get("server_id", "0"), live.context.user_choices.get("capture.server_id", "")
+    theirs, ours = live.variables.get("server_id", "0"), live.options.server_id
     if theirs == "0":
         yield failed(
             "server_id",
             "server_id = 0: the server gives its log to nobody",
             "SET GLOBAL server_id = 1, and in the configuration",
         )
-    elif theirs == ours:
+    elif theirs == str(ours):
         yield failed(
             "server_id",
-            f"[capture] server_id = {ours} is the server's own",
-            "choose another [capture] server_id, or none",
+            f"[source.options] server_id = {ours} is the server's own",
+            "choose another [source.options] server_id, or none",
         )
     else:
         yield ok("server_id", f"server_id = {theirs}")

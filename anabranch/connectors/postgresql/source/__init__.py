@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
@@ -32,6 +34,7 @@ class PostgresSource:
     """A PostgreSQL database in the role of source."""
 
     endpoint: Endpoint
+    options: PostgresSourceOptions
 
     @cached_property
     def order(self) -> LogOrder:
@@ -53,18 +56,18 @@ class PostgresSource:
     def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
         from anabranch.connectors.postgresql.source.set_up import missing
 
-        return missing(self.endpoint, options, tables, begins)
+        return missing(self.endpoint, options.name, self.options.decoder, tables, begins)
 
     def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.set_up import astray
 
-        return astray(self.endpoint, options, tables)
+        return astray(self.endpoint, options.name, self.options.decoder, tables)
 
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> ValueGuard | None:
         from anabranch.connectors.postgresql.source.large_object_guard import LargeObjectGuard
         from anabranch.connectors.postgresql.source.large_objects import NUMBERS
 
-        return None if options.rules.large_objects == NUMBERS else LargeObjectGuard(self.endpoint, dropped)
+        return None if self.options.large_objects == NUMBERS else LargeObjectGuard(self.endpoint, dropped)
 
     def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
         from anabranch.connectors.postgresql.source.set_up import carry_out
@@ -74,22 +77,22 @@ class PostgresSource:
     def log(self, options: LogOptions) -> LogReader:
         from anabranch.connectors.postgresql.source.capture import WalReader
 
-        return WalReader(self.endpoint, options)
+        return WalReader(self.endpoint, options, self.options)
 
     def catalog(self) -> SourceCatalog:
         from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
 
-        return PostgresCatalog(self.endpoint)
+        return PostgresCatalog(self.endpoint, self.options)
 
     def snapshot(self, expected: str = "") -> SnapshotReader:
         from anabranch.connectors.postgresql.source.snapshot import PostgresSnapshot
 
-        return PostgresSnapshot(self.endpoint, expected)
+        return PostgresSnapshot(self.endpoint, expected, self.options)
 
     def checks(self) -> Checks:
         from anabranch.connectors.postgresql.source.preflight import PostgresSourceChecks
 
-        return PostgresSourceChecks(self.endpoint)
+        return PostgresSourceChecks(self.endpoint, self.options)
 
     def witness(self) -> AbstractContextManager[str]:
         from anabranch.connectors.postgresql.source.witness import witness
@@ -97,8 +100,8 @@ class PostgresSource:
         return witness(self.endpoint)
 
 
-def connector(endpoint: Endpoint) -> SourceConnector:
+def connector(endpoint: Endpoint, options: PostgresSourceOptions = USUAL) -> SourceConnector:
     """Return the source connector. Raises ModuleNotFoundError without the driver."""
     import psycopg  # noqa: F401 - asked whether it is there
 
-    return PostgresSource(endpoint)
+    return PostgresSource(endpoint, options)

@@ -23,6 +23,7 @@ from anabranch.connectors.postgresql.source.decoders import DECODERS, STREAMING,
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.heartbeat import Heartbeat
 from anabranch.connectors.postgresql.source.held_log import Slot, read_slot
+from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
 from anabranch.connectors.postgresql.source.positions import Place, lsn_text, nearest, place_of
 from anabranch.connectors.postgresql.source.relations import NeedsText
 from anabranch.connectors.postgresql.source.silence import Silence
@@ -59,28 +60,28 @@ class WalReader:
     nothing unknown is skipped. Large transactions that are open there come from their beginning, also where this is before
     the mark. The server is told of no place that `confirm` was not told of (K13)."""
 
-    def __init__(self, endpoint: Endpoint, options: LogOptions) -> None:
+    def __init__(self, endpoint: Endpoint, options: LogOptions, own: PostgresSourceOptions = USUAL) -> None:
         self._endpoint, self._options = endpoint, options
-        self._decoder = DECODERS[options.decoder]
+        self._decoder = DECODERS[own.decoder]
         if options.leave_out and not self._decoder.origins:
             raise ConfigError(
-                f"{options.decoder} does not tell where a transaction was made: none can be left out by its origin",
-                hint='[capture] decoder = "pgoutput"',
+                f"{own.decoder} does not tell where a transaction was made: none can be left out by its origin",
+                hint='[source.options] decoder = "pgoutput"',
             )
         self._is_compiled = self._decoder.can_compile(options.decoding)
-        self.decoder = options.decoder
+        self.decoder: str = own.decoder
         self._identity = ""
         self._stream: WalStream | None = None
         self._types: Connection | None = None
         self._type_texts: dict[tuple[int, int], str] = {}
         self._readers: dict[tuple[int, int], Reader | None] = {}
-        self._needs_text = not options.binary or not self._decoder.binary  # or the log was found to
-        self._needs_whole = not options.streaming  # or a transaction was found to
+        self._needs_text = not own.binary or not self._decoder.binary  # or the log was found to
+        self._needs_whole = not own.streaming  # or a transaction was found to
         self._stale = False  # what was read ahead was selected by old definitions, or the server sends too few tables
         self._is_inside = False  # fragments were given, and the end of their transaction was not
         self._open: set[str] = set()  # transactions of which parts were given, and the end was not
         self._durable = 0
-        self._heartbeat = Heartbeat(endpoint, options.name, options.heartbeat)
+        self._heartbeat = Heartbeat(endpoint, options.name, float(own.heartbeat_interval_s))
         self.is_binary = False  # does the log that is read have values in binary form?
 
     def identity(self) -> str:
@@ -370,7 +371,7 @@ class WalReader:
     def _no_binary(self, why: NeedsText) -> SourceError:
         """Return the error for a transaction that was read in part: that part cannot be sent again as text."""
         what = f"rows within a large transaction cannot be read in binary form: {why}"
-        return SourceError(what, position=self._last.native, hint="[capture] binary = false")
+        return SourceError(what, position=self._last.native, hint="[source.options] binary = false")
 
     def _types_session(self) -> Connection:
         if self._types is None:

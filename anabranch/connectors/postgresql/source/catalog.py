@@ -15,6 +15,7 @@ from anabranch.connectors.postgresql.registered import writers
 from anabranch.connectors.postgresql.source.connection import identity, log_end, open_session
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.held_log import held
+from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
 from anabranch.connectors.postgresql.source.positions import Place, lsn_of
 from anabranch.model.ids import TableId
 
@@ -59,7 +60,8 @@ _ROOT = "c.relispartition AND r.oid = pg_catalog.pg_partition_root(c.oid)"  # wi
 class PostgresCatalog:
     """SourceCatalog. What is read is what was there between two moments: the engine compares marks (K19)."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, options: PostgresSourceOptions = USUAL) -> None:
+        self._much = options.held_log_warning_mb << 20
         self._connection = open_session(endpoint)
         self.attached = set[str]()  # partitions that were tables before, of what was read
         self._flushed: dict[str, float] = {}  # since when the log before such a mark is seen to be on disk
@@ -112,9 +114,9 @@ class PostgresCatalog:
         """Return none: the log has a transaction's rows where it is committed."""
         return frozenset()
 
-    def held(self, name: str, much: int) -> HeldLog | None:
+    def held(self, name: str) -> HeldLog | None:
         with translated("look at the slot"):
-            return held(self._connection, name, much)
+            return held(self._connection, name, self._much)
 
     def in_progress(self) -> frozenset[str]:
         with translated("read the transactions of the source"):

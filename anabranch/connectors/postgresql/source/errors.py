@@ -37,7 +37,7 @@ HINTS: dict[str, str] = {
     "53400": "raise max_replication_slots at the source",
     "55000": "wal_level = logical is needed at the source: anabranch preflight JOB says what is missing",
     "55006": "another process reads this slot: only one may",
-    "58P01": "the decoder ([capture] decoder) is not installed at the source, if that is the file that is missing",
+    "58P01": "the decoder ([source.options] decoder) is not installed at the source, if that is the file that is missing",
     "58": "look at the log of the source's server",
     "POOLER": PASSED_ON,
     "TLS": "check ssl_mode, ssl_ca, ssl_cert in the source's URL",

@@ -13,7 +13,6 @@ from anabranch.connectors.postgresql.source.connection import log_end
 from anabranch.connectors.postgresql.source.positions import lsn_of
 from anabranch.model.position import HeldLog
 
-MUCH_MB = 10_240  # of log from which on it is told of, unless the job says
 _LIMIT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size'"
 _WAL_STATUS = 130_000  # https://www.postgresql.org/docs/13/view-pg-replication-slots.html
 _REASON = 170_000  # https://www.postgresql.org/docs/17/view-pg-replication-slots.html
@@ -67,5 +66,5 @@ def held(connection: Connection, name: str, much: int) -> HeldLog | None:
         warning = "more than half of max_slot_wal_keep_size: beyond it the slot is lost, and all tables load again"
     elif size > much:
         bound = "" if limit is not None else "; nothing bounds it (max_slot_wal_keep_size): it may fill the disk"
-        warning = f"more than [capture] held_log_warning_mb = {much >> 20}{bound}"
+        warning = f"more than [source.options] held_log_warning_mb = {much >> 20}{bound}"
     return HeldLog(size, limit, warning)

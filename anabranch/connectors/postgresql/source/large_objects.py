@@ -23,12 +23,13 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 
 CHECK = "source.large_objects"
-NUMBERS = "numbers"  # [types] large_objects
+NUMBERS = "numbers"  # [source.options] large_objects
 COUNTED = 1000  # rows up to which those that name objects are counted
 SAMPLED_FROM, SAMPLED_ROWS = 1_000_000, 200_000  # of larger tables so many rows are looked at first
 WHOLE_MS = 30_000  # and then all of them, if that takes no longer
 REMEDY = (
-    'leave the column out ([[tables]] columns.drop), or let the numbers alone arrive ([types] large_objects = "numbers");'
+    "leave the column out ([[tables]] columns.drop), or let the numbers alone arrive"
+    ' ([source.options] large_objects = "numbers");'
     " a column of bytea carries the values themselves"
 )
 # https://www.postgresql.org/docs/current/catalog-pg-largeobject-metadata.html, which everybody may read
@@ -141,14 +142,14 @@ def _first_key(
 # --- before a load ----------------------------------------------------------------------------------------------------
 
 
-def check_large_objects(connection: Connection, context: PreflightContext) -> Iterator[CheckResult]:
+def check_large_objects(connection: Connection, context: PreflightContext, choice: str) -> Iterator[CheckResult]:
     forms, is_any = Forms(lambda: connection), bool(one(connection, _ANY))
     for table, schema in sorted(context.tables.items(), key=lambda found: str(found[0])):
         for column in schema.columns:
             form = None if column.name in context.dropped_columns.get(table, ()) else forms.of(table, column)
             if form is None or column.generated:
                 continue
-            if context.user_choices.get("types.large_objects") == NUMBERS:
+            if choice == NUMBERS:
                 why = f"column {column.name} ({column.native}): numbers arrive without their large objects, as the job says"
                 yield CheckResult(CHECK, "ok", why, "", str(table))
             elif is_any or is_declared(column):

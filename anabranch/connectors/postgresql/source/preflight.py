@@ -19,6 +19,7 @@ from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.definitions import STORED, UNLOGGED
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.large_objects import check_large_objects
+from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
 from anabranch.connectors.postgresql.source.preflight_decoder import ALLOWED, check_decoder
 from anabranch.connectors.postgresql.source.preflight_facts import Live, Setting, some, warning
 from anabranch.connectors.postgresql.source.preflight_objects import objects
@@ -54,8 +55,8 @@ SELECT name::text, setting::text, pending_restart, coalesce(unit, '') FROM pg_ca
 class PostgresSourceChecks:
     """The checks of one source, over one connection."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Endpoint, options: PostgresSourceOptions = USUAL) -> None:
+        self._endpoint, self._options = endpoint, options
         self._connection: Connection | None = None
 
     def run(self, context: PreflightContext) -> list[CheckResult]:
@@ -66,7 +67,7 @@ class PostgresSourceChecks:
             rows = self._connection.execute(_SETTINGS, [[*SETTINGS, ALLOWED]]).fetchall()
             settings = {name: Setting(*facts) for name, *facts in rows}
             user = str(one(self._connection, "SELECT current_user"))
-            live = Live(self._connection, settings, context, self._endpoint, user)
+            live = Live(self._connection, settings, context, self._endpoint, user, self._options)
             found = rights(self._connection, context.tables)
             first = [*check_row_security(live), *check_rights(live, found)]
             filtered = {result.table for result in first}
@@ -95,13 +96,11 @@ def check_registered(live: Live) -> Iterator[CheckResult]:
 
 def check_unused(live: Live) -> Iterator[CheckResult]:
     """Name keys of the job file that do nothing here: whoever wrote them expects something of them."""
-    choices = live.context.user_choices
-    unused = {"server_id": "a PostgreSQL knows its readers by slots"}
-    if choices.get("capture.streaming") != "true":
-        unused |= dict.fromkeys(OF_OPEN_TRANSACTIONS, "without streaming = true the source keeps open transactions")
-    for key in choices.get(GIVEN, "").split(", "):
-        if key in unused:
-            yield warning("settings", f"[capture] {key} has no effect: {unused[key]}", "take it out of the job file")
+    given = live.context.user_choices.get(GIVEN, "").split(", ")
+    for key in () if live.options.streaming else OF_OPEN_TRANSACTIONS:
+        if key in given:
+            why = f"[capture] {key} has no effect: without streaming = true the source keeps open transactions"
+            yield warning("settings", why, "take it out of the job file")
 
 
 def check_plugin(live: Live) -> Iterator[CheckResult]:
@@ -229,7 +228,7 @@ def check_keys(live: Live) -> Iterator[CheckResult]:
 
 
 def check_values(live: Live) -> Iterator[CheckResult]:
-    yield from check_large_objects(live.connection, live.context)
+    yield from check_large_objects(live.connection, live.context, live.options.large_objects)
 
 
 def check_objects(live: Live) -> Iterator[CheckResult]:

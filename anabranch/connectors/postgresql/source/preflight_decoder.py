@@ -27,7 +27,7 @@ ALLOWED = "output_plugin_libraries"
 CHECK = "source.decoder"
 AS_UTF8 = ("UTF8", "SQL_ASCII")  # encodings whose text is read as UTF-8
 OURS = "pgoutput"  # a part of every server
-_OTHER = '[capture] decoder = "pgoutput"'
+_OTHER = '[source.options] decoder = "pgoutput"'
 TRIAL_MS = 3000  # a slot waits for transactions that are open; the file is found, or missing, before
 _TRIAL = "SELECT pg_catalog.pg_create_logical_replication_slot(%s, %s, true)"
 _NO_FILE = ("58P01", "42704", "42883")  # no such file; a file that is no decoder
@@ -35,17 +35,16 @@ _NO_FILE = ("58P01", "42704", "42883")  # no such file; a file that is no decode
 
 def check_decoder(live: Live) -> Iterator[CheckResult]:
     connection, context = live.connection, live.context
-    decoder = DECODERS[context.user_choices.get("capture.decoder") or "pgoutput"]
+    decoder = DECODERS[live.options.decoder]
     found = list(_allowed(live.value(ALLOWED), decoder)) or list(_installed(live, decoder))
     found += _truncates(connection, decoder)
     found += unconverted(live.value("server_encoding") or "", decoder)
     for _, schema in sorted(context.tables.items(), key=lambda one: str(one[0])):
         found += _partitioned(connection, decoder, schema)
         found += _types(decoder, schema)
-    if context.user_choices.get("capture.binary") == "true":
+    if live.options.binary:
         found += _binary(connection, decoder, context)
-    is_chosen = context.user_choices.get("capture.streaming") == "true"
-    streams = decoder.can_stream(connection.info.server_version) and is_chosen
+    streams = decoder.can_stream(connection.info.server_version) and live.options.streaming
     how = "large transactions come while they are open" if streams else "a transaction comes when it commits"
     yield from found or [CheckResult(CHECK, "ok", f"decoder {decoder.plugin}: {how}")]
 
@@ -136,7 +135,7 @@ def _binary(connection: Connection, decoder: Decoder, context: PreflightContext)
     """Say why values come as text all the same."""
     from anabranch.connectors.postgresql.source.binary_types import BINARY, columns, reader  # with Arrow
 
-    hint = "[capture] binary = false; the trail is the same"
+    hint = "[source.options] binary = false; the trail is the same"
     if not decoder.binary or connection.info.server_version < BINARY:
         why = f"{decoder.plugin} of this server gives values as text"
         yield CheckResult(CHECK, "warning", why, hint)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
@@ -31,6 +32,7 @@ class Live:
     context: PreflightContext
     endpoint: Endpoint
     user: str
+    options: PostgresSourceOptions
 
     @property
     def version(self) -> int:

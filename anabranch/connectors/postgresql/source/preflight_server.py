@@ -11,7 +11,6 @@ from typing import Any
 
 from anabranch.connectors.postgresql.connection import one
 from anabranch.connectors.postgresql.room import rooms
-from anabranch.connectors.postgresql.source.held_log import MUCH_MB
 from anabranch.connectors.postgresql.source.preflight_facts import Live, failed, ok, some, warning
 from anabranch.connectors.postgresql.source.rights import MAY_READ_LOG
 from anabranch.errors import SourceError
@@ -142,11 +141,11 @@ def check_kept_log(live: Live) -> Iterator[CheckResult]:
 
     https://www.postgresql.org/docs/current/runtime-config-replication.html#GUC-MAX-SLOT-WAL-KEEP-SIZE
     """
-    most, told = live.value(KEEP), int(live.context.user_choices.get("capture.held_log_warning_mb") or MUCH_MB)
+    most, told = live.value(KEEP), live.options.held_log_warning_mb
     if most == "-1":
         hint = f"ALTER SYSTEM SET {KEEP} = '50GB', as the disk allows; a slot that needs more is lost, its tables load again"
         why = "nothing bounds the log that is kept while capture is away: it may fill the disk"
-        why += f" (status warns from {told} MB on: [capture] held_log_warning_mb)"
+        why += f" (status warns from {told} MB on: [source.options] held_log_warning_mb)"
         yield warning(KEEP, why, hint)
     elif most is not None:
         told = min(told, int(most) // 2)

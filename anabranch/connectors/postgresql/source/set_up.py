@@ -18,7 +18,6 @@ from anabranch.connectors.postgresql.source.errors import translate, translated
 from anabranch.connectors.postgresql.source.held_log import read_slot
 from anabranch.connectors.postgresql.source.slots import missing as statements
 from anabranch.connectors.postgresql.source.slots import removal
-from anabranch.contracts import LogOptions
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -30,13 +29,13 @@ LET_GO_SECONDS = 10.0  # in which a server sees that a slot's reader is gone
 
 
 def missing(
-    endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool
+    endpoint: Endpoint, name: str, decoder: str, tables: Mapping[TableId, TableSchema], begins: bool
 ) -> list[SetUpStep]:
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
-        return statements(connection, options.name, tables, begins, DECODERS[options.decoder])
+        return statements(connection, name, tables, begins, DECODERS[decoder])
 
 
-def astray(endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+def astray(endpoint: Endpoint, name: str, decoder: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
     """Return tables whose set-up or definition at the source no longer fits, with the reason.
 
     The log has no statements: only a table's next row, if one ever comes, would tell.
@@ -45,7 +44,7 @@ def astray(endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, Tab
         now = catalog.tables(tables.__contains__)
         attached = catalog.attached
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
-        steps = statements(connection, options.name, now, False, DECODERS[options.decoder])
+        steps = statements(connection, name, now, False, DECODERS[decoder])
     found = {
         table: f"the log does not have all of its rows any more: {step.sql}" for step in steps for table in step.tables
     }

@@ -30,6 +30,7 @@ from anabranch.connectors.postgresql.source.connection import (
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.key_order import Operators, compared, may_have_own, operators
 from anabranch.connectors.postgresql.source.large_objects import NUMBERS, REMEDY, may_name, named_in
+from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
 from anabranch.connectors.postgresql.source.positions import Place, place_of
 from anabranch.connectors.postgresql.source.stored_text import named
 from anabranch.contracts import Bounds, ValueRules
@@ -60,8 +61,8 @@ _ESTIMATE = "SELECT greatest(reltuples, 0)::bigint FROM pg_catalog.pg_class WHER
 class PostgresSnapshot:
     """SnapshotReader. Every snapshot is exact: the log's transactions tell whether it has them."""
 
-    def __init__(self, endpoint: Endpoint, expected: str = "") -> None:
-        self._endpoint, self._expected = endpoint, expected
+    def __init__(self, endpoint: Endpoint, expected: str = "", options: PostgresSourceOptions = USUAL) -> None:
+        self._endpoint, self._expected, self._options = endpoint, expected, options
         self._connection: Connection | None = None
         self._own: dict[TableId, Operators] = {}  # of keys' types
 
@@ -188,7 +189,7 @@ class PostgresSnapshot:
         return [Bounds(lower, upper) for lower, upper in zip([None, *edges], [*edges, None], strict=True)]
 
     def refuse_loose_ends(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> None:
-        if rules.large_objects == NUMBERS or not any(may_name(column) for column in table.columns):
+        if self._options.large_objects == NUMBERS or not any(may_name(column) for column in table.columns):
             return
         with self._about(table, "look for large objects"):
             found = named_in(self._session(), table, columns, self._inside(table, bounds))

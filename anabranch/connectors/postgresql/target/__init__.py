@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from anabranch.databases import NONE
+
 if TYPE_CHECKING:
     from anabranch.contracts import (
         Checks,
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
         ValueRules,
         Writer,
     )
+    from anabranch.databases import Options
     from anabranch.model.endpoint import Endpoint
 
 
@@ -76,8 +79,11 @@ class PostgresTarget:
         return PostgresChecks(self.endpoint)
 
 
-def connector(endpoint: Endpoint) -> RowTarget:
-    """Return the target connector. Raises ModuleNotFoundError without the driver."""
+def connector(endpoint: Endpoint, options: Options = NONE) -> RowTarget:
+    """Return the target connector: what its options say of types comes with each ValueRules.
+
+    Raises ModuleNotFoundError without the driver.
+    """
     import psycopg  # noqa: F401 - asked whether it is there
 
     return PostgresTarget(endpoint)

@@ -165,7 +165,7 @@ _CHOICES: dict[Kind, dict[str, Choice]] = {
     Kind.ENUM: {"text": Choice(WIDENED, "labels are not checked"), "varchar": Choice(WIDENED, "labels are not checked")},
     Kind.SET: {"varchar": Choice(WIDENED, "members are not checked")},
     Kind.JSON: {
-        "jsonb": Choice(LOSSY, "as [types] json says of it", in_keys=False),
+        "jsonb": Choice(LOSSY, "as [target.options] json says of it", in_keys=False),
         "json": Choice(EXACT, in_keys=False),
         "text": Choice(EXACT, in_keys=False),
     },

@@ -43,30 +43,34 @@ NATIVE: dict[Kind, tuple[str, Fidelity, str]] = {
     Kind.SET: ("text", WIDENED, "members joined by commas, not checked against the declared ones"),
 }
 
-# [types] json -> native type, fidelity, reason
+# [target.options] json -> native type, fidelity, reason
 JSON: dict[str, tuple[str, Fidelity, str]] = {
     "jsonb": (
         "jsonb",
         LOSSY,
         "refuses the escape \\u0000, turns -0.0 into 0.0 and dates or decimals inside into plain JSON; "
-        '[types] json = "json" keeps the text',
+        '[target.options] json = "json" keeps the text',
     ),
     "json": ("json", EXACT, "keeps the source's JSON text; has no equality operator"),
     "text": ("text", EXACT, "keeps the source's JSON text"),
 }
 
-# [types] geometry and vector -> the same
+# [target.options] geometry and vector -> the same
 GEOMETRY: dict[str, tuple[str, Fidelity, str]] = {
     "bytea": (
         "bytea",
         WIDENED,
         "WKB, with the SRID in it where there is one (EWKB); bytea is not checked; where PostGIS is installed "
-        '[types] geometry = "geometry" keeps the type',
+        '[target.options] geometry = "geometry" keeps the type',
     ),
     "geometry": ("geometry", WIDENED, "PostGIS's type for geometry of every kind and SRID"),
 }
 VECTOR: dict[str, tuple[str, Fidelity, str]] = {
-    "real[]": ("real[]", WIDENED, 'an array of any length; where pgvector is installed [types] vector = "vector"'),
+    "real[]": (
+        "real[]",
+        WIDENED,
+        'an array of any length; where pgvector is installed [target.options] vector = "vector"',
+    ),
     "vector": (
         "vector({length})",
         EXACT,

@@ -1,0 +1,20 @@
+"""Options of a PostgreSQL as a target: `[target.options]` of the job file. No driver is imported here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from anabranch.databases import Options
+
+
+@dataclass(frozen=True)
+class PostgresTargetOptions(Options):
+    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(("json", "geometry", "vector"))
+
+    json: Literal["jsonb", "json", "text"] = "jsonb"
+    """The type for JSON."""
+    geometry: Literal["bytea", "geometry"] = "bytea"
+    """The type for geometry: EWKB as bytes, or PostGIS's own."""
+    vector: Literal["real[]", "vector"] = "real[]"
+    """The type for vectors: an array, or pgvector's own."""

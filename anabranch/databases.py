@@ -1,0 +1,90 @@
+"""The registry: which databases there are, and what is known of one without asking it.
+
+A database is a package `anabranch.connectors.<name>` whose `__init__.py` has its descriptor, `DATABASE`. It is found by the
+name in NAMES, so that the job file can be checked below the connectors, and without their drivers: a descriptor, and
+what it names in `options`, imports none.
+
+What does not live here: what a connector can do (contracts), how a URL is read (`config/url.py`), how a connector is
+made (`connectors/__init__.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any, ClassVar
+
+NAMES = ("mysql", "mariadb", "postgresql", "memory")  # a new database: its line here, its folder in connectors/
+SSL_FILES = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode", "unix_socket")
+SOURCE, TARGET = "source", "target"  # roles, and sections of the job file
+OPTIONS = "options"  # the key below them
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings that one connector has in one role, `[source.options]` or `[target.options]` of the job file.
+
+    A subclass is a frozen dataclass in the connector's `<role>/options.py`. Types and bounds of its fields are checked as
+    those of every other key are (`config/options.py`); the text under a field is its entry in the reference page. It
+    travels with the connector, to executors too. `NEEDS_LOAD`: what may not change without the tables being loaded again;
+    of the others each process takes the new value when it starts.
+    """
+
+    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset()
+
+    def get(self, key: str, otherwise: str = "") -> str:
+        """A setting that engines know by its name; `otherwise` where the connector has none of it."""
+        return str(getattr(self, key, otherwise))
+
+
+NONE = Options()
+
+
+def whole_number(otherwise: int | None, low: int, high: int | None = None) -> Any:
+    """A field of Options with bounds, both included."""
+    return field(default=otherwise, metadata={"ge": low} | ({} if high is None else {"le": high}))
+
+
+@dataclass(frozen=True)
+class Database:
+    """`name`: the URL's scheme. `title`: as people write it. `roles`: what the connector can be. `nicknames`: schemes that mean
+    it and are none. `url_options`: what may stand in a URL's query. `has_databases`: a connection is to one of them. `extra`:
+    of the installation, with the driver. `options`: role -> module and class of its Options."""
+
+    name: str
+    title: str
+    port: int
+    roles: tuple[str, ...]
+    nicknames: tuple[str, ...] = ()
+    url_options: tuple[str, ...] = SSL_FILES
+    ssl_modes: tuple[str, ...] = ()
+    needs_user: bool = True
+    has_databases: bool = False
+    extra: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def package(self) -> str:
+        return f"anabranch.connectors.{self.name}"
+
+    def options_of(self, role: str) -> type[Options]:
+        """The class of its options in a role: Options itself, which has none, where nothing can be set."""
+        place = self.options.get(role)
+        if place is None:
+            return Options
+        module, _, name = place.partition(":")
+        found: type[Options] = getattr(import_module(module), name)
+        return found
+
+
+@cache
+def registry() -> dict[str, Database]:
+    """All databases by their names, in the order in which they are shown."""
+    return {name: import_module(f"anabranch.connectors.{name}").DATABASE for name in NAMES}
+
+
+def public(role: str = "") -> Iterator[Database]:
+    """Those that a job file may name in this role, in any for ""; without the twin for tests."""
+    return (one for one in registry().values() if one.needs_user and (not role or role in one.roles))
