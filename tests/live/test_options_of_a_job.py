@@ -12,11 +12,13 @@ import pytest
 
 from anabranch.connectors.postgresql.source.capture import WalReader
 from anabranch.contracts import LogReader, PreflightContext
-from anabranch.job import Job, ends
+from anabranch.job import Job
 from anabranch.model.checks import CheckResult
 from anabranch.testing.databases import Database
 from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server
+from anabranch.view.opened import source_of
+from anabranch.view.options import log_options
 
 Make = Callable[[Server], Database]
 PATIENCE = 30.0
@@ -34,7 +36,7 @@ def job_of(tmp_path: Path, source: Database, text: str) -> Job:
 
 def reader_of(job: Job) -> LogReader:
     """Follows from the log's end on, set up as capture does it."""
-    source, options = ends.source_of(job), ends.log_options(job, str(uuid4()))
+    source, options = source_of(job), log_options(job, str(uuid4()))
     if steps := source.missing(options, {}, begins=True):
         source.carry_out(steps, PATIENCE)
     reader = source.log(options)
@@ -77,13 +79,13 @@ def test_a_slot_is_made_with_the_decoder_of_the_job_file(
 ) -> None:
     database = source_database(logical_postgresql)
     job = job_of(tmp_path, database, f'[{section}]\ndecoder = "wal2json"\n')
-    source = ends.source_of(job)
-    steps = [step.sql for step in source.missing(ends.log_options(job, str(uuid4())), {}, begins=True)]
+    source = source_of(job)
+    steps = [step.sql for step in source.missing(log_options(job, str(uuid4())), {}, begins=True)]
     assert [step for step in steps if "slot" in step and "wal2json" in step], steps
 
 
 def checked(job: Job) -> list[CheckResult]:
-    with closing(ends.source_of(job).checks()) as checks:
+    with closing(source_of(job).checks()) as checks:
         return checks.run(PreflightContext(job.config.name, {}, {}, {}))
 
 
