@@ -35,7 +35,7 @@ class Options:
     NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset()
 
     def get(self, key: str, otherwise: str = "") -> str:
-        """A setting that engines know by its name; `otherwise` where the connector has none of it."""
+        """Return a setting that engines know by its name; `otherwise` where the connector has none of it."""
         return str(getattr(self, key, otherwise))
 
 
@@ -43,7 +43,7 @@ NONE = Options()
 
 
 def whole_number(otherwise: int | None, low: int, high: int | None = None) -> Any:
-    """A field of Options with bounds, both included."""
+    """Return a field of Options with bounds, both included."""
     return field(default=otherwise, metadata={"ge": low} | ({} if high is None else {"le": high}))
 
 
@@ -70,7 +70,7 @@ class Database:
         return f"anabranch.connectors.{self.name}"
 
     def options_of(self, role: str) -> type[Options]:
-        """The class of its options in a role: Options itself, which has none, where nothing can be set."""
+        """Return the class of its options in a role: Options itself, which has none, where nothing can be set."""
         place = self.options.get(role)
         if place is None:
             return Options
@@ -81,10 +81,10 @@ class Database:
 
 @cache
 def registry() -> dict[str, Database]:
-    """All databases by their names, in the order in which they are shown."""
+    """Return all databases by their names, in the order in which they are shown."""
     return {name: import_module(f"anabranch.connectors.{name}").DATABASE for name in NAMES}
 
 
 def public(role: str = "") -> Iterator[Database]:
-    """Those that a job file may name in this role, in any for ""; without the twin for tests."""
+    """Return those that a job file may name in this role, in any for ""; without the twin for tests."""
     return (one for one in registry().values() if one.needs_user and (not role or role in one.roles))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """Where an option stands in a stored definition, and what it was in a job that ran before it was stored."""
+    """Place of an option in a stored definition, and its value in a job that ran before it was stored."""
 
     path: tuple[str, ...]
     before: str
@@ -63,7 +63,7 @@ def definition(config: JobConfig, target: str = "") -> dict[str, Any]:
 
 
 def options_of(before: Mapping[str, Any], role: str, now: Options) -> Options:
-    """The options as a stored definition has them, for what may not change freely; the others as they are `now`."""
+    """Return the options of a stored definition, as far as they may not change freely; the others are as `now`."""
     return replace(now, **{key: _value(before, role, key) for key in now.NEEDS_LOAD})
 
 

@@ -469,12 +469,12 @@ class JobConfig(Section):
         return alone | {one.name: one.endpoint for one in self.targets}
 
     def target_options(self, name: str = "") -> Options:
-        """Those of the target of this name; of the first one for "", where it is about the job as a whole."""
+        """Return the options of the target of this name; the first one's for "", where it is about the job as a whole."""
         every = ({ONLY: self.target.options} if self.target else {}) | {one.name: one.options for one in self.targets}
         return every[name or next(iter(every))]
 
     def with_target_options(self, options: Options, name: str = "") -> JobConfig:
-        """The same job with other options of one target, named as for `target_options`."""
+        """Return the same job with other options of one target, named as for `target_options`."""
         name, made = name or next(iter(self.ends)), {"options": options}
         if self.target and name == ONLY:
             return self.model_copy(update={"target": self.target.model_copy(update=made)})
@@ -482,7 +482,7 @@ class JobConfig(Section):
         return self.model_copy(update={"targets": targets})
 
     def type_choices(self, target: str = "") -> dict[str, Any]:
-        """What a target's options say of the types for kinds of values, by the names that ValueRules has for them."""
+        """Return what a target's options say of the types for kinds of values, by the names of ValueRules."""
         options = asdict(self.target_options(target))
         return {kind: options[kind] for kind in TYPE_CHOICES if kind in options}
 

@@ -58,7 +58,7 @@ class _End:
 
 
 def settle(data: Mapping[str, Any]) -> Settled:
-    """Values of a wrong kind are passed over where the models say so."""
+    """Check the options of all ends, and take former places out. Values of a wrong kind are left to the models."""
     found = Settled({key: _copied(value) for key, value in data.items()})
     former = {place: _taken(found.data, *place) for place in FORMER if _stands(found.data, *place)}
     used = set[tuple[str, str]]()
@@ -121,12 +121,12 @@ def _unknown(kind: type[Options], key: str) -> Problem:
 
 
 def owners(key: str) -> list[str]:
-    """Names of the databases that have such an option in some role."""
+    """Return the names of the databases that have such an option in some role."""
     return [one.name for one in public() if any(key in keys(one.options_of(role)) for role in one.roles)]
 
 
 def model_of(kind: type[Options]) -> type[BaseModel]:
-    """Checks options as every other section is checked."""
+    """Return a model that checks options as every other section is checked."""
     hints = get_type_hints(kind)
     made = {one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(kind)}
     with warnings.catch_warnings():
@@ -141,19 +141,19 @@ def keys(kind: type[Options]) -> tuple[str, ...]:
 
 
 def _class(end: _End) -> type[Options] | None:
-    """None where the URL names no database, or none in this role."""
+    """Return None where the URL names no database, or none in this role."""
     url = end.entry.get("url", end.entry.get("endpoint"))
     database = registry().get(url.partition("://")[0]) if isinstance(url, str) else None
     return database.options_of(end.role) if database and end.role in database.roles else None
 
 
 def _owner(role: str, key: str) -> type[Options]:
-    """The class that has this option, of whatever database."""
+    """Return the class that has this option, of whatever database."""
     return next(kind for kind in classes(role) if key in keys(kind))
 
 
 def classes(role: str) -> Iterator[type[Options]]:
-    """Each class of options of a role once, in the registry's order."""
+    """Return each class of options of a role once, in the registry's order."""
     return iter(dict.fromkeys(one.options_of(role) for one in public(role)))
 
 
@@ -172,7 +172,7 @@ def _ends(data: dict[str, Any]) -> Iterator[_End]:
 
 
 def _copied(value: Any) -> Any:
-    """Sections and lists of them, as deep as something is taken out or put in."""
+    """Copy sections and lists of them, as deep as something is taken out or put in."""
     if isinstance(value, dict):
         return dict(value)
     return [dict(one) if isinstance(one, dict) else one for one in value] if isinstance(value, list) else value
