@@ -9,10 +9,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from anabranch.version import __version__
+
 if TYPE_CHECKING:
     from anabranch.job import Job
 
-__version__ = "0.1.0"
 __all__ = ["Job", "__version__"]
 
 

@@ -11,9 +11,8 @@ from anabranch.contracts import Emptying
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.aside import Aside
-from anabranch.rows.computed import Computed
 from anabranch.rows.conflict import STRICT, ConflictPolicy
-from anabranch.rows.net import CascadeRule, TargetTable
+from anabranch.rows.net import CascadeRule, Computed, TargetTable
 from anabranch.rules.rule_set import Filter
 
 Values = tuple[object, ...]  # of a foreign key's columns

@@ -18,9 +18,9 @@ from types import FrameType
 
 import click
 
-from anabranch import __version__
 from anabranch.cli import options
 from anabranch.errors import AnabranchError
+from anabranch.version import __version__
 
 # Groups of the help -> their verbs.
 GROUPS = {

@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anabranch.databases import OPTIONS, SOURCE, TARGET, Options
-
-if TYPE_CHECKING:
-    from anabranch.config.job import JobConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +32,16 @@ _STORED: Mapping[tuple[str, str], _Stored] = {
 }
 
 
-def definition(config: JobConfig, target: str = "") -> dict[str, Any]:
-    """Source, rules, filters, column lists and target types as JSON values, without secrets. `target`: whose options."""
-    source = config.source.endpoint
-    found: dict[str, Any] = {
-        "source": f"{source.scheme}://{source.place}/{source.database}",
-        "rules": [rule.model_dump() for rule in config.rules],
-        "tables": {
-            str(entry.id): {
-                "drop": sorted(entry.columns.drop),
-                "rename": entry.columns.rename,
-                "type": entry.columns.type,
-                "where": entry.where,
-            }
-            for entry in config.tables
-        },
-        "types": {"map": config.types.map},
-    }
-    for role, options in ((SOURCE, config.source.options), (TARGET, config.target_options(target))):
-        for key in sorted(options.NEEDS_LOAD):
+def with_options(definition: dict[str, Any], options: Mapping[str, Options]) -> dict[str, Any]:
+    """Add the options of both roles that may not change freely to a job's definition."""
+    for role, one in options.items():
+        for key in sorted(one.NEEDS_LOAD):
             *above, last = _path(role, key)
-            place = found
+            place = definition
             for name in above:
                 place = place.setdefault(name, {})
-            place[last] = getattr(options, key)
-    return found
+            place[last] = getattr(one, key)
+    return definition
 
 
 def options_of(before: Mapping[str, Any], role: str, now: Options) -> Options:

@@ -29,12 +29,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from anabranch.config.changes import definition
+from anabranch.config.changes import with_options
 from anabranch.config.lines import Path as KeyPath
 from anabranch.config.lines import line_of
 from anabranch.config.patterns import PLACEHOLDERS, Pattern, Template
 from anabranch.config.url import parse_url
-from anabranch.databases import Options
+from anabranch.databases import SOURCE, TARGET, Options
 from anabranch.errors import Problem
 from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.model.ids import TableId
@@ -509,5 +509,22 @@ class JobConfig(Section):
         return self._former.get(path, path)
 
     def fingerprint(self, target: str = "") -> dict[str, Any]:
-        """Return what must not change between starts without a decision (K32), for one target: JSON, without secrets."""
-        return definition(self, target)
+        """Return what must not change between starts without a decision (K32), for one target: source, rules, filters,
+        column lists and target types as JSON values, without secrets."""
+        source = self.source.endpoint
+        tables = {
+            str(entry.id): {
+                "drop": sorted(entry.columns.drop),
+                "rename": entry.columns.rename,
+                "type": entry.columns.type,
+                "where": entry.where,
+            }
+            for entry in self.tables
+        }
+        found = {
+            "source": f"{source.scheme}://{source.place}/{source.database}",
+            "rules": [rule.model_dump() for rule in self.rules],
+            "tables": tables,
+            "types": {"map": self.types.map},
+        }
+        return with_options(found, {SOURCE: self.source.options, TARGET: self.target_options(target)})

@@ -17,7 +17,7 @@ from anabranch.contracts.source_catalog import Dialect, SourceCatalog
 from anabranch.contracts.store import JobStore, TableStates, TargetStore
 from anabranch.contracts.tables import LabelTables, TargetCatalog, TargetTables
 from anabranch.contracts.target import RowTarget, TargetConnector, TypeMap
-from anabranch.contracts.values import Bounds, LogOptions, ValueRules
+from anabranch.contracts.values import Bounds, LogOptions
 from anabranch.contracts.writer import (
     Begun,
     Cascader,
@@ -33,6 +33,7 @@ from anabranch.contracts.writer import (
     Stager,
     Writer,
 )
+from anabranch.model.value_rules import ValueRules
 
 __all__ = [
     "AsideStore",

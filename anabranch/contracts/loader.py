@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from anabranch.contracts.values import Bounds, ValueRules
+from anabranch.contracts.values import Bounds
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
+from anabranch.model.value_rules import ValueRules
 
 if TYPE_CHECKING:
     from anabranch.rows.aside import AsideChange

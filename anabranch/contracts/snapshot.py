@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from anabranch.contracts.values import Bounds, ValueRules
+from anabranch.contracts.values import Bounds
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
+from anabranch.model.value_rules import ValueRules
 
 if TYPE_CHECKING:
     from anabranch.rows.fingerprint import Fingerprint, Hashed

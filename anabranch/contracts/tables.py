@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from anabranch.contracts.values import ValueRules
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Need, TableSchema
 from anabranch.model.steps import DdlStep
+from anabranch.model.value_rules import ValueRules
 
 if TYPE_CHECKING:
     from anabranch.rows.keys import EnforcedKey

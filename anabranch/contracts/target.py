@@ -9,10 +9,10 @@ from anabranch.contracts.loader import Loader
 from anabranch.contracts.reader import TargetReader
 from anabranch.contracts.store import TargetStore
 from anabranch.contracts.tables import TargetCatalog, TargetTables
-from anabranch.contracts.values import ValueRules
 from anabranch.contracts.writer import Stager, Writer
 from anabranch.model.at_target import AtTarget
 from anabranch.model.datatype import Fit, Kind, LogicalType
+from anabranch.model.value_rules import ValueRules
 
 
 class TypeMap(Protocol):

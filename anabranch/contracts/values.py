@@ -4,29 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anabranch.model.at_target import TextForm
-from anabranch.model.datatype import Kind
-
-
-@dataclass(frozen=True, slots=True)
-class ValueRules:
-    """`[types]` of the job file, and what the target's options say of types, for load and stream alike."""
-
-    zero_date: str = "stop"  # "stop" | "null" | a date
-    nul: str = "stop"  # "stop" | "strip"
-    json: str = "jsonb"  # "jsonb" | "json" | "text"
-    geometry: str = "bytea"  # "bytea" | "geometry"
-    vector: str = "real[]"  # "real[]" | "vector"
-    zero_dates: tuple[tuple[str, str, str], ...] = ()  # source table, column -> as zero_date, before which it goes
-    texts: tuple[
-        tuple[Kind, TextForm], ...
-    ] = ()  # of kinds whose text form at the target is another than the kind's own
-    carries: bool = (
-        False  # a value that cannot be converted does not stop the reader: its row goes on without it, marked
-    )
-
-    def text_of(self, kind: Kind) -> TextForm:
-        return dict(self.texts).get(kind, TextForm.OF_KIND)
+from anabranch.model.value_rules import ValueRules
 
 
 @dataclass(frozen=True, slots=True)

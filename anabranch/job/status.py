@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from anabranch import __version__
 from anabranch.errors import SourceError, TargetError
 from anabranch.job.counters import counters
 from anabranch.job.lag import Lag, lives
@@ -20,6 +19,7 @@ from anabranch.model.table_life import TableState
 from anabranch.state.store import StateStore, time_text
 from anabranch.trail.reader import TrailEnd, TrailReader, exists
 from anabranch.trail.staging import waiting
+from anabranch.version import __version__
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import source_of, target_of
 from anabranch.view.options import name_at_source

@@ -8,36 +8,21 @@ asked at any time, because the function depends on nothing else. What does not l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.model.datatype import Kind, LogicalType
 
 if TYPE_CHECKING:
-    from anabranch.contracts import ValueRules
     from anabranch.model.schema import TableSchema
-    from anabranch.rows.net import TargetTable
+    from anabranch.model.value_rules import ValueRules
+    from anabranch.rows.net import Row, TargetTable
 
-Row = Mapping[str, str | None]  # column -> text form
 # Kinds whose values the source would not get back as they were: of a JSON document the text is another one at the target.
 CHANGED_ON_THE_WAY = frozenset((Kind.GEOMETRY, Kind.VECTOR, Kind.JSON, Kind.NATIVE))
 WORDS = frozenset((Kind.TEXT, Kind.ENUM, Kind.SET))
 CLOCKS = frozenset((Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT))
 WHOLE = frozenset(kind for kind in Kind if kind.value.removeprefix("u").startswith("int"))
-
-
-@dataclass(frozen=True)
-class Computed:
-    """Columns of a table that are computed from `inputs`, among them columns that foreign keys change. All names are the
-    target's. `compute` takes rows with `inputs` and, where the table has one, the key; it returns lines (rows/lines.py) of
-    `inputs` and `columns`. A row that it can say nothing of is left out. `hint` says what is to be done then."""
-
-    table: TargetTable
-    columns: tuple[str, ...]
-    inputs: tuple[str, ...]
-    compute: Callable[[Sequence[Row]], Iterable[bytes]]
-    hint: str = ""
 
 
 @runtime_checkable

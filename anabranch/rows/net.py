@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
-from anabranch.rows.computed import Computed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Row = Mapping[str, str | None]  # column -> text form
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,19 @@ class CascadeAction(StrEnum):
     DELETE = "delete"
     SET_NULL = "set null"
     UPDATE = "update"
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Columns of a table that are computed from `inputs`, among them columns that foreign keys change. All names are the
+    target's. `compute` takes rows with `inputs` and, where the table has one, the key; it returns lines (rows/lines.py) of
+    `inputs` and `columns`. A row that it can say nothing of is left out. `hint` says what is to be done then."""
+
+    table: TargetTable
+    columns: tuple[str, ...]
+    inputs: tuple[str, ...]
+    compute: Callable[[Sequence[Row]], Iterable[bytes]]
+    hint: str = ""
 
 
 @dataclass(frozen=True)

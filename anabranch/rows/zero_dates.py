@@ -13,8 +13,8 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.raw import INFINITE, parse_text
 
 if TYPE_CHECKING:
-    from anabranch.contracts import ValueRules
     from anabranch.model.schema import TableSchema
+    from anabranch.model.value_rules import ValueRules
 
 STOP, NULL = "stop", "null"
 ASKED = "types.zero_dates"  # in PreflightContext.user_choices: ValueRules.zero_dates as JSON

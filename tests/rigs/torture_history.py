@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from anabranch.testing.torture.check import Checker
 from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.model import Model
-from anabranch.testing.torture.sessions import COMMITTED, ROLLED_BACK, Outcome, Result
 from anabranch.testing.torture.sources import Commits
+from anabranch.testing.torture.speaker import COMMITTED, ROLLED_BACK, Outcome, Result
 from anabranch.testing.torture.tables import LEDGER
 from anabranch.testing.torture.watcher import Observation
 from rigs.torture_tables import delete, family, insert, update

@@ -12,8 +12,8 @@ from anabranch.contracts import SourceConnector, ValueRules
 from anabranch.errors import Redefined, SourceError, SourceUnavailable, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.rows.computed import Computed, ComputingReader, Row, refusals
-from anabranch.rows.net import CascadeAction, CascadeRule, TargetTable
+from anabranch.rows.computed import ComputingReader, refusals
+from anabranch.rows.net import CascadeAction, CascadeRule, Computed, Row, TargetTable
 
 UNTOLD = (
     "rows of it changed again at the source before this change was applied: let the source's user make temporary tables"

@@ -9,13 +9,14 @@ import re
 import socket
 import ssl
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pymysql
 
 from anabranch import log
 from anabranch.connectors.mysql.errors import OTHER_LOGIN, translate
+from anabranch.connectors.mysql.lookout import MysqlLookout
 from anabranch.connectors.mysql.settings import FIRST, PINNED, UNLIMITED, pinning
 from anabranch.errors import AnabranchError, ConfigError, SourceError
 from anabranch.model.endpoint import Endpoint
@@ -66,13 +67,16 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
         found = translate(error)
         found.message = f"{endpoint.place}: {found.message}"
         raise found from error
-    from anabranch.connectors.mysql.lookout import MysqlLookout  # which makes connections itself
-
     if watched:
         session = Session(connection.thread_id(), is_busy, cut)
         patience = Patience(endpoint.limits.connect, endpoint.limits.silence)
-        register(str(endpoint), connection, session, lambda: MysqlLookout(endpoint), patience)
+        register(str(endpoint), connection, session, partial(_lookout, endpoint), patience)
     return connection
+
+
+def _lookout(endpoint: Endpoint) -> MysqlLookout:
+    connection = connect(endpoint, watched=False, read_timeout=10)
+    return MysqlLookout(connection, endpoint.user, partial(ask, connection))
 
 
 def _tell(connection: Connection, endpoint: Endpoint) -> None:

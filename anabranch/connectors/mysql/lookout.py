@@ -13,15 +13,13 @@ https://mariadb.com/kb/en/information-schema-innodb_lock_waits-table/
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from anabranch.connectors.mysql.connection import ask, connect
 from anabranch.errors import SourceError
-from anabranch.model.endpoint import Endpoint
 from anabranch.waits import Holder, Wait
 
 # Thread states in which a session waits for others, in small letters and by their beginning -> what for.
@@ -111,19 +109,19 @@ class _Thread:
 
 
 class MysqlLookout:
-    """Implements `waits.Lookout`."""
+    """Implements `waits.Lookout`, on a connection of its own. `user`: whose sessions are watched; `ask` gives the rows of a
+    query."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._connection = connect(endpoint, watched=False, read_timeout=10)
+    def __init__(self, connection: Any, user: str, ask: Callable[[str], list[tuple[Any, ...]]]) -> None:
+        self._connection, self._user, self._ask = connection, user, ask
         self._own = self._connection.thread_id()
-        self._user = endpoint.user
-        ask(self._connection, _SETTINGS)
+        self._ask(_SETTINGS)
         for limit in _LIMITS:
             with suppress(SourceError):  # a server without it
-                ask(self._connection, limit)
+                self._ask(limit)
 
     def look(self, numbers: Sequence[int], others: bool) -> list[Wait]:
-        threads = {one.number: one for one in map(_thread, ask(self._connection, "SHOW PROCESSLIST"))}
+        threads = {one.number: one for one in map(_thread, self._ask("SHOW PROCESSLIST"))}
         wanted = [one for one in threads.values() if one.number in numbers or (others and one.user == self._user)]
         rows = self._pairs(_ROWS)
         waiting = [one for one in wanted if one.number != self._own and (one.waits_for or one.number in rows)]
@@ -134,7 +132,7 @@ class MysqlLookout:
         return [_wait(one, rows.get(one.number, []), locks.get(one.number), tell) for one in waiting]
 
     def cancel(self, number: int) -> None:
-        ask(self._connection, f"KILL QUERY {int(number)}")
+        self._ask(f"KILL QUERY {int(number)}")
 
     def close(self) -> None:
         self._connection.close()
@@ -143,7 +141,7 @@ class MysqlLookout:
         """Run the first query that this server, and this user's rights, allow, and returns its rows."""
         for query in queries:
             try:
-                return ask(self._connection, query)
+                return self._ask(query)
             except SourceError:
                 if not self._connection.open:
                     raise

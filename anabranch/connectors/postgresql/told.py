@@ -14,7 +14,6 @@ from psycopg import sql
 from anabranch import log
 
 if TYPE_CHECKING:
-    from anabranch.connectors.postgresql.connection import Connection
     from anabranch.model.endpoint import Endpoint
 
 
@@ -41,7 +40,7 @@ class TellingCursor(psycopg.Cursor[tuple[Any, ...]]):
         log.get(process=self.connection.info.backend_pid).debug("statement", sql=log.shape(text, '"'))
 
 
-def tell(connection: Connection, endpoint: Endpoint, application: str) -> None:
+def tell(connection: psycopg.Connection[tuple[Any, ...]], endpoint: Endpoint, application: str) -> None:
     """Tell of a new session, and makes it tell its statements."""
     connection.cursor_factory = TellingCursor
     if log.is_detailed():

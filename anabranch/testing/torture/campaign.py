@@ -21,7 +21,8 @@ from typing import Any
 
 from anabranch.errors import AnabranchError
 from anabranch.testing.torture.contract import Fault, shows_enough
-from anabranch.testing.torture.ground import Ground, uninterrupted
+from anabranch.testing.torture.ground import Ground
+from anabranch.testing.torture.uninterrupted import uninterrupted
 
 END_SECONDS = 150.0  # for workers to clear away what they have begun; drops wait 30 s for locks, threads are joined
 

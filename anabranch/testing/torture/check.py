@@ -27,8 +27,8 @@ from anabranch.testing.torture.exempt import (
 from anabranch.testing.torture.history import History, Transaction
 from anabranch.testing.torture.model import Disagreement, Model
 from anabranch.testing.torture.rows import NoSuchRow
-from anabranch.testing.torture.sessions import COMMITTED, ROLLED_BACK, Outcome
 from anabranch.testing.torture.sources import Commits
+from anabranch.testing.torture.speaker import COMMITTED, ROLLED_BACK, Outcome
 from anabranch.testing.torture.tables import LEDGER
 from anabranch.testing.torture.watcher import Observation
 

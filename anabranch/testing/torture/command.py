@@ -22,7 +22,7 @@ from anabranch.testing.torture import report
 from anabranch.testing.torture.campaign import Campaign, KitFailed, NothingCounted, Told
 from anabranch.testing.torture.check import MODEL
 from anabranch.testing.torture.contract import Fault
-from anabranch.testing.torture.ground import Ground, private, uninterrupted
+from anabranch.testing.torture.ground import Ground, private
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.one import One, concerns_servers
 from anabranch.testing.torture.pair import users_own
@@ -31,6 +31,7 @@ from anabranch.testing.torture.run import Result, load, save
 from anabranch.testing.torture.second import made_beside
 from anabranch.testing.torture.shrink import shrink
 from anabranch.testing.torture.sources import NAMES
+from anabranch.testing.torture.uninterrupted import uninterrupted
 
 HISTORIES = 20
 DRAWN = "drawn"

@@ -9,9 +9,6 @@ from __future__ import annotations
 import contextlib
 import random
 import re
-import signal
-import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -153,22 +150,6 @@ def _facts(server: Server) -> dict[str, Any]:
 
 def _server(facts: dict[str, Any]) -> Server:
     return Server(**{**facts, "datadir": Path(facts["datadir"]) if facts["datadir"] else None})
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """While something is cleared away a further Ctrl-C is not heard, nor after it where the first was what ended us; whoever
-    means it has SIGKILL."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    is_ending = isinstance(sys.exception(), KeyboardInterrupt | SystemExit)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items() if not is_ending else ():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 from anabranch.testing.databases import connect
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.history import History, Statement, Transaction, ledger_sql, sql, truncate_sql
-from anabranch.testing.torture.sessions import COMMITTED, ROLLED_BACK, Collided, Lost, Result
+from anabranch.testing.torture.speaker import COMMITTED, ROLLED_BACK, Collided, Lost, Result
 
 # What a statement may fail of; it is taken back alone. Duplicate key, missing parent, referenced row, cascades too deep,
 # a value that does not fit, NULL or nothing where a value has to be, truncating what is referred to
@@ -31,7 +31,7 @@ SETTINGS = (
 
 
 class MysqlSpeaker:
-    """sessions.Speaker."""
+    """speaker.Speaker."""
 
     def __init__(self, server: Server, history: History, session: int) -> None:
         """Raises Lost."""

@@ -17,7 +17,8 @@ from anabranch.testing.databases import connect
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.history import History, Statement, Transaction, ledger_sql
 from anabranch.testing.torture.postgresql_sql import sql
-from anabranch.testing.torture.sessions import AWAY, COMMITTED, ROLLED_BACK, UNKNOWN, Collided, Lost, Result
+from anabranch.testing.torture.sessions import AWAY
+from anabranch.testing.torture.speaker import COMMITTED, ROLLED_BACK, UNKNOWN, Collided, Lost, Result
 
 # What a statement may fail of: a constraint, a value that does not fit, the same row twice, truncating what is referred to
 # or written to, a row of which the log would not tell what it was, a label that is not there yet.
@@ -31,7 +32,7 @@ GUARD = "guard"
 
 
 class PostgresqlSpeaker:
-    """sessions.Speaker. A statement that is refused is taken back to a savepoint before it, alone; of some transactions it is
+    """speaker.Speaker. A statement that is refused is taken back to a savepoint before it, alone; of some transactions it is
     the end. Some are committed by two phases: of two, the line may be lost between them, and the second is said again."""
 
     def __init__(self, server: Server, database: str, history: History) -> None:

@@ -20,10 +20,10 @@ from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server, start_postgresql
 from anabranch.testing.torture import bound, policies, worst
 from anabranch.testing.torture.contract import SECOND
-from anabranch.testing.torture.ground import uninterrupted
 from anabranch.testing.torture.place import LOCK_SECONDS
 from anabranch.testing.torture.postgresql_target_tables import PostgresqlTargetTables
 from anabranch.testing.torture.targets import STATE, Found, Private, TargetFamily
+from anabranch.testing.torture.uninterrupted import uninterrupted
 
 # Nothing here has to survive a power failure, and what is to be lost must not be on its way to the disk already.
 FAST = (

@@ -19,8 +19,9 @@ from anabranch.testing.torture.check import PIPELINE, WRONG, Checker, Failure
 from anabranch.testing.torture.contract import SECOND, Fault, Pipeline, PipelineFailed, shows_enough
 from anabranch.testing.torture.exempt import INTRUDER
 from anabranch.testing.torture.history import History
-from anabranch.testing.torture.sessions import COMMITTED, Sessions
+from anabranch.testing.torture.sessions import Sessions
 from anabranch.testing.torture.sources import source_family
+from anabranch.testing.torture.speaker import COMMITTED
 from anabranch.testing.torture.targets import family_at
 from anabranch.testing.torture.verdict import Seen, verdict
 from anabranch.testing.torture.watcher import Watcher

@@ -6,7 +6,7 @@ differs between targets (targets.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -17,13 +17,13 @@ from anabranch.testing.servers import Server
 
 if TYPE_CHECKING:
     from anabranch.model.endpoint import Endpoint
-    from anabranch.testing.torture.events import Event
-    from anabranch.testing.torture.history import History
+    from anabranch.testing.torture.history import History, Statement
     from anabranch.testing.torture.rows import RowChange
-    from anabranch.testing.torture.sessions import Speaker
+    from anabranch.testing.torture.speaker import Speaker
     from anabranch.testing.torture.tables import Schema
     from anabranch.testing.torture.values import Kind, Version
 
+Event = Callable[[Any], "Sequence[Statement]"]  # of an events.Draft
 _MODULES = {
     "mysql": "anabranch.testing.torture.mysql_source",
     "mariadb": "anabranch.testing.torture.mysql_source",

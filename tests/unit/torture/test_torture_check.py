@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from anabranch.testing.torture.check import BACK, FINAL, MODEL, TORN, UNKNOWN, WRONG, Checker
-from anabranch.testing.torture.sessions import COMMITTED, Outcome, Result
 from anabranch.testing.torture.sources import Commits
+from anabranch.testing.torture.speaker import COMMITTED, Outcome, Result
 from anabranch.testing.torture.tables import LEDGER
 from rigs.torture_history import HISTORY, LAST, ORDER, OUTCOMES, Contents, checker, seen, state, with_lines
 

@@ -22,7 +22,7 @@ from anabranch.contracts import ValueRules
 from anabranch.errors import SourceError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.rows.computed import Row
+from anabranch.rows.net import Row
 
 TEMPORARY = "anabranch_computed"
 BLOCK = 200_000  # characters; a packet of MySQL 5.5 has 1 MB by default, a character up to 4 bytes

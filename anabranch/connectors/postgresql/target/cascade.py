@@ -22,8 +22,7 @@ from anabranch.connectors.postgresql.target.merge import Action, Piece, Stage, S
 from anabranch.connectors.postgresql.target.staging import StagingTables
 from anabranch.connectors.postgresql.target.swallowed_rows import refuse_left
 from anabranch.model.ids import TableId
-from anabranch.rows.computed import Computed
-from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, TargetTable
+from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, Computed, TargetTable
 
 Step = tuple[TargetTable, tuple[str, ...], CascadeAction]  # a child, its foreign-key columns, what happens to them
 

@@ -16,7 +16,7 @@ from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.target.merge import copy_into
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
-from anabranch.rows.computed import Computed, Row
+from anabranch.rows.net import Computed, Row
 
 TOLD = TableId("pg_temp", "anabranch_computed")
 BLOCK = 1000  # rows that the source is asked for at once

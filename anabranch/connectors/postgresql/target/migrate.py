@@ -22,10 +22,10 @@ from typing import Any
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
-import anabranch
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import quote
 from anabranch.errors import StateError
+from anabranch.version import __version__
 
 FILE = re.compile(r"(?P<number>\d{4})_(?P<name>\w+)\.(?P<stage>before|after)\.sql")
 MAKES = re.compile(r"-- makes: anabranch\.(\w+)(?:\.(\w+))?\n")
@@ -148,7 +148,7 @@ def _is_made(connection: Connection, one: Migration) -> bool:
 
 def _note(connection: Connection, done: Sequence[Migration]) -> None:
     for one in done:
-        note = {"number": one.number, "stage": one.stage, "name": one.name, "release": anabranch.__version__}
+        note = {"number": one.number, "stage": one.stage, "name": one.name, "release": __version__}
         connection.execute(NOTE, [Jsonb(note)])
 
 
