@@ -51,7 +51,7 @@ def begin(
         if begun is None:
             return
         found, older = begun
-        trail.note_cascades(catalog.logs_cascades())
+        trail.note_cascades(catalog.log.logs_cascades())
         start = found.before
         if not (wait_for_engine(catalog, start, patience) and wait_for_older(catalog, trail, start, older, patience)):
             return
@@ -86,7 +86,7 @@ def _undisturbed(
         earlier = catalog.mark()
         if not wait_for_engine(catalog, earlier, patience):
             return None
-        older = set(catalog.prepared() or ())
+        older = set(catalog.transactions.prepared() or ())
         found = read_definitions(catalog, wanted)
         if not _touched(source, reader, earlier, found, wanted, older):
             return found, frozenset(older)

@@ -276,7 +276,7 @@ class DefinitionKeeper:
         """Return whether the transactions that were open when the table was asked for have ended. The log may lack rows
         of theirs.
         """
-        in_progress = catalog.in_progress()
+        in_progress = catalog.transactions.in_progress()
         before = self._settling.get(table, in_progress)
         left = before & in_progress
         if left:
@@ -288,7 +288,7 @@ class DefinitionKeeper:
 
     def _tell_settling(self, table: TableId, left: frozenset[str], catalog: SourceCatalog, is_new: bool) -> None:
         """Say whom the table waits for: immediately, whenever one has ended, and once a minute."""
-        held = "; ".join(catalog.who_has(left)[:5])
+        held = "; ".join(catalog.transactions.who_has(left)[:5])
         waits.publish(str(table), f"for transactions that are older than the wish for {table}, held by {held}")
         now = time.monotonic()
         if is_new or now - self._told.get(table, now) > waits.REPEAT:
@@ -350,7 +350,7 @@ class DefinitionKeeper:
     def _unlisted(self, xids: list[str]) -> Unlisted:
         catalog = self.source.catalog()
         try:
-            listed = catalog.prepared()
+            listed = catalog.transactions.prepared()
             gone = [] if listed is None else [xid for xid in xids if xid not in listed]
             return Unlisted(self._staged(gone), catalog.mark(), self._staged(xids))
         finally:

@@ -2,7 +2,7 @@
 renamed, moved or let in after the log began), and parked ones that the source has no longer.
 
 Some logs have no statements, and none has what its users could not see before. So the source is asked, now and then. What
-does not live here: how a table is parked (definitions.py), what became of tables that are followed (SourceConnector.astray).
+does not live here: how a table is parked (definitions.py), what became of tables that are followed (SourceSetUp.drift).
 """
 
 from __future__ import annotations

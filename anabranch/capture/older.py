@@ -32,8 +32,8 @@ def wait_for_engine(catalog: SourceCatalog, start: LogMark, patience: Patience) 
     Returns False if stopped meanwhile. Raises SourceError when commits hang.
     """
     return _gone(
-        catalog.unseen(start),
-        lambda: catalog.unseen(start),
+        catalog.transactions.unseen(start),
+        lambda: catalog.transactions.unseen(start),
         patience,
         "commits that are logged and not visible",
         "transactions are logged before the place where the trail is to begin, and their commit has not ended",
@@ -54,12 +54,12 @@ def wait_for_older(
     """
     for one in trail.staging.all():  # noted by a start that did not come to its end
         trail.staging.remove(one.xid)
-    older |= catalog.prepared() or frozenset()
+    older |= catalog.transactions.prepared() or frozenset()
     for xid in older:
         trail.staging.prepare(xid, start, is_older=True)
     return _gone(
         older,
-        lambda: catalog.prepared() or frozenset(),
+        lambda: catalog.transactions.prepared() or frozenset(),
         patience,
         "prepared transactions to end",
         "transactions are prepared and undecided, and older than the log that is to be read",

@@ -80,7 +80,7 @@ class Capture:
     )
     limits: Limits = LIMITS  # of rows of open transactions in memory
     prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None  # at the source, for these tables
-    astray: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str]] = lambda tables: {}  # as the source says
+    drift: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str]] = lambda tables: {}  # as the source says
     guard: ValueGuard | None = None  # looks at rows before they enter the trail
     retry: EndLimits = RETRY  # how long the source is waited for
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
@@ -137,14 +137,14 @@ class Capture:
         if chunk is not None:
             self._write(chunk)
 
-    def _park_astray(self) -> None:
+    def _park_drifted(self) -> None:
         """Park tables whose definition at the source no longer fits, at the place that is read: rows before it are as
         they were.
 
         The source is asked over another connection than the log's; where that one is away, nothing is parked.
         """
         with suppress(SourceUnavailable):
-            for table, reason in self.astray(self.trail.history.in_force()).items():
+            for table, reason in self.drift(self.trail.history.in_force()).items():
                 if table in self.trail.history.in_force():  # not parked with another one
                     self._write(alone(self.keeper.park([table], reason), self._place(), None))
 
@@ -163,7 +163,7 @@ class Capture:
         """Note again whether the log has what foreign keys do: the server may be another one, or a newer release."""
         catalog = self.source.catalog()
         try:
-            self.trail.note_cascades(catalog.logs_cascades())
+            self.trail.note_cascades(catalog.log.logs_cascades())
         finally:
             catalog.close()
 
@@ -249,7 +249,7 @@ class Capture:
                 self._tell_counts()
                 next_requests = now + pace.current.capture_requests
             if now >= next_tables and not is_inside:
-                self._park_astray()
+                self._park_drifted()
                 self._look_for_newcomers()
                 next_tables = now + TABLES_SECONDS
             if self.newcomers.is_waiting and not is_inside:

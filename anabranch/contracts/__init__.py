@@ -11,9 +11,16 @@ from anabranch.contracts.journal import AsideStore, Journal
 from anabranch.contracts.loader import LoadedChunk, Loader, NewLoad, RawLoader
 from anabranch.contracts.log import LogOrder, LogReader, Select, UncommittedOrder, UncommittedReader, ValueGuard
 from anabranch.contracts.reader import HashingReader, TargetReader
-from anabranch.contracts.snapshot import HashingSnapshot, RawReader, SharingReader, SnapshotReader, WaryReader
-from anabranch.contracts.source import SourceConnector
-from anabranch.contracts.source_catalog import Dialect, SourceCatalog
+from anabranch.contracts.snapshot import (
+    ComputingReader,
+    HashingSnapshot,
+    RawReader,
+    SharingReader,
+    SnapshotReader,
+    WaryReader,
+)
+from anabranch.contracts.source import SourceConnector, SourceRemains, SourceSetUp, drift_of, remains_of, steps_of
+from anabranch.contracts.source_catalog import Dialect, LogFacts, OpenTransactions, SourceCatalog
 from anabranch.contracts.store import JobStore, TableStates, TargetStore
 from anabranch.contracts.tables import LabelTables, TargetCatalog, TargetTables
 from anabranch.contracts.target import RowTarget, TargetConnector, TypeMap
@@ -41,6 +48,7 @@ __all__ = [
     "Bounds",
     "Cascader",
     "Checks",
+    "ComputingReader",
     "Conflict",
     "Dialect",
     "Emptying",
@@ -54,11 +62,13 @@ __all__ = [
     "LabelWriter",
     "LoadedChunk",
     "Loader",
+    "LogFacts",
     "LogOptions",
     "LogOrder",
     "LogReader",
     "Needed",
     "NewLoad",
+    "OpenTransactions",
     "PipelinedWriter",
     "PreflightContext",
     "RawLoader",
@@ -70,6 +80,8 @@ __all__ = [
     "SnapshotReader",
     "SourceCatalog",
     "SourceConnector",
+    "SourceRemains",
+    "SourceSetUp",
     "StagedWriter",
     "Stager",
     "TableStates",
@@ -85,4 +97,7 @@ __all__ = [
     "ValueRules",
     "WaryReader",
     "Writer",
+    "drift_of",
+    "remains_of",
+    "steps_of",
 ]

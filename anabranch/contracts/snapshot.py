@@ -16,6 +16,7 @@ from anabranch.model.value_rules import ValueRules
 
 if TYPE_CHECKING:
     from anabranch.rows.fingerprint import Fingerprint, Hashed
+    from anabranch.rows.net import Row
 
 
 class SnapshotReader(Protocol):
@@ -90,3 +91,16 @@ class HashingSnapshot(Protocol):
 
     def fingerprint(self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds) -> Fingerprint | None:
         """Sums up the rows that `lines` gives; None where this server cannot say."""
+
+
+@runtime_checkable
+class ComputingReader(Protocol):
+    """Lets a SnapshotReader evaluate the expressions of the source's computed columns; an ability that not all have."""
+
+    def compute(
+        self, table: TableSchema, inputs: Sequence[str], columns: Sequence[str], rows: Sequence[Row], rules: ValueRules
+    ) -> Iterator[bytes]:
+        """Yield lines of `inputs` and `columns` for rows (source column -> text form) that have `inputs` and the
+        primary key. No snapshot has to be open. Rows that the source can say nothing of are left out. Raises
+        SourceError.
+        """

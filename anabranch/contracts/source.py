@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from anabranch.contracts.checks import Checks
 from anabranch.contracts.log import LogOrder, LogReader, ValueGuard
@@ -17,7 +17,9 @@ from anabranch.model.steps import SetUpStep
 
 
 class SourceConnector(Protocol):
-    """A database in the role of source. Cheap to make; nothing connects before a method is called."""
+    """A database in the role of source. Cheap to make; nothing connects before a method is called.
+
+    What capture needs at the source beforehand is an ability: SourceSetUp."""
 
     @property
     def order(self) -> LogOrder: ...
@@ -25,35 +27,63 @@ class SourceConnector(Protocol):
     @property
     def dialect(self) -> Dialect: ...
 
-    def leftovers(self, name: str, remove: bool) -> list[str]:
-        """What the job of this LogOptions.name may have left at the source (a watermark table, a slot), one line each; removed
-        if asked."""
-
-    def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
-        """What has to run at the source before capture may follow these tables, in its order: nothing where it has, or where
-        nothing needs to be prepared. Only a log that `begins` gets what its place depends on."""
-
-    def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
-        """Names the tables, of these, that the log does not tell of, or not as they were, by what the source says
-        now, and why. None where the log itself has statements that say so."""
-
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> ValueGuard | None:
-        """`dropped`: columns of a table that the job leaves out. None where rows say all that they mean, or the job's rules
-        (LogOptions.rules) let them arrive as they are."""
-
-    def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
-        """Run steps of `missing`, each by itself. Raises SourceError at the first that is refused, SourceUnavailable for one
-        that others are in the way of for so many seconds (infinity: for ever), or until `stop` says so."""
+        """Return who looks at rows on their way into the trail. `dropped`: columns of a table that the job leaves out. None
+        where rows say all that they mean, or the job's rules (LogOptions.rules) let them arrive as they are."""
 
     def log(self, options: LogOptions) -> LogReader: ...
 
     def catalog(self) -> SourceCatalog: ...
 
     def snapshot(self, expected: str = "") -> SnapshotReader:
-        """`expected`: the LogReader.identity that capture follows; every connection to another server is refused (K29)."""
+        """Return a reader of rows. `expected`: the LogReader.identity that capture follows; every connection to another
+        server is refused (K29)."""
 
     def checks(self) -> Checks: ...
 
     def witness(self) -> AbstractContextManager[str]:
-        """While it is open, the checks of a target can tell by its text whether they ask the very database that this source
-        is, whatever the URLs say. "" where no target can be."""
+        """Give a text by which, while it is open, the checks of a target can tell whether they ask the very database that
+        this source is, whatever the URLs say. "" where no target can be."""
+
+
+@runtime_checkable
+class SourceRemains(Protocol):
+    """Finds and removes what a job leaves at a source; an ability of those where it leaves anything."""
+
+    def remains(self, name: str, remove: bool) -> list[str]:
+        """Return what the job of this LogOptions.name may have left at the source (a watermark table, a slot), one line each;
+        removed if asked."""
+
+
+@runtime_checkable
+class SourceSetUp(SourceRemains, Protocol):
+    """Prepares a source for capture and says whether it still is; an ability of those that have to be prepared."""
+
+    def steps(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+        """Return what has to run at the source before capture may follow these tables, in its order: nothing where it has.
+        Only a log that `begins` gets what its place depends on."""
+
+    def run(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
+        """Run steps of `steps`, each by itself. Raises SourceError at the first that is refused, SourceUnavailable for one
+        that others are in the way of for so many seconds (infinity: for ever), or until `stop` says so."""
+
+    def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+        """Return the tables, of these, that the log does not tell of, or not as they were, by what the source says now, and
+        why: for a log that has no statements that say so."""
+
+
+def steps_of(
+    source: SourceConnector, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool
+) -> list[SetUpStep]:
+    """Return what SourceSetUp.steps returns; nothing where a source needs no set-up."""
+    return source.steps(options, tables, begins) if isinstance(source, SourceSetUp) else []
+
+
+def remains_of(source: SourceConnector, name: str, remove: bool) -> list[str]:
+    """Return what SourceRemains.remains returns; nothing where a job leaves nothing at its source."""
+    return source.remains(name, remove) if isinstance(source, SourceRemains) else []
+
+
+def drift_of(source: SourceConnector, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+    """Return what SourceSetUp.drift returns; nothing where the source's own log tells of it."""
+    return source.drift(options, tables) if isinstance(source, SourceSetUp) else {}

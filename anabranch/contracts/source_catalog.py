@@ -15,57 +15,74 @@ if TYPE_CHECKING:
 
 
 class SourceCatalog(Protocol):
-    """Reads definitions. One connection, short queries, nothing is locked."""
+    """Reads definitions, and hands out what else the source's catalogue tells. One connection, short queries, nothing is
+    locked."""
+
+    @property
+    def log(self) -> LogFacts: ...
+
+    @property
+    def transactions(self) -> OpenTransactions: ...
 
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
-        """Base tables that `wanted` accepts, as they are now (version 1); system schemas never. Raises SourceError for
-        one of which this user does not see everything; with `whole=False` it comes as it is seen, for `Checks` to say
-        so."""
+        """Return the base tables that `wanted` accepts, as they are now (version 1); system schemas never.
+
+        Raises SourceError for one of which this user does not see everything; with `whole=False` it comes as it is seen, for
+        `Checks` to say so."""
 
     def names(self) -> dict[TableId, str]:
-        """All tables that `tables` would find now, by their names alone: one cheap query, asked again and again. Of each: why
-        the log does not have its rows, "" where it has."""
+        """Return all tables that `tables` would find now, by their names alone: one cheap query, asked again and again. Of
+        each: why the log does not have its rows, "" where it has."""
 
     def gone(self, tables: Collection[TableId]) -> dict[TableId, str]:
-        """Picks the names of which the source has no table of its own any more, for certain: a name that a view has
-        by now is one, a table that this user may not see is none. Of each: what it is now, "" where it was dropped or
-        renamed. Raises SourceUnavailable."""
+        """Return the names of which the source has no table of its own any more, for certain.
+
+        A name that a view has by now is one, a table that this user may not see is none. Of each: what it is now, "" where
+        it was dropped or renamed. Raises SourceUnavailable."""
 
     def writers(self) -> list[SourceWriter]:
-        """Replications whose target this database is, as far as this user may see them; none where none can be."""
+        """Return the replications whose target this database is, as far as this user may see them; none where none can be."""
 
     def mark(self) -> LogMark:
-        """The log's end now, for read-position / definitions / position (K19)."""
+        """Return the log's end now, for read-position / definitions / position (K19)."""
+
+    def close(self) -> None: ...
+
+
+class LogFacts(Protocol):
+    """Says what a source's log holds and how much of it the source keeps; over the connection of its SourceCatalog."""
 
     def logs_whole_rows(self) -> bool:
-        """Do images of changed rows have every column, as far as the server's own settings say?"""
-
-    def log_sizes(self) -> Mapping[str, int]:
-        """The log's files as the server has them now, with their bytes; none where a log has no files."""
+        """Say whether images of changed rows have every column, as far as the server's own settings tell."""
 
     def logs_cascades(self) -> bool:
-        """Does this server's log contain the rows that foreign-key actions change? (K1)"""
+        """Say whether this server's log contains the rows that foreign-key actions change (K1)."""
+
+    def log_sizes(self) -> Mapping[str, int]:
+        """Return the log's files as the server has them now, with their bytes; none where a log has no files."""
 
     def held(self, name: str) -> HeldLog | None:
-        """Tells what the source keeps for the job of this LogOptions.name, with a warning where that is much. None where it
+        """Return what the source keeps for the job of this LogOptions.name, with a warning where that is much. None where it
         keeps its log by its own rules."""
 
+
+class OpenTransactions(Protocol):
+    """Says which transactions of a source are still open; over the connection of its SourceCatalog."""
+
     def prepared(self) -> frozenset[str] | None:
-        """Transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds
+        """Return transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds
         rows at their commit only. What ends is in the log before it is not listed here. None: this user may not ask."""
 
     def in_progress(self) -> frozenset[str]:
-        """Transactions that have begun and not ended, of which the log may lack rows of a table that was prepared for capture
-        meanwhile; none where that cannot be."""
+        """Return transactions that have begun and not ended, of which the log may lack rows of a table that was prepared for
+        capture meanwhile; none where that cannot be."""
 
     def who_has(self, transactions: Collection[str]) -> list[str]:
-        """For people: whose these transactions of `in_progress` are that others have to wait for."""
+        """Say, for people, whose these transactions of `in_progress` are that others have to wait for."""
 
     def unseen(self, before: LogMark) -> frozenset[str]:
-        """Transactions that are in the log before this mark, or may be, and that a snapshot opened now may not have (K2),
-        named for people and the same at each call; none where `Snapshot.open` itself waits for such."""
-
-    def close(self) -> None: ...
+        """Return transactions that are in the log before this mark, or may be, and that a snapshot opened now may not have
+        (K2), named for people and the same at each call; none where `SnapshotReader.open` itself waits for such."""
 
 
 class Dialect(Protocol):

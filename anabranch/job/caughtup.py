@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch.capture.newcomers import gone, unknown
-from anabranch.contracts import TargetStore
+from anabranch.contracts import TargetStore, drift_of
 from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -153,7 +153,7 @@ class CaughtUp:
                     *unknown(names, job.rules.includes, history, own),
                     *gone(catalog, names, job.rules.includes, history),
                 ]
-            left += self.source.astray(log_options(job, job_uuid), history.in_force())
+            left += drift_of(self.source, log_options(job, job_uuid), history.in_force())
         except SourceUnavailable:
             return False
         entries = (history.parked_by(table) for table in history.parked())

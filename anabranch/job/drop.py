@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from anabranch.contracts import remains_of
 from anabranch.errors import AnabranchError, SourceError, TargetError, TrailCorrupt
 from anabranch.trail import retention
 from anabranch.trail.reader import exists
@@ -82,8 +83,7 @@ def _named(job: JobView) -> str:
 def _source(job: JobView, execute: bool) -> list[str]:
     job_uuid = trail_uuid(job) or begun_uuid(job.trail)
     name = name_at_source(job.config.name, job_uuid) if job_uuid else ""
-    leftovers = source_of(job).leftovers(name, execute)
-    return [f"source: {line}" for line in leftovers]
+    return [f"source: {line}" for line in remains_of(source_of(job), name, execute)]
 
 
 def _refuse_other(job: JobView, _: bool) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch import log, waits
 from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import Limits
-from anabranch.contracts import Emptying
+from anabranch.contracts import Emptying, drift_of
 from anabranch.job.preflight import preflight_report
 from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, LoadWatcher, part
@@ -59,7 +59,7 @@ def run_capture(job: JobView) -> None:
                     staging_timeout=float(settings.staging_timeout_s),
                     limits=Limits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s)),
                     prepare=partial(carry_out, source, options, stop=stop.asked),
-                    astray=partial(source.astray, options),
+                    drift=partial(drift_of, source, options),
                     guard=guard,
                     retry=source_limits(job, interval=1.0),
                     waits_at_start=bool(os.environ.get(SUPERVISED)),

@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch import log
+from anabranch.contracts import remains_of, steps_of
 from anabranch.lifecycle.beginning import carry_out
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.identity import begun_uuid, new_trail_uuid, trail_uuid
@@ -33,7 +34,7 @@ def setup(job: JobView, execute: bool, remove: bool) -> list[str]:
     tables = _tables(job, source)
     if execute:
         return carry_out(source, options, tables, begins, seconds=set_up_seconds(job))
-    return [step.sql for step in source.missing(options, tables, begins)]
+    return [step.sql for step in steps_of(source, options, tables, begins)]
 
 
 def _tables(job: JobView, source: SourceConnector) -> dict[TableId, TableSchema]:
@@ -55,4 +56,4 @@ def _removal(job: JobView, execute: bool) -> list[str]:
     if execute:
         require_stopped(job, but=(LOAD, APPLY))
     job_uuid = trail_uuid(job) or begun_uuid(job.trail)
-    return source_of(job).leftovers(name_at_source(job.config.name, job_uuid), execute) if job_uuid else []
+    return remains_of(source_of(job), name_at_source(job.config.name, job_uuid), execute) if job_uuid else []

@@ -173,8 +173,8 @@ def _source(job: JobView, errors: list[str]) -> tuple[LogMark | None, Mapping[st
     try:
         catalog = source_of(job).catalog()
         try:
-            held = catalog.held(name_at_source(job.config.name, job_uuid)) if job_uuid else None
-            return catalog.mark(), catalog.log_sizes(), {"log_held": asdict(held)} if held else {}
+            held = catalog.log.held(name_at_source(job.config.name, job_uuid)) if job_uuid else None
+            return catalog.mark(), catalog.log.log_sizes(), {"log_held": asdict(held)} if held else {}
         finally:
             catalog.close()
     except (SourceError, TargetError) as error:

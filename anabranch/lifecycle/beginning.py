@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from anabranch import log
+from anabranch.contracts import SourceSetUp
 from anabranch.errors import SourceError, StateError, TrailLocked
 from anabranch.trail import identity
 from anabranch.trail.reader import TrailReader, exists
@@ -91,9 +92,11 @@ def carry_out(
 ) -> list[str]:
     """Run what is missing at the source for these tables; the statements. Before a log begins, others who are in the way are
     waited for, each step so many `seconds`; a table that joins asks again later."""
-    steps = source.missing(options, tables, begins)
+    if not isinstance(source, SourceSetUp):
+        return []
+    steps = source.steps(options, tables, begins)
     for step in steps:
-        source.carry_out([step], seconds if begins else JOIN_SECONDS, stop)
+        source.run([step], seconds if begins else JOIN_SECONDS, stop)
         log.get().info("source_set_up", statement=step.sql)
     return [step.sql for step in steps]
 

@@ -190,7 +190,7 @@ class Loading:
     def _demands(self, schemas: Mapping[TableId, TableSchema]) -> list[list[Demand]]:
         catalog = self.source.catalog()
         try:
-            return demands(schemas, catalog.logs_cascades(), catalog.logs_whole_rows())
+            return demands(schemas, catalog.log.logs_cascades(), catalog.log.logs_whole_rows())
         finally:
             catalog.close()
 

@@ -174,7 +174,7 @@ def _source(job: JobView, read: Collection[TableId]) -> tuple[dict[TableId, Tabl
     try:
         own = own_targets(catalog.writers(), trail_uuid(job) or "").difference(read)
         wanted = catalog.tables(lambda table: table not in own and job.rules.includes(table), whole=False)
-        return wanted, catalog.logs_cascades()
+        return wanted, catalog.log.logs_cascades()
     finally:
         catalog.close()
 

@@ -143,7 +143,7 @@ class _Plan:
         over all of them at once would be right."""
         catalog = source_of(self.job).catalog()
         try:
-            levels = demands(schemas, catalog.logs_cascades(), catalog.logs_whole_rows())
+            levels = demands(schemas, catalog.log.logs_cascades(), catalog.log.logs_whole_rows())
         finally:
             catalog.close()
         first, *others = levels or [[]]

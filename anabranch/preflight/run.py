@@ -144,7 +144,7 @@ def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: K
         writers = catalog.writers()
         own = own_targets(writers, known.uuid) - known.definitions.keys() - known.parked
         now: dict[TableId, TableSchema] = catalog.tables(wanted, whole=False)
-        logs_cascades = catalog.logs_cascades()
+        logs_cascades = catalog.log.logs_cascades()
     finally:
         catalog.close()
     selection = select(rules, present, now, known)

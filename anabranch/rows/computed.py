@@ -8,34 +8,21 @@ asked at any time, because the function depends on nothing else. What does not l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from anabranch.model.datatype import Kind, LogicalType
 
 if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
     from anabranch.model.value_rules import ValueRules
-    from anabranch.rows.net import Row, TargetTable
+    from anabranch.rows.net import TargetTable
 
 # Kinds whose values the source would not get back as they were: of a JSON document the text is another one at the target.
 CHANGED_ON_THE_WAY = frozenset((Kind.GEOMETRY, Kind.VECTOR, Kind.JSON, Kind.NATIVE))
 WORDS = frozenset((Kind.TEXT, Kind.ENUM, Kind.SET))
 CLOCKS = frozenset((Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT))
 WHOLE = frozenset(kind for kind in Kind if kind.value.removeprefix("u").startswith("int"))
-
-
-@runtime_checkable
-class ComputingReader(Protocol):
-    """Lets a SnapshotReader evaluate the expressions of the source's computed columns; an ability that not all have."""
-
-    def compute(
-        self, table: TableSchema, inputs: Sequence[str], columns: Sequence[str], rows: Sequence[Row], rules: ValueRules
-    ) -> Iterator[bytes]:
-        """Yield lines of `inputs` and `columns` for rows (source column -> text form) that have `inputs` and the
-        primary key. No snapshot has to be open. Rows that the source can say nothing of are left out. Raises
-        SourceError.
-        """
 
 
 def refusals(

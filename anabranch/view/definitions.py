@@ -67,7 +67,7 @@ def logs_cascades(job: JobView, source: SourceConnector) -> bool:
     """Does the source's log have what foreign keys change (K1)? While it is away, what capture has noted."""
     try:
         with catalog_of(source) as catalog:
-            return catalog.logs_cascades()
+            return catalog.log.logs_cascades()
     except SourceUnavailable:
         found = identity.load(LocalStorage(job.trail)) if exists(job.trail) else None
         if found is None or found.logs_cascades is None:

@@ -174,7 +174,7 @@ class PostgresSubject:
         if not DECODERS[self.options.decoder].truncates:
             with open_session(self.connector.endpoint) as connection:
                 steps = truncate_notes.missing(connection, self.options.name, [table])
-            self.connector.carry_out(steps, PATIENCE)
+            self.connector.run(steps, PATIENCE)
         return table
 
     @contextmanager

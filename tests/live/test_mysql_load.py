@@ -357,7 +357,7 @@ def test_rule_02_on_every_release(name: str, request: pytest.FixtureRequest, sou
     server = request.getfixturevalue(name)
     assert check_snapshots(source_database(server), "none", tries=40) == {False}
     assert check_snapshots(source_database(server), "table", tries=5) == {True}
-    left = source_of(source_database(server)).leftovers("", remove=True)
+    left = source_of(source_database(server)).remains("", remove=True)
     assert left == ([] if name == "mysql9" else ["table anabranch.watermark"])
 
 
@@ -383,10 +383,10 @@ def test_rule_02_mysql_watermark_without_gtids(mysql: Server, source_database: M
     database = source_database(mysql)
     source = source_of(database)
     with without_gtids(mysql):
-        assert source.leftovers("", remove=True) in ([], ["table anabranch.watermark"])
+        assert source.remains("", remove=True) in ([], ["table anabranch.watermark"])
         assert check_snapshots(database, "none") == {False}
-        assert source.leftovers("", remove=False) == source.leftovers("", remove=True) == ["table anabranch.watermark"]
-        assert source.leftovers("", remove=True) == []
+        assert source.remains("", remove=False) == source.remains("", remove=True) == ["table anabranch.watermark"]
+        assert source.remains("", remove=True) == []
 
 
 def test_rule_02_mysql_a_watermark_that_another_job_drops_is_made_again(mysql: Server, source_database: Make) -> None:
@@ -395,7 +395,7 @@ def test_rule_02_mysql_a_watermark_that_another_job_drops_is_made_again(mysql: S
 
     def drop() -> None:
         while not stop.is_set():
-            dropped[0] += len(source.leftovers("", remove=True))
+            dropped[0] += len(source.remains("", remove=True))
 
     thread = threading.Thread(target=drop)
     thread.start()
@@ -406,7 +406,7 @@ def test_rule_02_mysql_a_watermark_that_another_job_drops_is_made_again(mysql: S
     finally:
         stop.set()
         thread.join()
-        source.leftovers("", remove=True)
+        source.remains("", remove=True)
     assert dropped[0] > 10
 
 
@@ -438,7 +438,7 @@ def test_rule_02_mysql_gtid_mode_is_changed_meanwhile(mysql: Server, source_data
         check_snapshots(database, "none", meanwhile=changing_gtid_mode(mysql))
     finally:
         database.execute("SET GLOBAL gtid_mode = ON")
-        source_of(database).leftovers("", remove=True)
+        source_of(database).remains("", remove=True)
 
 
 def test_rule_02_mysql_without_the_right_to_a_watermark(mysql: Server, source_database: Make) -> None:

@@ -37,8 +37,8 @@ def job_of(tmp_path: Path, source: Database, text: str) -> Job:
 def reader_of(job: Job) -> LogReader:
     """Follows from the log's end on, set up as capture does it."""
     source, options = source_of(job), log_options(job, str(uuid4()))
-    if steps := source.missing(options, {}, begins=True):
-        source.carry_out(steps, PATIENCE)
+    if steps := source.steps(options, {}, begins=True):
+        source.run(steps, PATIENCE)
     reader = source.log(options)
     reader.start(reader.end(), lambda table: None)
     return reader
@@ -80,7 +80,7 @@ def test_a_slot_is_made_with_the_decoder_of_the_job_file(
     database = source_database(logical_postgresql)
     job = job_of(tmp_path, database, f'[{section}]\ndecoder = "wal2json"\n')
     source = source_of(job)
-    steps = [step.sql for step in source.missing(log_options(job, str(uuid4())), {}, begins=True)]
+    steps = [step.sql for step in source.steps(log_options(job, str(uuid4())), {}, begins=True)]
     assert [step for step in steps if "slot" in step and "wal2json" in step], steps
 
 

@@ -297,9 +297,7 @@ def test_a_table_that_joins_decides_anew(rig: MakeRig) -> None:
                 made.database.execute(statement)
                 with closing(made.connector.catalog()) as catalog:
                     made.tables = catalog.tables(lambda table: True)
-                made.connector.carry_out(
-                    made.connector.missing(made.options("pgoutput"), made.tables, begins=False), 10.0
-                )
+                made.connector.run(made.connector.steps(made.options("pgoutput"), made.tables, begins=False), 10.0)
                 reader.reselect()
             made.database.execute("INSERT INTO plain SELECT count(*), '2024-01-01 00:00:00.5' FROM plain")
             found += [change for chunk in made.chunks(reader) for change in changes(chunk, made.tables)]

@@ -213,7 +213,7 @@ def test_a_table_joins_a_log_that_is_read(rig: MakeRig, decoder: str) -> None:
         made.database.execute(WHOLE)
         with closing(made.connector.catalog()) as catalog:
             made.tables = catalog.tables(lambda table: True)
-        by.carry_out(by.missing(made.options(decoder), made.tables, begins=False), PATIENCE)
+        by.run(by.steps(made.options(decoder), made.tables, begins=False), PATIENCE)
         reader.reselect()
         made.database.execute("INSERT INTO whole VALUES (1)", "INSERT INTO keyed VALUES (2)")
         later = [
@@ -284,9 +284,7 @@ def test_preflight_says_that_a_server_lets_nobody_use_a_decoder(
                 == "the server lets nobody use wal2json: output_plugin_libraries = pgoutput, test_decoding"
             )
             with pytest.raises(SourceError, match="may not be used as an output plugin"):
-                connector.carry_out(
-                    connector.missing(LogOptions(1, 1, RULES, "anabranch_a"), {}, begins=True), PATIENCE
-                )
+                connector.run(connector.steps(LogOptions(1, 1, RULES, "anabranch_a"), {}, begins=True), PATIENCE)
             mend, _, _ = refused.hint.partition(" at the source, and ")
             assert mend == f"ALTER SYSTEM SET {ALLOWED} = pgoutput, test_decoding, wal2json"
         drop_database(database)

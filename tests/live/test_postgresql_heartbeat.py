@@ -39,7 +39,7 @@ class Following:
         )
         with closing(self.connector.catalog()) as catalog:
             tables = catalog.tables(lambda table: True)
-            self.connector.carry_out(self.connector.missing(self.options, tables, begins=True), 10)
+            self.connector.run(self.connector.steps(self.options, tables, begins=True), 10)
             begin = catalog.mark()
         self.reader = self.connector.log(self.options)
         self.reader.start(begin, tables.get)
@@ -65,7 +65,7 @@ class Following:
 
     def close(self) -> None:
         self.reader.close()
-        self.connector.leftovers(self.options.name, remove=True)
+        self.connector.remains(self.options.name, remove=True)
 
 
 @pytest.fixture

@@ -40,18 +40,18 @@ def test_rows_of_partitions_without_a_key_can_be_changed_once_the_job_is_set_up(
     catalog.close()
     options = LogOptions(1, 0.05, RULES, f"anabranch_{database.name[-10:]}")
     try:
-        connector.carry_out(connector.missing(options, tables, begins=True), 20.0)
-        assert connector.missing(options, tables, begins=True) == []
+        connector.run(connector.steps(options, tables, begins=True), 20.0)
+        assert connector.steps(options, tables, begins=True) == []
         database.execute("UPDATE parted SET v = v + 1", "UPDATE parted SET g = 1 WHERE g = 0", "DELETE FROM parted")
         database.execute("DELETE FROM keyed")
         database.execute("CREATE TABLE parted_2 PARTITION OF parted FOR VALUES IN (2)")
-        (step,) = connector.missing(options, tables, begins=False)
+        (step,) = connector.steps(options, tables, begins=False)
         assert step.sql.endswith("REPLICA IDENTITY FULL") and "parted_2" in step.sql
         assert step.tables == ()  # the log has all of its rows: it does not park
-        connector.carry_out([step], 20.0)
+        connector.run([step], 20.0)
         database.execute("INSERT INTO parted VALUES (2, 1)", "UPDATE parted SET v = 2")
     finally:
-        connector.leftovers(options.name, remove=True)
+        connector.remains(options.name, remove=True)
 
 
 def test_a_primary_key_that_is_checked_late_names_no_row(database: Database) -> None:
@@ -97,10 +97,10 @@ def test_stored_columns_are_published_for_every_identity_that_has_them(database:
     catalog.close()
     options = LogOptions(1, 0.05, RULES, f"anabranch_{database.name[-10:]}")
     try:
-        connector.carry_out(connector.missing(options, tables, begins=True), 20.0)
+        connector.run(connector.steps(options, tables, begins=True), 20.0)
         database.execute(
             "UPDATE computed SET v = 2", "UPDATE plain SET v = 2", "DELETE FROM computed", "DELETE FROM plain"
         )
-        assert connector.missing(options, tables, begins=True) == []
+        assert connector.steps(options, tables, begins=True) == []
     finally:
-        connector.leftovers(options.name, remove=True)
+        connector.remains(options.name, remove=True)

@@ -36,12 +36,12 @@ def test_a_slot_rows_and_a_snapshot(
     connector, name = source(endpoint_of(database)), f"anabranch_{database.name}"
     with closing(connector.catalog()) as catalog:
         tables = catalog.tables(lambda table: True)
-    connector.carry_out(connector.missing(LogOptions(1, 0.05, RULES, name), tables, begins=True), PATIENCE)
-    assert connector.missing(LogOptions(1, 0.05, RULES, name), tables, begins=True) == []
+    connector.run(connector.steps(LogOptions(1, 0.05, RULES, name), tables, begins=True), PATIENCE)
+    assert connector.steps(LogOptions(1, 0.05, RULES, name), tables, begins=True) == []
     try:
         found = _captured(connector, name, tables, database)
     finally:
-        connector.leftovers(name, remove=True)
+        connector.remains(name, remove=True)
     assert found == [
         (Op.INSERT, {"id": 1, "v": "a\nb", "d": float("inf"), "n": "NaN", "at": "2020-01-01 10:00:00+00"}),
         (Op.BEFORE, {"id": 1, "v": None, "d": None, "n": None, "at": None}),

@@ -158,7 +158,7 @@ def test_postgresql_source_preflight_without_the_right_to_a_schema(database: Dat
             )
         with closing(source(whole).catalog()) as catalog:
             tables = catalog.tables(lambda table: True)
-        steps = [step.sql for step in source(reader).missing(LogOptions(1, 1.0, name="anabranch_job"), tables, True)]
+        steps = [step.sql for step in source(reader).steps(LogOptions(1, 1.0, name="anabranch_job"), tables, True)]
         assert steps[:2] == [found["source.schemas"].hint, found["source.select"].hint], steps
         database.execute(*steps[:2])
         bad = run(reader, whole)

@@ -50,7 +50,7 @@ def slot_of(database: Database) -> tuple[LogOptions, list[SetUpStep]]:
     options = LogOptions(1, 0.05, RULES, f"anabranch_waits_{database.name[-10:]}")
     connector = source(endpoint_of(database))
     with closing(connector.catalog()) as catalog:
-        return options, connector.missing(options, catalog.tables(lambda table: True), begins=True)
+        return options, connector.steps(options, catalog.tables(lambda table: True), begins=True)
 
 
 def test_a_slot_waits_for_an_old_transaction_of_any_database(
@@ -63,7 +63,7 @@ def test_a_slot_waits_for_an_old_transaction_of_any_database(
     connector = source(endpoint_of(shop))
     with closing(other.connect(autocommit=False, application_name="forgotten")) as holder:
         holder.execute("INSERT INTO elsewhere VALUES (4711)")
-        doing = Doing(lambda: connector.carry_out(steps, float("inf")))
+        doing = Doing(lambda: connector.run(steps, float("inf")))
         pid = holder.info.backend_pid
         text = heard.first("the end of transaction", f"process {pid}", "application forgotten", "began at")
         assert f"user {other.server.user}" in text and f"database {other.name}" in text
@@ -75,7 +75,7 @@ def test_a_slot_waits_for_an_old_transaction_of_any_database(
         assert doing.goes_on
         holder.rollback()
     doing.done()
-    connector.leftovers(options.name, remove=True)
+    connector.remains(options.name, remove=True)
 
 
 def test_a_slot_waits_for_a_prepared_transaction(shop: Database, heard: Told) -> None:
@@ -88,11 +88,11 @@ def test_a_slot_waits_for_a_prepared_transaction(shop: Database, heard: Told) ->
         shop_session.execute("BEGIN")
         shop_session.execute("INSERT INTO loose VALUES ('x')")
         shop_session.execute(f"PREPARE TRANSACTION '{gid}'")
-        doing = Doing(lambda: connector.carry_out(steps[-1:], float("inf")))
+        doing = Doing(lambda: connector.run(steps[-1:], float("inf")))
         heard.first(f"prepared transaction '{gid}'", "ROLLBACK PREPARED")
         shop_session.execute(f"ROLLBACK PREPARED '{gid}'")
     doing.done()
-    connector.leftovers(options.name, remove=True)
+    connector.remains(options.name, remove=True)
 
 
 def test_a_replica_identity_waits_behind_a_lock(shop: Database, heard: Told) -> None:
@@ -102,7 +102,7 @@ def test_a_replica_identity_waits_behind_a_lock(shop: Database, heard: Told) -> 
     connector = source(endpoint_of(shop))
     with closing(shop.connect(autocommit=False)) as holder:
         holder.execute("LOCK TABLE loose IN ACCESS SHARE MODE")
-        doing = Doing(lambda: connector.carry_out(steps[:1], float("inf")))
+        doing = Doing(lambda: connector.run(steps[:1], float("inf")))
         heard.first("AccessExclusiveLock", "loose", f"process {holder.info.backend_pid}")
         holder.rollback()
     doing.done()
@@ -115,7 +115,7 @@ def test_who_is_asked_to_stop_does_not_wait_on(shop: Database, heard: Told) -> N
     asked = []
     with closing(shop.connect(autocommit=False)) as holder, waits.ending_when(lambda: bool(asked)):
         holder.execute("INSERT INTO loose VALUES ('x')")
-        doing = Doing(lambda: connector.carry_out(steps[-1:], float("inf"), lambda: bool(asked)))
+        doing = Doing(lambda: connector.run(steps[-1:], float("inf"), lambda: bool(asked)))
         heard.first(f"process {holder.info.backend_pid}")
         asked.append(1)
         with pytest.raises(SourceUnavailable):

@@ -67,11 +67,11 @@ class Rig:
         self.options = LogOptions(1, 0.05, RULES, name, leave_out=self.leave_out)
         with closing(self.connector.catalog()) as catalog:
             tables = catalog.tables(self.wanted)
-        self.connector.carry_out(self.connector.missing(self.options, tables, begins=True), 10.0)
+        self.connector.run(self.connector.steps(self.options, tables, begins=True), 10.0)
         self.follow()
 
     def drop(self) -> None:
-        source(endpoint_of(self.database)).leftovers(self.options.name, remove=True)
+        source(endpoint_of(self.database)).remains(self.options.name, remove=True)
 
     def follow(self, fault: str = "", until: Callable[[], bool] | None = None) -> None:
         """Up to what the source has now, or `until`. With a fault it dies there."""
@@ -128,7 +128,7 @@ class Rig:
         raise AssertionError(f"{fault} was not reached")
 
     def _prepare(self, tables: Mapping[TableId, TableSchema]) -> None:
-        self.connector.carry_out(self.connector.missing(self.options, tables, begins=False), 10.0)
+        self.connector.run(self.connector.steps(self.options, tables, begins=False), 10.0)
 
     def kept(self) -> list[str]:
         return [one.xid for one in kept(self.directory)]

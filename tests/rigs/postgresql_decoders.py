@@ -36,8 +36,8 @@ class Rig:
             self.tables = catalog.tables(lambda table: table.name != "other")
         for decoder in decoders:
             one, options = self.by(decoder), self.options(decoder)
-            one.carry_out(one.missing(options, self.tables, begins=True), PATIENCE)
-            assert one.missing(options, self.tables, begins=True) == []
+            one.run(one.steps(options, self.tables, begins=True), PATIENCE)
+            assert one.steps(options, self.tables, begins=True) == []
         with closing(self.connector.log(self.options(NAMES[0]))) as reader:
             self.begin = reader.end()
 
@@ -50,8 +50,8 @@ class Rig:
 
     def drop(self) -> None:
         for decoder in self.decoders:
-            self.connector.leftovers(self.options(decoder).name, remove=True)
-            assert self.connector.leftovers(self.options(decoder).name, remove=False) == []
+            self.connector.remains(self.options(decoder).name, remove=True)
+            assert self.connector.remains(self.options(decoder).name, remove=False) == []
 
     def read(self) -> dict[str, list[list[Change]]]:
         return {decoder: self.read_by(decoder) for decoder in self.decoders}

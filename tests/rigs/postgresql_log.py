@@ -34,8 +34,8 @@ class LogFollower:
         self.options = LogOptions(1, 0.05, rules, f"anabranch_{database.name[-10:]}")
         with closing(self.connector.catalog()) as catalog:
             self.tables: dict[TableId, TableSchema] = dict(catalog.tables(lambda table: True))
-        self.connector.carry_out(self.connector.missing(self.options, self.tables, begins=True), PATIENCE)
-        assert self.connector.missing(self.options, self.tables, begins=True) == []
+        self.connector.run(self.connector.steps(self.options, self.tables, begins=True), PATIENCE)
+        assert self.connector.steps(self.options, self.tables, begins=True) == []
         self.reader: LogReader = self.connector.log(self.options)
         self.reader.start(self.reader.end(), self.tables.get)
 
@@ -56,5 +56,5 @@ class LogFollower:
 
     def close(self) -> None:
         self.reader.close()
-        self.connector.leftovers(self.options.name, remove=True)
-        assert self.connector.leftovers(self.options.name, remove=False) == []
+        self.connector.remains(self.options.name, remove=True)
+        assert self.connector.remains(self.options.name, remove=False) == []

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.apply.context import Followed
-from anabranch.contracts import SourceConnector, ValueRules
+from anabranch.contracts import ComputingReader, SourceConnector, ValueRules
 from anabranch.errors import Redefined, SourceError, SourceUnavailable, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.rows.computed import ComputingReader, refusals
+from anabranch.rows.computed import refusals
 from anabranch.rows.net import CascadeAction, CascadeRule, Computed, Row, TargetTable
 
 UNTOLD = (

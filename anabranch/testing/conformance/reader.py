@@ -278,7 +278,7 @@ def rule_06_prepared_transactions_come_where_they_are_prepared_and_decided(sourc
     with source.transaction() as t:
         t.insert(a, row(2))
     with closing(source.connector.catalog()) as catalog:
-        open_now = catalog.prepared()
+        open_now = catalog.transactions.prepared()
     source.decide("one", commit=True)
     opened = source.prepare("two")
     assert opened is not None

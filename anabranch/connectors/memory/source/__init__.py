@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 
 from anabranch.connectors.memory.database import database
@@ -23,8 +23,6 @@ from anabranch.contracts import (
 from anabranch.databases import NONE, Options
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
-from anabranch.model.steps import SetUpStep
 
 
 class MemorySource:
@@ -33,20 +31,8 @@ class MemorySource:
         self.order: LogOrder = MemoryOrder()
         self.dialect: Dialect = MemoryDialect()
 
-    def leftovers(self, name: str, remove: bool) -> list[str]:
-        return []
-
-    def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
-        return []
-
-    def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
-        return {}
-
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> None:
         return None
-
-    def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
-        pass
 
     def log(self, options: LogOptions) -> LogReader:
         return MemoryLog(database(self.endpoint.database), options.leave_out)

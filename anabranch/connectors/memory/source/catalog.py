@@ -20,6 +20,14 @@ class MemoryCatalog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def log(self) -> MemoryCatalog:
+        return self
+
+    @property
+    def transactions(self) -> MemoryCatalog:
+        return self
+
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
         with self._database.lock:
             found = [relation.schema for relation in self._database.tables.values()]

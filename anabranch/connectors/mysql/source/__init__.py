@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anabranch.connectors.mysql.source.options import USUAL, MysqlSourceOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection
     from contextlib import AbstractContextManager
 
     from anabranch.connectors.mysql.source.load import MysqlSnapshot
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from anabranch.contracts import Checks, LogOptions, LogOrder, LogReader, SourceCatalog, SourceConnector
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.ids import TableId
-    from anabranch.model.schema import TableSchema
-    from anabranch.model.steps import SetUpStep
 
 FAMILY = "mysql"
 
 
 class MysqlSource:
-    """SourceConnector of the family: MariaDB's differs by `family` only, the roles ask the server what it is."""
+    """SourceConnector of the family: MariaDB's differs by `family` only, the roles ask the server what it is.
+
+    There is no SourceSetUp: settings and grants are an administrator's, and preflight lists them."""
 
     order: LogOrder
 
@@ -46,23 +46,13 @@ class MysqlSource:
         dialect.folds_names = self._folds_names
         return dialect
 
-    def leftovers(self, name: str, remove: bool) -> list[str]:
-        from anabranch.connectors.mysql.source.watermark import leftovers
+    def remains(self, name: str, remove: bool) -> list[str]:
+        from anabranch.connectors.mysql.source.watermark import remains
 
-        return leftovers(self.endpoint, remove)
-
-    def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
-        """Return no steps: settings and grants are an administrator's, and preflight lists them."""
-        return []
-
-    def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
-        return {}
+        return remains(self.endpoint, remove)
 
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> None:
         return None
-
-    def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
-        raise AssertionError("there are none")
 
     def log(self, options: LogOptions) -> LogReader:
         from anabranch.connectors.mysql.source.capture import BinlogReader

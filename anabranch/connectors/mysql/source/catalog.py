@@ -33,6 +33,14 @@ class MysqlCatalog:
         self._connection = connect(endpoint)
         self.folds_names = ask(self._connection, "SELECT @@GLOBAL.lower_case_table_names")[0][0] == 1
 
+    @property
+    def log(self) -> MysqlCatalog:
+        return self
+
+    @property
+    def transactions(self) -> MysqlCatalog:
+        return self
+
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
         from anabranch.connectors.mysql.source.definitions import Definitions  # who asks for the log's end goes without
 

@@ -52,7 +52,7 @@ def write(connection: pymysql.Connection) -> None:
             return
 
 
-def leftovers(endpoint: Endpoint, remove: bool) -> list[str]:
+def remains(endpoint: Endpoint, remove: bool) -> list[str]:
     """Return the table, if it is there; with `remove` it is dropped, with its database when nothing else is in it."""
     with closing(connect(endpoint)) as connection:
         if not _exists(connection):

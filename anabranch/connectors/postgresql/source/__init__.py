@@ -48,20 +48,20 @@ class PostgresSource:
 
         return PostgresDialect()
 
-    def leftovers(self, name: str, remove: bool) -> list[str]:
-        from anabranch.connectors.postgresql.source.set_up import leftovers
+    def remains(self, name: str, remove: bool) -> list[str]:
+        from anabranch.connectors.postgresql.source.set_up import remains
 
-        return leftovers(self.endpoint, name, remove)
+        return remains(self.endpoint, name, remove)
 
-    def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
-        from anabranch.connectors.postgresql.source.set_up import missing
+    def steps(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+        from anabranch.connectors.postgresql.source.set_up import steps_for
 
-        return missing(self.endpoint, options.name, self.options.decoder, tables, begins)
+        return steps_for(self.endpoint, options.name, self.options.decoder, tables, begins)
 
-    def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
-        from anabranch.connectors.postgresql.source.set_up import astray
+    def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+        from anabranch.connectors.postgresql.source.set_up import drift
 
-        return astray(self.endpoint, options.name, self.options.decoder, tables)
+        return drift(self.endpoint, options.name, self.options.decoder, tables)
 
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> ValueGuard | None:
         from anabranch.connectors.postgresql.source.large_object_guard import LargeObjectGuard
@@ -69,10 +69,10 @@ class PostgresSource:
 
         return None if self.options.large_objects == NUMBERS else LargeObjectGuard(self.endpoint, dropped)
 
-    def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
-        from anabranch.connectors.postgresql.source.set_up import carry_out
+    def run(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
+        from anabranch.connectors.postgresql.source.set_up import run_steps
 
-        carry_out(self.endpoint, steps, patience, stop)
+        run_steps(self.endpoint, steps, patience, stop)
 
     def log(self, options: LogOptions) -> LogReader:
         from anabranch.connectors.postgresql.source.capture import WalReader

@@ -67,6 +67,14 @@ class PostgresCatalog:
         self._flushed: dict[str, float] = {}  # since when the log before such a mark is seen to be on disk
         self._open: dict[str, tuple[frozenset[str], float]] = {}  # what `unseen` asked about first, and when
 
+    @property
+    def log(self) -> PostgresCatalog:
+        return self
+
+    @property
+    def transactions(self) -> PostgresCatalog:
+        return self
+
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
         from anabranch.connectors.postgresql.source.definitions import Definitions
 

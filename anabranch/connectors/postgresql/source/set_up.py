@@ -28,14 +28,14 @@ LOCK_SECONDS = 2.0  # that others may have to wait behind a statement of ours
 LET_GO_SECONDS = 10.0  # in which a server sees that a slot's reader is gone
 
 
-def missing(
+def steps_for(
     endpoint: Endpoint, name: str, decoder: str, tables: Mapping[TableId, TableSchema], begins: bool
 ) -> list[SetUpStep]:
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
         return statements(connection, name, tables, begins, DECODERS[decoder])
 
 
-def astray(endpoint: Endpoint, name: str, decoder: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+def drift(endpoint: Endpoint, name: str, decoder: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
     """Return tables whose set-up or definition at the source no longer fits, with the reason.
 
     The log has no statements: only a table's next row, if one ever comes, would tell.
@@ -89,7 +89,7 @@ def _is_other(then: TableSchema, now: TableSchema) -> bool:
     )
 
 
-def carry_out(endpoint: Endpoint, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool]) -> None:
+def run_steps(endpoint: Endpoint, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool]) -> None:
     """Carry out set-up statements. Raises SourceError with the statement that was refused.
 
     One that waits for a table's lock makes every writer wait behind it: so it is tried again and again, a moment each.
@@ -97,10 +97,10 @@ def carry_out(endpoint: Endpoint, steps: Sequence[SetUpStep], patience: float, s
     """
     with open_session(endpoint, limited=False) as connection:
         for step in steps:
-            _carry_out(connection, step, patience, stop)
+            _run_step(connection, step, patience, stop)
 
 
-def _carry_out(connection: Connection, step: SetUpStep, patience: float, stop: Callable[[], bool]) -> None:
+def _run_step(connection: Connection, step: SetUpStep, patience: float, stop: Callable[[], bool]) -> None:
     until = time.monotonic() + patience
     while True:
         left = until - time.monotonic()
@@ -115,7 +115,7 @@ def _carry_out(connection: Connection, step: SetUpStep, patience: float, stop: C
             time.sleep(LOCK_SECONDS)
 
 
-def leftovers(endpoint: Endpoint, name: str, remove: bool) -> list[str]:
+def remains(endpoint: Endpoint, name: str, remove: bool) -> list[str]:
     if not name:
         return []
     with open_session(endpoint, limited=False) as connection:
