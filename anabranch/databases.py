@@ -34,10 +34,6 @@ class Options:
 
     NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset()
 
-    def get(self, key: str, otherwise: str = "") -> str:
-        """Return a setting that engines know by its name; `otherwise` where the connector has none of it."""
-        return str(getattr(self, key, otherwise))
-
 
 NONE = Options()
 

@@ -75,7 +75,7 @@ def test_defaults_and_settings(tmp_path: Path) -> None:
     )
     assert (job.capture.flush_interval_ms, job.capture.segment_mb, job.capture.retain_hours) == (1000, 64, 24)
     assert (job.apply.mode, job.apply.truncate, job.apply.stage_rows) == ("epoch", "truncate", None)
-    assert (job.types.zero_date, job.types.nul, job.target_options().get("json")) == ("stop", "stop", "jsonb")
+    assert (job.types.zero_date, job.types.nul, job.type_choices()["json"]) == ("stop", "stop", "jsonb")
     assert job.spark.master == "local[*]"
     assert job.spark.conf == {
         "spark.executor.memory": "4g",
