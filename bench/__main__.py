@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench import (
+    at_target,
     capture,
     catchup,
     conflicts,
@@ -30,7 +31,7 @@ from bench import (
 from bench.figures import Figure, table
 from bench.meter import until_quiet
 from bench.postgresql import PostgresStand
-from bench.stand import STARTERS, Stand, start_target
+from bench.stand import STARTERS, Stand
 
 Workload = Callable[[Stand, float, int], list[Figure]]
 WORKLOADS: dict[str, Workload] = {
@@ -81,7 +82,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-", dir=chosen.directory) as place:
         directory = Path(place)
         directory.chmod(0o755)
-        with start_target(directory) as target:
+        with at_target.start(directory) as target:
             for name in chosen.source or [*STARTERS, POSTGRESQL]:
                 kind = PostgresStand if name == POSTGRESQL else Stand
                 with kind(name, directory / name, target) as stand:

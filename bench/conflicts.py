@@ -11,6 +11,7 @@ from typing import Any
 
 from anabranch.state import StateStore
 from anabranch.testing.databases import Database, connect
+from bench import at_target
 from bench.catchup import catch_up, stopped
 from bench.figures import Figure, Side, compared
 from bench.processes import Cost, Program, until
@@ -122,13 +123,16 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
         assert load.process.returncode == 0, "\n".join(line for _, line in load.said)
         with job.start("apply") as apply:
             _wait_for_indexes(connection, job, seats, apply)
-            before = _epochs(connection, job)
+            before = at_target.epochs(connection, job.name)
             for _ in range(repeat):
                 for procedure, found in costs.items():
                     with stopped(capture):
                         goal = job.written() + seats.backlog(procedure, transactions)
                     found.append(catch_up(stand, job, connection, goal, capture, apply))
-            epochs, slow = _epochs(connection, job) - before, StateStore(job.home).snapshot()["slow_epochs"]
+            epochs, slow = (
+                at_target.epochs(connection, job.name) - before,
+                StateStore(job.home).snapshot()["slow_epochs"],
+            )
     _check(source, target)
     changes = transactions * CHANGES_PER_BLOCK
     free, ours = (
@@ -150,14 +154,8 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
 def _wait_for_indexes(connection: Any, job: Job, seats: Seats, apply: Program) -> None:
     """A change is through, and the unique keys stand."""
     seats.backlog("conflicting", 10)
-    query = "SELECT count(*) FROM pg_index WHERE indrelid = 'public.seats'::regclass AND indisvalid"
-    until(lambda: connection.execute(query).fetchone()[0] == 3, 180, "the unique keys", check=apply.check)
+    until(lambda: at_target.valid_indexes(connection, "public.seats") == 3, 180, "the unique keys", check=apply.check)
     until(lambda: job.applied(connection) >= job.written(), 180, "the first changes", check=apply.check)
-
-
-def _epochs(connection: Any, job: Job) -> int:
-    row = connection.execute("SELECT epoch FROM anabranch.checkpoint WHERE job = %s", [job.name]).fetchone()
-    return int(row[0])
 
 
 def _check(source: Database, target: Database) -> None:

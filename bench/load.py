@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from anabranch.testing.databases import Database, connect
+from anabranch.testing.databases import Database
+from bench import at_target
 from bench.figures import Figure, Side, compared
 from bench.meter import Meter
 from bench.orders import TARGET_TABLE
@@ -68,13 +69,13 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
 def _clear(target: Database) -> None:
     """Nobody pays for what the one before has left to be written."""
     target.execute("TRUNCATE public.piped")
-    connect(target.server).execute("CHECKPOINT")
+    at_target.flush(target)
 
 
 def _pipe(stand: Stand, source: Database, target: Database, form: str) -> Cost:
     _clear(target)
     reader, environment = stand.rows(source, form)
-    writer, more = stand.psql(target, "-c", rf"\copy public.piped from pstdin {form}")
+    writer, more = at_target.client(stand.target, target, "-c", rf"\copy public.piped from pstdin {form}")
     if stand.schema:  # both are the same program: each says itself where it goes
         reader = [
             "env",
@@ -113,5 +114,5 @@ def _check(target: Database, rows: int) -> None:
 
 def _forget(job: Job) -> None:
     """As if the job had never run."""
-    job.target.execute("DROP TABLE public.orders", "DROP SCHEMA anabranch CASCADE")
+    at_target.forget(job.target, "public.orders")
     shutil.rmtree(job.home)

@@ -13,12 +13,13 @@ from typing import Any
 from anabranch.testing.databases import Database, connect, create_database
 from anabranch.testing.packages import find_postgresql
 from anabranch.testing.servers import Server, start_postgresql
+from bench import at_target
 from bench.orders import ROWS_PER_UPDATE, Orders
 from bench.processes import Cost, measured
-from bench.stand import TARGET_OPTIONS, Job, Stand
+from bench.stand import Job, Stand
 
 # As the other sources it does not wait for the disk at commits: it is the reading that is measured.
-OPTIONS = ("--wal-level=logical", "--max-replication-slots=50", "--synchronous-commit=off", *TARGET_OPTIONS)
+OPTIONS = ("--wal-level=logical", "--max-replication-slots=50", "--synchronous-commit=off", *at_target.OPTIONS)
 PATIENCE = 1800.0
 TABLE = """
 CREATE TABLE orders (
@@ -82,7 +83,7 @@ class PostgresStand(Stand):
         return f"{table}; DO $$ BEGIN {waits}; END $$"
 
     def rows(self, source: Database, form: str = "") -> tuple[list[object], dict[str, str]]:
-        command, environment = self.psql(source, "-c", f"COPY orders TO STDOUT {form}")
+        command, environment = at_target.client(self.target, source, "-c", f"COPY orders TO STDOUT {form}")
         where = {"PGHOST": self.source.host, "PGPORT": str(self.source.port), "PGPASSWORD": self.source.password}
         return command, environment | where
 
@@ -109,7 +110,7 @@ class PostgresStand(Stand):
             file,
             *options,
         ]
-        _, environment = self.psql(job.source)
+        _, environment = at_target.client(self.target, job.source)
         address = {"PGHOST": self.source.host, "PGPORT": str(self.source.port), "PGPASSWORD": self.source.password}
         return measured([[*command, "--no-password"]], {**environment, **address})
 

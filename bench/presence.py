@@ -8,10 +8,12 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from anabranch.testing.databases import connect
+from bench import at_target
 from bench.figures import Figure, middle
 from bench.processes import Cost, Program, cpu, is_java, measured, python, until
 from bench.stand import Job, Stand
@@ -33,7 +35,8 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     with closing(connect(target.server, target.name)) as connection:
         begin = time.monotonic()
         with job.start("run") as program:
-            start = until(lambda: _streams(connection, job), PATIENCE, "the stream", 0.02, program.check) - begin
+            streams = partial(at_target.streaming, connection, job.name)
+            start = until(streams, PATIENCE, "the stream", 0.02, program.check) - begin
             cores, sizes = _watched(program)
             status = [_timed(job, "status", job.file) for _ in range(2 * repeat + 1)]
     helps = [_timed(job, "--help") for _ in range(2 * repeat + 1)]
@@ -53,13 +56,6 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
         _command(most, "status", status, STATUS_MS),
         most("start", "seconds", start, START_S, {}),
     ]
-
-
-def _streams(connection: Any, job: Job) -> bool:
-    if connection.execute("SELECT to_regclass('anabranch.table_state')").fetchone()[0] is None:
-        return False
-    query = "SELECT count(*) FROM anabranch.table_state WHERE job = %s AND state = 'streaming'"
-    return bool(connection.execute(query, [job.name]).fetchone()[0])
 
 
 def _watched(program: Program) -> tuple[float, dict[int, float]]:

@@ -17,6 +17,7 @@ from typing import Any
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.usage import Usage
 from anabranch.trail.retention import readers
+from bench import at_target
 from bench.capture import begin_trail
 from bench.figures import Figure
 from bench.processes import Program, until
@@ -73,8 +74,12 @@ def _large(stand: Stand, rows: int) -> list[Figure]:
         closing(connect(target.server, target.name)) as sizing,
         job.start("run") as program,
     ):
-        _wait_for_stream(source, looking, program)
-        places = {"trail": job.home / "trail", "spark": job.home / "spark", "target": lambda: _size(sizing)}
+        _wait_for_stream(job, looking, program)
+        places = {
+            "trail": job.home / "trail",
+            "spark": job.home / "spark",
+            "target": lambda: at_target.megabytes(sizing),
+        }
         with Usage(lambda: program.tree, places, every=0.5) as usage:
             for name in STEPS:
                 seconds[name] = _step(name, rows, source, looking, program, usage)
@@ -85,20 +90,12 @@ def _large(stand: Stand, rows: int) -> list[Figure]:
     return _figures(stand.name, rows, seconds, usage)
 
 
-def _size(connection: Any) -> float:
-    """MB of the target's database, with what is not committed yet."""
-    return float(connection.execute("SELECT pg_database_size(current_database())").fetchone()[0]) / (1 << 20)
-
-
-def _wait_for_stream(source: Database, connection: Any, program: Program) -> None:
+def _wait_for_stream(job: Job, connection: Any, program: Program) -> None:
     """A change is through: everything is warm."""
-    exists = "SELECT to_regclass('anabranch.table_state') IS NOT NULL"
-    streams = "SELECT count(*) FROM anabranch.table_state WHERE state = 'streaming'"
     warm = "SELECT count(*) FROM big WHERE id = -1"
-    until(lambda: connection.execute(exists).fetchone()[0], 180, "the load", check=program.check)
-    until(lambda: connection.execute(streams).fetchone()[0] == 1, 180, "the stream", check=program.check)
+    until(lambda: at_target.streaming(connection, job.name) == 1, 180, "the stream", check=program.check)
     for statement, found in (("INSERT INTO big VALUES (-1, 1, 'warm')", 1), ("DELETE FROM big", 0)):
-        source.execute(statement)
+        job.source.execute(statement)
         until(lambda: connection.execute(warm).fetchone()[0] == found, 60, "a change", check=program.check)  # noqa: B023  # called before the loop goes on
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -12,9 +11,10 @@ from typing import Any, Self
 
 from anabranch.rows.installed import FOUND, SWITCH
 from anabranch.testing.databases import Database, connect, create_database
-from anabranch.testing.packages import Software, find_java, find_mariadb, find_mysql, find_postgresql
-from anabranch.testing.servers import Server, start_mariadb, start_mysql, start_postgresql
+from anabranch.testing.packages import Software, find_java, find_mariadb, find_mysql
+from anabranch.testing.servers import Server, start_mariadb, start_mysql
 from anabranch.trail.reader import TrailReader, exists
+from bench import at_target
 from bench.orders import Orders
 from bench.processes import Cost, Program, measured, python
 
@@ -28,7 +28,6 @@ SOURCE_OPTIONS = (
     "--max-binlog-size=1G",
     "--max-allowed-packet=64M",
 )
-TARGET_OPTIONS = ("--shared-buffers=3GB", "--max-wal-size=8GB", "--checkpoint-timeout=15min")
 STARTERS = {"mariadb": start_mariadb, "mysql": start_mysql}
 FINDERS = {"mariadb": find_mariadb, "mysql": find_mysql}
 # Neither side of a comparison pays for encryption: not the vendor's programs, not the job (`ssl_mode` in its URL).
@@ -86,8 +85,7 @@ class Job:
 
     def applied(self, connection: Any) -> int:
         """The sequence at which the target is, once its load has begun."""
-        row = connection.execute("SELECT sequence FROM anabranch.checkpoint WHERE job = %s", [self.name]).fetchone()
-        return int(row[0])
+        return at_target.applied(connection, self.name)
 
 
 class Stand:
@@ -122,7 +120,7 @@ class Stand:
     @property
     def pair(self) -> str:
         """The source and the target, as figures name them."""
-        return f"{'pg' if self.name == 'postgresql' else self.name}-pg"
+        return f"{'pg' if self.name == 'postgresql' else self.name}-{at_target.NAME}"
 
     @property
     def servers(self) -> dict[str, Server]:
@@ -203,19 +201,3 @@ class Stand:
         address = [f"--host={server.host}", f"--port={server.port}", f"--user={server.user}"]
         command = [self.software.program(program), "--no-defaults", *address, *NO_TLS[self.name]]
         return command, self.software.environment() | {"MYSQL_PWD": server.password}
-
-    def psql(self, database: Database, *options: str) -> tuple[list[object], dict[str, str]]:
-        server, software = self.target, find_postgresql()
-        command = [software.program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", *options]
-        variables = {
-            "PGHOST": server.host,
-            "PGPORT": str(server.port),
-            "PGUSER": server.user,
-            "PGPASSWORD": server.password,
-            "PGDATABASE": database.name,
-        }
-        return command, {**os.environ, **software.environment(), **variables}
-
-
-def start_target(directory: Path) -> Server:
-    return start_postgresql(directory / "postgresql", options=TARGET_OPTIONS)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.testing.databases import Database, connect, drop_database
+from bench import at_target
 from bench.figures import Figure, middle
 from bench.meter import Meter, Sampled
 from bench.processes import Cost, Program, measured, python, until
@@ -21,10 +22,6 @@ PATIENCE = 1800.0
 TABLE = "CREATE TABLE t{number} (id int NOT NULL PRIMARY KEY, v int NOT NULL DEFAULT 3, word varchar(20))"
 INDEX = "CREATE INDEX t{number}_v ON t{number} (v)"
 ROWS = "INSERT INTO t{number} VALUES (1, {number}, 'one'), (2, {number}, 'two')"
-IS_KNOWN = "SELECT to_regclass('anabranch.table_state')"
-READY = """
-SELECT count(*) FROM anabranch.table_state WHERE job = %s AND state = 'streaming' AND facts ? 'built'
-"""
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ def _starts(stand: Stand, number: int) -> Starts:
         preflight = measured([python("anabranch", "preflight", job.file)], {**os.environ, **job.environment})
         with closing(connect(target.server, target.name)) as connection:
             meter = Meter([], stand.servers)
-            first = _started(job, lambda: _ready(connection, job) == number)
+            first = _started(job, lambda: at_target.streaming(connection, job.name, built=True) == number)
             servers = {name: use.cpu for name, use in meter.cost().each.items()}
             sums = "SELECT sum(v) FROM t0"
             source.execute("UPDATE t0 SET v = v + 7")
@@ -110,12 +107,6 @@ def _end(program: Program) -> None:
     assert program.process.returncode == 0, "\n".join(line for _, line in program.said)
 
 
-def _ready(connection: Any, job: Job) -> int:
-    if connection.execute(IS_KNOWN).fetchone()[0] is None:
-        return 0
-    return int(connection.execute(READY, [job.name]).fetchone()[0])
-
-
 def _compare(source: Database, connection: Any, number: int) -> None:
     """All rows of all tables are there, with their indexes."""
     values = " UNION ALL ".join(f"SELECT id, v FROM t{n}" for n in range(number))
@@ -123,5 +114,5 @@ def _compare(source: Database, connection: Any, number: int) -> None:
     there = [tuple(map(int, row)) for row in source.query(sums)]
     here = [tuple(map(int, row)) for row in connection.execute(sums).fetchall()]
     assert there == here, f"source {there}, target {here}"
-    built = connection.execute("SELECT count(*) FROM pg_indexes WHERE indexname ~ '_v$'").fetchone()[0]
+    built = at_target.indexes_named(connection, "_v$")
     assert built == number, f"{built} of {number} indexes"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.testing.databases import Database
+from bench import at_target
 from bench.figures import Figure, Side, compared
 from bench.meter import Meter
 from bench.peers.chosen import chosen
@@ -80,7 +81,7 @@ def verified(worker: Program, job: Job, stand: Stand, verb: str = "verify") -> t
 
 def _read(stand: Stand, source: Database, target: Database) -> Cost:
     """Both ends at once: until the later one is read."""
-    programs = (stand.rows(source), stand.psql(target, "-c", "COPY public.orders TO STDOUT"))
+    programs = (stand.rows(source), at_target.client(stand.target, target, "-c", "COPY public.orders TO STDOUT"))
     with ThreadPoolExecutor() as pool:
         costs = list(pool.map(lambda one: measured([one[0]], one[1]), programs))
     return Cost(max(c.seconds for c in costs), sum(c.cpu for c in costs), max(c.rss for c in costs))
