@@ -30,7 +30,9 @@ class Certificates:
 
 
 def make_certificates(directory: Path, name: str) -> Certificates:
-    """For a server that is called `name` and nothing else; its key is readable for the account servers run as."""
+    """Make a certificate for a server that is called `name` and nothing else.
+
+    Its key is readable for the account servers run as."""
     found = Certificates(*(directory / file for file in ("ca.pem", "server.pem", "server-key.pem", "stranger.pem")))
     authority, own, stranger = (rsa.generate_private_key(65537, _BITS) for _ in range(3))
     issuer, other = _name("authority of a test"), _name("stranger of a test")

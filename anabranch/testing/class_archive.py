@@ -40,7 +40,7 @@ jvm.wait(120)
 
 @cache
 def environment() -> dict[str, str]:
-    """What a process that starts Spark needs in its environment; the archive is made when this Java has none for this
+    """Return what a process that starts Spark needs in its environment; make the archive when this Java has none for this
     pyspark. Empty where that fails."""
     name = _name()
     if not name:
@@ -63,7 +63,7 @@ def _using(place: Path) -> dict[str, str]:
 
 
 def _name() -> str:
-    """By this Java and this pyspark; "" where one of them is missing."""
+    """Return the archive's name, made of this Java and this pyspark; "" where one of them is missing."""
     spark = find_spec("pyspark")
     java = shutil.which("java", path=os.path.join(os.environ.get("JAVA_HOME", ""), "bin")) or shutil.which("java")
     if spark is None or spark.origin is None or java is None:

@@ -38,7 +38,7 @@ class Database:
                 cursor.execute(statement)
 
     def query(self, sql: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
-        """All rows of a query, on a connection of its own."""
+        """Return all rows of a query, on a connection of its own."""
         with closing(self.connect()) as connection, closing(connection.cursor()) as cursor:
             cursor.execute(sql, parameters)
             return list(cursor.fetchall())
@@ -94,7 +94,7 @@ def unique_name(label: str = "") -> str:
 
 
 def _end_readers(cursor: Any, name: str) -> None:
-    """Of its slots: an active one would refuse the DROP, all others go with the database."""
+    """End the readers of its replication slots: an active slot would refuse the DROP, others go with the database."""
     until = time.monotonic() + 10
     query = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s AND active"
     while cursor.execute(query, (name,)).fetchall() and time.monotonic() < until:

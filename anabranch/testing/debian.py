@@ -31,7 +31,7 @@ _APT = ("-q", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3")
 
 
 def is_debian() -> bool:
-    """Whether `apt-get` and `dpkg` are here."""
+    """Return whether `apt-get` and `dpkg` are here."""
     return shutil.which("apt-get") is not None and shutil.which("dpkg") is not None
 
 
@@ -74,7 +74,7 @@ def extract(debs: Path, tree: Path) -> None:
 
 
 def shared_object_places(tree: Path) -> tuple[Path, ...]:
-    """Where the shared libraries of an unpacked tree are, for LD_LIBRARY_PATH."""
+    """Return the folders of shared libraries in an unpacked tree, for LD_LIBRARY_PATH."""
     patterns = ("usr/lib/*-linux-*", "lib/*-linux-*", "usr/lib64", "lib64")
     return tuple(sorted(place for pattern in patterns for place in tree.glob(pattern) if place.is_dir()))
 
@@ -115,7 +115,7 @@ def _download(alternatives: Alternatives, into: Path, dependencies: bool) -> Non
 
 
 def _first_success(step: Callable[[Sequence[str]], Done], alternatives: Alternatives) -> Done:
-    """What the first alternative that works returned; when none does, what the preferred one said."""
+    """Return the outcome of the first alternative that works; when none does, that of the preferred one."""
     outcomes = []
     for packages in alternatives:
         outcomes.append(step(packages))

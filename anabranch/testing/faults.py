@@ -73,8 +73,9 @@ class Proxy:
         self._call(lambda: setattr(self, "_cut_at", (words, when)))
 
     def change(self, said: bytes, heard: bytes) -> None:
-        """Where the server says what the pattern `said` finds, clients hear `heard` (as re.sub has it). Only where it comes in
-        one piece, and not encrypted."""
+        """Replace what the pattern `said` finds in the server's answers by `heard`, as re.sub does.
+
+        It is found only where it comes in one piece and is not encrypted."""
         self._call(lambda: setattr(self, "_change", (re.compile(said, re.DOTALL), heard)))
 
     def restore(self) -> None:
@@ -90,7 +91,7 @@ class Proxy:
 
     @property
     def is_used(self) -> bool:
-        """Is a line open?"""
+        """Return whether a line is open."""
         return bool(self._open)
 
     def _reset(self) -> None:
@@ -154,7 +155,7 @@ class Proxy:
         writer.close()
 
     def _ends(self, block: bytes, line: _Line, is_client: bool) -> Cut | None:
-        """Is the line to be cut at this block, and how?"""
+        """Return whether the line is to be cut at this block, and how."""
         if not is_client:
             return "answered" if line.is_asked else None
         if self._cut_at is None or self._cut_at[0] not in block:
@@ -188,7 +189,7 @@ def command_line(pid: int) -> str:
 
 
 def is_alive(pid: int) -> bool:
-    """Does it run? A zombie does not."""
+    """Return whether it runs; a zombie does not."""
     return _state_and_parent(pid)[0] not in ("", "Z", "X")
 
 
@@ -249,7 +250,7 @@ def frozen(pid: int) -> Iterator[bool]:
 
 
 def _state_and_parent(pid: int) -> tuple[str, int]:
-    """Of /proc/PID/stat (see proc_pid_stat(5)); ("", 0) when it is gone."""
+    """Return two fields of /proc/PID/stat (see proc_pid_stat(5)); ("", 0) when it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

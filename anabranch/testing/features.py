@@ -40,7 +40,7 @@ SINCE: dict[str, Version | None] = {
 
 
 def has(version: Version, feature: str) -> bool:
-    """Does a MySQL of this version have it?"""
+    """Return whether a MySQL of this version has it."""
     since = SINCE[feature]
     return since is not None and version >= since
 
@@ -59,7 +59,7 @@ _NEEDED_BY = (
 
 
 def knows(server: Server, feature: str) -> bool:
-    """Has a server of the tests this feature? Of MariaDB tests know by themselves."""
+    """Return whether a server of the tests has this feature. For a MariaDB a test says so itself."""
     return server.name != "mysql" or has(packages.parse_release(server.version), feature)
 
 

@@ -174,7 +174,7 @@ def find_postgresql_release(release: str) -> Software:
 
 
 def has_setting(postgresql: Software, name: str) -> bool:
-    """Does this PostgreSQL know a setting of this name?"""
+    """Return whether this PostgreSQL knows a setting of this name."""
     program = str(postgresql.program("postgres"))
     done = subprocess.run([program, "--describe-config"], capture_output=True, text=True, env=postgresql.environment())
     return any(line.split("\t")[0] == name for line in done.stdout.splitlines())
@@ -275,7 +275,7 @@ def _postgresql_places() -> list[Path]:
 
 
 def _cached(name: str) -> Path:
-    """Where `name` is, or will be, for this kind of machine: a home directory may be shared between kinds."""
+    """Return the folder of `name` for this kind of machine: a home directory may be shared between kinds."""
     return cache_directory() / f"{name}-{platform.machine()}"
 
 

@@ -176,7 +176,7 @@ def _nobody() -> pwd.struct_passwd:
 
 
 def _is_open_to_all(path: Path) -> bool:
-    """Whether anyone may reach `path`: every directory above it, and itself, may be entered by others."""
+    """Return whether anyone may reach `path`: others may enter it and every directory above it."""
     return all(place.stat().st_mode & 0o001 for place in (path.resolve(), *path.resolve().parents))
 
 
@@ -208,7 +208,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether it runs: a zombie that nobody waits for does not."""
+    """Return whether it runs; a zombie that nobody waits for does not."""
     return _stat(Path(f"/proc/{pid}/stat"))[:1] not in ([], ["Z"], ["X"])
 
 

@@ -80,7 +80,7 @@ class Instance:
 
     @property
     def temporary(self) -> Path:
-        """For the server's own temporary tables: a server that starts removes those of all others from a shared one."""
+        """Return a folder for this server's temporary tables: a server that starts empties a folder shared with others."""
         return self.directory / "tmp"
 
     @property

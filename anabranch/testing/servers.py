@@ -68,7 +68,7 @@ class Server:
 
     @property
     def can_restart(self) -> bool:
-        """Whether we started it; a server from a DSN is only used."""
+        """Return whether we started it; a server from a DSN is only used."""
         return self._daemon is not None
 
     @property
@@ -214,7 +214,7 @@ def _identity_file(directory: Path) -> Path:
 
 
 def _read_identity(recipe: Recipe, directory: Path, software: Software) -> dict[str, object]:
-    """What a directory used before keeps; refused when its data is of another server or version."""
+    """Read what a directory used before keeps; refuse data of another server or version."""
     file = _identity_file(directory)
     if not file.exists() or not (directory / "data").exists():
         return {}

@@ -40,7 +40,7 @@ def a_row_is_found_with_its_age(target: Target) -> None:
 
 
 def rule_28_a_newer_row_is_a_conflict(target: Target) -> None:
-    """In deletes, updates, updates that contend; also where executors staged them."""
+    """Meet newer rows in deletes, updates and contending updates, staged by executors or not."""
     of = make(target, table("newer"), AGES)
 
     def net(*ages: int | None, **parts: Any) -> TableNet:

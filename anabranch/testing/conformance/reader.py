@@ -178,7 +178,7 @@ def items_once(reader: LogReader) -> Iterator[LogItem]:
 
 
 def a_large_transaction_comes_in_fragments(source: Source) -> None:
-    """With its end in the last of them, or apart where it came while it was open."""
+    """Expect the end in the last fragment, or apart where the transaction came while it was open."""
     a = source.create("a")
     start = end(source)
     with source.transaction() as t:
@@ -230,7 +230,7 @@ def a_transaction_has_native_position_and_time(source: Source) -> None:
 
 
 def rule_21_where_a_transaction_was_made_comes_with_it(source: Source) -> None:
-    """With it, and no longer than it lasts."""
+    """Expect each transaction's origin with it, and none with the next one that has none."""
     if not source.origins:
         return
     a, numbers = source.create("a"), count()
@@ -248,7 +248,7 @@ def rule_21_where_a_transaction_was_made_comes_with_it(source: Source) -> None:
 
 
 def rule_21_transactions_of_origins_that_are_named_are_left_out(source: Source) -> None:
-    """Those of others come, what is made here too, and the place moves past what is left out."""
+    """Expect transactions of other origins and of this server, and a place that moves past the others."""
     if not source.origins:
         return
     a = source.create("a")

@@ -70,7 +70,7 @@ def small_empty_and_keyless_tables_are_one_piece(source: Source) -> None:
 
 
 def places_are_the_table_in_a_shared_snapshot(source: Source) -> None:
-    """Where readers can share one: in each other's own, rows would be missing or there twice."""
+    """Read places of one table in a shared snapshot: in separate ones rows would be missing or there twice."""
     a = source.create("a", has_key=False)
     fill(source, a, range(1, 2001))
     schema = definitions(source)[a]

@@ -53,7 +53,7 @@ class Source(Protocol):
         """Commits at the end of the block, rolls back when the block raises."""
 
     def from_origin(self, origin: str) -> AbstractContextManager[Changes]:
-        """As `transaction`, of changes that came here from `origin`."""
+        """Commit a transaction as `transaction` does, whose changes came here from `origin`."""
 
     def prepare(self, name: str) -> AbstractContextManager[Changes] | None:
         """A transaction that is prepared under `name` at the end of the block, and left by its session. None: never, this

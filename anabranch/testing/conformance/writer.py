@@ -302,7 +302,7 @@ def rule_08_rows_that_set_other_columns_contend_with_each_other(target: Target) 
 
 
 def rule_08_pitfall_11_unique_values_of_deleted_rows_are_taken_over(target: Target) -> None:
-    """By an updated row, by an inserted one, and from an updated row by an inserted one."""
+    """Let an updated row take a deleted row's value, an inserted one, and an inserted one that of an updated row."""
     of = unique(
         target, [("1", "10", "a"), ("2", "20", "b"), ("3", "30", "c"), ("4", "40", "d")], ("parent",), ("word",)
     )
@@ -319,7 +319,7 @@ def rule_08_pitfall_11_unique_values_of_deleted_rows_are_taken_over(target: Targ
 
 
 def rule_08_pitfall_10_keys_are_shifted_with_what_the_job_does_not_write(target: Target) -> None:
-    """Also a row that only swaps its unique value, and one that moves to where nobody was."""
+    """Shift keys, swap a unique value alone, and move a row to a value that was free."""
     whole = unique(target, [("1", "1", "a"), ("2", "2", "b"), ("3", "3", "c"), ("9", "9", "z")], ("parent",))
     of = replace(whole, columns=("id", "parent"), types=(NUMBER, NUMBER), source_columns=("id", "parent"))
     shifted = together((1, 2), ("2", "2"), ("3", "1"), names=("id", "parent"), moves=True)

@@ -55,7 +55,7 @@ def _customer(chance: random.Random, number: int) -> tuple[object, ...]:
 
 
 def _line(chance: random.Random) -> tuple[object, ...]:
-    """Of few different ones, so that many are equal."""
+    """Return one of a few lines, so that many rows are equal."""
     return (
         f"2003-03-03 03:03:0{chance.randint(0, 3)}",
         chance.choice((None, "root")),
@@ -91,7 +91,7 @@ def _orders(chance: random.Random) -> Statements:
 
 
 def _customers(chance: random.Random) -> Statements:
-    """Of a table without transactions: one statement is all."""
+    """Replace a row of a table without transactions: one statement is all."""
     number, *values = _customer(chance, chance.randrange(CUSTOMERS * 2))
     yield f"REPLACE INTO `tbl Kunden-Stamm` VALUES ({number}, {', '.join(map(literal, values))})"
 

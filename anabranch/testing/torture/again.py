@@ -33,7 +33,7 @@ class Again:
     _pause: float = field(default=0.0, init=False)
 
     def turn(self) -> bool:
-        """Has one ended well?"""
+        """Do one step; return whether a process has ended well."""
         if self._running is None:
             if time.monotonic() > self._pause:
                 self._running = self.parts.begin(self.part)

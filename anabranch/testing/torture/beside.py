@@ -43,7 +43,7 @@ class Beside:
     _failure: Exception | None = field(default=None, init=False)
 
     def create(self) -> None:
-        """Before the job begins."""
+        """Create the table, before the job begins."""
         Database(self.source, self.database).execute(CREATE)
 
     def start(self) -> None:
@@ -61,7 +61,7 @@ class Beside:
             raise self._failure
 
     def difference(self, target: Database | None = None) -> str:
-        """Between the source and `target`, None: the first one; "" for none."""
+        """Return how the source and `target` (None: the first one) differ; "" where they do not."""
         rows = Database(self.source, self.database).query(f"SELECT n, v FROM {TABLE}")
         there = {f"{n}\t{v}".encode() for n, v in rows}
         with closing(tables_at(target or self.target, self.database).snapshots({}, (TABLE,))) as snapshots:
@@ -69,8 +69,9 @@ class Beside:
         return "" if there == here else f"{TABLE}: {sorted(there - here)} missing, {sorted(here - there)} too much"
 
     def wrong(self, seen: Iterable[bytes], losses: int) -> str:
-        """What is wrong with what readers of the target saw of the table, in order; "" for nothing. Each transaction is there
-        whole or not at all, and stays; each of `losses` may take some back once."""
+        """Return what is wrong with what readers of the target saw of the table, in order; "" for nothing.
+
+        Each transaction has to be there whole or not at all, and to stay; each of `losses` may take some back once."""
         before: frozenset[bytes] = frozenset()
         for number, lines in enumerate(seen, 1):
             rows = lines.splitlines()
@@ -140,7 +141,7 @@ class Beside:
 
 
 def prepared(source: Server, database: str) -> list[str]:
-    """Of a history's transactions, those that the source keeps prepared."""
+    """Return the history's transactions that the source keeps prepared."""
     with closing(connect(source)) as connection, closing(connection.cursor()) as cursor:
         cursor.execute("XA RECOVER")
         xids = [row[3] for row in cursor.fetchall()]

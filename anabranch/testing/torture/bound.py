@@ -28,6 +28,6 @@ class Bound(Refusing):
         return Hides(self.draw // 11)
 
     def explains(self, ended: Ended) -> bool:
-        """Of an error that names the table."""
+        """Return whether it is the error that names the table."""
         is_named = SAID in ended.message and f'"{self._table}"' in ended.message
         return bool(self._table) and ended.part == "apply" and ended.error == "TargetError" and is_named

@@ -28,8 +28,9 @@ END_SECONDS = 150.0  # for workers to clear away what they have begun; drops wai
 
 
 class KitFailed(AnabranchError):
-    """No verdict: the kit itself, a server under it, or the product did what the kit did not expect of anything. `seed` of
-    the history, 0 for none."""
+    """There is no verdict: the kit, a server under it, or the product did something that the kit does not expect.
+
+    `seed`: of the history, 0 for none."""
 
     default_hint = "a server that went away, a bug of the kit, or something of the product's that it cannot look at"
 
@@ -46,7 +47,7 @@ class NothingCounted(AnabranchError):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a worker says of a history. `failure` is "" where it passed."""
+    """A worker's report on a history. `failure` is "" where it passed."""
 
     seed: int
     source: str
@@ -113,7 +114,7 @@ class Campaign:
                 self.ground.clear(list(self._running.values()))
 
     def _end(self, hands: Sequence[_Hand]) -> None:
-        """All at once: each has to clear away."""
+        """End all workers at once: each has to clear away."""
         for hand in hands:
             hand.terminate()
         until = time.monotonic() + END_SECONDS
@@ -191,7 +192,7 @@ class _Hand:
             self.process.terminate()
 
     def end(self, until: float) -> None:
-        """By force from then on, with all that it has started."""
+        """Wait until then at most; then kill it with all that it has started."""
         if not hasattr(self, "process"):
             return
         try:

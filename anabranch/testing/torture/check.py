@@ -97,7 +97,7 @@ class Checker:
         return None
 
     def observed(self, observations: Iterable[Observation]) -> Failure | None:
-        """Is each a state of the source, and none older than the one before?"""
+        """Check that each is a state of the source, and none older than the one before."""
         self._begin()
         self._losses_left, self._owed = self.losses, 0
         try:
@@ -109,7 +109,7 @@ class Checker:
         return None
 
     def final(self, observation: Observation) -> Failure | None:
-        """Is the last one the source's last state?"""
+        """Check that the last one is the source's last state."""
         try:
             if self._at > len(self.order):
                 self._begin()
@@ -125,7 +125,7 @@ class Checker:
         return None
 
     def noted(self, noted: Sequence[Noted], observations: Iterable[Observation]) -> Failure | None:
-        """Are the conflicts that the job noted those that somebody's writing to the target has caused?"""
+        """Check that the job noted the conflicts that somebody's writing to the target has caused, and no others."""
         found = {replace(t, is_mending=False) for one in observations for t in touches(one.more) if t.did}
         wrong = wrong_notes(self._story, {touch: self._places_at(touch.commits) for touch in found}, noted)
         return Failure(WRONG, wrong) if wrong else None
@@ -164,7 +164,7 @@ class Checker:
         return Commit(list(outcome.succeeded(transaction)), transaction.checks, truncates)
 
     def _compare_outcomes(self) -> None:
-        """What the sessions were told, against the log."""
+        """Compare what the sessions were told with the log."""
         logged = Counter(self.order)
         for number, outcome in self.outcomes.items():
             if logged[number] > 1:

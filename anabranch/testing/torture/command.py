@@ -55,12 +55,12 @@ class Asked:
 
     @property
     def decoders(self) -> tuple[str, ...]:
-        """Of which each history draws one; "" for the usual one, on the newest release that is here."""
+        """The decoders of which each history draws one; "" for the usual one, on the newest release that is here."""
         return DECODERS if self.decoder == DRAWN else (self.decoder,)
 
     @property
     def families(self) -> tuple[str, ...]:
-        """Of private sources."""
+        """The families of private sources."""
         return (self.source,) if self.source in NAMES else ("mariadb", "mysql")
 
     @property
@@ -173,7 +173,7 @@ def _kept(
 
 
 def _left(one: One, history: History) -> Path:
-    """What the job left, out of a directory that is removed, beside the file."""
+    """Copy what the job left from a directory that is removed to a place beside the file; return the place."""
     kept = Path(f"torture-{history.seed}.left").absolute()
     shutil.rmtree(kept, ignore_errors=True)
     with contextlib.suppress(OSError):  # there may be nothing

@@ -26,7 +26,7 @@ def with_computed(schema: Schema, seed: int) -> Schema:
 
 
 def computes_over_keys(schema: Schema) -> bool:
-    """Does a foreign key that acts change what a column is computed from?"""
+    """Return whether a foreign key that acts changes what a column is computed from."""
     return any(
         {*_acting(table)} & {*c.computed.columns} for table in schema.tables for c in table.columns if c.computed
     )

@@ -1,4 +1,4 @@
-"""What a history needs to know of the job that carries it: one small protocol between the checker and the pipelines.
+"""The protocol between the checker and the pipelines: what a history needs to know of the job that carries it.
 
 Two pipelines: processes of ours without Spark (a history takes tenths of a second), and the command line with Spark.
 """
@@ -48,7 +48,7 @@ LOOKS, STATES = 10, 3  # at the target before the last one, different ones: what
 
 
 def shows_enough(observations: int, prefixes: int) -> bool:
-    """Did a history see enough of what a reader of the target could have seen? The last look is one of `observations`."""
+    """Return whether a history saw enough of the target. The last look is one of `observations`."""
     return observations > LOOKS and prefixes >= STATES
 
 
@@ -73,18 +73,20 @@ class Pipeline(Protocol):
         for a number begin."""
 
     def wait_loading(self, seconds: float) -> None:
-        """Until what runs during the load is to begin: at once, so that it meets the beginning of capture, or when tables are
-        about to be read. Raises PipelineFailed."""
+        """Wait until the transactions that run during the load may begin. Raises PipelineFailed.
+
+        Some histories begin them at once, so that they meet the beginning of capture, others when tables are read."""
 
     def wait_consistent(self, seconds: float) -> None:
-        """Until every table streams; of further targets some may not yet. Raises PipelineFailed."""
+        """Wait until every table streams; some of further targets may not yet. Raises PipelineFailed."""
 
     def wait_caught_up(self, seconds: float) -> None:
-        """Until everything that the source had committed when this was called is at every target. Raises PipelineFailed."""
+        """Wait until all that the source has committed by now is at every target. Raises PipelineFailed."""
 
     def settle(self, seconds: float) -> bool:
-        """Until no fault is under way, whoever came back behind one has ended, every part lives, and all is at the target
-        once more. False where some fault did not end: then the history does not count. Raises PipelineFailed."""
+        """Wait until no fault is under way, every part lives, and all is at the target again. Raises PipelineFailed.
+
+        Returns False where some fault did not end: then the history does not count."""
 
     def look(self) -> None:
         """Raises what went wrong by itself, if anything did."""
@@ -96,8 +98,9 @@ class Pipeline(Protocol):
         """Further tables that are to be looked at, in the same snapshots."""
 
     def wrong_beside(self, seen: Mapping[str, Sequence[bytes]], losses: int) -> str:
-        """What is wrong with what was seen of them, by table, in order (lines of COPY); "" for nothing. `losses`: how often
-        the target was made to forget its last commits."""
+        """Return what is wrong with what was seen of them, by table, in order (lines of COPY); "" for nothing.
+
+        `losses`: how often the target was made to forget its last commits."""
 
     def noted(self) -> Sequence[Noted]:
         """The conflicts that the job has noted, where somebody else may write to the target. Raises a driver's error."""

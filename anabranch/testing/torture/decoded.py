@@ -1,4 +1,4 @@
-"""What a PostgreSQL committed, row by row and in its order: what pgoutput says of a slot, read message by message.
+"""Read what a PostgreSQL committed, row by row and in order, from the messages of pgoutput.
 
 Slow and plain on purpose: nothing of the product takes part. What does not live here: the slot (postgresql_source.py), what
 the rows come to (rows.py). https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
@@ -58,7 +58,7 @@ class Relation:
 
 @dataclass
 class Reading:
-    """Of one slot, from its beginning on."""
+    """Reads one slot's messages, from its beginning on."""
 
     relations: dict[int, Relation] = field(default_factory=dict)
 
@@ -110,7 +110,7 @@ class Reading:
 
 
 def _tuple(message: Message, relation: Relation, only_key: bool = False) -> dict[str, Text]:
-    """What is large and was not changed is left out."""
+    """Return the texts by column, without a large value that was not changed."""
     if message.number("H") != len(relation.columns):
         raise NotRead(f"a row of {relation.table} with other columns")
     found: dict[str, Text] = {}

@@ -64,7 +64,7 @@ class Deed:
 
     @property
     def is_early(self) -> bool:
-        """Before the transactions that come behind the load, all of which then meet it."""
+        """Return whether it comes before the transactions behind the load, all of which then meet it."""
         return self.shows_keys and self.draw // 2 % 2 == 0
 
 
@@ -85,7 +85,7 @@ PLACES = {
 
 
 def deed_faults(seed: int) -> tuple[Fault, ...]:
-    """That a history has for its deed's sake."""
+    """Return the faults that a history has for its deed's sake."""
     deed, drawn = draw_deed(seed), random.Random(f"faults of the deed of {seed}")
     if deed is None or deed.kind not in PLACES or drawn.random() < 0.5:
         return ()
@@ -102,14 +102,14 @@ class Deeds(Protocol):
 
     @property
     def pauses_apply(self) -> bool:
-        """Is apply to stand still for it?"""
+        """Return whether apply has to stand still for it."""
 
     @property
     def stops_apply(self) -> bool:
-        """Has it asked apply to end, or may it have?"""
+        """Return whether it has asked apply to end, or may have."""
 
     def explains(self, ended: Ended) -> bool:
-        """May a part have ended in that way because of it?"""
+        """Return whether a part may have ended in that way because of it."""
 
     def turn(self) -> None:
         """A step of the thread that watches. Raises AnabranchError or a driver's error where the target is away."""
@@ -242,7 +242,7 @@ class Refusing:
         return [table for table in sorted(self.states()) if table.name != LEDGER]
 
     def _disturbance(self, table: TableId) -> Disturbance:
-        """What is done to the table from when on it refuses rows."""
+        """Return what is done to the table, so that it refuses rows."""
         return Refuses()
 
     def _is_enough(self) -> bool:

@@ -24,7 +24,7 @@ def version_of(server: Server) -> Version:
 
 
 def source_lines(server: Server, database: str, schema: Schema) -> dict[str, list[bytes]]:
-    """By table, ledger included: its rows as COPY would show them at the target, sorted."""
+    """Return the rows by table, ledger included, as COPY would show them at the target, sorted."""
     with closing(_reader(server, database)) as connection, closing(connection.cursor()) as cursor:
         known = _prints(server, cursor)
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
@@ -57,7 +57,7 @@ def _text(kind: Kind, printed: Printed | None, known: Mapping[tuple[str, Printed
 
 
 def _prints(server: Server, cursor: Any) -> Mapping[tuple[str, Printed], str]:
-    """What the server prints for every edge of every kind -> its text at the target."""
+    """Map what the server prints for every edge of every kind to its text at the target."""
     place = server.host, server.port
     if place not in _learnt:
         known = kinds(server.name, version_of(server))

@@ -1,4 +1,4 @@
-"""What transactions of a history do: each event gives the statements of one thing that hurts a replication.
+"""Events of a history: each gives the statements of one thing that hurts a replication.
 
 Events look at a model of the tables to find rows and values to meet, in the order in which transactions are drawn. What the
 sources' sessions then find differs where they overlap; statements that fail belong to a history.
@@ -48,7 +48,7 @@ class Draft:
         self.model.rows.settle()
 
     def take(self, *statements: Statement) -> list[Statement]:
-        """Those that would succeed, and some of those that would not."""
+        """Take the statements that would succeed, and some of those that would not."""
         kept = []
         for statement in statements:
             try:
@@ -107,7 +107,7 @@ class Draft:
         return made
 
     def parent(self, table: Table, key: ForeignKey) -> Literals | None:
-        """What the columns of a foreign key may hold; None if nothing."""
+        """Return what the columns of a foreign key may hold; None if nothing."""
         may_be_null = all(table.column(name).nullable for name in key.columns)
         there = self.rows(self.schema[key.parent])
         if there and not (may_be_null and self.r.random() < 0.2):
@@ -115,7 +115,7 @@ class Draft:
         return (None,) * len(key.columns) if may_be_null else None
 
     def where(self, table: Table, row: Row) -> tuple[Condition, ...]:
-        """That finds a row: by its key, else by whatever of it can be compared."""
+        """Return a condition that finds a row: by its key, else by all of it that can be compared."""
         names = table.key or [c.name for c in table.columns if c.of.is_comparable]
         values = self.literals(table, row, names)
         return tuple(Condition(name, "<=>", (value,)) for name, value in zip(names, values, strict=True))
@@ -527,7 +527,7 @@ def equal_rows(d: Draft) -> list[Statement]:
 
 
 def some_of_equal_rows(d: Draft) -> list[Statement]:
-    """Of rows that are equal one or two go, or change."""
+    """Delete or change one or two of several equal rows."""
     table = d.table(lambda t: not t.key)
     rows = d.some_rows(table, 1) if table else None
     if not table or not rows:

@@ -56,7 +56,7 @@ class Noted:
 
 
 def touches(more: Mapping[str, bytes]) -> list[Touch]:
-    """Of one observation."""
+    """Return the exempt keys that one observation shows."""
     aside = (Touch(f[0].decode(), _key(f[1:3])) for f in _fields(more.get(ASIDE, b"")))
     return [*aside, *(_touch(fields) for fields in _fields(more.get(INTRUDER, b"")))]
 
@@ -85,7 +85,7 @@ def key_of(table: Table, line: bytes) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a committed transaction comes to: its statements that succeeded, with the rows that each met; or the rows that
+    """The effect of a committed transaction: its statements that succeeded, with how many rows each met; or the rows that
     the log says it changed. `truncates`: tables."""
 
     statements: Sequence[tuple[Statement, int]] = ()
@@ -134,7 +134,7 @@ class Story:
         return any(table in commit.truncates for commit in self.commits[since:upto])
 
     def allowed(self, touch: Touch, since: int, place: int) -> set[bytes | None]:
-        """What the key may hold after so many commits, if it was written to after `since` of them."""
+        """Return what the key may hold after `place` commits, if it was written to after `since` of them."""
         states = self.at(touch.table)[since : place + 1]
         rows = [state.rows.get(touch.key) for state in states]
         now = _line(rows[-1]) if rows[-1] is not None else None
@@ -150,7 +150,7 @@ class Story:
         return {now, touch.left} if rows[0] is None and rows[-1] is None else {now}
 
     def must_be_noted(self, touch: Touch, first: int, last: int) -> bool:
-        """Has the stream met the difference for certain? `first`, `last`: the commits behind which it was written."""
+        """Return whether the stream must have met the difference. `first`, `last`: the commits behind which it was written."""
         if touch.did not in KINDS or self.truncated(touch.table, first, len(self.commits)):
             return False
         rows = [state.rows.get(touch.key) for state in self.at(touch.table)[last:]]
@@ -206,8 +206,10 @@ def split(table: Table, lines: Sequence[bytes], keys: set[Key]) -> tuple[list[by
 
 
 def wrong_notes(story: Story, found: Mapping[Touch, tuple[int, int]], noted: Sequence[Noted]) -> str:
-    """What is wrong with the conflicts that a job noted, "" for nothing. `found`: what was written to, each with the first and
-    the last number of commits behind which that may have been. Of one key one conflict is met at most, in its first change."""
+    """Return what is wrong with the conflicts that a job noted, "" for nothing.
+
+    `found`: the keys that were written to, each with the first and the last number of commits behind which that may have
+    been. A key meets one conflict at most, in its first change."""
     causes = {(one.table, one.key): one for one in found}
     seen: set[tuple[str, Key]] = set()
     for one in noted:

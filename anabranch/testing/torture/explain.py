@@ -1,4 +1,4 @@
-"""Does a fault explain how a process ended? What nothing explains fails the history.
+"""Decide whether a fault explains how a process ended. What nothing explains fails the history.
 
 What does not live here: which faults there were while it lived (pipeline.py).
 """
@@ -20,7 +20,7 @@ REPLACED = frozenset({"Fenced", "TrailLocked", "StateError", "TargetUnavailable"
 
 
 def explains(fault: Fault, ended: Ended, pid: int) -> bool:
-    """May the process have ended in that way because of the fault? `pid`: the process that the fault met."""
+    """Return whether the process may have ended in that way because of the fault. `pid`: the process that the fault met."""
     if fault.kind == "exit":
         return pid == ended.pid and ended.code == EXIT_CODE
     if fault.kind == "raise":

@@ -1,4 +1,4 @@
-"""What a computed column of a history is computed from: its expression at a MySQL or MariaDB, and the text that it comes to.
+"""Expressions of computed columns: what is said to a MySQL or MariaDB, and the text that the model expects.
 
 The model says the same of a row as the server does, by rules of its own. What does not live here: which tables have such
 columns (computed.py). https://dev.mysql.com/doc/refman/8.0/en/create-table-generated-columns.html

@@ -51,7 +51,7 @@ class Forked:
     _code: int | None = field(default=None, init=False)
 
     def code(self) -> int | None:
-        """None while it runs."""
+        """Return its exit code, negative for a signal; None while it runs."""
         if self._code is None and select.select([self._status], [], [], 0)[0]:
             data = os.read(self._status, _NUMBER.size)
             self._code = _NUMBER.unpack(data)[0] if data else -signal.SIGKILL  # the server is gone, and it with it

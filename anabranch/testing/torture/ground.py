@@ -56,9 +56,10 @@ class Ground:
         return family_at(self.target)
 
     def users_of(self, seed: int) -> dict[str, str]:
-        """As whom a job comes, by end, where that is nobody whom the servers were given with: at private ones somebody with
-        settings at their worst, or whom policies do not concern, or do while it streams, but for a target that belongs to
-        another one."""
+        """Return the user of a job by end, where it is not the one of the server; {} for servers of somebody else's.
+
+        On private servers it may be a user with settings at their worst (worst.py), one whom policies do not concern
+        (policies.py), or one whom they do while the job streams (bound.py). A target with another owner keeps that one."""
         if not self.is_ours:
             return {}
         target = self.target_of(seed) is self.target
@@ -89,7 +90,7 @@ class Ground:
         server.start()
 
     def require_free(self) -> None:
-        """No database or schema has a name of ours. Raises ConfigError."""
+        """Refuse servers that have a database, schema or job with a name of ours. Raises ConfigError."""
         found = [
             f"{kind} {name} at {server.name}"
             for server in self.sources
@@ -107,8 +108,9 @@ class Ground:
             )
 
     def clear(self, seeds: Sequence[int]) -> None:
-        """What histories that were not finished left, and the product's own schema if we brought it. Nothing is waited for
-        longer than LOCK_SECONDS."""
+        """Remove what unfinished histories left, and the product's own schema if we brought it.
+
+        Nothing is waited for longer than LOCK_SECONDS."""
         for seed in seeds:
             name, source = f"torture_{seed}", self.source_of(seed)
             with contextlib.suppress(Exception):  # a source that is away now
@@ -125,7 +127,7 @@ class Ground:
                 self.family.drop_state(self.target)
 
     def to_json(self) -> dict[str, Any]:
-        """For a worker; it holds passwords."""
+        """Return the form for a worker; it holds passwords."""
         return {
             "sources": [_facts(server) for server in self.sources],
             "target": _facts(self.target.server),

@@ -39,7 +39,7 @@ def _heirs(r: random.Random, parent: Table, number: int) -> Iterator[Table]:
 
 
 def _heir(r: random.Random, parent: Table, name: str) -> Table:
-    """With the parent's key, or without; with its foreign keys and unique ones, or without; with a column more, or as it is."""
+    """Draw a table that inherits: with or without the parent's key, its other keys, and a column of its own."""
     columns = parent.columns if OWN in parent.columns or r.random() < 0.5 else (*parent.columns, OWN)
     key = parent.key if r.random() < 0.75 else ()
     if not key and all(column.name != "g" for column in columns):

@@ -22,7 +22,7 @@ class Plus:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """By the value of a column: for each of some literals another one. The statement has rows with these values only."""
+    """A value chosen by a column's value: for each of some literals another one. The statement has rows with these only."""
 
     column: str
     pairs: tuple[tuple[str, Literal], ...]
@@ -214,7 +214,7 @@ _SQL: Mapping[str, Callable[[Statement], str]] = {
 
 
 def _plain(value: Any) -> Any:
-    """What is as a field says by default is left out: the file is for people, too."""
+    """Return JSON without what a field says by default: people read the file, too."""
     if isinstance(value, Plus):
         return {"plus": value.number}
     if isinstance(value, Choice):

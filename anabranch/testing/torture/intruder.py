@@ -75,7 +75,7 @@ class Intruding:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        """All of it in one transaction. Raises the driver's error where the target is away or a table is held: soon again."""
+        """Write all in one transaction. Raises the driver's error where the target is away or a table is held."""
         tables = may_be_written_to(self.history.schema)
         if not tables:
             return
@@ -112,7 +112,7 @@ class _OneTable:
                 self._insert(key)
 
     def _rows(self) -> list[tuple[str, tuple[str, ...], dict[str, Text]]]:
-        """Where each is, its key, and the whole of it."""
+        """Return each row's place, its key, and its texts by column."""
         rows = self.session.rows(self.table)
         return sorted((at, tuple(str(row[name]) for name in self.table.key), row) for at, row in rows)
 
@@ -139,7 +139,7 @@ class _OneTable:
         return [*found, None] if column.nullable else found
 
     def _keys_to_come(self) -> set[tuple[str, ...]]:
-        """Of rows that the history puts into the table, or tries to."""
+        """Return the keys of rows that the history puts into the table, or tries to."""
         return {
             tuple(text for text in texts if text is not None)
             for transaction in (*self.history.during, *self.history.after)

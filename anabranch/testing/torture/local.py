@@ -57,8 +57,10 @@ HASTE = Pace(
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """What is smaller than a job file may ask for: bytes of a segment, row images of an epoch, rows of a load's chunk
-    (0: as the job says), row images of a chunk of PostgreSQL's log, changes of a shape that go in a block (0: as ever)."""
+    """Sizes below what a job file may ask for; 0 where they are as the job says.
+
+    Bytes of a segment, row images of an epoch, rows of a load's chunk, row images of a chunk of PostgreSQL's log, changes of
+    one shape from which on they go in a block."""
 
     segment_bytes: int = 0
     epoch_rows: int = EPOCH_ROWS
@@ -68,7 +70,7 @@ class Small:
 
     @property
     def pace(self) -> Pace:
-        """What a part's process begins with."""
+        """Return the pace that a part's process begins with."""
         found = replace(HASTE, log_images=self.log_images, block_changes=self.block_changes)
         return replace(found, load_rows=(self.chunk_rows, self.chunk_rows)) if self.chunk_rows else found
 
@@ -109,7 +111,7 @@ class LocalEngine:
 
 
 def _travelled(value: T) -> T:
-    """As a task of Spark would get it."""
+    """Return the value as a task of Spark would get it."""
     found: T = pickle.loads(pickle.dumps(value))
     return found
 
@@ -122,7 +124,7 @@ def _no_sql() -> ConfigError:
 
 
 def run_part(name: str, job_file: str, environment: Mapping[str, str], output: str, small: Small) -> None:
-    """What a forked process does: the part `name`, until it ends. Its last words go to OUTPUT.end as JSON."""
+    """Be the part `name` in a forked process until it ends; write its last words to OUTPUT.end as JSON."""
     with open(output, "ab", buffering=0) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -177,13 +179,13 @@ def _ended(name: str, job_file: str, small: Small) -> tuple[int, BaseException |
 
 
 def _resume(job: Job) -> None:
-    """All that is parked, where anything still is."""
+    """Resume all tables that are parked, where any still are."""
     with suppress(ConfigError):
         job.resume()
 
 
 def _release(job: Job) -> None:
-    """All rows that are set aside, where any still are."""
+    """Release all rows that are set aside, where any still are."""
     for table in sorted({change.source for change in job.set_aside()}):
         with suppress(ConfigError):
             job.settle_aside(str(table), RELEASE)
@@ -199,8 +201,9 @@ def _rewind(job: Job, transactions: int) -> None:
 
 
 def go_back(at: int, wanted: int, first: Callable[[], int], rewind: Callable[[int], object]) -> None:
-    """From `at` to `wanted`, or to `first`; nowhere where the trail has nothing of it. Of a place that is dropped while it is
-    asked for, which is refused, the next one is taken."""
+    """Rewind from `at` to `wanted`, or to `first`; do nothing where the trail does not reach back before `at`.
+
+    Retention may drop a place while it is asked for: then the rewind is refused, and the next place is tried."""
     while (to := max(wanted, first())) < at:
         try:
             rewind(to)

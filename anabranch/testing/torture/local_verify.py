@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LocalRows(list[Any]):
-    """What verify asks of an RDD."""
+    """A list with the methods of an RDD that verify calls."""
 
     def flatMap(self, each: Callable[[Any], Iterable[Any]]) -> LocalRows:
         return LocalRows(chain.from_iterable(map(each, self)))
@@ -27,7 +27,7 @@ class LocalRows(list[Any]):
 
 
 class LocalSpark:
-    """What verify asks of a SparkSession and its context."""
+    """An object with the members of a SparkSession and its context that verify uses."""
 
     defaultParallelism = 1
 

@@ -250,7 +250,7 @@ class Model:
         return numbers[: statement.limit]
 
     def _candidates(self, table: TableRows, statement: Statement) -> Sequence[int]:
-        """By the primary key, where the WHERE names it whole."""
+        """Return the rows to look at: one by its primary key where the WHERE names it whole, else all."""
         equal = {c.column: c.values[0] for c in statement.where if c.operator == "<=>"}
         key = table.table.key
         if key and set(key) <= set(equal):

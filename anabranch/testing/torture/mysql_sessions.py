@@ -88,8 +88,10 @@ class MysqlSpeaker:
         return COMMITTED if transaction.commits else ROLLED_BACK
 
     def _hold_parents(self, statement: Statement) -> None:
-        """As keys that are on do: without it a child may come under a parent that another session is removing, and no log
-        tells whether it came before or after the others were cleared."""
+        """Lock the parents, as keys that are on do.
+
+        Without it a child may come under a parent that another session is removing, and no log tells whether it came
+        before or after the others were cleared."""
         for name in [part.table for part in statement.parts] or [statement.table]:
             for key in self.history.schema[name].foreign_keys if name else ():
                 self._connection.query(f"SELECT * FROM {key.parent} LOCK IN SHARE MODE")
@@ -109,7 +111,7 @@ class MysqlSpeaker:
 
 
 def open_session(server: Server, database: str) -> Any:
-    """With rows counted as they are met, not as they are changed, and several statements at once."""
+    """Open a session that counts rows met rather than rows changed, and takes several statements at once."""
     from pymysql.constants import CLIENT
 
     flags = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS

@@ -101,7 +101,7 @@ class MysqlSource:
         return source_lines(server, database, schema)
 
     def drop(self, server: Server, name: str) -> None:
-        """What is raised of a lock says who may hold it."""
+        """Drop the database; the error about a lock says who may hold it."""
         try:
             Database(server, "").execute(
                 f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}", f"DROP DATABASE IF EXISTS {name}"

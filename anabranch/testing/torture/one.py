@@ -31,7 +31,7 @@ NAMED_PATIENCE = 180.0  # decoders that write a row's names and all of its value
 
 @dataclass(frozen=True)
 class One:
-    """Where it runs, and how."""
+    """Runs one history: where, and how."""
 
     ground: Ground
     directory: Path

@@ -1,6 +1,6 @@
-"""In which order the source committed: by the vendor's own reader of its log, from the ledger and the TRUNCATEs in it.
+"""Read the order in which the source committed, from the ledger and the TRUNCATEs in its log, with the vendor's own reader.
 
-Never by the product's decoder. https://dev.mysql.com/doc/refman/8.0/en/mysqlbinlog-row-events.html ·
+The product's decoder takes no part. https://dev.mysql.com/doc/refman/8.0/en/mysqlbinlog-row-events.html ·
 https://mariadb.com/kb/en/mariadb-binlog-options/
 """
 
@@ -44,7 +44,7 @@ class Place:
 
 
 def log_end(server: Server, cursor: Any) -> Place:
-    """Where the log ends now."""
+    """Return where the log ends now."""
     # MySQL 8.4 knows the new name alone: https://dev.mysql.com/doc/relnotes/mysql/8.4/en/news-8-4-0.html
     is_new = server.name == "mysql" and tuple(map(int, server.version.split(".")[:2])) >= (8, 4)
     cursor.execute("SHOW BINARY LOG STATUS" if is_new else "SHOW MASTER STATUS")

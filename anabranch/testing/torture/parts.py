@@ -26,7 +26,7 @@ TAIL_LINES = 40
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended: `error` is the class that it named, "" where it said nothing."""
+    """The end of a process: `error` is the class that it named, "" where it said nothing."""
 
     part: str
     pid: int

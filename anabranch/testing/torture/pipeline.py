@@ -230,7 +230,7 @@ class LocalPipeline(Waiting):
         return self._beside.wrong(seen[TABLE], losses) if self._beside else ""
 
     def is_calm(self) -> bool:
-        """Between two turns of the thread that watches: in one of them a fault may be neither open nor begun."""
+        """Ask between two turns of the thread that watches: within one a fault may be neither open nor begun."""
         with self._mutex:
             is_over = all(one.until is not None for one in self._begun) and not any(map(self._is_due, self._open))
             is_quiet = self._doing is None or self._doing.is_done or not self._is_time_for_it()
@@ -395,12 +395,12 @@ class LocalPipeline(Waiting):
         self._parts.restart(part)
 
     def _was_asked_to_end(self, ended: Ended) -> bool:
-        """By a deed."""
+        """Return whether a deed asked it to end."""
         is_asked = self._doing is not None and self._doing.stops_apply
         return is_asked and ended.part == "apply" and ended.code in STOPPED
 
     def _first_owner(self, part: str) -> Running | None:
-        """Who had the part before another one was started beside it, and goes on: the newcomer was refused its lock."""
+        """Return the part's first process if it goes on: the second one was refused its lock."""
         if any(one.fault.kind in ("freeze", "second") and one.until is None for one in self._begun):
             return None
         return next((other for other in self._parts.others if other.part == part and other.is_alive), None)

@@ -75,7 +75,7 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the job file's ${…} stand for, and where jobs have their homes."""
+        """The values of the job file's ${…}, and the folder of jobs' homes."""
         passwords = (self.source.password, self.target.server.password)
         return dict(zip(SECRETS, passwords, strict=True)) | {"ANABRANCH_HOME": str(self.directory)}
 
@@ -132,7 +132,7 @@ class Place:
 
 @dataclass
 class Looking:
-    """How far a job is, asked past any proxy: at the target, in the trail, at the source."""
+    """Asks how far a job is, past any proxy: at the target, in the trail, at the source."""
 
     job: Job
     goal: LogMark | None = field(default=None, init=False)
@@ -158,7 +158,7 @@ class Looking:
         return self.is_consistent() and all(state.is_built for state in self.states().values())
 
     def take_goal(self) -> bool:
-        """Where the source is now is what has to be reached."""
+        """Note where the source is now as the goal; return True."""
         catalog = self._source.catalog()
         try:
             self.goal = catalog.mark()
@@ -167,7 +167,7 @@ class Looking:
         return True
 
     def is_at_goal(self) -> bool:
-        """Is everything up to there at the target?"""
+        """Return whether everything up to the goal is at the target."""
         if self.goal is None or not exists(self.job.trail):
             return False
         with TrailReader(self.job.trail) as trail:

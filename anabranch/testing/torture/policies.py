@@ -42,7 +42,7 @@ END $$
 
 
 def has_policies(seed: int) -> bool:
-    """Are there any? Not where the job comes as the user with settings at their worst, who is a superuser."""
+    """Return whether a history has policies; not with the user of the worst settings, who is a superuser."""
     return not has_worst(seed) and random.Random(f"policies of {seed}").random() < SHARE
 
 
@@ -72,7 +72,7 @@ def may_switch_triggers_off(admin: Database, user: str) -> Sequence[str]:
 
 
 def make_them_at_the_target(admin: Database) -> None:
-    """What the product keeps there is the administrator's from the beginning: whoever comes first would own it alone."""
+    """Make the product's schema as the administrator, whom it then belongs to, and policies for tables to come."""
     server = admin.server
     own = Endpoint("postgresql", server.host, server.port, server.user, server.password, admin.name)
     with closing(connectors.target(own).store()) as store:

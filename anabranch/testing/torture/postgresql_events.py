@@ -1,4 +1,4 @@
-"""What transactions of a history on a PostgreSQL source do: the events of all, and those of its own.
+"""Events of a history on a PostgreSQL source: those of all sources, and its own.
 
 Statements that only MySQL and MariaDB have are left out. What does not live here: how it is said (postgresql_sql.py).
 """
@@ -37,7 +37,7 @@ def _with_those_below(d: Draft, table: Table) -> list[str]:
 
 
 def change_beside_what_is_wide(d: Draft) -> list[Statement]:
-    """Of a row with a value that is kept outside of it, everything but that."""
+    """Change all of a row but the large value that is kept outside of it."""
     table = d.table(lambda t: any(c.of.is_wide for c in t.columns) and bool(d.rows(t)))
     if table is None:
         return []
@@ -73,7 +73,7 @@ def child_before_its_parent(d: Draft) -> list[Statement]:
 
 
 def _late(d: Draft, *statements: Statement) -> list[Statement]:
-    """What is right at their end alone. The model checks each: what it refuses is not in it."""
+    """Return statements that are right at their end alone; the model carries out those that it does not refuse."""
     for statement in statements:
         with suppress(Refused):
             d.model.execute(statement, False)
@@ -122,7 +122,7 @@ def _late_unique(d: Draft, number: int) -> tuple[Table, tuple[str, ...], list[Ro
 
 
 def change_group(d: Draft) -> list[Statement]:
-    """Of a table without a key the column by which its rows are in partitions: a row moves to another one."""
+    """Change the partition column of a table without a key, so that a row moves to another partition."""
     table = d.table(lambda t: any(c.name == "g" for c in t.columns) and bool(d.rows(t)))
     if table is None:
         return []
@@ -131,7 +131,7 @@ def change_group(d: Draft) -> list[Statement]:
 
 
 def add_label(d: Draft) -> list[Statement]:
-    """To the enum, at its end or among the others; one that is there, too. Rows take it once it is committed."""
+    """Add a label to the enum, or one that is there already. Rows may take it once it is committed."""
     number, place = len(d.labels), ""
     label = d.r.choice(d.labels) if d.r.random() < 0.15 else f"'{d.r.choice(NAMES)} {number}'"
     if d.r.random() < 0.7:

@@ -95,7 +95,7 @@ class PostgresqlSpeaker:
         return COMMITTED
 
     def _said_again(self, gid: str) -> str:
-        """By another session: what is prepared holds its locks until somebody decides."""
+        """Say the end again in another session: what is prepared holds its locks until somebody decides."""
         until = time.monotonic() + AWAY
         while True:
             try:

@@ -120,7 +120,7 @@ def _receive(connection: Any) -> None:
 
 
 def _error(connection: Any, result: Any) -> psycopg.Error:
-    """With its class by SQLSTATE; a connection that ended is an operational error."""
+    """Return the error with its class by SQLSTATE; a connection that ended is an operational error."""
     message = result.error_message.decode(errors="replace") if hasattr(result.error_message, "decode") else ""
     state = result.error_field(DiagnosticField.SQLSTATE)
     if connection.status == ConnStatus.BAD or state is None or state[:2] in (b"57", b"08", b"53"):

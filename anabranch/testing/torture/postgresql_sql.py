@@ -63,7 +63,7 @@ def _value(column: Column, value: Assigned) -> str:
 
 
 def _where(statement: Statement) -> str:
-    """No row comes before another one, so that any of them are `limit` many."""
+    """Return the WHERE; with a `limit` it takes any so many rows, since they have no order."""
     if not statement.where:
         return ""
     where = " AND ".join(map(_condition, statement.where))

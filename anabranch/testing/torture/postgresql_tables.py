@@ -61,7 +61,7 @@ def _drawn(what: object, of: int) -> int:
 
 
 def is_late_unique(table: Table, unique: tuple[str, ...]) -> bool:
-    """Is it checked at the end of a transaction?"""
+    """Return whether it is checked at the end of a transaction."""
     return not _drawn((table, unique), LATE)
 
 
@@ -84,8 +84,9 @@ def _foreign_key(table: Table, key: ForeignKey) -> str:
 
 
 def _identity(table: Table, partitions: list[str]) -> Iterator[str]:
-    """All of it, or by an index that has the key's columns and another one, or the key; without a key all, or nothing, so that
-    the source refuses what changes rows until the job has asked for more. Each partition has its own."""
+    """Draw a replica identity, and one for each partition: the whole row, an index on the key and a column more, or the key.
+
+    Without a key it is the whole row or nothing: then the source refuses to change rows until the job asks for more."""
     drawn = _drawn((table, "identity"), 8)
     if drawn < (2 if table.key else 4):
         yield from (f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in (table.name, *partitions))

@@ -154,7 +154,7 @@ def _require_rights(target: Database) -> None:
 
 
 def _made_ready(server: Server) -> Private:
-    """With the users that histories come as, and a database beside each for jobs with two targets."""
+    """Make the users that histories come as, and a database beside each for jobs with two targets."""
     worst.make_user(server)
     admin = Database(server, "postgres")
     admin.execute(f"CREATE DATABASE {SECOND}")
@@ -201,7 +201,7 @@ def _missing(target: Database, name: str) -> str:
 
 
 def _make(target: Database, name: str) -> str:
-    """As the one beside it. Returns "". Raises psycopg.Error."""
+    """Make it like the one beside it; return "". Raises psycopg.Error."""
     asked = "SELECT pg_encoding_to_char(encoding), datcollate, datctype FROM pg_database"
     ((encoding, collate, ctype),) = target.query(f"{asked} WHERE datname = current_database()")
     target.execute(

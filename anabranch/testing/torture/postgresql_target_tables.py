@@ -102,13 +102,13 @@ class PostgresqlTargetTables:
         self.target.execute("CHECKPOINT")
 
     def making(self, table: str, how: Disturbance) -> str:
-        """What is said to a table from when on it refuses or hides rows."""
+        """Return the ALTER TABLE that makes a table refuse or hide rows, without its first words."""
         if isinstance(how, Refuses):
             return REFUSES.format(check=_taken(how))
         return HIDES.format(policies=KINDS[how.way % len(KINDS)].format(self._place(table)))
 
     def lifting(self, table: str, how: Disturbance) -> str:
-        """What takes that back."""
+        """Return the ALTER TABLE that takes that back."""
         return TAKES if isinstance(how, Refuses) else SHOWS.format(table=self._place(table))
 
     def _alter(self, table: str, what: str) -> None:
@@ -122,7 +122,7 @@ class PostgresqlTargetTables:
 
 
 def _taken(how: Refuses) -> str:
-    """What is true of the rows that a table takes."""
+    """Return the condition that is true of the rows that a table takes."""
     if not how.key:
         return "false"
     key = " || '/' || ".join(f'"{name}"::text' for name in how.key)
@@ -140,7 +140,7 @@ def _enforces_keys(connection: Any) -> bool:
 
 @dataclass
 class PostgresqlIntrusion:
-    """In a transaction of `connection` that has locked the tables; places are of physical rows, which nobody moves."""
+    """Writes in a transaction of `connection` that has locked the tables; places are of physical rows, which nobody moves."""
 
     connection: Any
     may_insert: bool

@@ -1,4 +1,4 @@
-"""What a campaign says while it runs and at its end, and the file that keeps what a run showed.
+"""Report a campaign while it runs and at its end, and keep what a run showed in a file.
 
 What does not live here: the page made of the file (docs/generate.py).
 """
@@ -20,7 +20,7 @@ from anabranch.testing.torture.campaign import Told
 
 @dataclass
 class Tally:
-    """What came of the histories so far."""
+    """Counts of the histories so far."""
 
     passed: int = 0
     counted: int = 0
@@ -68,7 +68,7 @@ def line(told: Told) -> str:
 
 
 def summary(tally: Tally, seconds: float) -> list[str]:
-    """For people."""
+    """Return lines for people."""
     kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(tally.kinds.items()))
     lines = [
         f"{tally.passed} histories passed in {seconds:.0f} s, {tally.counted} of them count: with a fault and enough looks",
@@ -83,7 +83,7 @@ def summary(tally: Tally, seconds: float) -> list[str]:
 
 
 def results(tally: Tally, seconds: float, servers: Sequence[str], bugs: Any = ()) -> dict[str, Any]:
-    """What the file keeps."""
+    """Return what the file keeps."""
     return {
         "commit": commit(),
         "seeds": [min(tally.seeds, default=0), max(tally.seeds, default=0)],
@@ -110,7 +110,7 @@ def keep(path: Path, tally: Tally, seconds: float, servers: Sequence[str]) -> No
 
 
 def require_writable(path: Path) -> None:
-    """Before the first history, not after the last. Raises ConfigError."""
+    """Refuse a file that cannot be written, before the first history. Raises ConfigError."""
     try:
         if path.exists():
             json.loads(path.read_text()).get("bugs")
@@ -125,7 +125,7 @@ def require_writable(path: Path) -> None:
 
 
 def commit() -> str:
-    """What is checked out, with a + where something was changed since; "" outside of a checkout."""
+    """Return the commit that is checked out, with a + where something was changed since; "" outside of a checkout."""
     here = Path(__file__).parent
     try:
         said = subprocess.run(

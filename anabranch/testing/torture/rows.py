@@ -22,8 +22,10 @@ class NoSuchRow(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """Of one row, as the source's log has it, texts by column. `old`: what names the row that was there, None for one that
-    comes. `new`: what it is from then on, without what stays as it was; None for one that goes. Neither: all go."""
+    """A change of one row, as the source's log has it, texts by column.
+
+    `old`: what names the row that was there, None for an insert. `new`: its values from then on, without those that stay;
+    None for a delete. Neither: all rows go."""
 
     table: str
     old: Mapping[str, Text] | None = None
@@ -79,7 +81,7 @@ class TableRows:
         return tuple(new[name] if name in new else (row or ())[place] for place, name in enumerate(names))
 
     def whole(self, row: Row) -> Row:
-        """With its computed columns as they are for its others."""
+        """Return the row with its computed columns, computed from the others."""
         made = list(row)
         for place, computed, places in self._computed:
             made[place] = computed.text([self._kinds[one] for one in places], [made[one] for one in places])
@@ -102,7 +104,7 @@ class TableRows:
         self._shown = None
 
     def lines(self) -> list[bytes]:
-        """As COPY shows them, without ends of lines, sorted."""
+        """Return the rows as COPY shows them, without ends of lines, sorted."""
         if self._shown is None:
             self._shown = sorted(map(self._line, self.rows.values()))
         return self._shown
@@ -115,7 +117,7 @@ class TableRows:
 
 
 class Rows:
-    """All tables, and a journal of what changed since it was last cleared."""
+    """The rows of all tables, and a journal of what changed since it was last cleared."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -161,7 +163,7 @@ class Rows:
             rows.put(number, before)
 
     def settle(self) -> None:
-        """What is so far stays."""
+        """Keep what was changed so far: empty the journal."""
         self._journal.clear()
 
 

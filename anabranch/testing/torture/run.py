@@ -31,8 +31,9 @@ PATIENCE = 60.0  # seconds for a job to become consistent, and to catch up
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a history came to. `prefixes`: different states of the source that were seen at the target; of several targets
-    these and the `observations` are those of the one with the most."""
+    """The result of a history. `prefixes`: how many different states of the source were seen at the target.
+
+    With several targets `prefixes` and `observations` are those of the one with the most."""
 
     seed: int
     failure: Failure | None
@@ -102,7 +103,7 @@ def run_history(
 
 
 def remove(history: History, source: Server, *targets: Database) -> None:
-    """What a history leaves at its ends; the job's own rows are the pipeline's."""
+    """Remove what a history leaves at its ends; the pipeline removes the job's own rows."""
     source_family(source.name).drop(source, history.database)
     for target in targets:
         family_at(target).drop(target, history.database)

@@ -118,8 +118,9 @@ def _refer(r: random.Random, tables: list[Table], place: int) -> None:
 
 
 def _is_told_whole(table: Table) -> bool:
-    """Does a change of a row say its key and every value? What lies outside of a row is not in the log where it stays as it
-    is: the row keeps what an intruder left there, also under another key."""
+    """Return whether the log of a changed row has its key and every value.
+
+    A large value that stays as it is is not in the log: the row keeps what an intruder left there, also under another key."""
     return bool(table.key) and not _is_caseless(table) and not any(column.of.is_wide for column in table.columns)
 
 
@@ -142,7 +143,7 @@ def _sharing_key(child: Table, parent: Table) -> tuple[Table, tuple[str, ...]]:
 
 
 def _removes(tables: Sequence[Table], below: str, above: str) -> bool:
-    """Does a row that goes from `above` take rows of `below` along, over other tables?"""
+    """Return whether a row deleted from `above` takes rows of `below` along, over other tables."""
     reached: set[str] = set()
     open_names = [above]
     while open_names:

@@ -43,8 +43,9 @@ def has_second(seed: int) -> bool:
 
 
 def draw_hold(seed: int, *, keeps: bool = False) -> Hold | None:
-    """Of a history with two targets: none, apply in the middle, apply at the start, all of it at the start. `keeps`: what the
-    load has done must not be lost with commits of the target, so that nobody begins late."""
+    """Draw what is held back in a history with two targets: nothing, apply in the middle, apply or all of it at the start.
+
+    `keeps`: what the load has done must not be lost with commits of the target, so that nobody begins late."""
     drawn = random.Random(f"hold of {seed}")
     kind, after, seconds = drawn.randrange(5), drawn.randrange(LATEST), round(drawn.uniform(*HELD_SECONDS), 2)
     if kind in (1, 2) or (kind and keeps):
@@ -55,9 +56,10 @@ def draw_hold(seed: int, *, keeps: bool = False) -> Hold | None:
 
 
 def draw_sizes(seed: int, small: Small, *, keeps: bool = False) -> tuple[Small, str]:
-    """What is smaller in a job with two targets, and what its file says more in [capture]: few row images of an epoch, so that
-    a target that comes behind shows more than its last state; in half of them short segments, dropped as soon as both are
-    past them. `keeps`: nothing is dropped."""
+    """Draw smaller sizes for a job with two targets, and further lines of its [capture].
+
+    Epochs have few row images, so that a target that comes behind shows more than its last state; half of the jobs have
+    short segments, dropped as soon as both targets are past them. `keeps`: nothing is dropped."""
     drawn = random.Random(f"sizes of two {seed}")
     small = replace(small, epoch_rows=drawn.choice((1, 10, 30, EPOCH_ROWS)))
     segment, drops = drawn.choice((2_000, 8_000)), drawn.random() < 0.5
@@ -67,7 +69,7 @@ def draw_sizes(seed: int, small: Small, *, keeps: bool = False) -> tuple[Small, 
 
 
 def spread(faults: Sequence[Fault], seed: int) -> tuple[Fault, ...]:
-    """Over the two targets: what concerns one target's parts or line meets the one or the other."""
+    """Spread the faults over the two targets: what concerns one target's parts or line meets the one or the other."""
     drawn = random.Random(f"faults of two {seed}")
     return tuple(replace(fault, at=drawn.choice(("", SECOND))) if _is_one_s(fault) else fault for fault in faults)
 

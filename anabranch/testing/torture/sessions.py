@@ -32,7 +32,7 @@ class Sessions:
         self._open: dict[int, Speaker] = {}
 
     def run(self, phase: Sequence[Transaction], counts: bool = True) -> None:
-        """All transactions of a phase. Raises what a session died of."""
+        """Run all transactions of a phase. Raises what a session died of."""
         failures: list[BaseException] = []
         numbers = sorted({transaction.session for transaction in phase})
         threads = [

@@ -56,7 +56,7 @@ class _Search:
         return self.runs_left <= 0 or time.monotonic() > self.until
 
     def fails(self, history: History) -> bool:
-        """In the same way as the first: by what was seen, by itself, or by the kit."""
+        """Return whether it fails in the same way as the first one."""
         if self.is_over:
             return False
         self.runs_left -= 1
@@ -71,7 +71,7 @@ class _Search:
         return is_like
 
     def fewest(self, items: Sequence[T], build: Callable[[Sequence[T]], History]) -> list[T]:
-        """As few of the items as still fail."""
+        """Return as few of the items as still fail."""
         kept, pieces = list(items), 2
         while kept and not self.is_over:
             size = max(1, len(kept) // pieces)
@@ -88,7 +88,7 @@ class _Search:
 
 
 def _way(result: Result) -> str:
-    """By what was seen, by the kit's own word, or by the same end of the same part."""
+    """Name the way in which it failed: by what was seen, by the kit's own word, or by the end of a part."""
     if result.failure is None:
         return ""
     if result.failure.kind == PIPELINE:
@@ -120,7 +120,7 @@ def _fewer_statements(history: History, search: _Search) -> History:
 
 
 def _only(transaction: Transaction, places: set[tuple[int, int]]) -> Transaction:
-    """With these statements; the way back to a savepoint needs its savepoint."""
+    """Return the transaction with these statements only; a way back to a savepoint needs its savepoint."""
     if transaction.truncates:
         return transaction
     kept = [s for i, s in enumerate(transaction.statements) if (transaction.number, i) in places]
@@ -183,7 +183,7 @@ def _with_table(history: History, table: Table) -> History:
 
 
 def _fewer_tables(history: History, search: _Search) -> History:
-    """Those that no statement names, no foreign key leads to and no other inherits from."""
+    """Leave out tables that no statement names, no foreign key leads to and no other inherits from."""
     used = {part.table for t in history.transactions for s in t.statements for part in (s, *s.parts)}
     used |= {key.parent for table in history.schema.tables for key in table.foreign_keys}
     used |= {table.inherits for table in history.schema.tables}

@@ -1,4 +1,4 @@
-"""What differs between the databases that a history's source may be: a small object for each, found by the server's name.
+"""The families of databases that a history's source may be: a small object for each, found by the server's name.
 
 What does not live here: what each of them says and does (mysql_source.py, postgresql_source.py), what
 differs between targets (targets.py).
@@ -43,8 +43,9 @@ class Commits:
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Of columns, that a server knows. `numbers`: what many keys are of, by name, often ones more often; `whole`: of columns
-    that only have to hold a number."""
+    """Kinds of columns that a server knows.
+
+    `numbers`: names of those that most keys have, frequent ones more often; `whole`: for columns that only hold a number."""
 
     all: Sequence[Kind]
     numbers: Sequence[str]
@@ -72,42 +73,44 @@ class SourceFamily(Protocol):
     preloaded: Sequence[str]
 
     def kinds(self, version: Version, decoder: str = "") -> Kinds:
-        """What comes exactly through a decoder of its log, "" for the usual one."""
+        """Return the kinds whose values come exactly through a decoder of its log, "" for the usual one."""
 
     def events(self, schema: Schema) -> Mapping[Event, int]:
-        """What is drawn for histories of these tables, and how often."""
+        """Return the events that are drawn for histories of these tables, with their weights."""
 
     def start(self, directory: Path, decoders: Sequence[str] = ()) -> Server:
-        """A private one below a directory, quick, not durable; with these decoders of its log beside the usual one."""
+        """Start a private server below a directory, quick, not durable; with these decoders of its log beside the usual one."""
 
     def entered(self, end: Endpoint) -> Server:
-        """The server that a user's URL names. Raises ConfigError where only private ones can be tortured, SourceUnavailable
-        where it cannot be entered, PreflightFailed where it cannot do what a history needs."""
+        """Enter the server that a user's URL names.
+
+        Raises ConfigError where only private ones can be tortured, SourceUnavailable where it cannot be entered,
+        PreflightFailed where it cannot do what a history needs."""
 
     def named(self, server: Server) -> list[tuple[str, str]]:
-        """What histories make, by kind and name, whoever made it."""
+        """List the objects of the kind that histories make, by kind and name, whoever made them."""
 
     def prepare(self, history: History, server: Server) -> Any:
-        """Empty tables, afresh. Returns where the source's log is then, for `commits`."""
+        """Make empty tables, afresh. Returns where the source's log is then, for `commits`."""
 
     def commits(self, server: Server, place: Any, history: History) -> Commits:
-        """What the log has behind a place; asked once."""
+        """Read what the log has behind a place; asked once."""
 
     def lines(self, server: Server, database: str, schema: Schema) -> dict[str, list[bytes]]:
-        """By table, ledger included: its rows as COPY would show them at the target, sorted."""
+        """Return the rows by table, ledger included, as COPY would show them at the target, sorted."""
 
     def drop(self, server: Server, name: str) -> None:
-        """All that a history of this name has there. Raises what the server says, also of a lock that it waits for."""
+        """Drop all that a history of this name has there. Raises what the server says, also of a lock that it waits for."""
 
     def roll_back(self, server: Server, name: str) -> None:
-        """What a history has prepared there."""
+        """Roll back what a history has prepared there."""
 
     def session(self, server: Server, history: History, number: int) -> Speaker:
-        """Raises sessions.Lost."""
+        """Open a session. Raises sessions.Lost."""
 
 
 @cache
 def source_family(name: str) -> SourceFamily:
-    """By a server's `name`."""
+    """Return the family by a server's `name`."""
     made: SourceFamily = import_module(_MODULES[name]).family(name)
     return made

@@ -25,7 +25,7 @@ class Lost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of a statement: 0 or the server's error number, and the rows that it met."""
+    """The result of a statement: 0 or the server's error number, and how many rows it met."""
 
     error: int
     met: int = 0
@@ -33,7 +33,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of a transaction: what the source said, as far as it went. `end` is `unknown` where the line was lost at its end."""
+    """The outcome of a transaction: what the source said, as far as it went.
+
+    `end` is `unknown` where the line was lost at its end."""
 
     number: int
     results: tuple[Result, ...]

@@ -1,4 +1,4 @@
-"""What the tables of a history look like, as values, with their statements at the source and a JSON form.
+"""Tables of a history as values, with their statements at the source and a JSON form.
 
 What does not live here: drawing them (schemas.py), rows (history.py).
 """
@@ -64,7 +64,7 @@ class Table:
 
     @property
     def given(self) -> tuple[Column, ...]:
-        """What statements give."""
+        """The columns for which statements give values."""
         return tuple(column for column in self.columns if column.computed is None)
 
     @property
@@ -74,13 +74,13 @@ class Table:
 
     @property
     def has_stand_in(self) -> bool:
-        """Does a unique key without NULL stand for the primary key? Partial images then name the row by it alone."""
+        """Return whether a unique key without NULL stands for the primary key. Partial images then name the row by it alone."""
         keys = ([self.column(name).nullable for name in unique] for unique in self.uniques)
         return not self.key and not all(map(any, keys))
 
     @property
     def has_untold_default(self) -> bool:
-        """Is there one of bytes? Servers tell it as text, and exactly only where the table has a row."""
+        """Return whether a default is of bytes. Servers tell it as text, and exactly only where the table has a row."""
         return any(column.default is not None and column.default.startswith("x'") for column in self.columns)
 
 
@@ -94,12 +94,12 @@ class Schema:
         return next(table for table in self.tables if table.name == name)
 
     def references(self, parent: str) -> Iterator[tuple[Table, ForeignKey]]:
-        """What refers to a table, in the order of the keys' names, as InnoDB goes through them."""
+        """Return what refers to a table, in the order of the keys' names, as InnoDB goes through them."""
         found = [(t, key) for t in self.tables for key in t.foreign_keys if key.parent == parent]
         yield from sorted(found, key=lambda one: one[1].name)
 
     def heirs(self, name: str) -> Iterator[Table]:
-        """What inherits from a table, over all levels."""
+        """Return what inherits from a table, over all levels."""
         for table in (table for table in self.tables if table.inherits == name):
             yield table
             yield from self.heirs(table.name)

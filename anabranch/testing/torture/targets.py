@@ -1,4 +1,4 @@
-"""What a history needs of the database that is its target: a family for each, found by the server's name.
+"""The families of databases that a history's target may be: what a history needs of each, found by the server's name.
 
 `sources.py` says the same of sources. A family knows servers, and what the kit makes and removes on them; `tables` gives
 what concerns one history: TargetTables. A new target is one file with both, and a line in `_MODULES`.
@@ -45,7 +45,7 @@ class Private:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is at a target: names of its schemas, and of the jobs of which the product keeps anything there."""
+    """Names at a target: its schemas, and the jobs of which the product keeps anything there."""
 
     schemas: Sequence[str]
     jobs: Sequence[str]
@@ -57,9 +57,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that one transaction showed. `tables` and `beside`, by name: rows as lines of PostgreSQL's COPY, text format, in
-    any order; a family that has no COPY writes values as values.copied does. `away`: tables that do not stream, as the
-    product notes them in the same snapshot."""
+    """All that one transaction showed.
+
+    `tables` and `beside`, by name: rows as lines of PostgreSQL's COPY, text format, in any order; a family that has no COPY
+    writes values as values.copied does. `away`: tables that do not stream, as the product notes it in the same snapshot."""
 
     tables: Mapping[str, bytes]
     beside: Mapping[str, bytes]
@@ -71,13 +72,13 @@ class Snapshots(Protocol):
     `lost`; then `close`, and the next `read` connects again."""
 
     def read(self) -> Snapshot:
-        """All tables in one snapshot, in as few round trips as there can be: it is asked hundreds of times a second."""
+        """Read all tables in one snapshot, in as few round trips as there can be: it is asked hundreds of times a second."""
 
     def streams(self) -> bool:
-        """Do all tables stream, as the product notes it? Over a connection of its own."""
+        """Return whether all tables stream, as the product notes it. Uses a connection of its own."""
 
     def close(self) -> None:
-        """Raises nothing."""
+        """Close the connection. Raises nothing."""
 
 
 class Intrusion(Protocol):
@@ -86,14 +87,14 @@ class Intrusion(Protocol):
 
     @property
     def has_written(self) -> bool:
-        """Has another one done it before? Its COMMIT may have come through with the answer lost."""
+        """Return whether an earlier one has written: its COMMIT may have come through with the answer lost."""
 
     @property
     def may_insert(self) -> bool:
-        """Can a row be there that the job's rows do not refer to rightly? Not where keys are checked for the job, too."""
+        """Return whether rows may be inserted: not where the target checks foreign keys for the job, too."""
 
     def rows(self, table: Table) -> list[tuple[str, dict[str, Text]]]:
-        """Each row's place, and its texts by column."""
+        """Return each row's place, and its texts by column."""
 
     def delete(self, table: Table, place: str) -> None: ...
 
@@ -131,7 +132,7 @@ class TargetTables(Protocol):
     """One history's tables at one target, in the schema with its name. Every method may raise the family's `error`."""
 
     def snapshots(self, columns: Mapping[str, Sequence[str]], beside: Sequence[str] = ()) -> Snapshots:
-        """A reader of these columns by table, and of whole relations `beside`, which may be views. Connects to nothing yet."""
+        """Return a reader of these columns by table, and of relations `beside` as a whole; it does not connect yet."""
 
     def show(self, relation: str, schema: Schema) -> None:
         """Make a relation that says of which keys the target may hold something else (exempt.py), unless it is there.
@@ -139,23 +140,24 @@ class TargetTables(Protocol):
         that the product has set aside."""
 
     def intrude(self, tables: Sequence[Table]) -> AbstractContextManager[Intrusion]:
-        """Somebody's transaction; committed at the end of a block that raised nothing. Waits less than a second for locks."""
+        """Begin somebody's transaction; a block that raises nothing commits it. Waits less than a second for locks."""
 
     def mend(self, *, is_over: bool) -> None:
         """Note in INTRUDER that its keys are being made equal now, or that they are, which empties it."""
 
     def noted(self, schema: Schema) -> list[Noted]:
-        """The conflicts that the product has noted, by table, oldest first."""
+        """Return the conflicts that the product has noted, by table, oldest first."""
 
     def disturb(self, table: str, how: Disturbance) -> None:
-        """From now on the table refuses or hides rows. Waits less than a second for locks: apply holds it while it writes. Once
-        more is no error."""
+        """Make the table refuse or hide rows from now on; a second time is no error.
+
+        Waits less than a second for locks: apply holds the table while it writes."""
 
     def calm(self, table: str, how: Disturbance) -> None:
-        """Take that back. Once more is no error."""
+        """Take that back; a second time is no error."""
 
     def flush(self) -> None:
-        """All that is committed survives a server that loses its last commits."""
+        """Write what is committed to the disk, so that a server that loses its last commits keeps it."""
 
 
 class TargetFamily(Protocol):
@@ -172,33 +174,35 @@ class TargetFamily(Protocol):
     preloaded: Sequence[str]
 
     def private(self, directory: Path) -> AbstractContextManager[Private]:
-        """A server of the kit's own below a directory: quick, not durable, with the users that histories come as (worst.py,
-        policies.py, bound.py). It may be restarted, and is stopped at the end."""
+        """Start a server of the kit's own below a directory, quick, not durable; stop it at the end.
+
+        It has the users that histories come as (worst.py, policies.py, bound.py), and may be restarted."""
 
     def entered(self, end: Endpoint) -> Database:
-        """The database that a user's URL names. Raises TargetUnavailable where it cannot be entered, PreflightFailed where its
-        user may not do what a history needs."""
+        """Enter the database that a user's URL names.
+
+        Raises TargetUnavailable where it cannot be entered, PreflightFailed where its user may not do what a history needs."""
 
     def found(self, target: Database) -> Found: ...
 
     def drop(self, target: Database, name: str) -> None:
-        """A history's schema, with all in it. Raises what the server says, also of a lock after LOCK_SECONDS."""
+        """Drop a history's schema, with all in it. Raises what the server says, also of a lock after LOCK_SECONDS."""
 
     def forget(self, target: Database, job: str) -> None:
-        """What the product keeps of a job. Raises what the server says, also of a lock after LOCK_SECONDS."""
+        """Remove what the product keeps of a job. Raises what the server says, also of a lock after LOCK_SECONDS."""
 
     def drop_state(self, target: Database) -> None:
-        """The product's own schema, unless it has anything of any job."""
+        """Drop the product's own schema, unless it has anything of any job."""
 
     def beside(self, target: Database, name: str) -> AbstractContextManager[Database | str]:
-        """Another database on the target's server, like it, and gone afterwards; why there can be none, as a text."""
+        """Make another database on the target's server, like it, and drop it afterwards; a text says why there can be none."""
 
     def tables(self, target: Database, namespace: str) -> TargetTables: ...
 
 
 @cache
 def target_family(name: str) -> TargetFamily:
-    """By a server's `name`."""
+    """Return the family by a server's `name`."""
     made: TargetFamily = import_module(_MODULES[name]).family()
     return made
 

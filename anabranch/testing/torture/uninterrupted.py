@@ -11,8 +11,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """While something is cleared away a further Ctrl-C is not heard, nor after it where the first was what ended us; whoever
-    means it has SIGKILL."""
+    """Ignore SIGINT and SIGTERM while something is cleared away; SIGKILL still ends it.
+
+    They stay ignored afterwards where the first Ctrl-C is what ends us."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -186,7 +186,7 @@ EXACT_BEFORE = {"mysql": ((8, 0, 17), "utf8mb4_bin"), "mariadb": ((10, 2), "utf8
 
 
 def kinds(family: str, version: Version) -> Sequence[Kind]:
-    """Those that a server knows."""
+    """Return the kinds that a server knows."""
     return [kind for kind in KINDS.values() if kind.is_known_to(family, version)]
 
 

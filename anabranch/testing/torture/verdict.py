@@ -14,14 +14,14 @@ from anabranch.testing.torture.watcher import Observation
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of one target. `name` is "" for the first."""
+    """All that was seen of one target. `name` is "" for the first."""
 
     name: str
     checker: Checker
     observations: Sequence[Observation]
 
     def said(self, failure: Failure) -> Failure:
-        """With the target's name."""
+        """Return the failure with the target's name."""
         return Failure(failure.kind, f"at the {self.name} target: {failure.message}") if self.name else failure
 
 

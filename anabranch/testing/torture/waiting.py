@@ -1,4 +1,4 @@
-"""What both pipelines answer in the same way: how far the job is, and what was reached on the way.
+"""Answers that both pipelines give in the same way: how far the job is, and what was reached on the way.
 
 What does not live here: processes, faults.
 """
@@ -71,11 +71,11 @@ class Waiting:
         return ()
 
     def is_calm(self) -> bool:
-        """No fault is under way or about to begin, and every part is as it should be. Asked once all is committed."""
+        """Return whether no fault is under way or to come and every part is as it should be. Asked once all is committed."""
         raise NotImplementedError
 
     def unrest(self) -> str:
-        """What is_calm waits for."""
+        """Say what is_calm waits for."""
         return "no fault is under way, and every part lives"
 
     def settle(self, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""What a reader of the target sees: all tables of a history in one snapshot, again and again, while the job runs.
+"""Watch the target as a reader: all tables of a history in one snapshot, again and again, while the job runs.
 
 What does not live here: how a target shows its tables in one snapshot (targets.Snapshots), whether what is seen is right
 (check.py).
@@ -104,7 +104,7 @@ class Watcher:
         return seen
 
     def _try(self) -> Observation | None:
-        """None where the target is gone, or restarting."""
+        """Observe once; None where the target is gone, or restarting."""
         try:
             return self.observe()
         except self._lost as error:

@@ -78,7 +78,7 @@ def _turn(directory: Path, *, alone: bool) -> Iterator[None]:
 
 
 def _end(_: int, __: FrameType | None) -> None:
-    """What runs is ended and cleared away on the way out."""
+    """End and clear away what runs, on the way out."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(143)
 

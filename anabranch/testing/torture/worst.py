@@ -65,7 +65,7 @@ POSTGRESQL: Mapping[str, str] = {
 
 
 def has_worst(seed: int) -> bool:
-    """Does this history's job come as the user?"""
+    """Return whether this history's job comes as the user."""
     return random.Random(f"settings of {seed}").random() < SHARE
 
 
@@ -76,7 +76,7 @@ def at_each_login(family: str) -> str:
 
 
 def make_user(server: Server) -> None:
-    """With all rights but those that spare an administrator the settings."""
+    """Make the user, with all rights but those that spare an administrator the settings."""
     if server.name == "postgresql":
         _make_role(Database(server, "postgres"), server.password)
         return
