@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from anabranch.cli.options import Verb, job_argument, log_level
@@ -31,4 +33,4 @@ def run(job: str, until_caught_up: bool, seconds: float | None) -> None:
     """
     from anabranch.job import Job
 
-    Job.from_file(job).run(until_caught_up=until_caught_up, seconds=seconds)
+    Job.from_file(job).run(until_caught_up=until_caught_up, seconds=seconds, show=sys.stderr)

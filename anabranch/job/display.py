@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -28,8 +29,9 @@ RATE_SECONDS = 5.0
 class Display:
     """Refreshed by the supervisor's loop. Shows; decides nothing."""
 
-    def __init__(self, lanes: Sequence[Lane]) -> None:
-        self.console = Console(stderr=True)
+    def __init__(self, lanes: Sequence[Lane], show: IO[str] | None) -> None:
+        """`show`: a terminal, or where there is none: then log lines tell of the progress."""
+        self.console = Console(file=show or io.StringIO())
         self._panes = [Pane(lane, self.console) for lane in lanes]
         self._live = Live(console=self.console, refresh_per_second=4, transient=True)
         self._next = 0.0

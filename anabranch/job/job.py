@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from anabranch import waits
 from anabranch.config import load_job
@@ -37,12 +37,13 @@ class Job(JobView):
         """Raises ConfigError with every problem of the file."""
         return cls(load_job(str(path), check_filter=_check_filter), Path(path))
 
-    def run(self, until_caught_up: bool = False, seconds: float | None = None) -> None:
-        """Preflight, load if needed, capture and apply together, until stopped, caught up, or `seconds` are over."""
+    def run(self, until_caught_up: bool = False, seconds: float | None = None, show: IO[str] | None = None) -> None:
+        """Preflight, load if needed, capture and apply together, until stopped, caught up, or `seconds` are over. `show`: where
+        people see checks and progress (sys.stderr); None: the log alone tells of them."""
         with self._named():
             from anabranch.job.supervisor import Supervisor
 
-            Supervisor(self).run(until_caught_up=until_caught_up, seconds=seconds)
+            Supervisor(self, show).run(until_caught_up=until_caught_up, seconds=seconds)
 
     def capture(self) -> None:
         """The source's log into the trail, until stopped."""

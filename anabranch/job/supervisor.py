@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from anabranch import log
 from anabranch.errors import NotCaughtUp, PreflightFailed, StateError, TargetError, TargetUnavailable
@@ -30,6 +30,7 @@ from anabranch.view.refusals import refuse_changed_job
 from anabranch.view.running import RUN_LOCK
 
 if TYPE_CHECKING:
+    from anabranch.preflight.report import Report
     from anabranch.view.job_view import JobView
 
 LOCK_SECONDS = 10.0  # a run that was just stopped may still end its parts
@@ -40,8 +41,9 @@ TICK = 0.2
 class Supervisor:
     """Runs a job on this machine. One at a time: a second one would end the first one's apply."""
 
-    def __init__(self, job: JobView) -> None:
-        self.job = job
+    def __init__(self, job: JobView, show: IO[str] | None = None) -> None:
+        """`show`: where people are shown checks and progress; None: the log alone tells of them."""
+        self.job, self.show = job, show
         self.stop = Stop()
 
     def run(self, *, until_caught_up: bool = False, seconds: float | None = None) -> None:
@@ -79,9 +81,7 @@ class Supervisor:
                 away[view.target] = unreachable
                 continue
             if report.verdict != "ok":
-                if view.is_one_of_several:
-                    sys.stderr.write(f"target {view.target}\n")
-                report.write(sys.stderr, but="ok")
+                self._tell(view, report)
             try:
                 report.require()
             except PreflightFailed as failed:
@@ -96,6 +96,17 @@ class Supervisor:
         state.phase("waiting", "for the parts to start", Waiting.BEGIN)
         return set(away)
 
+    def _tell(self, view: JobView, report: Report) -> None:
+        """Show what is not as it should be; nobody who watches: the log has what is no error."""
+        if self.show is None:
+            bound = log.get(job=view.label)
+            for result in report.warnings:
+                bound.warning("preflight", check=result.check, table=result.table, message=result.message)
+            return
+        if view.is_one_of_several:
+            self.show.write(f"target {view.target}\n")
+        report.write(self.show, but="ok")
+
     def _lane(self, view: JobView, state: StateStore, was_away: bool, is_patient: bool) -> Lane:
         """Without a condition to be reached capture has to go on: else the source keeps its log until somebody comes."""
         if not view.is_one_of_several:
@@ -108,7 +119,7 @@ class Supervisor:
 
     def _watch(self, capture: Child, lanes: list[Lane], until_caught_up: bool, seconds: float | None) -> None:
         deadline = None
-        with Display(lanes) as display:
+        with Display(lanes, self.show) as display:
             while not self.stop.wait(TICK):
                 now = time.monotonic()
                 capture.poll(now)
