@@ -95,8 +95,10 @@ class Job(JobView):
         """The shape of `status --json`."""
         with self._named():
             from anabranch.job.status import status
+            from anabranch.model.status import as_json
 
-            return status(self)
+            found: dict[str, Any] = as_json(status(self))
+            return found
 
     def reset_counters(self) -> None:
         """Count anew what `status` shows since the last reset; while it runs, too."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anabranch.model.condition import ACTIVE, STATES
+from anabranch.model.status import StateStatus
 
 FOLLOWING = ("streaming", "draining")
 WORK = ("capture", "load", "apply")
@@ -26,9 +27,8 @@ class Condition(NamedTuple):
     since: str | None = None
     error: dict[str, Any] | None = None
 
-    def shown(self) -> dict[str, Any]:
-        about = {"state": self.state, "sub_state": self.sub_state, "state_detail": self.detail, "since": self.since}
-        return {**about, "active": self.state in ACTIVE, "error": self.error}
+    def shown(self) -> StateStatus:
+        return StateStatus(self.state, self.sub_state, self.detail, self.since, self.state in ACTIVE, self.error)
 
 
 def condition_of(snapshot: Mapping[str, Any], is_idle: bool) -> Condition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError, TargetError
@@ -13,15 +13,27 @@ from anabranch.job.counters import counters
 from anabranch.job.lag import Lag, lives
 from anabranch.job.states import Condition, condition_of, worst
 from anabranch.model.condition import Waiting
-from anabranch.model.position import LogMark, Position
+from anabranch.model.position import HeldLog, LogMark, Position
 from anabranch.model.state import Checkpoint
+from anabranch.model.status import (
+    LagStatus,
+    PartStatus,
+    PhaseStatus,
+    PlaceStatus,
+    PositionsStatus,
+    PreparedStatus,
+    SeveralStatus,
+    Status,
+    TableStatus,
+    TargetStatus,
+)
 from anabranch.model.table_life import TableState
 from anabranch.state.store import StateStore, time_text
 from anabranch.trail.reader import TrailEnd, TrailReader, exists
 from anabranch.trail.staging import waiting
 from anabranch.version import __version__
 from anabranch.view.identity import trail_uuid
-from anabranch.view.opened import source_of, target_of
+from anabranch.view.opened import catalog_of, source_of, store_of
 from anabranch.view.options import name_at_source
 from anabranch.view.refusals import told
 
@@ -40,8 +52,8 @@ NOBODY: dict[str, Any] = {
 PHASES = ("preflight", "waiting", "loading", "draining", "streaming", "stopped")  # whose comes first is the job's
 
 
-def status(job: JobView) -> dict[str, Any]:
-    """The shape of `status --json` (docs: reference/status)."""
+def status(job: JobView) -> Status:
+    """Gather what is known of a job now; raises nothing for ends that are away."""
     pictures = [(view, _now(view)) for view in job.targets()]
     snapshot = _now(job) if len(pictures) > 1 else pictures[0][1]
     errors: list[str] = []
@@ -53,28 +65,28 @@ def status(job: JobView) -> dict[str, Any]:
         for (view, found), one in zip(pictures, targets, strict=True)
     ]
     if len(targets) > 1:
-        targets = [{**one, **condition.shown()} for one, (_, condition) in zip(targets, conditions, strict=True)]
-    return {
-        "version": VERSION,
-        "software_version": __version__,
-        "at": time_text(time.time_ns() // 1000),
-        "job": job.config.name,
-        **worst(conditions).shown(),
-        **_phase(targets, snapshot),
-        "parts": _parts([snapshot, *(found for _, found in pictures)]),
-        "positions": {
-            "read": _read(snapshot, end),
-            "written": _position(end.position, end.commit_time) if end else None,
-            "source_end": _mark(source_end),
-        },
-        "counters": counters(snapshot, "capture"),
-        "targets": targets,
-        "waits": _waits([snapshot, *(found for _, found in pictures)]),
-        "last_error": _last_error([snapshot, *(found for _, found in pictures)]),
-        **_prepared(job),
-        **held,
-        **({"unreachable": errors} if errors else {}),
-    }
+        states = (condition.shown() for _, condition in conditions)
+        targets = [replace(one, state=state) for one, state in zip(targets, states, strict=True)]
+    every = [snapshot, *(found for _, found in pictures)]
+    return Status(
+        version=VERSION,
+        software_version=__version__,
+        at=time_text(time.time_ns() // 1000),
+        job=job.config.name,
+        state=worst(conditions).shown(),
+        phase=_phase(targets, snapshot),
+        parts=_parts(every),
+        positions=PositionsStatus(
+            _read(snapshot, end), _place(end.position, end.commit_time) if end else None, _mark(source_end)
+        ),
+        counters=counters(snapshot, "capture"),
+        targets=targets,
+        waits=_waits(every),
+        last_error=_last_error(every),
+        prepared=[PreparedStatus(one.xid, time_text(one.time), one.rows) for one in waiting(job.trail)],
+        log_held=held,
+        unreachable=errors,
+    )
 
 
 class Picture:
@@ -113,20 +125,23 @@ def _now(job: JobView) -> dict[str, Any]:
         found.close()
 
 
-def _parts(snapshots: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _parts(snapshots: Sequence[dict[str, Any]]) -> list[PartStatus]:
     """Each once."""
-    keys = ("name", "target", "pid", "host", "since", "how")
-    found = {(p["pid"], p["host"]): {k: p[k] for k in keys if k in p} for s in snapshots for p in s["parts"]}
+    found = {
+        (p["pid"], p["host"]): PartStatus(p["name"], p.get("target"), p["pid"], p["host"], p["since"], p.get("how"))
+        for snapshot in snapshots
+        for p in snapshot["parts"]
+    }
     return list(found.values())
 
 
-def _phase(targets: Sequence[dict[str, Any]], snapshot: dict[str, Any]) -> dict[str, str]:
+def _phase(targets: Sequence[TargetStatus], snapshot: dict[str, Any]) -> PhaseStatus:
     """Picks, of several targets, the one that is the furthest from streaming, of those that go on at all."""
-    if len(targets) == 1:
-        return {"phase": snapshot["phase"], "detail": snapshot["detail"]}
-    last = min(targets, key=lambda one: PHASES.index(one["phase"]))
-    told = f"{last['name']}: {last['detail']}" if last["detail"] else ""
-    return {"phase": last["phase"], "detail": told}
+    several = [(one.name, one.several) for one in targets if one.several]
+    if not several:
+        return PhaseStatus(snapshot["phase"], snapshot["detail"])
+    name, last = min(several, key=lambda one: PHASES.index(one[1].phase))
+    return PhaseStatus(last.phase, f"{name}: {last.detail}" if last.detail else "")
 
 
 def _last_error(snapshots: Sequence[dict[str, Any]]) -> Any:
@@ -134,18 +149,18 @@ def _last_error(snapshots: Sequence[dict[str, Any]]) -> Any:
     return found and {**found["facts"], **{key: value for key, value in found.items() if key != "facts"}}
 
 
-def _is_idle(snapshot: dict[str, Any], end: TrailEnd | None, target: Mapping[str, Any]) -> bool:
+def _is_idle(snapshot: dict[str, Any], end: TrailEnd | None, target: TargetStatus) -> bool:
     """Is all applied that was read? Where the source says that it has more, that is on its way."""
-    if end is None or target["applied"] is None:
+    if end is None or target.applied is None:
         return False
     inside = snapshot["gauges"].get("capture", {}).get("open_changes", {"value": 0})
-    is_applied = Position.parse(target["applied"]["text"]).sequence >= end.position.sequence
-    return is_applied and not inside["value"] and target["lag"]["seconds"] in (0.0, None)
+    is_applied = Position.parse(target.applied.text).sequence >= end.position.sequence
+    return is_applied and not inside["value"] and target.lag.seconds in (0.0, None)
 
 
-def _elsewhere(condition: Condition, job: JobView, target: Mapping[str, Any]) -> Condition:
+def _elsewhere(condition: Condition, job: JobView, target: TargetStatus) -> Condition:
     """A home that has never seen the job run knows nothing of it; the target may."""
-    if condition.sub_state != "never_started" or not (target["applied"] or target["tables"]):
+    if condition.sub_state != "never_started" or not (target.applied or target.tables):
         return condition
     told = (
         f"not in {job.config.home} on {os.uname().nodename}, but the target has been applied to: it ran with another home; "
@@ -161,25 +176,16 @@ def _trail_end(job: JobView) -> TrailEnd | None:
         return trail.end()
 
 
-def _prepared(job: JobView) -> dict[str, Any]:
-    """Transactions that wait for their commit (K6), where there are any."""
-    found = [{"xid": one.xid, "since": time_text(one.time), "rows": one.rows} for one in waiting(job.trail)]
-    return {"prepared": found} if found else {}
-
-
-def _source(job: JobView, errors: list[str]) -> tuple[LogMark | None, Mapping[str, int], dict[str, Any]]:
+def _source(job: JobView, errors: list[str]) -> tuple[LogMark | None, Mapping[str, int], HeldLog | None]:
     """Its log's end, the sizes of the log's files, what it keeps of the log for the job."""
     job_uuid = trail_uuid(job)
     try:
-        catalog = source_of(job).catalog()
-        try:
+        with catalog_of(source_of(job)) as catalog:
             held = catalog.log.held(name_at_source(job.config.name, job_uuid)) if job_uuid else None
-            return catalog.mark(), catalog.log.log_sizes(), {"log_held": asdict(held)} if held else {}
-        finally:
-            catalog.close()
+            return catalog.mark(), catalog.log.log_sizes(), held
     except (SourceError, TargetError) as error:
         errors.append(told(job, error))
-        return None, {}, {}
+        return None, {}, None
 
 
 def _target(
@@ -189,56 +195,50 @@ def _target(
     source_end: LogMark | None,
     sizes: Mapping[str, int],
     errors: list[str],
-) -> dict[str, Any]:
+) -> TargetStatus:
     checkpoint: Checkpoint | None = None
-    tables: list[dict[str, Any]] = []
+    tables: list[TableStatus] = []
     try:
-        store = target_of(job).store()
-        try:
+        with store_of(job) as store:
             if store.exists():
                 checkpoint = store.jobs.checkpoint(job.config.name)
                 tables = [
                     _table(s, snapshot) for _, s in sorted(store.states.tables(job.config.name, whole=False).items())
                 ]
-        finally:
-            store.close()
     except (SourceError, TargetError) as error:
         errors.append(told(job, error))
     size = _lag_bytes(job, checkpoint, source_end, sizes)
     lag = Lag(job.trail)
     seconds = 0.0 if size == 0 else lag.seconds(snapshot, checkpoint, _is_all_read(job, end, source_end))
     lag.close()
-    return {
-        **_named(job, snapshot),
-        "applied": _position(checkpoint.position, checkpoint.commit_time) if checkpoint else None,
-        "lag": {"seconds": seconds, "bytes": size},
-        "tables": tables,
-        "counters": counters(snapshot, "apply"),
-        **({"slow_epochs": slow} if (slow := snapshot.get("slow_epochs")) else {}),
-    }
+    return TargetStatus(
+        name=job.target if job.is_one_of_several else str(job.endpoint),
+        several=_several(job, snapshot) if job.is_one_of_several else None,
+        applied=_place(checkpoint.position, checkpoint.commit_time) if checkpoint else None,
+        lag=LagStatus(seconds, size),
+        tables=tables,
+        counters=counters(snapshot, "apply"),
+        slow_epochs=snapshot.get("slow_epochs"),
+    )
 
 
-def _named(job: JobView, snapshot: dict[str, Any]) -> dict[str, Any]:
-    """The only target is called by its place."""
-    if not job.is_one_of_several:
-        return {"name": str(job.endpoint)}
-    facts = {key: snapshot[key] for key in ("phase", "detail")}
-    return {"name": job.target, "url": str(job.endpoint), **facts, "last_error": _last_error([snapshot])}
+def _several(job: JobView, snapshot: dict[str, Any]) -> SeveralStatus:
+    return SeveralStatus(str(job.endpoint), snapshot["phase"], snapshot["detail"], _last_error([snapshot]))
 
 
-def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
+def _table(state: TableState, snapshot: dict[str, Any]) -> TableStatus:
     loading = snapshot["progress"].get(str(state.source), {}).get("done", 0) if state.is_loading else 0
-    return {
-        "source": str(state.source),
-        "target": str(state.target),
-        "state": "dropped" if state.is_dropped else state.state,
-        "reason": state.reason,
-        "rows_loaded": max(state.rows_loaded, loading),
-        "changes_applied": state.changes_applied,
-        **({"set_aside": state.facts.set_aside} if state.facts.set_aside else {}),
-        **({"conflicts": state.facts.conflicts} if state.facts.conflicts else {}),
-        **({"not_built": list(state.facts.not_built)} if state.facts.not_built else {}),
-    }
+    return TableStatus(
+        str(state.source),
+        str(state.target),
+        "dropped" if state.is_dropped else state.state,
+        state.reason,
+        max(state.rows_loaded, loading),
+        state.changes_applied,
+        state.facts.set_aside,
+        state.facts.conflicts,
+        list(state.facts.not_built),
+    )
 
 
 def _waits(snapshots: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -288,17 +288,17 @@ def _lag_bytes(
     return order.bytes_between(checkpoint.position.native, source_end, sizes)
 
 
-def _read(snapshot: dict[str, Any], end: TrailEnd | None) -> dict[str, Any] | None:
+def _read(snapshot: dict[str, Any], end: TrailEnd | None) -> PlaceStatus | None:
     """What capture has read, where it is ahead of the trail's end; also while the disk is full."""
     read = snapshot["positions"].get("read")
     if end and read and lives(snapshot, "capture") and Position.parse(read["text"]).sequence > end.position.sequence:
-        return {"text": read["text"], "commit_time": read["commit_time"]}
-    return _position(end.position, end.commit_time) if end else None
+        return PlaceStatus(read["text"], read["commit_time"])
+    return _place(end.position, end.commit_time) if end else None
 
 
-def _position(position: Any, commit_time: int) -> dict[str, Any]:
-    return {"text": str(position), "commit_time": time_text(commit_time)}
+def _place(position: Position, commit_time: int) -> PlaceStatus:
+    return PlaceStatus(str(position), time_text(commit_time))
 
 
-def _mark(mark: LogMark | None) -> dict[str, Any] | None:
-    return {"text": mark.native, "commit_time": time_text(mark.commit_time)} if mark else None
+def _mark(mark: LogMark | None) -> PlaceStatus | None:
+    return PlaceStatus(mark.native, time_text(mark.commit_time)) if mark else None
