@@ -36,6 +36,7 @@ from anabranch.config.options import FORMER, classes, databases_of, keys, model_
 from anabranch.connectors.mysql.charsets import CHARSETS
 from anabranch.connectors.mysql.source import preflight_server, typemap
 from anabranch.connectors.mysql.source.typemap import Native, logical_type
+from anabranch.connectors.postgresql.source import typemap as source_typemap
 from anabranch.connectors.postgresql.target import choices
 from anabranch.connectors.postgresql.target.typemap import GEOMETRY, JSON, VECTOR, PostgresTypes
 from anabranch.contracts import ValueRules
@@ -392,7 +393,7 @@ def types() -> Iterator[str]:
     yield "# Types: MySQL and MariaDB to PostgreSQL"
     yield ""
     yield GENERATED.format(
-        "anabranch/connectors/mysql/source/typemap.py and anabranch/connectors/postgresql/target/typemap.py"
+        "anabranch/connectors/*/source/typemap.py and anabranch/connectors/postgresql/target/typemap.py"
     )
     yield "*exact*: every value arrives as it is. *widened*: every value fits and reads back equal, the declared range is"
     yield "larger. *lossy*: some values lose what the note names. Preflight shows every fidelity below *exact* for the"
@@ -424,6 +425,7 @@ def types() -> Iterator[str]:
     yield "types of columns; an ENUM or SET in it is refused."
     yield ""
     yield from _own_choice()
+    yield from _from_postgresql()
     yield "## Refused"
     yield ""
     yield "Preflight refuses a column of a type that is not in the table above, and names the line that drops it"
@@ -435,6 +437,22 @@ def types() -> Iterator[str]:
     old = "as MariaDB did before 10.9.8, 10.10.6, 10.11.5 and 11.0.3"
     yield f"| `uuid` of a table that stores them {old} | `ALTER TABLE … FORCE` on such a release mends it |"
     yield "| period columns of a table with history by transactions | its changes are logged as statements |"
+    yield ""
+
+
+def _from_postgresql() -> Iterator[str]:
+    yield "## Types of a PostgreSQL source"
+    yield ""
+    yield "Another PostgreSQL gets every type as it is spelled. What a type means to other databases:"
+    yield ""
+    yield "| type | logical type | rows have | values beside those of the logical type |"
+    yield "|---|---|---|---|"
+    yield from (f"| `{name}` | {kind} | its value | |" for name, kind in source_typemap.KINDS.items())
+    for name, (kind, specials) in source_typemap.PRINTED.items():
+        yield f"| `{name}` | {kind} | the printed text | {', '.join(specials)} |"
+    yield "| all others | native | the printed text | |"
+    yield ""
+    yield "`numeric` has infinities from release 14 on, where it has no declared digits; `interval` from release 17 on."
     yield ""
 
 

@@ -197,7 +197,9 @@ def _changed(
             newer = present.get(table, schema)
             is_, where_is = now.target_table(newer), now.where(newer)
         why = [*_differences(was, is_)]
-        json_columns = [n for n, t in zip(is_.columns, is_.types, strict=True) if t.kind is Kind.JSON and not t.target]
+        json_columns = [
+            n for n, t in zip(is_.columns, is_.types, strict=True) if t.carried is Kind.JSON and not t.target
+        ]
         why += [f"column {name}: another type for JSON" for name in json_columns if has_json]
         if where_was != where_is:
             texts = [f"{one.text!r}" if one else "every row" for one in (where_was, where_is)]

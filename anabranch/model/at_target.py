@@ -46,3 +46,6 @@ class AtTarget:
     canonical: CanonicalForm = CanonicalForm.OF_KIND
     sorts_as_text: bool = False
     keeps_whole: bool = True
+
+
+OF_KIND = AtTarget()  # all as the kind has it

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
-from anabranch.model.at_target import AtTarget
+from anabranch.model.at_target import OF_KIND, AtTarget
 
 
 class Kind(StrEnum):
-    """Arrow type in the trail · text form in lines, where the target's type map names no other (model/at_target.py)."""
+    """Arrow type in the trail · text form in lines, where the target's type map names no other (model/at_target.py). What
+    stands behind `printed:` is the text of types whose values are kept as their source prints them (LogicalType.printed)."""
 
     INT8 = "int8"
     INT16 = "int16"
@@ -22,16 +23,19 @@ class Kind(StrEnum):
     UINT16 = "uint16"
     UINT32 = "uint32"
     UINT64 = "uint64"
-    DECIMAL = "decimal"  # decimal128 up to 38 digits, else decimal256 · plain digits with `scale` decimals
+    DECIMAL = "decimal"  # decimal128 to 38 digits or decimal256 · digits with `scale` decimals · printed: as many as there are
     FLOAT32 = "float32"  # float · shortest text that reads back equal
     FLOAT64 = "float64"
+    BOOLEAN = "boolean"  # utf8 · t or f
     TEXT = "text"  # utf8 · the characters
-    BINARY = "binary"  # binary · \x and lower-case hex
-    BIT = "bit"  # uint64 · `length` digits 0/1
-    DATE = "date"  # date32 · YYYY-MM-DD
-    TIMESTAMP = "timestamp"  # wall clock, timestamp[us] · YYYY-MM-DD HH:MM:SS.ffffff
-    INSTANT = "instant"  # timestamp[us, UTC] · YYYY-MM-DD HH:MM:SS.ffffff+00
+    BINARY = "binary"  # binary · \\x and lower-case hex
+    BIT = "bit"  # uint64 · `length` digits 0/1 · printed: the same, of any length
+    DATE = "date"  # date32 · YYYY-MM-DD · printed: the same, Y of four digits and more
+    TIME = "time"  # utf8 · of a day: HH:MM:SS[.f], 24:00:00 too
+    TIMESTAMP = "timestamp"  # wall clock, timestamp[us] · YYYY-MM-DD HH:MM:SS.ffffff · printed: DATE HH:MM:SS[.f]
+    INSTANT = "instant"  # timestamp[us, UTC] · YYYY-MM-DD HH:MM:SS.ffffff+00 · printed: DATE HH:MM:SS[.f]+00
     DURATION = "duration"  # int64 microseconds · [-]H+:MM:SS.ffffff
+    INTERVAL = "interval"  # utf8 · [9 years] [9 mons] [9 days] [[-]HH:MM:SS[.f]]: months, days and time, each signed
     YEAR = "year"  # int16
     ENUM = "enum"  # utf8 · the label
     SET = "set"  # utf8 · labels joined by comma in declaration order
@@ -39,17 +43,31 @@ class Kind(StrEnum):
     UUID = "uuid"  # utf8 · 32 lower-case hex digits in five groups
     INET = "inet"  # utf8 · an IPv4 or IPv6 address without mask
     GEOMETRY = "geometry"  # binary, EWKB · as BINARY
-    NATIVE = "native"  # utf8 · the value as its own database prints it; for a target of the same family
+    NATIVE = "native"  # utf8 · the value as its own database prints it; for a target of the same family, and no other
     VECTOR = "vector"  # binary, little-endian float32 · {a,b,…}
 
 
-@dataclass(frozen=True, slots=True)
+class Special(StrEnum):
+    """Values that a type has beside those of its kind, and that a target need not have. Only printed types have any."""
+
+    NAN = "NaN"  # of a DECIMAL
+    INFINITIES = (
+        "infinities"  # Infinity and -Infinity of a DECIMAL; infinity and -infinity of dates, moments and intervals
+    )
+    BEFORE_CHRIST = "BC"  # years before 1: `BC` behind the date or the moment, 0001 BC being the year before 0001
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class LogicalType:
     """A kind with its parameters. `length` counts characters (TEXT), bytes (BINARY) or bits (BIT), None = unbounded;
-    `precision`/`scale` belong to DECIMAL; `fraction` = digits of a second (TIMESTAMP, INSTANT, DURATION); the `length` of a
-    VECTOR is its number of elements. `native`: the type as its database spells it, which a target of the same family takes
-    as it is (a NATIVE has one). `target`: the type at the target that the job chose, "" for the type map's own.
-    `at_target`: what that target's type map says of its values; a column has it where it is a target's (RuleSet)."""
+    `precision`/`scale` belong to DECIMAL, of a printed one 0 digits are any number of them; `fraction` = digits of a second, 0
+    to 9 (TIME, TIMESTAMP, INSTANT, DURATION, INTERVAL), of more than six only printed; the `length` of a VECTOR is its
+    number of elements. `native`: the type as its database spells it, which a target of the same family takes as it is (a NATIVE
+    has one). `printed`: rows have the text that the source prints, not values of the kind's Arrow type, and `specials` may be
+    among them. `target`: the type at the target that the job chose, "" for the type map's own. `at_target`: what that
+    target's type map says of its values; a column has it where it is a target's (RuleSet), and all the others tell it.
+
+    Printed types that are spelled alike are equal: the spelling tells all the rest, and a release before named fewer kinds."""
 
     kind: Kind
     length: int | None = None
@@ -59,13 +77,32 @@ class LogicalType:
     values: tuple[str, ...] = ()  # ENUM and SET labels in declaration order
     target: str = ""
     native: str = ""
-    at_target: AtTarget = field(default=AtTarget(), compare=False)  # told by all the others
+    at_target: AtTarget = OF_KIND
+    printed: bool = False
+    specials: tuple[Special, ...] = ()
+
+    @property
+    def carried(self) -> Kind:
+        """What rows hold: values of the kind, or NATIVE, a text that nobody on the way reads."""
+        return Kind.NATIVE if self.printed else self.kind
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LogicalType) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[object, ...]:
+        if self.native and self.carried is Kind.NATIVE:
+            return (self.native, self.target)
+        sizes = (self.length, self.precision, self.scale, self.fraction, self.values)
+        return (self.kind, *sizes, self.target, self.native, self.printed, self.specials)
 
     def __str__(self) -> str:
-        if self.kind is Kind.DECIMAL:
-            return f"decimal({self.precision},{self.scale})"
-        if self.kind is Kind.NATIVE:
+        if self.native and self.carried is Kind.NATIVE:
             return self.native
+        if self.kind is Kind.DECIMAL and self.precision:
+            return f"decimal({self.precision},{self.scale})"
         return self.kind.value if self.length is None else f"{self.kind.value}({self.length})"
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.datatype import Kind, LogicalType, Special
 from anabranch.model.ids import TableId
 from anabranch.model.term import Term
 
@@ -264,8 +264,10 @@ class TableSchema:
             for name in _RARE:
                 if column[name] == _RARE[name]:
                     del column[name]
-            if column["type"]:
-                del column["type"]["at_target"]  # of one target; a definition is of the source
+            if logical := column["type"]:
+                del logical["at_target"]  # of one target; a definition is of the source
+                if not logical["printed"]:
+                    del logical["printed"], logical["specials"]
         return data
 
     @classmethod
@@ -299,7 +301,12 @@ def _column(data: dict[str, Any]) -> Column:
     logical = data["type"]
     if logical is not None:
         logical = LogicalType(
-            **{**logical, "kind": Kind(logical["kind"]), "values": tuple(logical["values"])},
+            **{
+                **logical,
+                "kind": Kind(logical["kind"]),
+                "values": tuple(logical["values"]),
+                "specials": tuple(map(Special, logical.get("specials", ()))),
+            },
         )
     named = data.get("computed_from")
     more: dict[str, Any] = {"default_term": Term.from_json(data.get("default_term"))}

@@ -1,9 +1,9 @@
 """Lists of raw values become Arrow arrays, one mapping per logical kind.
 
 Raw values are what a log reader produces: int for integers, BIT and YEAR; unscaled int for DECIMAL; float; UTF-8 bytes
-for TEXT, ENUM, SET, JSON, UUID, INET and NATIVE; bytes for BINARY, GEOMETRY and VECTOR; days since 1970 for DATE; microseconds
-(since 1970 for TIMESTAMP and INSTANT) for the times; None for NULL or absent. The text form itself is the business of
-`lines.py`.
+for kinds whose Arrow type is that of text, and for all that is printed; bytes for BINARY, GEOMETRY and VECTOR; days since
+1970 for DATE; microseconds (since 1970 for TIMESTAMP and INSTANT) for the times; None for NULL or absent. The text form
+itself is the business of `lines.py`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ _ARROW: dict[Kind, Any] = {
     Kind.INET: _TEXT,
     Kind.GEOMETRY: pa.binary(),
     Kind.VECTOR: pa.binary(),
+    Kind.BOOLEAN: _TEXT,
+    Kind.TIME: _TEXT,
+    Kind.INTERVAL: _TEXT,
     Kind.NATIVE: _TEXT,
 }
 
@@ -51,9 +54,9 @@ def arrow_type(type: LogicalType | None) -> pa.DataType:
     """Return the Arrow type of a logical type in the trail; null for a column that is refused."""
     if type is None:
         return pa.null()
-    if type.kind is Kind.DECIMAL:
+    if type.carried is Kind.DECIMAL:
         return (pa.decimal128 if type.precision <= 38 else pa.decimal256)(type.precision, type.scale)
-    return _ARROW[type.kind]
+    return _ARROW[type.carried]
 
 
 def array(type: LogicalType | None, values: Sequence[Any]) -> pa.Array:
@@ -67,9 +70,9 @@ def array(type: LogicalType | None, values: Sequence[Any]) -> pa.Array:
 
 
 def _array(type: LogicalType, values: Sequence[Any]) -> pa.Array:
-    if type.kind is Kind.DECIMAL:
+    if type.carried is Kind.DECIMAL:
         return _decimals(arrow_type(type), values)
-    arrow = _ARROW[type.kind]
+    arrow = _ARROW[type.carried]
     if arrow is _TEXT:
         return pa.array(values, pa.binary()).cast(_TEXT)  # twice as fast as asking for text; the cast checks UTF-8
     return pa.array(values, arrow)

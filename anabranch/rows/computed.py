@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from anabranch.rows.net import TargetTable
 
 # Kinds whose values the source would not get back as they were: of a JSON document the text is another one at the target.
-CHANGED_ON_THE_WAY = frozenset((Kind.GEOMETRY, Kind.VECTOR, Kind.JSON, Kind.NATIVE))
+CHANGED_ON_THE_WAY = frozenset((Kind.GEOMETRY, Kind.VECTOR, Kind.JSON, Kind.INTERVAL, Kind.NATIVE))
 WORDS = frozenset((Kind.TEXT, Kind.ENUM, Kind.SET))
 CLOCKS = frozenset((Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT))
 WHOLE = frozenset(kind for kind in Kind if kind.value.removeprefix("u").startswith("int"))
@@ -47,11 +47,11 @@ def refusals(
 
 def _loss(type: LogicalType, rules: ValueRules) -> str:
     """Say what the target may hold otherwise than the source for a value of this type; "" if nothing."""
-    if type.kind in CHANGED_ON_THE_WAY:
+    if type.carried in CHANGED_ON_THE_WAY:
         return "and the target holds that in another form"
-    if type.target and not (type.kind in WHOLE and type.at_target.keeps_whole):
+    if type.target and not (type.carried in WHOLE and type.at_target.keeps_whole):
         return f"for which the job chooses the type {type.target}"
-    if type.kind in WORDS and rules.nul != "stop":
+    if type.carried in WORDS and rules.nul != "stop":
         return 'of which [types] nul = "strip" takes characters away'
     is_changed = rules.zero_date != "stop" or any(choice != "stop" for *_, choice in rules.zero_dates)
-    return "of which [types] zero_date changes values" if type.kind in CLOCKS and is_changed else ""
+    return "of which [types] zero_date changes values" if type.carried in CLOCKS and is_changed else ""

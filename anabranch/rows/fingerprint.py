@@ -71,7 +71,7 @@ def form_of(type: LogicalType) -> Form | None:
     """
     if type.target:
         return None
-    return _FORMS.get(type.kind, Form.TEXT if type.native else None)
+    return _FORMS.get(type.carried, Form.TEXT if type.native else None)
 
 
 def are_hashed(types: Sequence[LogicalType]) -> bool:

@@ -31,7 +31,7 @@ EXPONENT_SCALE = 7  # from this scale on Arrow prints small decimals with an exp
 
 def texts(type: LogicalType, array: Any) -> Any:
     """Return the column's values in text form (utf8), null where they are null; nothing is escaped."""
-    found = _FORMS.get(type.kind, _plain)(type, _whole(array))
+    found = _FORMS.get(type.carried, _plain)(type, _whole(array))
     return pc.utf8_lower(found) if type.at_target.text is TextForm.LOWER_CASE else found
 
 
@@ -95,10 +95,10 @@ def strip_nul(array: Any) -> Any:
 def _cell(type: LogicalType, column: Any, nul: str) -> Any:
     """Return a column's text form as it stands in a line."""
     column = _whole(column)
-    if type.kind in _BYTES:
+    if type.carried in _BYTES:
         return _hex(column, _prefix(type, "\\\\x"))
     text = texts(type, column)
-    if type.kind not in _WORDS:
+    if type.carried not in _WORDS:
         return text
     return _escape(strip_nul(text) if nul == "strip" else text)
 

@@ -27,7 +27,7 @@ _DURATION = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?$")
 def parse_text(type: LogicalType, text: str) -> Any:
     """Return the raw value of a text form (rows/lines.py without escapes). Raises ValueError."""
     try:
-        return _PARSERS.get(type.kind, _integer)(type, text)
+        return _PARSERS.get(type.carried, _integer)(type, text)
     except (ValueError, ArithmeticError, AttributeError) as error:
         raise ValueError(f"{text!r} is no {type}") from error
 
@@ -114,7 +114,7 @@ _PARSERS: dict[Kind, Callable[[LogicalType, str], Any]] = {
     Kind.BINARY: _binary,
     Kind.UUID: _characters,
     Kind.INET: _characters,
-    Kind.NATIVE: _characters,
+    **dict.fromkeys((Kind.BOOLEAN, Kind.TIME, Kind.INTERVAL, Kind.NATIVE), _characters),
     Kind.GEOMETRY: lambda type, text: _binary(type, text if text.startswith("\\x") else "\\x" + text),
     Kind.VECTOR: _floats,
     Kind.BIT: _bits,

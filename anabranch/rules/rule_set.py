@@ -210,7 +210,7 @@ class RuleSet:
         type_ = self._types.of(column, entry.columns.type.get(name, ""))
         if type_ is not None and type_.at_target.sorts_as_text:
             return f"{name} is {type_.target} at the target, which sorts as text"
-        return "" if type_ and type_.kind in ORDERED else f"{name} is no number, date or time: {column.native}"
+        return "" if type_ and type_.carried in ORDERED else f"{name} is no number, date or time: {column.native}"
 
     def _renames(self, table: TableId) -> Mapping[str, str]:
         entry = self._entries.get(table)

@@ -55,14 +55,14 @@ _SAME: Mapping[Kind, pa.DataType] = {
     Kind.INET: pa.string(),
     Kind.GEOMETRY: pa.binary(),
     Kind.VECTOR: pa.binary(),
-    Kind.NATIVE: pa.string(),
+    **dict.fromkeys((Kind.BOOLEAN, Kind.TIME, Kind.INTERVAL, Kind.NATIVE), pa.string()),
 }
 
 
 def arrow_type(type: LogicalType) -> pa.DataType:
     """The Arrow type that Spark reads a logical type as. Raises ConfigError for one Spark has no exact type for."""
-    if type.kind is not Kind.DECIMAL:
-        return _SAME[type.kind]
+    if type.carried is not Kind.DECIMAL:
+        return _SAME[type.carried]
     if type.precision > WIDEST_DECIMAL:
         raise ConfigError(
             f"a filter cannot use a column of type {type}: Spark's decimals end at {WIDEST_DECIMAL} digits",

@@ -68,7 +68,7 @@ def _same_escapes(block: bytes) -> bytes:
 
 def _form(type: LogicalType) -> Cell | None:
     form = type.at_target.canonical
-    return _FORMS.get(_OF_KIND.get(type.kind, form) if form is CanonicalForm.OF_KIND else form)
+    return _FORMS.get(_OF_KIND.get(type.carried, form) if form is CanonicalForm.OF_KIND else form)
 
 
 def _float64(cell: bytes) -> bytes:

@@ -118,7 +118,7 @@ def _link(
 
 
 def _is_exact(one: LogicalType, other: LogicalType) -> bool:
-    return one.kind in EXACT and replace(one, target="") == replace(other, target="")
+    return one.carried in EXACT and replace(one, target="") == replace(other, target="")
 
 
 def _names(table: TargetTable, source: Sequence[str]) -> tuple[str, ...]:

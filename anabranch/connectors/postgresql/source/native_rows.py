@@ -198,4 +198,4 @@ def _name(type: LogicalType | None) -> str | None:
     """Return the compiled decoder's name for what a column's texts become (`native/src/texts.rs`); None for what it
     does not know.
     """
-    return "skip" if type is None else _NAMES.get(type.kind)
+    return "skip" if type is None else _NAMES.get(type.carried)

@@ -21,13 +21,13 @@ _PREFIX = 2  # bytes of the \x before hex digits
 
 def array_of_text(type: LogicalType, values: pa.LargeBinaryArray) -> pa.Array:
     """Convert texts to values, null where there is none. Raises ValueError for a text that is not valid for the type."""
-    if type.kind is Kind.BINARY:
+    if type.carried is Kind.BINARY:
         return _unhex(values)
-    if type.kind in _NUMBERS:
+    if type.carried in _NUMBERS:
         return values.cast(pa.large_string()).cast(arrow_type(type))
-    if type.kind in TEXTS:
+    if type.carried in TEXTS:
         return values.cast(pa.large_string()).cast(pa.string())
-    raise NotImplementedError(type.kind)
+    raise NotImplementedError(type.carried)
 
 
 def _unhex(values: pa.LargeBinaryArray) -> pa.Array:

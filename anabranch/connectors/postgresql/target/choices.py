@@ -43,9 +43,9 @@ class Choice:
 def choice(type: LogicalType) -> Choice | None:
     """Return the job's choice for a column; None where nothing is declared for it."""
     bits = _TARGET_BITS.get(type.target)
-    if bits and type.kind in _BITS:
-        return Choice(EXACT, "" if _BITS[type.kind] <= bits else STOPS)
-    found = _CHOICES.get(type.kind, {}).get(type.target)
+    if bits and type.carried in _BITS:
+        return Choice(EXACT, "" if _BITS[type.carried] <= bits else STOPS)
+    found = _CHOICES.get(type.carried, {}).get(type.target)
     return found if found and found.accepts(type) else None
 
 
@@ -64,7 +64,7 @@ def may_be_key(type: LogicalType, collation: str) -> bool:
     A key that the target prints has to be found at the source. A UUID is printed in lower case, so the source has to
     ignore case, and in the usual spelling of 36 characters.
     """
-    if type.kind is Kind.TEXT and type.target == UUID:
+    if type.carried is Kind.TEXT and type.target == UUID:
         return type.length == UUID_LENGTH and collation.endswith("_ci")
     found = choice(type) if type.target else None
     return found is None or found.in_keys
@@ -72,8 +72,8 @@ def may_be_key(type: LogicalType, collation: str) -> bool:
 
 def possible(type: LogicalType) -> tuple[str, ...]:
     """Return the choices there are for a type."""
-    integers = tuple(_TARGET_BITS) if type.kind in _BITS else ()
-    return integers + tuple(name for name, one in _CHOICES.get(type.kind, {}).items() if one.accepts(type))
+    integers = tuple(_TARGET_BITS) if type.carried in _BITS else ()
+    return integers + tuple(name for name, one in _CHOICES.get(type.carried, {}).items() if one.accepts(type))
 
 
 def every() -> Iterable[tuple[Kind, str, Choice]]:

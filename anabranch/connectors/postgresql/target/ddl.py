@@ -238,7 +238,7 @@ def _enum_labels(logical: LogicalType) -> tuple[str, ...]:
 
 def may_be_null(schema: TableSchema, column: Column, logical: LogicalType, rules: ValueRules) -> bool:
     """Return whether the column is nullable at the target, which it also is where the job turns zero dates into NULL."""
-    return column.nullable or (logical.kind in KINDS and choice(rules, schema, column.name) == NULL)
+    return column.nullable or (logical.carried in KINDS and choice(rules, schema, column.name) == NULL)
 
 
 def default_of(column: Column, logical: LogicalType) -> str | None:
@@ -246,7 +246,7 @@ def default_of(column: Column, logical: LogicalType) -> str | None:
     text = column.default
     if not column.has_default or column.default_is_expression or text is None or "\x00" in text:
         return None
-    if logical.kind in NO_DEFAULT_KINDS or (logical.kind in KINDS and not _is_date(logical, text)):
+    if logical.carried in NO_DEFAULT_KINDS or (logical.carried in KINDS and not _is_date(logical, text)):
         return None
     return choices.constant(logical, text) if logical.target else text
 
@@ -430,7 +430,7 @@ def _check(check: Check, schema: TableSchema, table: TargetTable, rules: ValueRu
         raise NotCarried(check.refusal)
     named = tuple(check.term.columns())
     columns = mapped(named, table)
-    kinds = {table.type_of(column).kind for column in columns}
+    kinds = {table.type_of(column).carried for column in columns}
     if kinds & set(KINDS) and any(choice(rules, schema, column) != STOP for column in named):
         raise NotCarried("it names dates, of which [types] zero_date makes others")
     if rules.nul == "strip" and Kind.TEXT in kinds:

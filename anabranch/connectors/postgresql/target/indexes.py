@@ -136,7 +136,7 @@ class _Part:
     prefix: int | None
 
     def whole_bytes(self) -> int:
-        kind, length = self.type.kind, self.type.length
+        kind, length = self.type.carried, self.type.length
         if kind in UNBOUNDED_KINDS or (kind in (Kind.TEXT, Kind.BINARY) and length is None):
             return UNBOUNDED
         if kind in (Kind.ENUM, Kind.SET):

@@ -30,7 +30,7 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
     for table in context.targets.values():
         schema = context.tables[table.source]
         for (source, target), logical in zip(ddl.target_columns(table).items(), table.types, strict=True):
-            own = zero_dates.choice(rules, schema, source) if logical.kind in zero_dates.KINDS else rules.zero_date
+            own = zero_dates.choice(rules, schema, source) if logical.carried in zero_dates.KINDS else rules.zero_date
             fit = PostgresTypes().fit(logical, replace(rules, zero_date=own))
             if target in table.key and not choices.may_be_key(logical, schema.column(source).collation):
                 reason = f"a key column cannot become {logical.target}: its values print or compare otherwise"
@@ -58,7 +58,7 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
 
 def _source_type(native: str, logical: LogicalType) -> str:
     """Return the source's type without sizes and labels."""
-    if logical.kind in (Kind.ENUM, Kind.SET, Kind.JSON):
+    if logical.carried in (Kind.ENUM, Kind.SET, Kind.JSON):
         return str(logical.kind)
     name, bracket, rest = native.partition("(")
     return name + rest.partition(")")[2] if bracket else native

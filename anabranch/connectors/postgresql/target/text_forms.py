@@ -43,7 +43,7 @@ WHOLE = frozenset(("smallint", "integer", "int", "bigint", "numeric"))  # types 
 
 def at_target(type: LogicalType, rules: ValueRules) -> AtTarget:
     return AtTarget(
-        text=TEXTS.get((type.kind, type.target), TextForm.OF_KIND),
+        text=TEXTS.get((type.carried, type.target), TextForm.OF_KIND),
         canonical=_canonical(type, rules),
         sorts_as_text=type.target.startswith(SORT_AS_TEXT),
         keeps_whole=not type.target or type.target in WHOLE,
@@ -55,7 +55,7 @@ def _canonical(type: LogicalType, rules: ValueRules) -> CanonicalForm:
 
     https://www.postgresql.org/docs/current/datatype-json.html
     """
-    if type.kind is Kind.NATIVE:
+    if type.carried is Kind.NATIVE:
         return WITH_FLOATS.get(type.native, CanonicalForm.OF_KIND)
-    kept = type.target or (rules.json if type.kind is Kind.JSON else "")
-    return CHOSEN.get((type.kind, kept), CanonicalForm.OF_KIND)
+    kept = type.target or (rules.json if type.carried is Kind.JSON else "")
+    return CHOSEN.get((type.carried, kept), CanonicalForm.OF_KIND)

@@ -11,6 +11,7 @@ from anabranch.contracts import ValueRules
 from anabranch.model.at_target import AtTarget
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 
+FRACTION = 6  # digits of a second; https://www.postgresql.org/docs/current/datatype-datetime.html
 VARCHAR_LIMIT = 10_485_760  # characters; https://www.postgresql.org/docs/current/datatype-character.html
 
 EXACT, WIDENED, LOSSY = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSSY
@@ -39,6 +40,9 @@ NATIVE: dict[Kind, tuple[str, Fidelity, str]] = {
     Kind.ENUM: ("text", EXACT, "a check admits the labels and ''; it sorts as text, not by label number"),
     Kind.UUID: ("uuid", EXACT, ""),
     Kind.INET: ("inet", WIDENED, "inet also holds networks"),
+    Kind.BOOLEAN: ("boolean", EXACT, ""),
+    Kind.TIME: ("time({fraction})", EXACT, ""),
+    Kind.INTERVAL: ("interval({fraction})", EXACT, ""),
     Kind.NATIVE: ("{native}", EXACT, ""),
     Kind.SET: ("text", WIDENED, "members joined by commas, not checked against the declared ones"),
 }
@@ -90,12 +94,15 @@ class PostgresTypes:
             return _chosen(type, rules)
         if type.kind is Kind.ENUM and any("\x00" in label for label in type.values):
             return Fit("text", Fidelity.REFUSED, "a label has a NUL character, which no check here can name")
+        if type.fraction > FRACTION and not type.native:
+            text = f"it keeps {FRACTION} digits of a second, not {type.fraction}"
+            return Fit(NATIVE[type.kind][0].format(fraction=FRACTION), Fidelity.REFUSED, text)
         native, fidelity, reason = _row(type, rules)
         if type.kind is Kind.TEXT and (type.length is None or not 0 < type.length <= VARCHAR_LIMIT):
             native = "text"
         if type.native == native:
             fidelity, reason = EXACT, ""
-        lossy = _chosen_loss(type.kind, rules)
+        lossy = _chosen_loss(type.carried, rules)
         filled = native.format(
             length=type.length or 1,
             precision=type.precision,
@@ -119,6 +126,10 @@ def _setting(kind: Kind, rules: ValueRules) -> str:
 
 
 def _row(type: LogicalType, rules: ValueRules) -> tuple[str, Fidelity, str]:
+    if type.native and type.carried is Kind.NATIVE:  # in the words of this database
+        return NATIVE[Kind.NATIVE]
+    if type.kind is Kind.DECIMAL and not type.precision:
+        return "numeric", EXACT, ""
     if type.kind is Kind.JSON:
         return JSON[rules.json]
     if type.kind is Kind.GEOMETRY:
@@ -136,7 +147,7 @@ def _chosen(type: LogicalType, rules: ValueRules) -> Fit:
     if found is None:
         there = ", ".join(choices.possible(type)) or ("none" if type.kind not in SETTINGS else f"[types] {type.kind}")
         return Fit(type.target, Fidelity.REFUSED, f"{type} cannot become {type.target}; possible: {there}")
-    lossy = _chosen_loss(type.kind, rules)
+    lossy = _chosen_loss(type.carried, rules)
     return Fit(type.target, LOSSY if lossy else found.fidelity, "; ".join(filter(None, (found.reason, lossy))))
 
 

@@ -99,7 +99,7 @@ def _form(logical: LogicalType) -> str:
     if logical.kind is Kind.GEOMETRY and logical.target == "geometry":
         return "lower({0}::text)"
     chosen = choices.choice(logical) if logical.target else None
-    return (chosen.form if chosen else "") or TEXT_FORMS.get(logical.kind, "{0}")
+    return (chosen.form if chosen else "") or TEXT_FORMS.get(logical.carried, "{0}")
 
 
 def select(table: TargetTable, piece: str) -> sql.Composed:
