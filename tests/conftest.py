@@ -35,7 +35,7 @@ from rigs.scenario import Scenario
 from rigs.scenario_postgresql import FromPostgres
 from servers_report import ServersReport
 
-pytest_plugins = ("second_run",)
+pytest_plugins = ("second_run", "long_first")
 _FINDERS: dict[str, Callable[[], packages.Software]] = {
     "mariadb": lambda: packages.find_mariadb(fetch=False),
     "mysql": lambda: packages.find_mysql(fetch=False),
@@ -43,6 +43,9 @@ _FINDERS: dict[str, Callable[[], packages.Software]] = {
 }
 OTHER_POSTGRESQL = {"postgresql11": 11, "postgresql12": 12, "postgresql15": 15, "postgresql17": 17}
 OTHER_MYSQL = {"mysql55": (5, 5), "mysql56": (5, 6), "mysql9": (9, 7)}
+# What these servers hold need not survive a power failure; a process that is killed takes nothing with it.
+FAST_POSTGRESQL = ("--fsync=off",)
+FAST_MYSQL = ("--sync-binlog=0", "--innodb-flush-log-at-trx-commit=2")
 _USED = pytest.StashKey[list[str]]()
 hypothesis.settings.register_profile("untimed", deadline=None)  # how long an example takes is the machine's affair
 hypothesis.settings.load_profile("untimed")
@@ -145,25 +148,28 @@ def servers_directory() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def mariadb(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
     """A MariaDB that may be a source."""
-    yield from _serve("mariadb", start_mariadb, servers_directory, pytestconfig)
+    start = partial(start_mariadb, options=FAST_MYSQL)
+    yield from _serve("mariadb", start, servers_directory, pytestconfig)
 
 
 @pytest.fixture(scope="session")
 def mysql(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
     """A MySQL 8 that may be a source."""
-    yield from _serve("mysql", start_mysql, servers_directory, pytestconfig)
+    start = partial(start_mysql, options=FAST_MYSQL)
+    yield from _serve("mysql", start, servers_directory, pytestconfig)
 
 
 @pytest.fixture(scope="session")
 def postgresql(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
     """A PostgreSQL that may be a target."""
-    yield from _serve("postgresql", start_postgresql, servers_directory, pytestconfig)
+    start = partial(start_postgresql, options=FAST_POSTGRESQL)
+    yield from _serve("postgresql", start, servers_directory, pytestconfig)
 
 
 @pytest.fixture(scope="session")
 def logical_postgresql(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
     """A PostgreSQL that may be a source; small memory for decoding lets transactions be large early."""
-    start = partial(start_postgresql, options=SOURCE_OPTIONS)
+    start = partial(start_postgresql, options=(*SOURCE_OPTIONS, *FAST_POSTGRESQL))
     yield from _serve("logical_postgresql", start, servers_directory, pytestconfig)
 
 

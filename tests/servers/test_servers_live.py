@@ -94,7 +94,7 @@ def test_password_is_on_no_command_line(own: Server) -> None:
     assert own.password not in Path(f"/proc/{own.pid}/cmdline").read_text()
 
 
-def test_binary_log_is_complete(mysql_family: Server, source_database: Callable[[Server], Database]) -> None:
+def test_binary_log_is_complete_and_durable(own_source: Server) -> None:
     expected = {
         "log_bin": "ON",
         "binlog_format": "ROW",
@@ -105,9 +105,9 @@ def test_binary_log_is_complete(mysql_family: Server, source_database: Callable[
         "character_set_server": "utf8mb4",
         "server_id": "1",
     }
-    if mysql_family.name == "mysql":
+    if own_source.name == "mysql":
         expected |= {"gtid_mode": "ON", "enforce_gtid_consistency": "ON"}
-    settings = dict(source_database(mysql_family).query("SHOW GLOBAL VARIABLES"))
+    settings = dict(Database(own_source, "").query("SHOW GLOBAL VARIABLES"))
     assert {name: settings[name] for name in expected} == expected
 
 
@@ -120,9 +120,10 @@ def test_mysql_family_has_no_account_without_a_password(
     assert accounts == []
 
 
-def test_postgresql_is_durable(target_database: Database) -> None:
-    assert target_database.query("SHOW fsync") == [("on",)]
-    assert target_database.query("SHOW server_encoding") == [("UTF8",)]
+def test_postgresql_is_durable(servers_directory: Path) -> None:
+    with start_postgresql(servers_directory / "durable") as server:
+        assert Database(server, "postgres").query("SHOW fsync") == [("on",)]
+        assert Database(server, "postgres").query("SHOW server_encoding") == [("UTF8",)]
 
 
 @pytest.mark.parametrize("how", ["stop", "stop immediately", "kill"])

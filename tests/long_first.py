@@ -1,0 +1,42 @@
+"""Long tests first: `make test` ends when the last worker does, and a test of five minutes must not begin last.
+
+Each worker of pytest-xdist has an equal part of the collection to begin with, in its order, and takes from the end of others'
+parts when its own is done (`--dist worksteal`). So the long ones are dealt out, and stand at the beginning of each part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+LONGEST = Path(__file__).with_name("longest.txt")
+
+
+def seconds_by_name(text: str) -> dict[str, float]:
+    """A line for each: seconds on two quiet processors, `path::test`."""
+    return {name: float(seconds) for seconds, name in (line.split() for line in text.splitlines() if line)}
+
+
+def dealt(names: Sequence[str], seconds: Mapping[str, float], workers: int) -> list[int]:
+    """The order of these tests for so many workers, as places in `names`; those that are not known to be long keep theirs."""
+    known = {place: seconds.get(name.partition("[")[0], 0.0) for place, name in enumerate(names)}
+    long = sorted((place for place in known if known[place]), key=lambda place: -known[place])
+    others = [place for place in known if not known[place]]
+    order: list[int] = []
+    for number in range(workers):
+        mine = long[number::workers]
+        rest = (len(names) - len(order)) // (workers - number) - len(mine)
+        order += mine + others[: max(0, rest)]
+        del others[: max(0, rest)]
+    return order
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In each worker, all of which have the same order; without workers it is the files' own."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        seconds = seconds_by_name(LONGEST.read_text())
+        items[:] = [items[place] for place in dealt([item.nodeid for item in items], seconds, workers)]
