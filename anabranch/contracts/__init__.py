@@ -2,10 +2,11 @@
 
 An engine reaches these through `connectors.source` and `connectors.target`; a connector implements them and knows no engine.
 A source's are in `source`, `log`, `source_catalog` and `snapshot`; a target's in `target`, `store`, `journal`, `tables`,
-`loader`, `writer` and `reader`; those of both in `values` and `checks`. None has more than eight methods: an ability that not
-every database has is a protocol of its own, and one object may have several.
+`loader`, `writer`, `appender` and `reader`; those of both in `values` and `checks`. None has more than eight methods: an
+ability that not every database has is a protocol of its own, and one object may have several.
 """
 
+from anabranch.contracts.appender import Appender, AppendTarget
 from anabranch.contracts.checks import Checks, PreflightContext
 from anabranch.contracts.journal import AsideStore, Journal
 from anabranch.contracts.loader import LoadedChunk, Loader, NewLoad, RawLoader
@@ -43,6 +44,8 @@ from anabranch.contracts.writer import (
 from anabranch.model.value_rules import ValueRules
 
 __all__ = [
+    "AppendTarget",
+    "Appender",
     "AsideStore",
     "Begun",
     "Bounds",

@@ -22,6 +22,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped
 from anabranch.model.table_life import TableState
+from anabranch.rows.appended import Appended
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
 from anabranch.rows.net import TableNet
@@ -127,6 +128,7 @@ class Database:
     log: list[Commit] = field(default_factory=list)
     jobs: dict[str, JobState] = field(default_factory=dict)
     staged: dict[str, TableNet] = field(default_factory=dict)
+    appended: list[Appended] = field(default_factory=list)  # what committed epochs of an Appender gave, in its order
     lock: threading.RLock = field(default_factory=threading.RLock)
     is_prepared: bool = False
     purged: int = 0  # commits at the log's beginning that are forgotten

@@ -1,5 +1,6 @@
-"""What every connector must do, role by role: plain functions over a subject, run by tests on each database.
+"""What every connector must do, contract by contract: plain functions over a subject, run by tests on each database.
 
-reader.py asks a LogReader, snapshot.py a SnapshotReader, writer.py a target's Writer and Loader. Each has CHECKS: the
-functions in their order. The `memory` twin passes all of them; a database that cannot says so in its tests, by name.
+reader.py asks a LogReader, snapshot.py a SnapshotReader, loader.py a Loader, writer.py a Writer and its abilities,
+asides.py and disagreement.py what is noted in epochs, appender.py an Appender. Each has CHECKS: the functions in
+their order. The `memory` twin passes all of them; a database that cannot says so in its tests, by name.
 """

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from anabranch.connectors.memory.database import database
 from anabranch.connectors.memory.preflight import MemoryChecks
+from anabranch.connectors.memory.target.appender import MemoryAppender
 from anabranch.connectors.memory.target.apply import MemoryStager, MemoryWriter
 from anabranch.connectors.memory.target.load import MemoryLoader
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.connectors.memory.target.typemap import MemoryTypes
 from anabranch.connectors.memory.target.verify import MemoryReader
 from anabranch.contracts import (
+    Appender,
     Checks,
     RowTarget,
     Stager,
@@ -48,6 +50,9 @@ class MemoryTarget:
 
     def loader(self, rules: ValueRules) -> LoaderContract:
         return MemoryLoader(database(self.endpoint.database))
+
+    def appender(self, rules: ValueRules) -> Appender:
+        return MemoryAppender(database(self.endpoint.database), rules)
 
     def reader(self, rules: ValueRules) -> TargetReader:
         return MemoryReader(database(self.endpoint.database))

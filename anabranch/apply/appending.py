@@ -1,0 +1,40 @@
+"""Changes of the trail as an Appender takes them: chunks -> images -> a batch. Nothing is compacted and nothing is decided.
+
+What does not live here: epochs (an engine that carries out by appending comes with the first such target).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from anabranch.apply.images import ORDINAL_BITS, Images, gather
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.appended import ChangeBatch, Emptied, TableChanges, committed
+from anabranch.rows.chunk import BarrierKind, Chunk
+from anabranch.rows.net import TargetTable
+
+
+def batch_of(chunks: Sequence[Chunk], tables: Mapping[TableId, tuple[TableSchema, TargetTable]]) -> ChangeBatch:
+    """Return what these chunks did to the tables: chunks that belong together, so with the last fragment of a large
+    transaction all others of it. Raises StateError for rows of another definition than the table's."""
+    if not chunks:
+        return ChangeBatch(())
+    base = chunks[0].first_sequence
+    found = ((table, gather(chunks, table, schema, base)) for schema, table in tables.values())
+    emptied = [
+        Emptied(tables[barrier.table][1], chunk.first_sequence + barrier.tx, barrier.ordinal)
+        for chunk in chunks
+        for barrier in chunk.barriers
+        if barrier.kind is BarrierKind.TRUNCATE and barrier.table in tables
+    ]
+    changes = [_changes(table, images, base) for table, images in found if images is not None]
+    return ChangeBatch(committed(chunks), changes, emptied)
+
+
+def _changes(table: TargetTable, images: Images, base: int) -> TableChanges:
+    ordinal = images.order & ((np.int64(1) << ORDINAL_BITS) - 1)
+    sequence = (images.order >> ORDINAL_BITS) + base
+    return TableChanges(table, images.op, sequence, ordinal, images.shape, images.presence, images.rows)

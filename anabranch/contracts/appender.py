@@ -1,0 +1,52 @@
+"""Contracts of targets that take changes and not states: a log of messages, change tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from anabranch.contracts.target import TargetConnector
+from anabranch.contracts.writer import Begun
+from anabranch.model.state import Checkpoint
+from anabranch.model.value_rules import ValueRules
+
+if TYPE_CHECKING:
+    from anabranch.rows.appended import ChangeBatch
+
+
+class Appender(Protocol):
+    """Appends every change of a source, in the log's order, over the one committing connection of a job's apply process.
+
+    An epoch is `begin`, any number of `append`, `commit`. Nothing is compared with what is there and nothing is compacted: a
+    row that changed three times is three changes, each with the native position and the commit time of its transaction. A
+    transaction is in one epoch whole.
+
+    Delivery: what an epoch appends and its checkpoint are there together or not at all, for readers of the target that read
+    committed changes only; a fenced owner commits nothing. So each change is there exactly once."""
+
+    def claim(self, job: str, owner: str) -> Checkpoint:
+        """End the previous owner's sessions, make `owner` the checkpoint's, return it. StateError without one. What a former
+        owner appended and did not commit is gone, or never seen by a reader, when this returns."""
+
+    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
+        """Begin an epoch: compare-and-set of the checkpoint from `now` to `then`, as Writer.begin. Raises Fenced for another
+        owner. `origin`: as there."""
+
+    def append(self, batch: ChangeBatch) -> None:
+        """Add changes behind those that the epoch has. Batches come in the log's order; inside a batch the changes are ordered
+        by transaction and ordinal over all its tables, whatever table they are given with.
+
+        Raises RowRefused, with table and position, for a value that the target cannot take; TargetUnavailable."""
+
+    def commit(self) -> None:
+        """Commit the epoch. Raises TargetUnavailable when the outcome is unknown: `begin` again tells by the checkpoint."""
+
+    def rollback(self) -> None:
+        """End the epoch without a trace for readers; nothing happens where none is open."""
+
+    def close(self) -> None: ...
+
+
+class AppendTarget(TargetConnector, Protocol):
+    """A target that keeps changes: there is nothing to load, to merge or to verify row by row."""
+
+    def appender(self, rules: ValueRules) -> Appender: ...
