@@ -12,6 +12,7 @@ import pytest
 
 from anabranch.connectors.postgresql.source.capture import WalReader
 from anabranch.contracts import LogReader, PreflightContext
+from anabranch.contracts.source import steps_of
 from anabranch.job import Job
 from anabranch.model.checks import CheckResult
 from anabranch.testing.databases import Database
@@ -37,7 +38,7 @@ def job_of(tmp_path: Path, source: Database, text: str) -> Job:
 def reader_of(job: Job) -> LogReader:
     """Follows from the log's end on, set up as capture does it."""
     source, options = source_of(job), log_options(job, str(uuid4()))
-    if steps := source.steps(options, {}, begins=True):
+    if steps := steps_of(source, options, {}, begins=True):
         source.run(steps, PATIENCE)
     reader = source.log(options)
     reader.start(reader.end(), lambda table: None)
@@ -80,7 +81,7 @@ def test_a_slot_is_made_with_the_decoder_of_the_job_file(
     database = source_database(logical_postgresql)
     job = job_of(tmp_path, database, f'[{section}]\ndecoder = "wal2json"\n')
     source = source_of(job)
-    steps = [step.sql for step in source.steps(log_options(job, str(uuid4())), {}, begins=True)]
+    steps = [step.sql for step in steps_of(source, log_options(job, str(uuid4())), {}, begins=True)]
     assert [step for step in steps if "slot" in step and "wal2json" in step], steps
 
 

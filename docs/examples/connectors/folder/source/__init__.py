@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -17,8 +17,6 @@ from anabranch.connectors.folder.source.snapshot import FolderSnapshot
 from anabranch.contracts import Checks, LogOptions, LogReader, SnapshotReader, SourceCatalog, SourceConnector
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
-from anabranch.model.steps import SetUpStep
 
 
 @dataclass
@@ -41,19 +39,6 @@ class FolderSource:
 
     def checks(self) -> Checks:
         return FolderChecks(Folder(self.endpoint))
-
-    def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
-        """Nothing has to be prepared, so nothing is carried out, left or found astray."""
-        return []
-
-    def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
-        """There are no steps."""
-
-    def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
-        return {}
-
-    def leftovers(self, name: str, remove: bool) -> list[str]:
-        return []
 
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> None:
         """Rows say all that they mean."""

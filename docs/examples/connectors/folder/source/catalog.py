@@ -17,6 +17,7 @@ from anabranch.rows.log_items import StatementFacts
 class FolderCatalog:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
+        self.log, self.transactions = FolderLogFacts(), NothingOpen()
 
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
         return {table: schema for table, schema in self._folder.tables().items() if wanted(table)}
@@ -30,25 +31,33 @@ class FolderCatalog:
     def mark(self) -> LogMark:
         return mark(self._folder.identity(), self._folder.end())
 
+    def writers(self) -> list[SourceWriter]:
+        """Nobody replicates to a folder."""
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class FolderLogFacts:
     def logs_whole_rows(self) -> bool:
         return True
 
     def logs_cascades(self) -> bool:
-        """There are no foreign keys."""
+        """Say yes: there are no foreign keys."""
         return True
 
     def log_sizes(self) -> dict[str, int]:
         return {}
 
-    def writers(self) -> list[SourceWriter]:
-        """Nobody replicates to a folder."""
-        return []
-
     def held(self, name: str) -> None:
-        """Nothing is kept for a job."""
+        """Return nothing: nothing is kept for a job."""
+
+
+class NothingOpen:
+    """A file is a whole transaction: nothing is prepared, nothing is open."""
 
     def prepared(self) -> frozenset[str]:
-        """A file is a whole transaction: nothing is prepared, nothing is open."""
         return frozenset()
 
     def in_progress(self) -> frozenset[str]:
@@ -59,9 +68,6 @@ class FolderCatalog:
 
     def unseen(self, before: LogMark) -> frozenset[str]:
         return frozenset()
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 class FolderDialect:
