@@ -15,8 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch import connectors
+from anabranch.apply.abilities import merging
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
+from anabranch.apply.merge_carrier import MergeCarrier
+from anabranch.apply.progress import Progress
 from anabranch.apply.staging import Executors
 from anabranch.config.url import parse_url
 from anabranch.contracts import ValueRules
@@ -91,7 +94,7 @@ def _applying(directory: Path, database: Database, base: int) -> Iterator[Any]:
     with (
         TrailWriter.open(directory, job=JOB, job_uuid="u", source_identity="s", pack=False) as trail,
         closing(target.store()) as store,
-        closing(target.writer(rules, False)) as writer,
+        closing(merging(target.writer(rules, False))) as writer,
         TrailReader(directory) as reader,
     ):
         trail.schema(SCHEMA)
@@ -99,14 +102,16 @@ def _applying(directory: Path, database: Database, base: int) -> Iterator[Any]:
         store.jobs.create_checkpoint(JOB, Position(0, ""), 0)
         store.states.save_table(JOB, TableState(SCHEMA.id, TABLE.target, "streaming", schema=SCHEMA), None)
         writer.claim(JOB, "bench")
-        applier = Applier(JOB, reader, writer, store, "bench", lambda _: context, lambda _: None)
+        progress = Progress(JOB, reader, writer, store, "bench", lambda _: context, lambda _: None)
+        carrier = MergeCarrier(progress, writer)
+        applier = Applier(progress, carrier)
         rows = _Rows(base)
 
         def apply(images: int, by_executors: bool) -> float:
             for _ in range(images // CHUNK):
                 trail.append(rows.chunk())
             trail.flush()
-            applier.executors = Executors(JOB, directory, target, rules, engine, 1 if by_executors else 1 << 60)
+            carrier.executors = Executors(JOB, directory, target, rules, engine, 1 if by_executors else 1 << 60)
             begin = time.monotonic()
             applier.apply(trail.end.position.sequence)
             return time.monotonic() - begin

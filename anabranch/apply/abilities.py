@@ -13,6 +13,10 @@ from anabranch.errors import TargetError
 NEEDED = (EpochState, RowWriter, Cascader, StagedWriter)
 
 
+class StateWriter(Writer, EpochState, Protocol):
+    """A Writer that keeps the job's state: what every way of carrying out takes."""
+
+
 class MergeWriter(Writer, EpochState, RowWriter, Cascader, StagedWriter, Protocol):
     """A Writer with all abilities that merging takes."""
 

@@ -24,8 +24,8 @@ class Followed:
     """A table that the stream follows. Images with sequence <= `low` are in the loaded rows already; those up to `high`
     may be (K3); later ones are strict.
 
-    `filter`: the job's `where` for it (K27). `taken`: values that a parent took over inside the window
-    (cascades/takeovers.py). `dirty`: keys whose rows wait to be read again (waiting_rows.py). `unique`: columns (target
+    `filter`: the job's `where` for it (K27). `takeovers`: values that a parent took over inside the window
+    (cascades/takeovers.py). `waiting`: keys whose rows wait to be read again (waiting_rows.py). `unique`: columns (target
     names) on which unique keys beside the primary depend, the target's or the source's (K8). `on_conflict`: what the job
     declares for rows that differ at the target. `aside`: changes that are set aside, None where none are and none may be
     (aside/). `loaded`: sequences after `low` that the loaded rows have, where that is known of each: then all others are
@@ -36,8 +36,8 @@ class Followed:
     low: int = 0
     high: int = 0
     filter: Filter | None = None
-    taken: Mapping[CascadeRule, frozenset[Values]] = field(default_factory=dict)
-    dirty: frozenset[KeyTexts] = frozenset()
+    takeovers: Mapping[CascadeRule, frozenset[Values]] = field(default_factory=dict)
+    waiting: frozenset[KeyTexts] = frozenset()
     unique: frozenset[str] = frozenset()
     on_conflict: ConflictPolicy = STRICT
     aside: Aside | None = None
@@ -74,20 +74,18 @@ class ApplyContext:
 
     def without(self, tables: frozenset[TableId]) -> ApplyContext:
         """The same with some tables parked: their rows are left out, cascades do not reach them."""
-        return replace_context(self, {t: f for t, f in self.tables.items() if t not in tables})
+        return self.over({t: f for t, f in self.tables.items() if t not in tables})
 
+    def with_followed(self, *changed: Followed) -> ApplyContext:
+        """The same with some tables followed anew, or otherwise than before."""
+        return self.over({**self.tables, **{one.table.source: one for one in changed}})
 
-def replace_context(context: ApplyContext, tables: Mapping[TableId, Followed]) -> ApplyContext:
-    """A context over other tables; cascades between tables that are not there are left out."""
-    kept = tuple(r for r in context.cascades if r.child.source in tables and r.parent.source in tables)
-    return ApplyContext(tables, kept, context.truncate, context.keys, context.computed)
-
-
-def past_windows(context: ApplyContext, sequence: int) -> list[TableId]:
-    """Tables whose window ends at or before `sequence`."""
-    return [t for t, f in context.tables.items() if f.high <= sequence]
+    def over(self, tables: Mapping[TableId, Followed]) -> ApplyContext:
+        """The same over other tables; cascades between tables that are not there are left out."""
+        kept = tuple(r for r in self.cascades if r.child.source in tables and r.parent.source in tables)
+        return ApplyContext(tables, kept, self.truncate, self.keys, self.computed)
 
 
 def closed(followed: Followed) -> Followed:
     """The table after its window."""
-    return replace(followed, low=0, high=0, taken={}, loaded=None)
+    return replace(followed, low=0, high=0, takeovers={}, loaded=None)

@@ -5,25 +5,25 @@ Made at the start, and again whenever it is in doubt what the target has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
 from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.cascades.computed import AskedSource, computed_of
-from anabranch.apply.cascades.takeovers import with_taken
+from anabranch.apply.cascades.takeovers import with_takeovers
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.order import KeyOrder, key_order
+from anabranch.apply.settings import ApplySettings
+from anabranch.apply.tables import Tables
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import key_of
-from anabranch.contracts import Emptying, RowTarget, ValueRules
+from anabranch.contracts import RowTarget, ValueRules
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
-from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.net import TargetTable
-from anabranch.rules.rule_set import Filter
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,8 @@ class Following:
 
     target: RowTarget
     rules: ValueRules
-    target_table: Callable[[TableSchema], TargetTable]
-    where: Callable[[TableSchema], Filter | None]
-    on_conflict: Callable[[TableSchema], ConflictPolicy]
-    logs_cascades: bool
-    truncate: Emptying
+    rule_set: Tables
+    settings: ApplySettings
     resolver: WindowResolver
     enforces_keys: bool = False  # the target does, on what we write (K7)
     asked: AskedSource | None = None  # what computed columns become, where the log does not say it
@@ -46,10 +43,10 @@ class Following:
         return self.of(self.tables([state for state in states.values() if state.is_followed]))
 
     def of(self, tables: Mapping[TableId, Followed]) -> ApplyContext:
-        rules = () if self.logs_cascades else rules_of(tables)
+        rules = () if self.settings.logs_cascades else rules_of(tables)
         keys = self._key_order(tables) if self.enforces_keys else None
         computed = computed_of(tables, rules, self.asked)
-        return with_taken(ApplyContext(tables, rules, self.truncate, keys, computed), self.resolver.trail)
+        return with_takeovers(ApplyContext(tables, rules, self.settings.truncate, keys, computed), self.resolver.trail)
 
     def _key_order(self, tables: Mapping[TableId, Followed]) -> KeyOrder:
         targets = {source: followed.table for source, followed in tables.items()}
@@ -62,7 +59,7 @@ class Following:
         for state in states:
             if state.schema is None:
                 raise StateError("a loaded table without its definition", table=str(state.source), hint="load it again")
-        targets = {state.source: self.target_table(state.schema) for state in states if state.schema}
+        targets = {state.source: self.rule_set.target_table(state.schema) for state in states if state.schema}
         unique = self._unique_columns(list(targets.values()))
         found = (self._table(state, targets[state.source]) for state in states)
         return {f.table.source: replace(f, unique=f.unique | unique.get(f.table.source, frozenset())) for f in found}
@@ -73,11 +70,11 @@ class Following:
         loaded = self.resolver.loaded(state, low, high) if low < high else None
         if state.facts.resumes is not None:  # everything behind it is strict
             low, high, loaded = state.facts.resumes, state.facts.resumes, None
-        dirty = frozenset(key_of(table, key) for key in state.facts.reread)
+        waiting = frozenset(key_of(table, key) for key in state.facts.reread)
         unique = unique_columns(state.schema, table)
-        where, policy = self.where(state.schema), self.on_conflict(state.schema)
+        where, policy = self.rule_set.where(state.schema), self.rule_set.on_conflict(state.schema)
         return Followed(
-            state.schema, table, low, high, where, dirty=dirty, unique=unique, on_conflict=policy, loaded=loaded
+            state.schema, table, low, high, where, waiting=waiting, unique=unique, on_conflict=policy, loaded=loaded
         )
 
     def joined(

@@ -9,64 +9,33 @@ have no name: those that change one after the other go together, since finding o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.apply.cascades import cascade
-from anabranch.apply.compact import NeedsSlowWay, multiset
+from anabranch.apply.compact import multiset
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.images import Images, order_of, sequence_of
-from anabranch.apply.stage import Disputable, Group
+from anabranch.apply.stage import Disputable, Group, RemovedByKeys
 from anabranch.apply.unconverted import Unconvertible, lacking_of, words
-from anabranch.contracts import Conflict
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
-from anabranch.model.position import Position
 from anabranch.rows.chunk import Op
 from anabranch.rows.conflict import STRICT
 from anabranch.rows.lines import texts
 from anabranch.rows.net import Cascade, CascadeAction, RowChange, TableNet, TargetTable
 
 Texts = dict[str, str | None]
-
-
-def refused(reason: Conflict | NeedsSlowWay, position: Position) -> RowRefused:
-    """What stops the job: the row that cannot be applied."""
-    if isinstance(reason, NeedsSlowWay):
-        hint = reason.hint if isinstance(reason, Unconvertible) else ""
-        return RowRefused(reason.why, table=str(reason.table), position=str(position), hint=hint)
-    key = ", ".join(f"{name} = {value}" for name, value in reason.key.items())
-    return RowRefused(
-        f"{reason.what}" + (f" (row {key})" if key else ""),
-        table=str(reason.table),
-        position=str(position),
-        hint="mend the row or the table at the target, then start again: the job goes on from here; on_conflict says"
-        " what comes of rows that are missing or there already",
-    )
-
-
 Made = TypeVar("Made", RowChange, RowChange | TableNet)
 Emptied = tuple[TargetTable, ...]
 Step = Emptied | RowChange | TableNet | Cascade | Disputable
 
 
-@dataclass
-class Taken:
-    """Tables of which the cascades of a transaction, so far, have removed rows. A large one comes in several groups."""
-
-    sequence: int = 0
-    tables: set[TableId] = field(default_factory=set)
-
-    def begin(self, sequence: int) -> None:
-        if sequence != self.sequence:
-            self.sequence, self.tables = sequence, set()
-
-
 def steps(
-    part: Group, context: ApplyContext, taken: Taken, waits: Callable[[int], bool] = lambda order: False
+    part: Group, context: ApplyContext, removed: RemovedByKeys, waits: Callable[[int], bool] = lambda order: False
 ) -> Iterator[Step]:
     """Give the steps to carry out, one by one: tables to truncate at once, a row change, several of a table without a key, a
     cascade. `waits`: does the change with this order wait behind another one of its row? Then it comes as one, also in a
@@ -82,7 +51,7 @@ def steps(
     disputable = {table for table, reader in readers.items() if reader.is_disputable}
     alone |= disputable
     for order, table, places in _runs(_in_order(part), readers, cascades.keys(), alone):
-        taken.begin(sequence_of(order, part.base))
+        removed.begin(sequence_of(order, part.base))
         changes = cascades.pop(order, [])
         follow = cascade.cascades(changes, context, part.base)
         first = [found.ahead(context) if context.keys else None for found in follow]
@@ -94,7 +63,7 @@ def steps(
             is_one = lacks or waits(order)
             made = [readers[table].one(places[0], lacks)] if is_one else list(readers[table].changes(places))
         policy = context.tables[table].on_conflict if table is not None else STRICT
-        gone = table in taken.tables
+        gone = table in removed.tables
         if isinstance(only := made[0] if made else None, RowChange) and only.checked and table in disputable:
             only = _may_be_gone(only) if gone and not policy.decides else only
             yield Disputable(sequence_of(order, part.base), order, policy, before, only, after, gone, lacks)
@@ -103,7 +72,7 @@ def steps(
             yield from (*before, *made, *((truncates[order],) if table is None and order in truncates else ()), *after)
         for one in follow:
             if one.cascade.action is CascadeAction.DELETE:
-                taken.tables |= cascade.removed_with(one.rule.child.source, context)
+                removed.tables |= cascade.removed_with(one.rule.child.source, context)
 
 
 def _may_be_gone(change: Made) -> Made:

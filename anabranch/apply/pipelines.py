@@ -9,19 +9,18 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import SourceTransaction
 from anabranch.apply.images import order_of
 from anabranch.apply.plan import FilterImages, group
+from anabranch.apply.progress import OutOfStep, Progress
 from anabranch.apply.small import Planned, plan
 from anabranch.apply.stage import Group
 from anabranch.contracts import PipelinedWriter
-from anabranch.errors import TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -29,46 +28,43 @@ from anabranch.model.state import Checkpoint
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.small import SmallTransactions
 
-if TYPE_CHECKING:
-    from anabranch.apply.epoch import Applier
-
 PIPELINED = 8000  # transactions that are sent to the target between two commits that wait for its disk
 FEW = 4  # fewer gain nothing
 LONG_S = 2.0  # at a slow target the disk is waited for, and status told, more often
 
 
-class OutOfStep(TargetUnavailable):
-    """The target is not where this process left it: it lost its last commits, or has one whose answer was lost."""
-
-
 def in_pipelines(
-    applier: Applier, writer: PipelinedWriter, chunks: Sequence[Chunk], filtered: FilterImages | None
+    progress: Progress,
+    writer: PipelinedWriter,
+    chunks: Sequence[Chunk],
+    filtered: FilterImages | None,
+    alone: Callable[[SourceTransaction], None],
 ) -> None:
-    """Runs of small transactions; what is none, or is refused, alone between them."""
+    """Carry out runs of small transactions; what is none, or is refused, by `alone` between them."""
     line = _Line(chunks)
     try:
-        plans = _Plans(line, group(chunks, applier.context, filtered), applier.context)
+        plans = _Plans(line, group(chunks, progress.context, filtered), progress.context)
     except NeedsSlowWay:  # of one of them: alone it says what it lacks
         for place in range(len(line)):
-            applier.alone(line[place])
+            alone(line[place])
         return
     place, most = 0, PIPELINED
     with plans:
         while place < len(line):
-            if plans.context is not applier.context:
-                plans.change(group(chunks, applier.context, filtered), applier.context)
+            if plans.context is not progress.context:
+                plans.change(group(chunks, progress.context, filtered), progress.context)
             planned, end = plans.at(place)
             # What moves a row that waits to be read again is noted in the epoch that carries it out.
-            stop = place if any(plans.part.dirty.values()) else _end(line, planned, place, min(end, place + most))
+            stop = place if any(plans.part.waiting.values()) else _end(line, planned, place, min(end, place + most))
             begin, are_some = time.monotonic(), stop - place >= FEW
-            done = _pipelined(applier, writer, line, range(place, stop), planned) if are_some else 0
+            done = _pipelined(progress, writer, line, range(place, stop), planned) if are_some else 0
             if are_some and done < stop - place:
                 most = FEW * 4  # others may be refused near it
             elif are_some:
                 is_slow = time.monotonic() - begin > LONG_S
                 most = max(FEW * 4, most // 2) if is_slow else min(PIPELINED, most * 2)
             if done < stop - place or stop == place:
-                applier.alone(line[place + done])
+                alone(line[place + done])
                 done += 1
             place += done
 
@@ -137,34 +133,32 @@ def _end(line: _Line, planned: Planned, place: int, end: int) -> int:
     return next((n for n in range(place, end) if line.sequences[n] in planned.apart), end)
 
 
-def _pipelined(applier: Applier, writer: PipelinedWriter, line: _Line, small: range, planned: Planned) -> int:
+def _pipelined(progress: Progress, writer: PipelinedWriter, line: _Line, small: range, planned: Planned) -> int:
     """How many are done. They are committed one by one, and certain to stay with the epoch behind them, which also says
     what they came to."""
     some = [n for n in small if line.sequences[n] in planned.sequences]
-    applier.ask_again()  # until it is known how far it came
     sent = SmallTransactions(
         [line.sequences[n] for n in some],
         [line.natives[n] for n in some],
         [line.commit_times[n] for n in some],
         planned.of([line.sequences[n] for n in some]) if some else [],
     )
-    applier.unsettled = True
-    found = writer.one_by_one(applier.checkpoint, sent) if some else applier.checkpoint
+    progress.begin_pipeline()
+    found = writer.one_by_one(progress.checkpoint, sent) if some else progress.checkpoint
     reach("apply.pipelined")
-    number = found.epoch - applier.checkpoint.epoch
-    places = [applier.checkpoint.position.sequence, *sent.sequences]
+    number = found.epoch - progress.checkpoint.epoch
+    places = [progress.checkpoint.position.sequence, *sent.sequences]
     if not 0 <= number < len(places) or places[number] != found.position.sequence:
-        raise OutOfStep(f"the target is not behind {applier.checkpoint.position} any more", job=applier.job)
+        raise OutOfStep(f"the target is not behind {progress.checkpoint.position} any more", job=progress.job)
     done = len(small) if number == len(some) else some[number] - small.start
     if done:
         last = line[small[done - 1]]
         then = Checkpoint(found.owner, found.epoch + 1, last.position, last.commit_time)
-        applier.begin(then, found)
-        work = applier.work()
+        progress.begin(then, found)
+        work = progress.work()
         work.count(_counts(sent.part(0, number)))
-        applier.commit(then, work)
-        applier.totals.epochs += number
-    applier.unsettled = False
+        progress.commit(then, work)
+    progress.end_pipeline(number if done else 0)
     return done
 
 
@@ -173,10 +167,3 @@ def _counts(sent: SmallTransactions) -> dict[TableId, int]:
     for one in sent.changes:
         found[one.shape.table.source] += len(one)
     return found
-
-
-def settle(applier: Applier) -> None:
-    """Commit once with the target's disk, after pipelined commits whose closing epoch did not come: what stands behind them
-    counts as applied, and lets the trail go, only when it is durable."""
-    applier.move_on(applier.checkpoint.position, applier.checkpoint.commit_time)
-    applier.unsettled = False

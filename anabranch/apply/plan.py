@@ -19,7 +19,7 @@ from anabranch.apply.filter import with_filter_columns
 from anabranch.apply.images import END, ORDINAL_BITS, Images, gather, order_of, sequence_of
 from anabranch.apply.stage import Group, Parked, Stage
 from anabranch.apply.unconverted import refuse_unconverted
-from anabranch.apply.waiting_rows import without_dirty
+from anabranch.apply.waiting_rows import without_waiting
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.net import Cascade, TableNet, TargetTable
@@ -48,7 +48,7 @@ def group(chunks: Sequence[Chunk], context: ApplyContext, filtered: FilterImages
         table: _not_loaded(images, context.tables[table], base).between(-END, parked.get(table, END))
         for table, images in seen.items()
     }
-    clean = {t: without_dirty(i, context.tables[t]) for t, i in mine.items() if context.tables[t].dirty and len(i)}
+    clean = {t: without_waiting(i, context.tables[t]) for t, i in mine.items() if context.tables[t].waiting and len(i)}
     mine |= {table: images for table, (images, _) in clean.items()}
     return Group(
         base,
@@ -56,7 +56,7 @@ def group(chunks: Sequence[Chunk], context: ApplyContext, filtered: FilterImages
         cascade.parent_changes(seen, context, base),
         [(o, t) for o, t in _truncates(barriers, context, base) if o < parked.get(t.source, END)],
         [_parked(c, b) for _, c, b in barriers if b.kind is BarrierKind.PARK],
-        {table: dirty for table, (_, dirty) in clean.items()},
+        {table: waiting for table, (_, waiting) in clean.items()},
     )
 
 
@@ -106,18 +106,24 @@ def stages(part: Group, context: ApplyContext) -> list[Stage]:
     """The group's stages in order. Raises NeedsSlowWay."""
     refuse_touched(part, context)
     refuse_unconverted(part.images, {table: context.tables[table].table for table in part.images})
-    bounds = {order for order, _ in part.truncates}
-    bounds.update(cuts(part.images, part.changes, context, part.base))
-    bounds.update(order_of(f.high + 1, part.base) for f in context.tables.values() if f.high >= part.base)
-    if part.changes:  # cascades go on into a table from its window on
-        children = (context.tables[rule.child.source] for rule in context.cascades)
-        bounds.update(order_of(child.low + 1, part.base) for child in children if child.low >= part.base)
-    starts = [-END, *sorted(bounds)]
+    starts = [-END, *sorted(_bounds(part, context))]
     found = []
     for start, stop in zip(starts, [*starts[1:], END], strict=True):
         stage = _stage(part.within(start, stop) if len(starts) > 1 else part, context, start)
         if stage != Stage():
             found.append(stage)
+    return found
+
+
+def _bounds(part: Group, context: ApplyContext) -> set[int]:
+    """The orders at which a stage ends and the next one begins, whatever the reason. What a table is merged by does not change
+    inside a stage, so a definition that changes is one more reason here."""
+    found = {order for order, _ in part.truncates}
+    found.update(cuts(part.images, part.changes, context, part.base))
+    found.update(order_of(f.high + 1, part.base) for f in context.tables.values() if f.high >= part.base)
+    if part.changes:  # cascades go on into a table from its window on
+        children = (context.tables[rule.child.source] for rule in context.cascades)
+        found.update(order_of(child.low + 1, part.base) for child in children if child.low >= part.base)
     return found
 
 

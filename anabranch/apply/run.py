@@ -1,12 +1,11 @@
 """The apply process: waits for trail and load, follows the trail, lets tables join, builds what waits for consistency.
 
-Delivery: see `epoch.py`. Everything kept here can be rebuilt from the target and the trail.
+Delivery: see `progress.py`. Everything kept here can be rebuilt from the target and the trail.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -14,37 +13,34 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from anabranch import log, pace
-from anabranch.apply.abilities import merging
-from anabranch.apply.aside.release import settle_wishes
+from anabranch.apply.abilities import MergeWriter, merging
+from anabranch.apply.carry_out import CarryOut
 from anabranch.apply.cascades.cascade import refuse_far_cascades
 from anabranch.apply.cascades.computed import AskedSource
+from anabranch.apply.chores import Chores
 from anabranch.apply.epoch import Applier
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.following import Following
 from anabranch.apply.labels import needed_now
 from anabranch.apply.life.finish import Finisher
-from anabranch.apply.life.join import join_loaded
 from anabranch.apply.life.repair import Repairer
 from anabranch.apply.life.reread import Rereader
-from anabranch.apply.life.taking_out import forget_unbuilt, let_leave
+from anabranch.apply.merge_carrier import MergeCarrier
 from anabranch.apply.patience import Patience
+from anabranch.apply.progress import Progress, claim
 from anabranch.apply.same_trail import refuse_other_trail
+from anabranch.apply.settings import ApplySettings
 from anabranch.apply.staging import Executors
+from anabranch.apply.tables import Tables
 from anabranch.apply.told import Totals
 from anabranch.apply.window import WindowResolver
-from anabranch.contracts import Emptying, LabelWriter, RowTarget, SourceConnector, TargetStore, ValueRules
+from anabranch.contracts import Enforced, LabelWriter, RowTarget, SourceConnector, TargetStore, ValueRules
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.condition import Waiting
-from anabranch.model.endpoint import USUAL, EndLimits
 from anabranch.model.ids import TableId
-from anabranch.model.position import Position
-from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint
-from anabranch.model.table_life import TableState, note_built
-from anabranch.rows.conflict import ConflictPolicy
-from anabranch.rows.net import TargetTable
-from anabranch.rules.rule_set import Filter
+from anabranch.model.table_life import TableState
 from anabranch.spark.engine import Engine, Epochs
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
@@ -84,34 +80,17 @@ class ApplyRun:
     source: SourceConnector
     target: RowTarget
     rules: ValueRules
-    target_of: Callable[[TableId], TableId | None]
-    target_table: Callable[[TableSchema], TargetTable]
-    where: Callable[[TableSchema], Filter | None]
-    on_conflict: Callable[[TableSchema], ConflictPolicy]
-    logs_cascades: bool
-    truncate: Emptying
-    lock: str
-    per_transaction: bool
-    parks: bool
-    sets_aside: bool
-    aside_limit: int
-    stage_rows: int | None
+    tables: Tables
+    settings: ApplySettings
     engine: Engine
     stop: Callable[[], bool]
     watcher: Watcher
-    names: retention.Names = field(default_factory=retention.Names)  # of what this target holds of the trail
-    retry: EndLimits = USUAL  # how long the target is waited for
-    resolver: WindowResolver = field(init=False)
-    rereader: Rereader = field(init=False)
-    repairer: Repairer = field(init=False)
-    applier: Applier = field(init=False)
-    following: Following = field(init=False)
-    finisher: Finisher = field(init=False)
-    query: Epochs = field(init=False)
     patience: Patience = field(init=False)
+    chores: Chores = field(init=False)  # with the applier
+    query: Epochs = field(init=False)
 
     def __post_init__(self) -> None:
-        self.patience = Patience(retry=self.retry)
+        self.patience = Patience(retry=self.settings.retry)
 
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at."""
@@ -160,47 +139,50 @@ class ApplyRun:
     # --- following ---------------------------------------------------------------------------------------------------
 
     def _follow(self, store: TargetStore, trail: TrailReader) -> None:
-        applier = self._claimed(store, trail)
-        if applier is None:
+        chores = self._claimed(store, trail)
+        if chores is None:
             return
-        self.applier = applier
-        self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
+        self.chores, progress = chores, chores.applier.progress
         query: Epochs | None = None
         try:
             query = self._begun(trail)
             if query is not None:
                 self.query = query
                 self._loop(store)
-            self.finisher.raise_sequences(self.applier.states)
+            chores.finisher.raise_sequences(progress.states)
         except TrailError:
             with suppress(TargetUnavailable):
-                applier.look_for_another()  # who took over has read on, and what this one misses may be gone since
+                progress.look_for_another()  # who took over has read on, and what this one misses may be gone since
             raise
         finally:
             if query is not None:
                 query.stop()
                 self._note_place()
-            self.finisher.close()
-            self.applier.writer.close()
+            chores.finisher.close()
+            progress.writer.close()
+
+    @property
+    def _progress(self) -> Progress:
+        return self.chores.applier.progress
 
     def _begun(self, trail: TrailReader) -> Epochs | None:
         """The trail is held from where the target is, and followed. None when stopped before."""
-        start = self.applier.checkpoint.position.sequence
-        refuse_other_trail(self.job, trail, self.applier.checkpoint.position)
-        self._with_room(lambda: retention.register(self.trail_directory, self.names.apply, start))
+        start = self._at()
+        refuse_other_trail(self.job, trail, self._progress.checkpoint.position)
+        self._with_room(lambda: retention.register(self.trail_directory, self.settings.names.apply, start))
         reach("apply.registered")
-        self.watcher.slow(self.applier.totals)
+        self.watcher.slow(self._progress.totals)
         self.watcher.waiting("for the first epoch", Waiting.BEGIN)
         return self._with_room(
             lambda: self.engine.follow(self.trail_directory, self.spark_directory, start, self._epoch, self._at)
         )
 
-    def _claimed(self, store: TargetStore, trail: TrailReader) -> Applier | None:
+    def _claimed(self, store: TargetStore, trail: TrailReader) -> Chores | None:
         """A target that is away, or in the way, now is waited for: hours of loading may lie before. None when stopped."""
         while not self.stop():
-            applier = self._patiently(store, lambda: self._applier(store, trail))
-            if applier is not None:
-                return applier
+            chores = self._patiently(store, lambda: self._chores(store, trail))
+            if chores is not None:
+                return chores
             time.sleep(pace.current.apply_tick)
         return None
 
@@ -218,77 +200,64 @@ class ApplyRun:
     def _note_place(self) -> None:
         """How far the trail has been read. That it cannot be noted keeps more of the trail, and nothing else."""
         with suppress(StorageFull):
-            retention.advance(self.trail_directory, self.names.apply, self.applier.checkpoint.position.sequence)
+            retention.advance(self.trail_directory, self.settings.names.apply, self._at())
 
-    def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
-        owner = uuid.uuid4().hex
+    def _chores(self, store: TargetStore, trail: TrailReader) -> Chores:
+        """Claim the target, and begin where it is."""
         is_guarded = self._is_guarded(store.states.tables(self.job))
         writer = merging(self.target.writer(self.rules, is_guarded))
-        reach("apply.claim")
         try:
-            writer.claim(self.job, owner)
+            owner = claim(self.job, writer)
         except TargetUnavailable:
             writer.close()
             raise
-        reach("apply.claimed")
-        self.resolver = WindowResolver(trail, self.source.order)
-        identity = trail.identity.source_identity
-        self.rereader = Rereader(self.source, self.resolver, self.rules, self.lock, identity, self.stop)
-        self.repairer = Repairer(self.rereader)
         enforced = writer.enforced()
         if is_guarded:
-            self.watcher.enforcing(enforced.keys or enforced.triggers)
-            facts = {"are": _on(enforced.keys)}
-            if enforced.keys != enforced.triggers:
-                facts = {"keys": _on(enforced.keys), "triggers": _on(enforced.triggers)}
-            log.get(job=self.job).info("foreign_keys_and_triggers", **facts)
-        self.following = Following(
-            self.target,
-            self.rules,
-            self.target_table,
-            self.where,
-            self.on_conflict,
-            self.logs_cascades,
-            self.truncate,
-            self.resolver,
-            enforced.keys,
-            AskedSource(self.source, identity, self.rules),
-        )
-        applier = Applier(
+            self._tell_enforced(enforced)
+        resolver, identity = WindowResolver(trail, self.source.order), trail.identity.source_identity
+        asked = AskedSource(self.source, identity, self.rules)
+        following = Following(self.target, self.rules, self.tables, self.settings, resolver, enforced.keys, asked)
+        progress = Progress(
             self.job,
             trail,
             writer,
             store,
             owner,
-            self.following.context,
-            self.target_of,
-            filtered=StreamFilter(self.engine),
-            per_transaction=self.per_transaction,
-            parks=self.parks,
-            sets_aside=self.sets_aside,
-            aside_limit=self.aside_limit,
-            stop=self.stop,
-            waiting=self.watcher.waiting,
-            settled=lambda table: self.finisher.settle(table, self.stop),
-            executors=Executors(self.job, self.trail_directory, self.target, self.rules, self.engine, self.stage_rows),
-            names=self.names,
-            retry=self.retry,
+            following.context,
+            self.tables.target_of,
+            self.settings,
+            sweep=writer.sweep,
+            patience=Patience(self.stop, self.settings.retry),
         )
         if isinstance(writer, LabelWriter):
-            writer.follow_labels(needed_now(self.source, lambda: applier.states))
-        applier.look()
-        refuse_far_cascades(applier.context, applier.states, store.states.others(self.job))
-        let_leave(applier, self._take_off)  # the first epoch may meet what the table is loaded again for,
-        settle_wishes(applier, self.following)  # or a row that a person has just released
-        forget_unbuilt(applier)
-        return applier
+            writer.follow_labels(needed_now(self.source, lambda: progress.states))
+        finisher = Finisher(self.job, self.target, self.rules, self.tables)
+        applier = Applier(
+            progress,
+            self._carrier(progress, writer),
+            waiting=self.watcher.waiting,
+            settled=lambda table: finisher.settle(table, self.stop),
+        )
+        rereader = Rereader(self.source, resolver, self.rules, self.settings.lock, identity, self.stop)
+        chores = Chores(applier, following, rereader, Repairer(rereader), finisher)
+        progress.look()
+        refuse_far_cascades(progress.context, progress.states, store.states.others(self.job))
+        chores.before_first_epoch()
+        return chores
 
-    def _take_off(self, state: TableState) -> None:
-        """The keys of a table that leaves. Its load puts them back."""
-        if state.schema is None:
-            return
-        with closing(self.target.tables(self.rules)) as tables:
-            tables.take_off_keys(self.job, self.target_table(state.schema))
+    def _carrier(self, progress: Progress, writer: MergeWriter) -> CarryOut:
+        """What this kind of target needs: today all of them keep rows."""
+        executors = Executors(
+            self.job, self.trail_directory, self.target, self.rules, self.engine, self.settings.stage_rows
+        )
+        return MergeCarrier(progress, writer, StreamFilter(self.engine), executors)
+
+    def _tell_enforced(self, enforced: Enforced) -> None:
+        self.watcher.enforcing(enforced.keys or enforced.triggers)
+        facts = {"are": _on(enforced.keys)}
+        if enforced.keys != enforced.triggers:
+            facts = {"keys": _on(enforced.keys), "triggers": _on(enforced.triggers)}
+        log.get(job=self.job).info("foreign_keys_and_triggers", **facts)
 
     def _is_guarded(self, states: Mapping[TableId, TableState]) -> bool:
         """Are there foreign keys or triggers that would react to what we write, now or once the source's are built?"""
@@ -296,23 +265,21 @@ class ApplyRun:
         if any(key.parent in states for schema in schemas for key in schema.foreign_keys):
             return True
         with closing(self.target.catalog()) as catalog:
-            return catalog.has_guards([self.target_table(schema) for schema in schemas])
+            return catalog.has_guards([self.tables.target_table(schema) for schema in schemas])
 
     def _epoch(self, upto: int) -> None:
-        slow = self.applier.totals.slow_epochs
+        progress = self._progress
+        slow = progress.totals.slow_epochs
         if upto > self._at():  # it may last: with a backlog, or where each transaction is one of the target's
-            self.watcher.streaming(self._is_consistent())
-        self.applier.apply(upto)
-        self.watcher.applied(self.applier.checkpoint)
-        self.watcher.counted(self.applier.totals)
-        if self.applier.totals.slow_epochs > slow:
-            self.watcher.slow(self.applier.totals)
+            self.watcher.streaming(self.chores.is_consistent)
+        self.chores.applier.apply(upto)
+        self.watcher.applied(progress.checkpoint)
+        self.watcher.counted(progress.totals)
+        if progress.totals.slow_epochs > slow:
+            self.watcher.slow(progress.totals)
 
     def _at(self) -> int:
-        return self.applier.checkpoint.position.sequence
-
-    def _is_consistent(self) -> bool:
-        return not any(state.is_loading for state in self.applier.states.values())
+        return self._progress.checkpoint.position.sequence
 
     def _loop(self, store: TargetStore) -> None:
         query = self.query
@@ -332,7 +299,7 @@ class ApplyRun:
 
     def _do_chores(self, store: TargetStore) -> None:
         with self.query.idle:
-            self._patiently(store, self._chores)
+            self._patiently(store, self._between_epochs)
 
     def _patiently(self, store: TargetStore, action: Callable[[], T]) -> T | None:
         """An end that is away is tried again for as long as an epoch would; None meanwhile."""
@@ -347,37 +314,11 @@ class ApplyRun:
         self.patience.success()
         return found
 
-    def _chores(self) -> None:
-        """Between two epochs: positions over idle log, tables that join, windows that end, what to build then."""
-        applier = self.applier
-        applier.look_for_another()
-        if self._at() < self.query.done:  # the target lost its last commits
-            applier.apply(self.query.done)
-        end = applier.trail.end()
-        at = applier.checkpoint.position
-        if end.position.sequence == at.sequence and (end.position.native != at.native or self._has_ended_windows()):
-            applier.move_on(Position(at.sequence, end.position.native), end.commit_time)
-        self.rereader.look(applier)
-        let_leave(applier, self._take_off, self.finisher.lets_go)
-        settle_wishes(applier, self.following)
-        join_loaded(applier, self.following)
-        self.repairer.look(applier)
-        self.watcher.applied(applier.checkpoint)
-        if consistent := self._is_consistent():
-            results = self.finisher.take_results(applier.states)
-            if built := [note_built(applier.states[table], points) for table, points in results]:
-                reach("apply.built.told")
-                applier.save_all(built)
-                applier.ask_again()  # keys that were taken off for the load stand again
-            self.finisher.start(applier.states)
-        self.watcher.streaming(consistent)
-
-    def _has_ended_windows(self) -> bool:
-        at = self.applier.checkpoint.position.sequence
-        return any(
-            self.applier.states[table].is_loading and followed.high <= at
-            for table, followed in self.applier.context.tables.items()
-        )
+    def _between_epochs(self) -> None:
+        self.chores.do(self.query.done)
+        self.watcher.applied(self._progress.checkpoint)
+        is_consistent = self.chores.finish()
+        self.watcher.streaming(is_consistent)
 
 
 def _on(acts: bool) -> str:

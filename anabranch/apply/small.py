@@ -86,7 +86,7 @@ def _better_merged(changes: Sequence[SmallChanges]) -> set[int]:
 
 def _fits(followed: Followed, context: ApplyContext, base: int) -> bool:
     """Are changes of the table nothing but what the images say, each to be found as they say?"""
-    is_plain = bool(followed.table.key) and not followed.dirty and followed.high < base and not context.watches
+    is_plain = bool(followed.table.key) and not followed.waiting and followed.high < base and not context.watches
     keys, source = context.keys, followed.table.source
     keys_act = keys is not None and (source in keys.ranks or source in keys.acting)
     return is_plain and not followed.on_conflict.newest_by and not keys_act

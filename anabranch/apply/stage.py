@@ -1,6 +1,7 @@
 """Values between planning and carrying out: what a group of chunks holds, a stage of net changes, a change that may be refused.
 
-No behaviour lives here but cutting a group. Planning is in `plan.py` and `onebyone.py`, carrying out in `epoch.py`.
+No behaviour lives here but cutting a group. Planning is in `plan.py` and `onebyone.py`, carrying out in `set_wise.py` and
+`row_by_row.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Group:
     changes: Sequence[ParentChange]
     truncates: Sequence[tuple[int, TargetTable]]
     parked: Sequence[Parked]
-    dirty: Mapping[TableId, frozenset[KeyTexts]] = field(default_factory=dict)  # of tables with rows to be read again
+    waiting: Mapping[TableId, frozenset[KeyTexts]] = field(default_factory=dict)  # of tables with rows to be read again
 
     def within(self, start: int, stop: int) -> Group:
         """The part with start <= order < stop."""
@@ -62,7 +63,7 @@ class Group:
             self.changes[slice(*(bisect_left(self.changes, at, key=lambda c: c.order) for at in (start, stop)))],
             [(o, t) for o, t in self.truncates if start <= o < stop],
             [p for p in self.parked if low <= p.sequence < high],
-            self.dirty,
+            self.waiting,
         )
 
     def counts(self) -> dict[TableId, int]:
@@ -84,3 +85,15 @@ class Disputable:
     may_be_gone: bool = False  # with a parent, in the same transaction: that it is missing says nothing
     unconverted: Mapping[str, str] = field(default_factory=dict)
     """Columns that the change lacks, and why: it is refused."""
+
+
+@dataclass
+class RemovedByKeys:
+    """Tables of which the cascades of a transaction, so far, have removed rows. A large one comes in several groups."""
+
+    sequence: int = 0
+    tables: set[TableId] = field(default_factory=set)
+
+    def begin(self, sequence: int) -> None:
+        if sequence != self.sequence:
+            self.sequence, self.tables = sequence, set()

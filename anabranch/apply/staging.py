@@ -98,7 +98,7 @@ class Executors:
         """Is this epoch one for executors? Inserts as such are not: one COPY into the table itself is done sooner than
         staging tables from which the same connection takes them, however many tasks fill those."""
         rows, least = sum(ref.rows for ref in feed.refs), self.stage_rows or STAGE_ROWS
-        if rows < least or any(f.filter or f.dirty for f in context.tables.values()):
+        if rows < least or any(f.filter or f.waiting for f in context.tables.values()):
             return False
         if any(ref.has_barriers for ref in feed.refs):
             return False

@@ -15,20 +15,20 @@ from anabranch.rows.chunk import Op
 from anabranch.rows.lines import texts
 
 
-def without_dirty(images: Images, followed: Followed) -> tuple[Images, frozenset[KeyTexts]]:
+def without_waiting(images: Images, followed: Followed) -> tuple[Images, frozenset[KeyTexts]]:
     """The images without those of rows that wait, and the keys that wait now."""
     columns = _key_texts(images, followed)
-    first = pa.array([key[0] for key in followed.dirty], pa.string())
+    first = pa.array([key[0] for key in followed.waiting], pa.string())
     if not pc.any(pc.is_in(columns[0], value_set=first)).as_py():
-        return images, followed.dirty
+        return images, followed.waiting
     keys: list[KeyTexts] = list(zip(*(column.to_pylist() for column in columns), strict=True))
-    waiting, keep = set(followed.dirty), np.ones(len(images), dtype=bool)
+    wait, keep = set(followed.waiting), np.ones(len(images), dtype=bool)
     for at in np.flatnonzero(images.op != Op.AFTER).tolist():
-        met = keys[at : at + 2] if images.op[at] == Op.BEFORE else keys[at : at + 1]
-        if not waiting.isdisjoint(met):
-            waiting.update(met)
-            keep[at : at + len(met)] = False
-    return images.where(keep), frozenset(waiting)
+        both = keys[at : at + 2] if images.op[at] == Op.BEFORE else keys[at : at + 1]
+        if not wait.isdisjoint(both):
+            wait.update(both)
+            keep[at : at + len(both)] = False
+    return images.where(keep), frozenset(wait)
 
 
 def _key_texts(images: Images, followed: Followed) -> list[pa.Array]:

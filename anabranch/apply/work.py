@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
-from anabranch.apply.context import ApplyContext, KeyTexts, closed, replace_context
-from anabranch.apply.onebyone import Taken
-from anabranch.apply.stage import Group, Parked
+from anabranch.apply.context import ApplyContext, Followed, KeyTexts, closed
+from anabranch.apply.stage import Group, Parked, RemovedByKeys
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState, heard_of, park, stream, tells_dropped
@@ -21,19 +20,55 @@ from anabranch.rows.net import RowChange, TargetTable
 Texts = Mapping[str, str | None]
 
 
-@dataclass
 class Work:
-    """The context and states as they will be when the running epoch commits."""
+    """The context and the states as they will be when the running epoch commits.
 
-    context: ApplyContext
-    states: dict[TableId, TableState]
-    target_of: Callable[[TableId], TableId | None]
-    has_joined: Callable[[TableId, int], bool] = lambda table, sequence: False
-    """Was a table that parked at a sequence brought in again later?"""
-    counts: Counter[TableId] = field(default_factory=Counter)
-    conflicts: Counter[tuple[TableId, str]] = field(default_factory=Counter)  # settled, by table and what became of it
-    taken: Taken = field(default_factory=Taken)
-    asides: list[AsideChange] = field(default_factory=list)  # changes that are set aside in it
+    Changes of what is followed are noted, and a context is made of them when somebody asks for it: an epoch that notes a
+    thousand keys makes one. `counts`: row changes per table; `conflicts`: those settled, by table and what became of them;
+    `asides`: changes that are set aside in this epoch."""
+
+    def __init__(
+        self,
+        context: ApplyContext,
+        states: dict[TableId, TableState],
+        target_of: Callable[[TableId], TableId | None],
+        has_joined: Callable[[TableId, int], bool] = lambda table, sequence: False,
+    ) -> None:
+        """`has_joined`: was a table that parked at a sequence brought in again later?"""
+        self._context, self._changed = context, dict[TableId, Followed]()
+        self.states, self._target_of, self._has_joined = states, target_of, has_joined
+        self.counts = Counter[TableId]()
+        self.conflicts = Counter[tuple[TableId, str]]()
+        self.removed = RemovedByKeys()
+        self.asides: list[AsideChange] = []
+
+    # --- what is followed ------------------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> ApplyContext:
+        """What holds from here on; the same object until something changes."""
+        if self._changed:
+            self._context = self._context.with_followed(*self._changed.values())
+            self._changed.clear()
+        return self._context
+
+    def turn_to(self, context: ApplyContext) -> None:
+        """From here on another context holds."""
+        self._context = context
+        self._changed.clear()
+
+    def followed(self, table: TableId) -> Followed:
+        return self._changed.get(table) or self._context.tables[table]
+
+    def follow(self, followed: Followed) -> None:
+        """From here on a table is followed so."""
+        self._changed[followed.table.source] = followed
+
+    def leave(self, tables: Iterable[TableId]) -> None:
+        """From here on tables are followed no longer."""
+        self.turn_to(self.context.without(frozenset(tables)))
+
+    # --- counts, and rows that are set aside ---------------------------------------------------------------------------
 
     def count(self, changes: Mapping[TableId, int]) -> None:
         for table, number in changes.items():
@@ -49,14 +84,15 @@ class Work:
         """A change of a table that may be."""
         self.asides.append(change)
         self.states[change.source] = self.states[change.source].with_aside(1)
-        followed = self.context.tables[change.source]
+        followed = self.followed(change.source)
         assert followed.aside is not None
-        tables = {**self.context.tables, change.source: replace(followed, aside=followed.aside.plus(change))}
-        self.context = replace_context(self.context, tables)
+        self.follow(replace(followed, aside=followed.aside.plus(change)))
 
     def settle_aside(self, table: TableId, number: int) -> None:
         """So many changes wait no longer."""
         self.states[table] = self.states[table].with_aside(-number)
+
+    # --- tables that park, windows that end ------------------------------------------------------------------------------
 
     def park(self, parked: Sequence[Parked]) -> None:
         if not parked:
@@ -67,17 +103,16 @@ class Work:
                 self.states.pop(one.table, None)
                 continue
             state = self.states.get(one.table) or self._new(one.table)
-            if state is not None and not (self.has_joined(one.table, one.sequence) and self._is_newer(one)):
+            if state is not None and not (self._has_joined(one.table, one.sequence) and self._is_newer(one)):
                 self.states[one.table] = park(state, reason)
-        gone = {one.table for one in parked if (state := self.states.get(one.table)) and state.is_parked}
-        self.context = self.context.without(frozenset(gone))
+        self.leave(one.table for one in parked if (state := self.states.get(one.table)) and state.is_parked)
 
     def _forgets(self, dropped: Parked) -> bool:
         """Has this target nothing of a table that the source has no longer, and does nobody bring it in?"""
         state = self.states.get(dropped.table)
         if state is None:
             return True
-        return state.is_parked and state.is_untouched and not self.has_joined(dropped.table, dropped.sequence)
+        return state.is_parked and state.is_untouched and not self._has_joined(dropped.table, dropped.sequence)
 
     def _is_newer(self, parked: Parked) -> bool:
         """Was what is followed loaded behind the barrier? A target that lost its last commits has the former table."""
@@ -86,60 +121,59 @@ class Work:
 
     def _new(self, table: TableId) -> TableState | None:
         """A table created after the start: it is first heard of when it parks."""
-        target = self.target_of(table)
+        target = self._target_of(table)
         return heard_of(table, target) if target else None
 
     def pass_windows(self, sequence: int) -> None:
         """Tables whose window ends here stream from now on, unless keys still have to be read again (K3)."""
-        tables = dict(self.context.tables)
-        for table, followed in tables.items():
+        for table, followed in self.context.tables.items():
             state = self.states[table]
             if state.is_loading and followed.high <= sequence and not state.facts.reread:
                 reach("apply.window")
-                tables[table] = closed(followed)
+                self.follow(closed(followed))
                 self.states[table] = stream(state)
-        if tables != self.context.tables:
-            self.context = replace_context(self.context, tables)
+
+    # --- rows that are read again ------------------------------------------------------------------------------------------
 
     def reread(self, table: TableId, keys: Iterable[Texts]) -> bool:
         """Remember keys whose rows have to come from the source again before the table is consistent."""
-        state, followed = self.states[table], self.context.tables[table]
+        state, followed = self.states[table], self.followed(table)
         new = {key_of(followed.table, key): key for key in keys}
-        new = {name: key for name, key in new.items() if name not in followed.dirty}
+        new = {name: key for name, key in new.items() if name not in followed.waiting}
         if new:
             self.states[table] = state.with_waiting([*state.facts.reread, *new.values()])
-            dirty = replace(followed, dirty=followed.dirty | new.keys())
-            self.context = replace_context(self.context, {**self.context.tables, table: dirty})
+            self.follow(replace(followed, waiting=followed.waiting | new.keys()))
         return bool(new)
 
     def reread_keys(self, table: TableId, keys: pa.Table) -> bool:
-        target = self.context.tables[table].table
+        target = self.followed(table).table
         columns = [texts(target.type_of(n), keys.column(n).combine_chunks()).to_pylist() for n in target.key]
         return self.reread(table, [dict(zip(target.key, row, strict=True)) for row in zip(*columns, strict=True)])
 
-    def reread_dirty(self, part: Group) -> None:
+    def reread_waiting(self, part: Group) -> None:
         """Keys that rows moved to which wait to be read again."""
-        for table, keys in part.dirty.items():
-            target = self.context.tables[table].table
+        for table, keys in part.waiting.items():
+            target = self.followed(table).table
             self.reread(table, [dict(zip(target.key, key, strict=True)) for key in keys])
 
     def leaves_out(self, change: RowChange) -> bool:
         """Is it a change of a row that waits to be read again? Then its new key waits, too."""
         table = change.table
-        if not table.key or not self.context.tables[table.source].dirty:
+        waiting = self.followed(table.source).waiting if table.key else frozenset[KeyTexts]()
+        if not waiting:
             return False
         new = {name: value for name, value in change.values.items() if name in table.key}
-        met = [key for key in (change.old_key, {**change.old_key, **new}) if len(key) == len(table.key)]
-        if self.context.tables[table.source].dirty.isdisjoint(key_of(table, key) for key in met):
+        both = [key for key in (change.old_key, {**change.old_key, **new}) if len(key) == len(table.key)]
+        if waiting.isdisjoint(key_of(table, key) for key in both):
             return False
-        self.reread(table.source, met)
+        self.reread(table.source, both)
         return True
 
-    def reread_partial(self, change: RowChange, met: bool) -> None:
+    def reread_partial(self, change: RowChange, is_met: bool) -> None:
         """In a window a partial update may meet no row, or move to where another one was loaded: read again."""
         if not change.checked and change.operation == "update":
             moved = {name: value for name, value in change.values.items() if name in change.old_key}
-            if not met or moved.items() - change.old_key.items():
+            if not is_met or moved.items() - change.old_key.items():
                 self.reread(change.table.source, [{**change.old_key, **moved}])
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch import log, waits
+from anabranch.apply.settings import ApplySettings
 from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import Limits
 from anabranch.contracts import Emptying, drift_of
@@ -85,24 +86,28 @@ def run_apply(job: JobView, engine: Engine | None = None) -> None:
             source=source,
             target=target_of(job),
             rules=value_rules(job),
-            target_of=job.rules.target_of,
-            target_table=job.rules.target_table,
-            where=job.rules.where,
-            on_conflict=job.rules.on_conflict,
-            logs_cascades=logs_cascades(job, source),
-            lock=job.config.load.lock,
-            truncate=Emptying(job.config.apply.truncate),
-            per_transaction=job.config.apply.mode == "transaction",
-            parks=job.config.apply.on_error != "stop",
-            sets_aside=job.config.apply.on_error == "set_aside",
-            aside_limit=job.config.apply.set_aside_limit,
-            stage_rows=job.config.apply.stage_rows,
+            tables=job.rules,
+            settings=_apply_settings(job, logs_cascades=logs_cascades(job, source)),
             engine=engine,
             stop=stop.asked,
             watcher=ApplyWatcher(state),
-            names=job.names,
-            retry=target_limits(job),
         ).run()
+
+
+def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
+    apply = job.config.apply
+    return ApplySettings(
+        per_transaction=apply.mode == "transaction",
+        truncate=Emptying(apply.truncate),
+        lock=job.config.load.lock,
+        logs_cascades=logs_cascades,
+        parks=apply.on_error != "stop",
+        sets_aside=apply.on_error == "set_aside",
+        aside_limit=apply.set_aside_limit,
+        stage_rows=apply.stage_rows,
+        retry=target_limits(job),
+        names=job.names,
+    )
 
 
 def spark_factory(job: JobView, part_name: str) -> Callable[[], SparkSession]:

@@ -85,7 +85,7 @@ def test_a_block_that_takes_long_is_cut(
         return block_sent(self, transactions, settings)
 
     monkeypatch.setattr(Block, "_send", noted)
-    monkeypatch.setattr(one.applier.writer._one_by_one._block, "_most", 16)  # type: ignore[attr-defined]  # of this writer
+    monkeypatch.setattr(one.applier.progress.writer._one_by_one._block, "_most", 16)  # type: ignore[attr-defined]  # of this writer
     one.applier.apply(one.append([[insert(item(n))] for n in range(40)]))
     assert sizes == ([16, 16, 8] if way == "block" else [])
     assert target_database.query("SELECT count(*), count(DISTINCT xmin::text) FROM shop.items") == [(40, 40)]
@@ -94,7 +94,7 @@ def test_a_block_that_takes_long_is_cut(
 def test_nothing_of_the_values_stays_in_the_session(one: Applied) -> None:
     """Settings go to every process that works for the session."""
     one.applier.apply(one.append([[insert(item(n, 0, "secret"))] for n in range(20)]))
-    session = one.applier.writer._session()  # type: ignore[attr-defined]  # of this writer
+    session = one.applier.progress.writer._session()  # type: ignore[attr-defined]  # of this writer
     names = [f"anabranch.{name}" for name in (*block.SETTINGS, "v_0_0", "v_0_2")]
     left = session.execute(f"SELECT {', '.join(f'current_setting({name!r}, true)' for name in names)}").fetchone()
     session.commit()

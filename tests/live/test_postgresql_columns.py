@@ -33,7 +33,7 @@ def row_by_row(one: Applied, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(net: Any) -> Any:
         raise Conflict(net.table.source, "on purpose")
 
-    monkeypatch.setattr(one.applier.writer, "merge", refuse)
+    monkeypatch.setattr(one.applier.progress.writer, "merge", refuse)
 
 
 @pytest.mark.parametrize("way", ["set-wise", "few", "per transaction", "row by row"])

@@ -41,7 +41,7 @@ def made(target_database: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
 
 def noted(one: Any) -> list[NotedConflict]:
-    return list(one.applier.store.conflicts(one.applier.job))
+    return list(one.applier.progress.store.conflicts(one.applier.progress.job))
 
 
 class Model:
@@ -120,7 +120,7 @@ def test_rule_28_a_target_that_others_write_to(made: Callable[..., Any], policy:
         one.apply(*transactions)
         assert one.rows()["one"] == model.rows, f"after {moment}"
     assert [(n.kind, n.decision) for n in noted(one)] == model.notes and len(model.notes) > 10
-    state = one.applier.states[ONE.id]
+    state = one.applier.progress.states[ONE.id]
     assert state.facts.conflicts == len(model.notes)
 
 
@@ -132,7 +132,7 @@ def test_what_is_noted(made: Callable[..., Any]) -> None:
     one.apply([("one", "u", {"id": 1, "age": 5, "v": 1}, changed)])
     (found,) = noted(one)
     assert (found.sequence, found.operation, found.kind, found.policy) == (2, "update", "newer", "newest")
-    assert found.position == str(one.applier.trail.position_at(2))
+    assert found.position == str(one.applier.progress.trail.position_at(2))
     assert (found.source, str(found.target), found.key) == (ONE.id, f"{one.where}.one", {"id": "1"})
     assert found.before == {"id": "1", "age": "5", "v": "1"} and found.after == {"id": "1", "age": "6", "v": "2"}
     assert found.found == {"id": "1", "age": "9", "v": "99"} and found.number == 1
@@ -143,9 +143,9 @@ def test_only_what_is_near_a_conflict_goes_row_by_row(made: Callable[..., Any]) 
     first = [{"id": number, "age": 0, "v": 0} for number in range(2000)]
     one.apply(*([("one", "i", row)] for row in first))
     one.database.execute(f"DELETE FROM {one.where}.one WHERE id = 777")
-    begun = one.applier.totals.epochs
+    begun = one.applier.progress.totals.epochs
     slow = one.apply(*([("one", "u", row, {**row, "v": 1})] for row in first))
-    assert slow == 1 and one.applier.totals.epochs - begun < 30
+    assert slow == 1 and one.applier.progress.totals.epochs - begun < 30
     assert {row["v"] for row in one.rows()["one"].values()} == {1} and len(one.rows()["one"]) == 2000
     assert [n.key for n in noted(one)] == [{"id": "777"}]
 
@@ -183,9 +183,9 @@ def test_a_crash_after_the_note_leaves_none(made: Callable[..., Any]) -> None:
             one.applier.apply(upto)
     finally:
         failpoints.arm({})
-    one.applier.writer.rollback()
+    one.applier.progress.writer.rollback()
     assert noted(one) == [] and one.rows()["one"] == {}
-    one.applier.ask_again()
+    one.applier.progress.ask_again()
     one.applier.apply(upto)
     assert len(noted(one)) == 1 and one.rows()["one"] == {1: {"id": 1, "age": 1, "v": 1}}
 
@@ -195,7 +195,7 @@ def test_a_row_that_comes_while_it_is_looked_for_is_met_again(
 ) -> None:
     one = made("target_wins", ONE)
     one.database.execute(f"INSERT INTO {one.where}.one VALUES (2, 0, 0)")
-    look, times = one.applier.writer.row, iter([True])
+    look, times = one.applier.progress.writer.row, iter([True])
 
     def late(of: Any, wanted: Any, age: Any) -> Any:
         found = look(of, wanted, age)
@@ -203,7 +203,7 @@ def test_a_row_that_comes_while_it_is_looked_for_is_met_again(
             one.database.execute(f"INSERT INTO {one.where}.one VALUES (1, 7, 7)")
         return found
 
-    monkeypatch.setattr(one.applier.writer, "row", late)
+    monkeypatch.setattr(one.applier.progress.writer, "row", late)
     one.apply([("one", "i", {"id": 2, "age": 1, "v": 1}), ("one", "i", {"id": 1, "age": 1, "v": 1})])
     assert one.rows()["one"] == {1: {"id": 1, "age": 7, "v": 7}, 2: {"id": 2, "age": 0, "v": 0}}
     assert [n.kind for n in noted(one)] == ["exists", "exists"]

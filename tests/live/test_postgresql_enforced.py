@@ -254,7 +254,7 @@ def test_rule_07_pitfall_41_triggers_fire_without_the_right_only(
         one = rig(target_database, tables, tmp_path, plain, where, [s.format(where) for s in count])
         assert one.apply(insert) == 0
         assert len(target_database.query(f"SELECT FROM keys_{where}.fired")) == fired
-        one.applier.writer.close()
+        one.applier.progress.writer.close()
         grant = f"SET ON PARAMETER session_replication_role {'TO' if fired else 'FROM'} {plain}"
         target_database.execute(f"GRANT {grant}" if fired else f"REVOKE {grant}")
         if fired:
@@ -309,7 +309,7 @@ def test_rule_07_pitfall_16_any_history_ends_as_at_the_source(
         rig(target_database, tables, tmp_path, plain, "hard", hard),
         rig(target_database, tables, tmp_path, "", "off"),
     ]
-    assert [one.applier.context.keys is None for one in rigs] == [False, False, True]
+    assert [one.applier.progress.context.keys is None for one in rigs] == [False, False, True]
     source = Source(tables)
     for _ in range(6):
         for _ in range(pick.randrange(1, 12)):

@@ -92,7 +92,8 @@ def by_executors(one: Applied, here: Here) -> None:
     """Every epoch from now on is staged by tasks."""
     assert one.endpoint is not None
     target, rules = connectors.target(one.endpoint), ValueRules()
-    one.applier.executors = Executors("shop", one.directory, target, rules, here, 1)
+    one.applier.carrier.executors = Executors("shop", one.directory, target, rules, here, 1)
+    one.applier.progress.sweep = one.applier.progress.writer.sweep
 
 
 def test_rule_10_a_staged_epoch_whose_line_breaks_is_staged_again(target_database: Database, apply_to: Make) -> None:
@@ -167,7 +168,7 @@ def test_pitfall_44_lines_that_break_anywhere_in_an_epoch(target_database: Datab
         one.add(20)
         said = (b"UPDATE anabranch.checkpoint", b"COPY ", b"DELETE FROM", b"INSERT INTO", b"anabranch.table_state")
         for number, (words, when) in enumerate(product(said, ("unheard", "answered")), 1):
-            one.applier.writer.close()  # what a session has prepared it does not say again
+            one.applier.progress.writer.close()  # what a session has prepared it does not say again
             line.cut_at(words, when)
             one.add(15)
             assert line.cuts == number, words
@@ -272,7 +273,7 @@ def test_pitfall_44_locks_and_time_limits(
     with closing(connect(target_database.server)) as admin:
         for limit in limits:
             admin.execute(f"ALTER DATABASE {target_database.name} SET {limit} = '3ms'")
-        one.applier.writer.close()
+        one.applier.progress.writer.close()
         one.add(200)
         assert not one.waits
         admin.execute(f"ALTER DATABASE {target_database.name} RESET ALL")
@@ -350,7 +351,7 @@ def test_pitfall_45_a_full_target_is_waited_for(
         fill(ballast)
 
         def make_room(waits: list[str]) -> None:
-            one.applier._patience._failures[:] = [0.0] * 20
+            one.applier.progress.patience._failures[:] = [0.0] * 20
             if len(waits) == 12:
                 ballast.unlink()
 
@@ -369,7 +370,7 @@ def test_busy_targets_are_given_up_by_name(target_database: Database, apply_to: 
     target_database.execute(
         "CREATE TRIGGER says BEFORE INSERT ON shop.heap FOR EACH ROW EXECUTE FUNCTION public.says('40001', '1000')"
     )
-    one.on_wait = lambda waits: one.applier._patience._failures.__setitem__(0, time.monotonic() - 301)
+    one.on_wait = lambda waits: one.applier.progress.patience._failures.__setitem__(0, time.monotonic() - 301)
     with pytest.raises(TargetBusy, match="in the way"):
         one.add(1)
     assert len(one.waits) == 9
@@ -403,12 +404,12 @@ def test_rule_09_10_a_target_restarts_loses_commits_and_is_a_standby(servers_dir
             if next(crashes, False):  # what was staged is empty afterwards
                 server.stop(immediate=True)
                 server.start()
-                one.applier.writer.close()
+                one.applier.progress.writer.close()
 
         by_executors(one, Here(crash))
         one.add(5)
         one.assert_once()
-        one.applier.executors = None
+        one.applier.carrier.executors = None
         server.stop()
         (server.datadir / "standby.signal").touch()
         server.start()

@@ -155,13 +155,13 @@ def test_rule_28_the_slow_way_is_short_and_takes_rows_without_a_key_together(
     )
     with closing(Applied(target_database, tmp_path / "trail")) as one:
         changed: list[RowChange] = []
-        change = one.applier.writer.change
-        one.applier.writer.change = lambda row: changed.append(row) or change(row)
+        change = one.applier.progress.writer.change
+        one.applier.progress.writer.change = lambda row: changed.append(row) or change(row)
         heap = [("heap", "i", {"a": number % 100, "b": None}) for number in range(500)]
         moved = [("heap", "u", {"a": n % 100, "b": None}, {"a": n % 100, "b": "x"}) for n in range(0, 500, 2)]
         items = [("items", "i", {"id": number, "a": 0, "b": ""}) for number in range(64)]
         one.applier.apply(one.append([[item, *heap, *moved] for item in items]))
-        assert one.applier.totals.slow_epochs == 1
+        assert one.applier.progress.totals.slow_epochs == 1
         assert 1 <= len(changed) <= 4 and all(row.table.key for row in changed), changed
     assert target_database.query("SELECT count(*) FROM shop.items") == [(64,)]
     assert target_database.query("SELECT b, count(*) FROM shop.heap GROUP BY 1 ORDER BY 1") == [

@@ -42,7 +42,7 @@ def test_rule_09_each_transaction_is_committed_by_itself_with_its_checkpoint(
     seen = target_database.query("SELECT id, xid::text, sequence FROM public.seen ORDER BY id")
     assert [(number, sequence) for number, _, sequence in seen] == [(n, n // 2 + 1) for n in range(100)]
     assert len({xid for _, xid, _ in seen}) == 50 and general == []
-    assert one.applier.totals.transactions == 50 and one.applier.totals.changes == 100
+    assert one.applier.progress.totals.transactions == 50 and one.applier.progress.totals.changes == 100
     counts = "SELECT changes_applied FROM anabranch.table_state WHERE source_table = 'shop.items'"
     assert target_database.query(counts) == [(100,)]
     assert target_database.query("SELECT sequence FROM anabranch.checkpoint") == [(50,)]
@@ -163,7 +163,7 @@ def test_rule_09_a_crash_behind_a_pipeline_does_nothing_twice(one: Applied, targ
     finally:
         failpoints.arm({})
     assert target_database.query("SELECT count(*) FROM shop.items") == [(20,)]
-    assert one.applier.checkpoint.position.sequence == 0
+    assert one.applier.progress.checkpoint.position.sequence == 0
     one.applier.apply(upto)
     one.applier.apply(one.append([[("items", "d", item(n))] for n in range(20)]))
     assert target_database.query("SELECT sequence FROM anabranch.checkpoint") == [(40,)]
@@ -225,13 +225,16 @@ def test_commits_wait_for_the_disk_again_behind_a_pipeline(
 ) -> None:
     """What this process says it has applied is on the target's disk: an epoch that waits for it ends each pipeline."""
     said: list[tuple[int, str]] = []
-    writer: Any = one.applier.writer
+    writer: Any = one.applier.progress.writer
     commit = writer.commit
 
     def committed() -> None:
         with writer._open.cursor() as cursor:
             said.append(
-                (one.applier.checkpoint.position.sequence, cursor.execute("SHOW synchronous_commit").fetchone()[0])
+                (
+                    one.applier.progress.checkpoint.position.sequence,
+                    cursor.execute("SHOW synchronous_commit").fetchone()[0],
+                )
             )
         commit()
 
@@ -248,12 +251,14 @@ def test_statements_that_were_given_up_are_prepared_anew(
 ) -> None:
     """The driver deallocates all statements of the connection where an epoch is rolled back."""
     one.applier.apply(one.append([[insert(item(n))] for n in range(10)]))
-    general, writer = alone(one, monkeypatch), one.applier.writer
+    general, writer = alone(one, monkeypatch), one.applier.progress.writer
     for command in ("DEALLOCATE ALL", "DISCARD PLANS"):
         session = writer._session()  # type: ignore[attr-defined]  # of this writer
         session.execute(command)
         session.commit()
-        one.applier.apply(one.append([[insert(item(one.applier.checkpoint.position.sequence + n))] for n in range(10)]))
+        one.applier.apply(
+            one.append([[insert(item(one.applier.progress.checkpoint.position.sequence + n))] for n in range(10)])
+        )
     assert general == [] and target_database.query("SELECT count(*) FROM shop.items") == [(30,)]
 
 

@@ -26,6 +26,7 @@ from anabranch.model.table_life import resume as to_resume
 from anabranch.model.table_life import take_out
 from anabranch.rows.aside import DISCARD, RELEASE, AsideChange
 from anabranch.rows.conflict import STRICT, ConflictPolicy
+from rigs.an_applier import TablesOf, tell, writes_by
 from rigs.endpoints import endpoint_of
 from rigs.foreign_keys_postgresql import RULES, key, ordinary_user, rig, table, target
 
@@ -66,15 +67,19 @@ def made(target_database: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
 
 def states(one: Any) -> dict[str, str]:
-    return {table.name: state.state for table, state in one.applier.store.tables(one.applier.job).items()}
+    return {
+        table.name: state.state for table, state in one.applier.progress.store.tables(one.applier.progress.job).items()
+    }
 
 
 def reason(one: Any, name: str) -> str:
-    return next(s.reason for t, s in one.applier.store.tables(one.applier.job).items() if t.name == name)
+    return next(
+        s.reason for t, s in one.applier.progress.store.tables(one.applier.progress.job).items() if t.name == name
+    )
 
 
 def waiting(one: Any) -> list[AsideChange]:
-    return list(one.applier.store.set_aside(one.applier.job))
+    return list(one.applier.progress.store.set_aside(one.applier.progress.job))
 
 
 def aside(one: Any) -> list[tuple[str, str, int]]:
@@ -83,23 +88,21 @@ def aside(one: Any) -> list[tuple[str, str, int]]:
 
 
 def facts(one: Any) -> dict[str, str]:
-    found = one.applier.store.tables(one.applier.job)
+    found = one.applier.progress.store.tables(one.applier.progress.job)
     return {table.name: str(state.facts.set_aside) for table, state in found.items() if state.facts.set_aside}
 
 
 def following(one: Any, policies: Callable[[Any], ConflictPolicy] = lambda _: STRICT) -> Following:
     connector = source(Endpoint("mysql", "nowhere", 1, "u", "", ""))
     targets = {followed.source: followed for followed in one.targets}
-    resolver = WindowResolver(one.applier.trail, connector.order)
-    return Following(
-        one.connector, RULES, lambda s: targets[s.id], lambda _: None, policies, False, "truncate", resolver
-    )
+    resolver = WindowResolver(one.applier.progress.trail, connector.order)
+    return Following(one.connector, RULES, TablesOf(targets, policies), one.applier.progress.settings, resolver)
 
 
 def settle(one: Any, wish: str = RELEASE, *keys: int) -> None:
     """As `anabranch parked release` or `discard` asks for it, and apply does it."""
     numbers = [c.number for c in waiting(one) if not keys or int(c.key["id"] or 0) in keys]
-    assert one.applier.store.wish(one.applier.job, numbers, wish) == len(numbers)
+    assert one.applier.progress.store.wish(one.applier.progress.job, numbers, wish) == len(numbers)
     settle_wishes(one.applier, following(one))
 
 
@@ -109,10 +112,10 @@ def mend(one: Any, name: str) -> None:
 
 def resume(one: Any) -> None:
     """As `anabranch parked resume` does."""
-    for state in list(one.applier.store.tables(one.applier.job).values()):
+    for state in list(one.applier.progress.store.tables(one.applier.progress.job).values()):
         if state.state == "parked":
             joining = to_resume(state)
-            one.applier.store.save_table(one.applier.job, joining, state)
+            one.applier.progress.store.save_table(one.applier.progress.job, joining, state)
     join_loaded(one.applier, following(one))
 
 
@@ -129,7 +132,7 @@ def test_rule_26_a_refused_row_is_set_aside_and_the_rest_of_its_transaction_is_a
         [("alone", "i", alone(3, 700)), ("alone", "i", alone(4))],
     )
     assert one.rows()["alone"] == {n: alone(n) for n in (1, 2, 4)} and one.rows()["parent"] == {7: parent(7)}
-    assert set(states(one).values()) == {"streaming"} and one.applier.checkpoint.position.sequence == 3
+    assert set(states(one).values()) == {"streaming"} and one.applier.progress.checkpoint.position.sequence == 3
     first, second = waiting(one)
     assert (first.operation, first.key, first.sequence) == ("update", {"id": "1"}, 2)
     assert first.before == {"id": "1", "v": "1", "u": None} and first.after == {"id": "1", "v": "500", "u": None}
@@ -147,8 +150,10 @@ def test_rule_26_what_a_release_before_has_set_aside_is_read_and_its_table_compl
     before = waiting(one)
     target_database.execute("ALTER TABLE anabranch.set_aside DROP COLUMN unconverted")
     target_database.execute("ALTER TABLE anabranch.meta DROP COLUMN migrations")
-    assert waiting(one) == before and one.applier.store.count_aside(one.applier.job) == {before[0].source: 1}
-    one.applier.store.prepare()
+    assert waiting(one) == before and one.applier.progress.store.count_aside(one.applier.progress.job) == {
+        before[0].source: 1
+    }
+    one.applier.progress.store.prepare()
     assert waiting(one) == before and before[0].unconverted == {}
     one.apply([("alone", "i", alone(4, 800))])
     assert [change.key for change in waiting(one)] == [{"id": "3"}, {"id": "4"}]
@@ -162,7 +167,7 @@ def test_rule_26_later_changes_of_the_row_wait_in_order_and_come_back_together(m
     assert one.rows()["alone"] == {2: alone(2, 1, 7)} and facts(one) == {"alone": "4"}
     settle(one)
     assert len(aside(one)) == 4 and waiting(one)[0].reason.startswith("still refused: ") and not waiting(one)[0].wish
-    one.applier.ask_again()  # as a start does
+    one.applier.progress.ask_again()  # as a start does
     mend(one, "alone")
     settle(one)
     assert aside(one) == [] and facts(one) == {} and one.rows()["alone"][1] == alone(1, 502, 6)
@@ -174,7 +179,7 @@ def test_rule_26_later_changes_of_the_row_wait_in_order_and_come_back_together(m
 def test_rule_26_rows_that_are_missing_or_there_already(made: Callable[..., Any], per_transaction: bool) -> None:
     """Somebody has changed the target, and on_conflict says stop."""
     one = made()
-    one.applier.per_transaction = per_transaction
+    tell(one.applier, per_transaction=per_transaction)
     one.apply([("alone", "i", alone(n)) for n in range(1, 5)])
     one.database.execute(f"DELETE FROM {one.where}.alone WHERE id IN (1, 2)")
     one.database.execute(f"INSERT INTO {one.where}.alone VALUES (5, 5, 5), (6, 6, 66)")
@@ -202,11 +207,13 @@ def test_a_policy_decides_first(made: Callable[..., Any]) -> None:
     one.database.execute(f"INSERT INTO {one.where}.alone VALUES (1, 1), (2, 2)")
     one.apply([("alone", "i", alone(1, 7)), ("alone", "i", alone(2, 700))])
     assert one.rows()["alone"] == {1: alone(1, 7), 2: alone(2, 2)} and aside(one) == [("alone", "insert", 2)]
-    assert len(one.applier.store.conflicts(one.applier.job)) == 1  # what was decided for the refused row is not noted
+    assert (
+        len(one.applier.progress.store.conflicts(one.applier.progress.job)) == 1
+    )  # what was decided for the refused row is not noted
     mend(one, "alone")
     settle(one)
     assert one.rows()["alone"][2] == alone(2, 700) and aside(one) == []
-    noted = one.applier.store.conflicts(one.applier.job)
+    noted = one.applier.progress.store.conflicts(one.applier.progress.job)
     assert [(n.sequence, n.kind, n.decision) for n in noted] == [(1, "exists", "source")] * 2 and facts(one) == {}
 
 
@@ -219,7 +226,7 @@ def parks(one: Any, *transactions: Any, why: str, others: frozenset[str] = froze
     found = {name for name, state in states(one).items() if state == "parked"}
     assert found and found.isdisjoint(others) and why in " ".join(reason(one, name) for name in found)
     assert aside(one) == before and all(one.rows()[name] == rows[name] for name in found)
-    assert one.applier.checkpoint.position.sequence == one.trail.end.position.sequence
+    assert one.applier.progress.checkpoint.position.sequence == one.trail.end.position.sequence
 
 
 def test_rule_26_a_child_of_a_row_that_is_set_aside_parks_and_comes_back_after_it(made: Callable[..., Any]) -> None:
@@ -235,7 +242,7 @@ def test_rule_26_a_child_of_a_row_that_is_set_aside_parks_and_comes_back_after_i
     mend(one, "parent")
     settle(one)  # of a table that is parked
     assert aside(one) == [] and facts(one) == {} and one.rows()["parent"].keys() == {1, 2}
-    assert one.applier.store.table(one.applier.job, PARENT.id).facts.resumes is not None
+    assert one.applier.progress.store.table(one.applier.progress.job, PARENT.id).facts.resumes is not None
     resume(one)
     assert set(states(one).values()) == {"streaming"} and one.rows()["child"].keys() == {10, 20}
 
@@ -347,8 +354,8 @@ def test_without_being_asked_to_nothing_more_is_set_aside_and_what_is_waits(made
     """A job that was told to stop again."""
     one = made(ALONE)
     one.apply([("alone", "i", alone(1, 500))])
-    one.applier.sets_aside = one.applier.parks = False
-    one.applier.ask_again()
+    tell(one.applier, sets_aside=False, parks=False)
+    one.applier.progress.ask_again()
     one.apply([("alone", "i", alone(3))])
     one.apply([("alone", "u", alone(1, 500), alone(1, 600))])
     assert one.rows()["alone"].keys() == {3} and aside(one) == [("alone", "insert", 1), ("alone", "update", 1)]
@@ -368,7 +375,7 @@ def test_rule_26_what_is_discarded_is_kept_for_the_record_and_in_nobodys_way(mad
     one.apply([("alone", "u", alone(1, 500, 6), alone(1, 501, 6))], [("alone", "i", alone(2, 500))])
     settle(one, DISCARD, 1)
     assert aside(one) == [("alone", "insert", 2)] and facts(one) == {"alone": "1"}
-    gone = one.applier.store.set_aside(one.applier.job, discarded=True)
+    gone = one.applier.progress.store.set_aside(one.applier.progress.job, discarded=True)
     assert [c.key for c in gone] == [{"id": "1"}] * 2 and all(c.is_discarded and not c.wish for c in gone)
     one.apply([("alone", "i", alone(3, 1, 6))])
     assert one.rows()["alone"] == {1: alone(1, 1, 5), 3: alone(3, 1, 6)} and states(one) == {"alone": "streaming"}
@@ -378,14 +385,14 @@ def test_a_load_forgets_what_is_set_aside(made: Callable[..., Any]) -> None:
     one = made(ALONE)
     one.apply([("alone", "i", alone(1, 500))], [("alone", "i", alone(2, 500))])
     settle(one, DISCARD, 2)
-    store, table = one.applier.store, one.targets[0]
-    state = store.table(one.applier.job, table.source)
-    store.save_table(one.applier.job, take_out(state), state)  # as a load of a table that streams has it
+    store, table = one.applier.progress.store, one.targets[0]
+    state = store.table(one.applier.progress.job, table.source)
+    store.save_table(one.applier.progress.job, take_out(state), state)  # as a load of a table that streams has it
     loader = one.connector.loader(RULES)
-    loader.begin_generation(one.applier.job, table, 1, [Bounds()], True)
+    loader.begin_generation(one.applier.progress.job, table, 1, [Bounds()], True)
     loader.close()
     assert aside(one) == [] and facts(one) == {}
-    assert one.applier.store.set_aside(one.applier.job, discarded=True) == []
+    assert one.applier.progress.store.set_aside(one.applier.progress.job, discarded=True) == []
 
 
 def test_rule_26_a_row_is_released_while_its_table_is_about_to_resume(made: Callable[..., Any]) -> None:
@@ -393,11 +400,11 @@ def test_rule_26_a_row_is_released_while_its_table_is_about_to_resume(made: Call
     one = made()
     one.apply([("parent", "i", parent(2, 500))], [("child", "i", child(20, 2))], [("child", "i", child(21, 2))])
     mend(one, "parent")
-    for state in list(one.applier.store.tables(one.applier.job).values()):
+    for state in list(one.applier.progress.store.tables(one.applier.progress.job).values()):
         if state.state == "parked":
             joining = to_resume(state)
-            one.applier.store.save_table(one.applier.job, joining, state)
-    one.applier.ask_again()
+            one.applier.progress.store.save_table(one.applier.progress.job, joining, state)
+    one.applier.progress.ask_again()
     settle(one)
     assert aside(one) == [] and states(one)["parent"] == "loading" and 2 in one.rows()["parent"]
     join_loaded(one.applier, following(one))
@@ -411,11 +418,11 @@ def test_a_row_of_a_table_that_looks_otherwise_now_is_not_released(made: Callabl
     mend(one, "alone")
     followed, numbers = following(one), [waiting(one)[0].number]
     renamed = replace(one.targets[0], target=PARENT.id)
-    one.applier.store.wish(one.applier.job, numbers, RELEASE)
-    one.applier.park([replace(one.applier.states[ALONE.id], state="parked")])
-    settle_wishes(one.applier, replace(followed, target_table=lambda _: renamed))
-    assert "the job file has changed the table" in waiting(one)[0].reason and not one.applier.store.asked(
-        one.applier.job
+    one.applier.progress.store.wish(one.applier.progress.job, numbers, RELEASE)
+    one.applier.progress.park(replace(one.applier.progress.states[ALONE.id], state="parked"))
+    settle_wishes(one.applier, replace(followed, rule_set=TablesOf({ALONE.id: renamed})))
+    assert "the job file has changed the table" in waiting(one)[0].reason and not one.applier.progress.store.asked(
+        one.applier.progress.job
     )
     one.database.execute(f"DROP TABLE {one.where}.alone")
     settle(one)
@@ -428,8 +435,8 @@ def test_rows_of_a_table_that_is_being_loaded_are_not_released(made: Callable[..
     one = made(ALONE)
     one.apply([("alone", "i", alone(1, 500))])
     mend(one, "alone")
-    state = one.applier.store.table(one.applier.job, ALONE.id)
-    one.applier.store.save_table(one.applier.job, replace(state, state="pending"), state)
+    state = one.applier.progress.store.table(one.applier.progress.job, ALONE.id)
+    one.applier.progress.store.save_table(one.applier.progress.job, replace(state, state="pending"), state)
     settle(one)
     assert aside(one) == [("alone", "insert", 1)] and one.rows()["alone"] == {}
 
@@ -444,9 +451,9 @@ def test_rule_26_a_crash_while_it_sets_aside_sets_nothing_aside_twice(made: Call
     with pytest.raises(FailpointReached):
         one.apply(changes)
     failpoints.arm({})
-    one.applier.writer.rollback()
+    one.applier.progress.writer.rollback()
     assert aside(one) == [] and facts(one) == {} and one.rows()["alone"] == {}
-    one.applier.ask_again()
+    one.applier.progress.ask_again()
     one.applier.apply(one.trail.end.position.sequence)
     assert aside(one) == [("alone", "insert", 1), ("alone", "update", 1)] and one.rows()["alone"] == {2: alone(2)}
 
@@ -460,9 +467,9 @@ def test_rule_26_a_crash_while_it_releases_releases_once(made: Callable[..., Any
     with pytest.raises(FailpointReached):
         settle(one)
     failpoints.arm({})
-    one.applier.writer.rollback()
-    one.applier.ask_again()
-    one.applier.look()
+    one.applier.progress.writer.rollback()
+    one.applier.progress.ask_again()
+    one.applier.progress.look()
     settle_wishes(one.applier, following(one))
     assert aside(one) == [] and facts(one) == {} and one.rows()["alone"] == {1: alone(1, 501)}
 
@@ -474,9 +481,7 @@ def test_pitfall_17_rule_26_rows_that_a_key_refuses_that_can_wait(made: Callable
     with ordinary_user(one.database) as user:  # its session asks keys in any case
         one.database.execute(f"GRANT ALL ON SCHEMA anabranch, {one.where} TO {user}")
         one.database.execute(*(f"GRANT ALL ON ALL TABLES IN SCHEMA {s} TO {user}" for s in ("anabranch", one.where)))
-        one.applier.writer.close()
-        one.applier.writer = target(endpoint_of(one.database, user, "p")).writer(RULES, is_guarded)
-        one.applier.writer.claim(one.applier.job, "me")
+        writes_by(one.applier, target(endpoint_of(one.database, user, "p")).writer(RULES, is_guarded))
         one.database.execute(f"ALTER TABLE {one.where}.alone ADD CONSTRAINT one_u UNIQUE (u) DEFERRABLE")
         one.apply([("alone", "i", alone(n, 1, n)) for n in (1, 2, 3)])
         one.database.execute(f"INSERT INTO {one.where}.alone VALUES (6, 6, 66)")
@@ -484,4 +489,4 @@ def test_pitfall_17_rule_26_rows_that_a_key_refuses_that_can_wait(made: Callable
         assert aside(one) == [("alone", "insert", 7)] and states(one) == {"alone": "streaming"}
         assert "one_u" in waiting(one)[0].reason
         assert one.rows()["alone"] == {1: alone(1, 2, 1), 2: alone(2, 1, 2), 3: alone(3, 1, 3), 6: alone(6, 6, 66)}
-        one.applier.writer.close()
+        one.applier.progress.writer.close()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anabranch.apply.cascades.cascade import NeedsReferencedColumns
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
-from anabranch.apply.onebyone import Taken, steps
+from anabranch.apply.onebyone import RemovedByKeys, steps
 from anabranch.apply.plan import group, stages
 from anabranch.apply.stage import Group
 from anabranch.connectors.memory.database import Database
@@ -72,7 +72,7 @@ def _at_once(history: History, part: Group, whole: ApplyContext) -> Outcome:
 
 def _one_by_one(history: History, part: Group, whole: ApplyContext) -> Outcome:
     database, writer = _target(history)
-    for step in steps(part, whole, Taken()):
+    for step in steps(part, whole, RemovedByKeys()):
         if isinstance(step, TableNet):
             writer.merge(step)
         elif isinstance(step, Cascade):

@@ -25,6 +25,7 @@ from anabranch.rows.conflict import STRICT, ConflictPolicy
 from anabranch.rows.net import TargetTable
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.an_applier import an_applier
 from rigs.chunks import INT, chunk_of, reference, schema
 from rigs.endpoints import endpoint_of
 
@@ -184,9 +185,9 @@ class Rig:
 
     def apply(self, *transactions: Sequence[Change], keys_off: bool = False) -> int:
         """How many epochs, or transactions, went the slow way."""
-        before = self.applier.totals.slow_epochs
+        before = self.applier.progress.totals.slow_epochs
         self.applier.apply(self.log(*transactions, keys_off=keys_off))
-        return self.applier.totals.slow_epochs - before
+        return self.applier.progress.totals.slow_epochs - before
 
     def truncate(self, *names: str) -> None:
         """In one statement."""
@@ -198,8 +199,8 @@ class Rig:
 
     def pass_over(self) -> None:
         """What was refused is left out, as if a person had mended it."""
-        self.applier.look()
-        self.applier.move_on(self.trail.end.position, 0)
+        self.applier.progress.look()
+        self.applier.progress.move_on(self.trail.end.position, 0)
 
     def rows(self) -> dict[str, dict[int, Row]]:
         found = {}
@@ -210,9 +211,9 @@ class Rig:
         return found
 
     def close(self) -> None:
-        self.applier.writer.close()
-        self.applier.store.close()
-        self.applier.trail.close()
+        self.applier.progress.writer.close()
+        self.applier.progress.store.close()
+        self.applier.progress.trail.close()
         self.trail.close()
 
 
@@ -266,9 +267,10 @@ def rig(
         return ApplyContext(tables, rules_of(tables), "truncate", keys)
 
     reader = TrailReader(directory / where)
-    applier = Applier(job, reader, writer, store, "me", context, lambda _: None, parks=parks, sets_aside=aside > 0)
-    applier.aside_limit = aside or applier.aside_limit
-    applier.look()
+    applier = an_applier(
+        job, reader, writer, store, context, parks=parks, sets_aside=aside > 0, aside_limit=aside or 1000
+    )
+    applier.progress.look()
     return Rig(database, schemas, applier, trail, where, connector, list(targets.values()))
 
 

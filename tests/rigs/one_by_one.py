@@ -43,13 +43,13 @@ def one(target_database: Database, tmp_path: Path, way: str) -> Iterator[Applied
 def alone(one: Applied, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sequences of transactions that go the general way."""
     found: list[int] = []
-    general = one.applier.alone
+    general = one.applier.carrier.alone
 
     def noted(transaction: Any) -> None:
         found.append(transaction.sequence)
         general(transaction)
 
-    monkeypatch.setattr(one.applier, "alone", noted)
+    monkeypatch.setattr(one.applier.carrier, "alone", noted)
     return found
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from anabranch import connectors
-from anabranch.apply.epoch import Applier
 from anabranch.apply.patience import Patience
 from anabranch.contracts import ValueRules
 from anabranch.errors import AnabranchError
@@ -21,6 +20,7 @@ from anabranch.model.table_life import TableState
 from anabranch.testing.databases import Database
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.an_applier import an_applier
 from rigs.chunks import ITEMS, KEYLESS, chunk_of, context
 from rigs.endpoints import endpoint_of
 
@@ -66,20 +66,18 @@ class Applied:
                 store.save_table(JOB, TableState(schema.id, schema.id, "streaming", schema=schema), None)
         self.reader = TrailReader(self.directory)
         known = context([ITEMS, KEYLESS])
-        self.applier = Applier(
+        self.applier = an_applier(
             JOB,
             self.reader,
             target.writer(ValueRules(), False),
             target.store(),
-            "me",
             lambda states: known,
-            lambda table: None,
+            patience=ShortPauses(),
             waiting=self._waits,
             **self.options,
         )
-        self.applier._patience = ShortPauses(self.applier._patience.stop)
-        self.applier.writer.claim(JOB, "me")
-        self.applier.look()
+        self.applier.progress.writer.claim(JOB, "me")
+        self.applier.progress.look()
 
     def _waits(self, why: str, _: AnabranchError) -> None:
         assert "\n" not in why and "Traceback" not in why
@@ -121,7 +119,7 @@ class Applied:
         if self.is_closed:
             return
         self.is_closed = True
-        for part in (self.reader, self.trail, self.applier.writer, self.applier.store):
+        for part in (self.reader, self.trail, self.applier.progress.writer, self.applier.progress.store):
             part.close()
 
 

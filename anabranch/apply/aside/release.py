@@ -9,71 +9,69 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch import log
+from anabranch.apply.carry_out import ReleasesAside
 from anabranch.apply.context import Followed
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
+from anabranch.apply.progress import Progress
 from anabranch.errors import ConfigError, Fenced, RowRefused, StateError, TargetError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import DISCARD, AsideChange, carried_out
-from anabranch.rows.net import TargetTable
 
 AGAIN = "still refused: "
 
 
 def settle_wishes(applier: Applier, following: Following) -> None:
     """Carry out what is asked for; what the target still refuses stays set aside, and says so."""
-    has_some = any(state.facts.set_aside for state in applier.states.values())
-    if not has_some or not applier.store.asides.asked(applier.job):
+    progress, carrier = applier.progress, applier.carrier
+    has_some = any(state.facts.set_aside for state in progress.states.values())
+    if not has_some or not isinstance(carrier, ReleasesAside) or not progress.store.asides.asked(progress.job):
         return
     rows: dict[tuple[TableId, tuple[object, ...]], list[AsideChange]] = {}
-    for change in applier.store.asides.set_aside(applier.job):
+    for change in progress.store.asides.set_aside(progress.job):
         rows.setdefault((change.source, tuple(change.key.items())), []).append(change)
     for (table, _), changes in rows.items():
         wish = next((change.wish for change in changes if change.wish), "")
-        state = applier.store.states.table(applier.job, table) if wish else None
+        state = progress.store.states.table(progress.job, table) if wish else None
         if state is not None and state.is_at_rest:
-            _settle(applier, following, state, changes, wish == DISCARD)
-    applier.look()
+            _settle(progress, carrier, following, state, changes, wish == DISCARD)
+    progress.look()
 
 
 def _settle(
-    applier: Applier, following: Following, state: TableState, changes: Sequence[AsideChange], discards: bool
+    progress: Progress,
+    carrier: ReleasesAside,
+    following: Following,
+    state: TableState,
+    changes: Sequence[AsideChange],
+    discards: bool,
 ) -> None:
     numbers = [change.number for change in changes]
-    bound = log.get(job=applier.job, table=str(state.source))
+    bound = log.get(job=progress.job, table=str(state.source))
     try:
-        followed = _followed(applier, following, state)
+        followed = progress.context.tables.get(state.source) or following.tables([state])[state.source]
         if not discards:
-            _require_fit(changes, followed.table)
-        applier.settle_aside(state, [] if discards else carried_out(changes), followed, numbers, discards)
+            _require_fit(changes, followed)
+        carrier.release(state, [] if discards else carried_out(changes), followed, numbers, discards)
     except TargetUnavailable:
         raise
     except Fenced:  # its state was changed meanwhile, by a load or by somebody who resumes it; or we were replaced
-        _back_out(applier)
+        progress.back_out()
     except (TargetError, ConfigError, StateError) as refusal:
-        _back_out(applier)
+        progress.back_out()
         reason = f"{AGAIN}{refusal.message}"
-        applier.store.asides.wish(applier.job, numbers, "")
-        applier.store.asides.wish(applier.job, numbers[:1], "", reason)
+        progress.store.asides.wish(progress.job, numbers, "")
+        progress.store.asides.wish(progress.job, numbers[:1], "", reason)
         bound.warning("row_not_released", numbers=numbers, reason=reason)
     else:
         bound.warning("row_discarded" if discards else "row_released", numbers=numbers)
 
 
-def _require_fit(changes: Sequence[AsideChange], table: TargetTable) -> None:
+def _require_fit(changes: Sequence[AsideChange], followed: Followed) -> None:
     """Raises RowRefused where the job has changed what the table looks like at the target."""
+    table = followed.table
     for change in changes:
         names = {name for image in (change.before, change.after) if image is not None for name in image}
         if change.target != table.target or set(change.key) != set(table.key) or not names <= set(table.columns):
             raise RowRefused("the job file has changed the table since: load it again", table=str(table.source))
-
-
-def _followed(applier: Applier, following: Following, state: TableState) -> Followed:
-    known = applier.context.tables.get(state.source)
-    return known or following.tables([state])[state.source]
-
-
-def _back_out(applier: Applier) -> None:
-    applier.writer.rollback()
-    applier.look()

@@ -18,7 +18,7 @@ from anabranch.apply.aside.aside_values import Known, Side, Watch, links, met
 from anabranch.apply.cascades.cascade import changed_with
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Where
-from anabranch.apply.context import ApplyContext, replace_context
+from anabranch.apply.context import ApplyContext
 from anabranch.apply.stage import Disputable, Group
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
@@ -41,7 +41,7 @@ def with_aside(context: ApplyContext, found: Iterable[AsideChange], limit: int, 
         table: replace(followed, aside=Aside(limit, by_table.get(table, ()))) if followed.table.key else followed
         for table, followed in context.tables.items()
     }
-    return replace_context(context, tables)
+    return context.over(tables)
 
 
 # --- what may not be applied past them --------------------------------------------------------------------------------

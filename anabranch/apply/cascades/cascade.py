@@ -179,7 +179,7 @@ def _as_sets(
     further: tuple[CascadeRule, ...],
 ) -> Iterator[Follow]:
     """`parents`: value before -> value after, None = the parent is gone."""
-    taken = context.tables[rule.child.source].taken.get(rule, frozenset())
+    taken = context.tables[rule.child.source].takeovers.get(rule, frozenset())
     tells = not taken.isdisjoint(parents)
     cascade = partial(Cascade, rule.child, rule.columns, rules=further, tells_keys=tells, computed=context.computed)
     gone = [old for old, new in parents.items() if new is None]

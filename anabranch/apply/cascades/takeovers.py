@@ -13,17 +13,17 @@ from dataclasses import replace
 
 from anabranch.apply.cascades.cascade import parent_changes
 from anabranch.apply.compact import NeedsSlowWay
-from anabranch.apply.context import ApplyContext, Values, replace_context
+from anabranch.apply.context import ApplyContext, Followed, Values
 from anabranch.apply.images import gather
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import CascadeAction, CascadeRule
 from anabranch.trail.reader import TrailReader
 
-Taken = dict[CascadeRule, set[Values]]
+ByRule = dict[CascadeRule, set[Values]]
 
 
-def with_taken(context: ApplyContext, trail: TrailReader) -> ApplyContext:
-    """The context with `taken` for every table whose window is known and whose parents may take over values in it."""
+def with_takeovers(context: ApplyContext, trail: TrailReader) -> ApplyContext:
+    """The context with `takeovers` for every table whose window is known and whose parents may take over values in it."""
     rules = _open_rules(context)
     if not rules:
         return context
@@ -31,20 +31,20 @@ def with_taken(context: ApplyContext, trail: TrailReader) -> ApplyContext:
     low, high = min(child.low for child in children), max(child.high for child in children)
     parents = {str(rule.parent.source) for rule in rules}
     refs = trail.descriptors(max(low, trail.first() - 1), high)
-    return taken_in((trail.load(r) for r in refs if not parents.isdisjoint(name for name, _ in r.tables)), context)
+    return takeovers_in((trail.load(r) for r in refs if not parents.isdisjoint(name for name, _ in r.tables)), context)
 
 
-def taken_in(chunks: Iterable[Chunk], context: ApplyContext) -> ApplyContext:
-    """`with_taken` for the chunks of the windows."""
-    taken: Taken = {rule: set() for rule in _open_rules(context)}
-    left: Taken = {rule: set() for rule in taken}
+def takeovers_in(chunks: Iterable[Chunk], context: ApplyContext) -> ApplyContext:
+    """`with_takeovers` for the chunks of the windows."""
+    taken: ByRule = {rule: set() for rule in _open_rules(context)}
+    left: ByRule = {rule: set() for rule in taken}
     for chunk in chunks:
         _note(chunk, context, left, taken)
-    tables = dict(context.tables)
+    changed: list[Followed] = []
     for table in {rule.child.source for rule in taken}:
         mine = {rule: frozenset(values) for rule, values in taken.items() if rule.child.source == table}
-        tables[table] = replace(tables[table], taken=mine)
-    return replace_context(context, tables)
+        changed.append(replace(context.tables[table], takeovers=mine))
+    return context.with_followed(*changed)
 
 
 def _open_rules(context: ApplyContext) -> list[CascadeRule]:
@@ -53,7 +53,7 @@ def _open_rules(context: ApplyContext) -> list[CascadeRule]:
     return [rule for rule in follows if windows[rule].low < windows[rule].high]
 
 
-def _note(chunk: Chunk, context: ApplyContext, left: Taken, taken: Taken) -> None:
+def _note(chunk: Chunk, context: ApplyContext, left: ByRule, taken: ByRule) -> None:
     base = chunk.first_sequence
     parents = [context.tables[table] for table in {rule.parent.source for rule in taken}]
     images = {f.schema.id: gather([chunk], f.table, f.schema, base, f.low) for f in parents}

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anabranch import log
 from anabranch.apply.closure import closure
+from anabranch.apply.tables import Tables
 from anabranch.contracts import RowTarget, ValueRules
 from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, TableSchema
 from anabranch.model.table_life import TableState
-from anabranch.rows.net import TargetTable
 
 TOGETHER = 32  # small tables that are built in one transaction: it holds their locks for a tenth of a second
 SETTLE_SECONDS, PAUSE = 60.0, 0.1  # that a refused row waits for keys of its table, and between two looks
@@ -32,9 +32,9 @@ class Finisher:
         job: str,
         target: RowTarget,
         rules: ValueRules,
-        target_table: Callable[[TableSchema], TargetTable],
+        tables: Tables,
     ) -> None:
-        self.job, self.target, self.rules, self.target_table = job, target, rules, target_table
+        self.job, self.target, self.rules, self.tables = job, target, rules, tables
         self._thread: threading.Thread | None = None
         self._results: dict[TableId, tuple[int, Sequence[str]]] = {}  # generation that it was built for, what was not
         self._is_closing = threading.Event()
@@ -87,7 +87,7 @@ class Finisher:
 
     def raise_sequences(self, states: Mapping[TableId, TableState]) -> None:
         """Raises sequences where apply ends: rows that came by the stream have their numbers from the source."""
-        tables = [self.target_table(s.schema) for s in states.values() if s.is_streaming and s.schema]
+        tables = [self.tables.target_table(s.schema) for s in states.values() if s.is_streaming and s.schema]
         target = self.target.tables(self.rules)
         try:
             for problem in target.raise_sequences(tables):
@@ -103,7 +103,7 @@ class Finisher:
             self._thread.join(timeout=5.0)
 
     def _build(self, todo: Mapping[TableId, TableState], streaming: Mapping[TableId, TableState]) -> None:
-        tables = {t: self.target_table(s.schema) for t, s in streaming.items() if s.schema}
+        tables = {t: self.tables.target_table(s.schema) for t, s in streaming.items() if s.schema}
         todo = {table: todo[table] for table in _deepest_first(todo)}
         try:
             reach("apply.build")

@@ -12,6 +12,7 @@ from anabranch.apply.cascades.cascade import hangs_on_hidden_rows
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
 from anabranch.apply.life.park import together
+from anabranch.apply.progress import Progress
 from anabranch.errors import RowRefused, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState, arrive, park, refuse_to_resume
@@ -26,22 +27,23 @@ HIDDEN_ROWS = (
 def join_loaded(applier: Applier, following: Following) -> None:
     """Let every table join that has been loaded or resumed since, as soon as the trail reaches past its load. They
     announce themselves by what they hold of the trail."""
-    directory = applier.trail.directory
-    holds = set(filter(applier.names.is_table, retention.readers(directory)))
+    progress = applier.progress
+    directory, names = progress.trail.directory, progress.settings.names
+    holds = set(filter(names.is_table, retention.readers(directory)))
     if not holds:
         return
-    states = applier.store.states.tables(applier.job)
+    states = progress.store.states.tables(progress.job)
     tried, through = set[TableId](), set[TableId]()
-    applier.states |= {table: state for table, state in states.items() if table not in applier.context.tables}
+    progress.learn(state for table, state in states.items() if table not in progress.context.tables)
     for table, state in states.items():
-        if table in applier.context.tables:
+        if table in progress.context.tables:
             through.add(table)
         elif table not in tried and state.is_joining and state.is_loaded and following.resolver.reached(state):
             group = together(state, states) if state.facts.resumes is not None else [state]
-            names = {one.source for one in group}
-            tried |= names
-            through |= names if _let_join(applier, following, group) else set()
-    for name in map(applier.names.table, through):
+            members = {one.source for one in group}
+            tried |= members
+            through |= members if _let_join(applier, following, group) else set()
+    for name in map(names.table, through):
         if name in holds:
             retention.unregister(directory, name)
 
@@ -50,73 +52,68 @@ def _let_join(applier: Applier, following: Following, group: Sequence[TableState
     """Are they through: followed now, or parked for good? What cannot be resumed yet keeps its part of the trail."""
     if group[0].facts.resumes is not None:
         return _resume(applier, following, group)
-    if _comes_after(applier, following, group[0]):
+    if _comes_after(applier.progress, following, group[0]):
         return False
     _join(applier, following, group[0])
     return True
 
 
-def _comes_after(applier: Applier, following: Following, state: TableState) -> bool:
+def _comes_after(progress: Progress, following: Following, state: TableState) -> bool:
     """Is a table to join first, of which foreign keys change rows of this one with its own, unseen by the log (K1)?"""
-    if following.logs_cascades or state.schema is None:
+    if following.settings.logs_cascades or state.schema is None:
         return False
     parents = {key.parent for key in state.schema.foreign_keys if key.changes_rows} - {state.source}
-    return any(
-        p not in applier.context.tables and applier.states[p].is_joining for p in parents & applier.states.keys()
-    )
+    states = progress.states
+    return any(p not in progress.context.tables and states[p].is_joining for p in parents & states.keys())
 
 
 def _join(applier: Applier, following: Following, state: TableState) -> None:
-    at = applier.checkpoint.position.sequence
+    progress = applier.progress
+    at = progress.checkpoint.position.sequence
     joining = arrive(state)
-    replayed, joined = following.joined(applier.context, [joining], at)
+    replayed, joined = following.joined(progress.context, [joining], at)
     low = replayed.tables[state.source].low
-    bound = log.get(job=applier.job, table=str(state.source))
-    parked = applier.trail.history.parked_by(state.source)
+    bound = log.get(job=progress.job, table=str(state.source))
+    parked = progress.trail.history.parked_by(state.source)
     reason = parked.reason if parked else ""
     if low < at and hangs_on_hidden_rows(joined, state.source):
         reason = HIDDEN_ROWS
     if reason:
-        applier.park([park(joining, reason)])
+        progress.park(park(joining, reason))
         bound.warning("table_parked", reason=reason)
         return
     try:
-        applier.join([joining], replayed, joined)
+        applier.carrier.replay([joining], replayed, joined)
     except (RowRefused, StateError) as refusal:  # StateError: rows of another definition
-        if isinstance(refusal, RowRefused) and not applier.parks:
+        if isinstance(refusal, RowRefused) and not progress.settings.parks:
             raise
-        _back_out(applier)
-        applier.park([park(joining, refusal.message)])
+        progress.back_out()
+        progress.park(park(joining, refusal.message))
         bound.warning("table_parked", reason=refusal.message)
     else:
         bound.info("table_joined", low=low, at=at)
 
 
-def _back_out(applier: Applier) -> None:
-    applier.writer.rollback()
-    applier.look()
-
-
 def _resume(applier: Applier, following: Following, group: Sequence[TableState]) -> bool:
     """All of them, or none: where the trail or the target still refuses, they are parked again."""
+    progress = applier.progress
     if not all(state.is_joining for state in group):
         return False  # somebody is about to resume the rest
-    if applier.checkpoint.position.sequence < (group[0].facts.resumes or 0):
+    if progress.checkpoint.position.sequence < (group[0].facts.resumes or 0):
         return False  # the job went back
-    for state in group:
-        applier.states[state.source] = state
-    why = next((e.reason for s in group if (e := applier.trail.history.parked_by(s.source))), "")
-    at = applier.checkpoint.position.sequence
+    progress.learn(group)
+    why = next((e.reason for s in group if (e := progress.trail.history.parked_by(s.source))), "")
+    at = progress.checkpoint.position.sequence
     try:
         if not why:
-            replayed, joined = following.joined(applier.context, group, at)
-            applier.join([arrive(state) for state in group], replayed, joined)
+            replayed, joined = following.joined(progress.context, group, at)
+            applier.carrier.replay([arrive(state) for state in group], replayed, joined)
     except (RowRefused, StateError) as refusal:  # also rows of another definition
-        _back_out(applier)
+        progress.back_out()
         why = refusal.message
-    bound = log.get(job=applier.job, tables=[str(state.source) for state in group])
+    bound = log.get(job=progress.job, tables=[str(state.source) for state in group])
     if why:
-        applier.park([refuse_to_resume(state, why) for state in group])
+        progress.park(*[refuse_to_resume(state, why) for state in group])
         bound.warning("tables_not_resumed", reason=why)
     else:
         bound.info("tables_resumed", after=group[0].facts.resumes, at=at)

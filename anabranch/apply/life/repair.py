@@ -18,11 +18,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from anabranch import log
-from anabranch.apply.cascades.takeovers import with_taken
-from anabranch.apply.context import Followed, replace_context
+from anabranch.apply.context import Followed
 from anabranch.apply.epoch import Applier
 from anabranch.apply.feed import GROUP_ROWS
 from anabranch.apply.life.reread import Rereader
+from anabranch.apply.progress import Progress
 from anabranch.errors import RowRefused, SourceError, SourceUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
@@ -60,16 +60,17 @@ class Repairer:
 
     def look(self, applier: Applier) -> None:
         """A batch of every table that somebody asked for, while it streams."""
-        directory = applier.names.repairs(Path(applier.trail.directory))
+        progress = applier.progress
+        directory = progress.settings.names.repairs(Path(progress.trail.directory))
         for asked in repairs.asked(directory):
-            state, followed = applier.states.get(asked.table), applier.context.tables.get(asked.table)
+            state, followed = progress.states.get(asked.table), progress.context.tables.get(asked.table)
             if state is None or followed is None or followed.filter or not followed.table.key:
                 repairs.answer(directory, asked, [(key, NOT_NOW) for key in (*asked.present, *asked.extra)])
-            elif _has_rows_aside(applier, asked.table):
+            elif _has_rows_aside(progress, asked.table):
                 repairs.answer(directory, asked, [(key, ASIDE) for key in (*asked.present, *asked.extra)])
             elif state.is_streaming:  # not in the window of the last batch
                 work = self._work(asked)
-                if work.left and not _is_behind(applier):
+                if work.left and not _is_behind(progress):
                     self._do(applier, followed, work)
                 if not work.left:
                     del self._open[asked.table]
@@ -96,11 +97,10 @@ class Repairer:
         if high is None:
             return
         try:
-            if followed.table.source in applier.context.tables:  # not parked meanwhile
+            if followed.table.source in applier.progress.context.tables:  # not parked meanwhile
                 self._put(applier, followed.table.source, keys, [*_rows(followed.table, lines)], high)
         except RowRefused as refusal:
-            applier.writer.rollback()
-            applier.look()
+            applier.progress.back_out()
             middle = len(keys) // 2
             if middle:
                 work.left.extend([(keys[:middle], 0), (keys[middle:], 0)])
@@ -120,10 +120,10 @@ class Repairer:
             wanted = [{names[name]: value for name, value in key.items()} for key, _ in keys]
             lines = b"".join(snapshot.lines_of(followed.schema, target.source_columns, wanted, reader.rules))
         reach("apply.repair")
-        if not reader.is_reached(replace(applier.states[target.source], high=json.dumps([high.resume]))):
+        if not reader.is_reached(replace(applier.progress.states[target.source], high=json.dumps([high.resume]))):
             return b"", None
         at = reader.resolver.low(low.resume)
-        if at < applier.checkpoint.position.sequence:
+        if at < applier.progress.checkpoint.position.sequence:
             return b"", None
         applier.apply(at)
         return lines, max(at, reader.resolver.high(high.resume))
@@ -131,18 +131,14 @@ class Repairer:
     def _put(
         self, applier: Applier, table: TableId, keys: Keys, rows: Sequence[Mapping[str, str | None]], high: int
     ) -> None:
-        state, before, at = applier.states[table], applier.context, applier.checkpoint.position.sequence
-        followed = before.tables[table]
+        progress = applier.progress
+        state, at = progress.states[table], progress.checkpoint.position.sequence
+        followed, window = progress.context.tables[table], None
         if high > at:
-            state = open_window(state, at, high)
-            window = replace(followed, low=at, high=high, taken={})
-            applier.context = with_taken(replace_context(before, {**before.tables, table: window}), applier.trail)
-        try:
-            applier.save(state, _changes(followed.table, keys, rows, keys_act=before.keys is not None))
-        except BaseException:  # whatever it was: put back, and passed on
-            applier.context = before
-            raise
-        log.get(job=applier.job, table=str(table)).warning("rows_repaired", keys=len(keys), found=len(rows))
+            state, window = open_window(state, at, high), replace(followed, low=at, high=high, takeovers={})
+        keys_act = progress.context.keys is not None
+        applier.carrier.put(state, _changes(followed.table, keys, rows, keys_act), window)
+        log.get(job=progress.job, table=str(table)).warning("rows_repaired", keys=len(keys), found=len(rows))
 
 
 def _changes(
@@ -158,16 +154,16 @@ def _changes(
         yield RowChange(table, "insert", values=dict(row), checked=False)
 
 
-def _has_rows_aside(applier: Applier, table: TableId) -> bool:
+def _has_rows_aside(progress: Progress, table: TableId) -> bool:
     """Do rows wait for a person, here or where foreign keys lead? What touches them is told only while all of these stream."""
-    schemas = {name: state.schema for name, state in applier.states.items() if state.schema}
-    return any(applier.states[name].facts.set_aside for name in component([table], schemas))
+    schemas = {name: state.schema for name, state in progress.states.items() if state.schema}
+    return any(progress.states[name].facts.set_aside for name in component([table], schemas))
 
 
-def _is_behind(applier: Applier) -> bool:
+def _is_behind(progress: Progress) -> bool:
     """By more than an epoch: then the stream comes first, in steps of its own."""
-    end, at = applier.trail.end().position.sequence, applier.checkpoint.position.sequence
-    refs = applier.trail.descriptors(at, limit_rows=GROUP_ROWS)
+    end, at = progress.trail.end().position.sequence, progress.checkpoint.position.sequence
+    refs = progress.trail.descriptors(at, limit_rows=GROUP_ROWS)
     return bool(refs) and refs[-1].last_sequence < end
 
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch import log
-from anabranch.apply.cascades.takeovers import with_taken
-from anabranch.apply.context import Followed, replace_context
+from anabranch.apply.context import Followed
 from anabranch.apply.epoch import Applier
+from anabranch.apply.progress import Progress
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import Texts, key_of
 from anabranch.contracts import SourceConnector, ValueRules
@@ -48,18 +48,19 @@ class Rereader:
 
     def look(self, applier: Applier) -> None:
         """Read again where a window has passed."""
-        for table, followed in list(applier.context.tables.items()):
-            state = applier.states[table]
-            is_followed = table in applier.context.tables  # not parked meanwhile
-            if is_followed and state.facts.reread and self._is_passed(applier, state):
+        progress = applier.progress
+        for table, followed in list(progress.context.tables.items()):
+            state = progress.states[table]
+            is_followed = table in progress.context.tables  # not parked meanwhile
+            if is_followed and state.facts.reread and self._is_passed(progress, state):
                 try:
                     self._read_again(applier, followed, state)
                 except RowRefused as refusal:
                     if not applier.take_out(refusal):
                         raise
 
-    def _is_passed(self, applier: Applier, state: TableState) -> bool:
-        return self.resolver.window(state)[1] <= applier.checkpoint.position.sequence
+    def _is_passed(self, progress: Progress, state: TableState) -> bool:
+        return self.resolver.window(state)[1] <= progress.checkpoint.position.sequence
 
     def _read_again(self, applier: Applier, followed: Followed, state: TableState) -> None:
         keys = state.facts.reread
@@ -76,28 +77,27 @@ class Rereader:
         reach("apply.reread")
         if self.is_reached(replace(state, high=json.dumps([high.resume]))):
             at = self.resolver.low(low.resume)
-            if at >= applier.checkpoint.position.sequence:  # else the snapshot lacks what the target has: soon again
+            if (
+                at >= applier.progress.checkpoint.position.sequence
+            ):  # else the snapshot lacks what the target has: soon again
                 applier.apply(at)
                 self._put(applier, state.source, keys, high.resume, lines)
 
     def _put(self, applier: Applier, table: TableId, keys: Sequence[Texts], high: str, lines: bytes) -> None:
         """The target is where the snapshot is, but for what came between its two marks."""
-        state, before = applier.states[table], applier.context
-        if table not in before.tables:
+        progress = applier.progress
+        followed = progress.context.tables.get(table)
+        if followed is None:
             return  # parked meanwhile
+        state, target = progress.states[table], followed.table
         left = [key for key in state.facts.reread if key not in keys]
-        at, target = applier.checkpoint.position.sequence, before.tables[table].table
+        at = progress.checkpoint.position.sequence
         last = max(at, self.resolver.high(high))
         read = open_window(state, at, last).with_waiting(left)
-        dirty = frozenset(key_of(target, key) for key in left)
-        window = replace(before.tables[table], low=at, high=last, taken={}, dirty=dirty, loaded=None)
-        applier.context = with_taken(replace_context(before, {**before.tables, table: window}), applier.trail)
-        try:
-            applier.save(read, _changes(target, keys, lines))
-        except BaseException:  # whatever it was: put back, and passed on
-            applier.context = before
-            raise
-        log.get(job=applier.job, table=str(table)).info("rows_read_again", keys=len(keys), left=len(left))
+        waiting = frozenset(key_of(target, key) for key in left)
+        window = replace(followed, low=at, high=last, takeovers={}, waiting=waiting, loaded=None)
+        applier.carrier.put(read, _changes(target, keys, lines), window)
+        log.get(job=progress.job, table=str(table)).info("rows_read_again", keys=len(keys), left=len(left))
 
     def is_reached(self, read: TableState) -> bool:
         """Hold the stream until capture is past the snapshot; while capture is away, later again."""

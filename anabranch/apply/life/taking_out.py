@@ -7,46 +7,43 @@ keeps the states of what it follows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from anabranch import log
+from anabranch.apply.progress import Progress
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState, build_again, take_out
 from anabranch.trail import retention
 
-if TYPE_CHECKING:
-    from anabranch.apply.epoch import Applier
-
 
 def let_leave(
-    applier: Applier, take_off: Callable[[TableState], None], lets_go: Callable[[TableId], bool] = lambda table: True
+    progress: Progress, take_off: Callable[[TableState], None], lets_go: Callable[[TableId], bool] = lambda table: True
 ) -> None:
     """Take out what is asked for, as soon as it streams and `lets_go` of it who builds its keys. From the next epoch on its
     rows are old: where keys act `take_off` removes its own, which would hold parents that go. Of what was taken out by an
     attempt that ended before that it does so now."""
-    directory = applier.trail.directory
-    found = {name: applier.names.leaving(name) for name in retention.readers(directory)}
+    directory = progress.trail.directory
+    found = {name: progress.settings.names.leaving(name) for name in retention.readers(directory)}
     tables = {name: table for name, table in found.items() if table is not None}
     if not tables:
         return
-    applier.look()
-    there = [s for table in tables.values() if (s := applier.states.get(table)) and s.is_streaming]
+    progress.look()
+    there = [s for table in tables.values() if (s := progress.states.get(table)) and s.is_streaming]
     if leaving := [state for state in there if lets_go(state.source)]:
-        applier.park([take_out(state) for state in leaving])
+        progress.park(*[take_out(state) for state in leaving])
         reach("apply.left")
-    for state in (applier.states.get(table) for table in tables.values()):
+    for state in (progress.states.get(table) for table in tables.values()):
         if state is not None and state.is_taken_out:
-            if applier.writer.enforced().keys:
+            if progress.writer.enforced().keys:
                 take_off(state)
-            log.get(job=applier.job, table=str(state.source)).info("table_taken_out", why="it is to be loaded again")
+            log.get(job=progress.job, table=str(state.source)).info("table_taken_out", why="it is to be loaded again")
     for name, table in tables.items():
-        if table not in applier.context.tables:
+        if table not in progress.context.tables:
             retention.unregister(directory, name)
 
 
-def forget_unbuilt(applier: Applier) -> None:
+def forget_unbuilt(progress: Progress) -> None:
     """Try once more to build what the target has refused: rows may have been mended since."""
-    for state in list(applier.states.values()):
+    for state in list(progress.states.values()):
         if state.is_streaming and state.facts.not_built:
-            applier.save(build_again(state))
+            progress.save(build_again(state))

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from anabranch import connectors
 from anabranch.apply.context import ApplyContext, Followed
-from anabranch.apply.epoch import Applier
 from anabranch.config.url import parse_url
 from anabranch.contracts import ValueRules
 from anabranch.model.ids import TableId
@@ -28,6 +27,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.an_applier import an_applier
 from rigs.scenario import Scenario
 
 JOB = "shop"
@@ -106,7 +106,7 @@ class Target:
         self.writer.claim(JOB, "me")
         context = ApplyContext({schema.id: Followed(schema, table)})
         self.reader = TrailReader(trail)
-        self.applier = Applier(JOB, self.reader, self.writer, self.store, "me", lambda _: context, lambda _: None)
+        self.applier = an_applier(JOB, self.reader, self.writer, self.store, lambda _: context)
 
     def catch_up(self) -> None:
         for item in self.follower.take():

@@ -30,9 +30,9 @@ from anabranch.model.schema import Action, TableSchema
 from anabranch.model.table_life import TableState, resume
 from anabranch.rows.aside import RELEASE, AsideChange
 from anabranch.rows.chunk import META, Chunk, Shape, TableRows, Unconverted
-from anabranch.rows.conflict import STRICT
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.an_applier import TablesOf, an_applier
 from rigs.chunks import chunk_of, followed
 from rigs.foreign_keys_postgresql import Refused, Row, Source, key, table
 
@@ -101,21 +101,21 @@ class Rig:
 
     @property
     def states(self) -> Mapping[TableId, TableState]:
-        return self.applier.store.tables(JOB)
+        return self.applier.progress.store.tables(JOB)
 
     @property
     def waiting(self) -> list[AsideChange]:
-        return self.applier.store.set_aside(JOB)
+        return self.applier.progress.store.set_aside(JOB)
 
     def release(self) -> None:
-        self.applier.store.wish(JOB, [change.number for change in self.waiting], RELEASE)
+        self.applier.progress.store.wish(JOB, [change.number for change in self.waiting], RELEASE)
         settle_wishes(self.applier, self.following)
 
     def resume(self) -> None:
         for state in self.states.values():
             if state.state == "parked":
                 joining = resume(state)
-                self.applier.store.save_table(JOB, joining, state)
+                self.applier.progress.store.save_table(JOB, joining, state)
         join_loaded(self.applier, self.following)
 
     def rows(self, name: str) -> dict[int, Row]:
@@ -128,7 +128,7 @@ class Rig:
         states = self.states
         for one, state in states.items():
             self.seen.add(state.state)
-            at = state.facts.resumes if state.is_parked else self.applier.checkpoint.position.sequence
+            at = state.facts.resumes if state.is_parked else self.applier.progress.checkpoint.position.sequence
             there, mine = self.rows(one.name), [c for c in self.waiting if c.source == one]
             assert state.facts.set_aside == len(mine)
             self.seen |= {"aside" if mine else "", "behind" if any("waits" in c.reason for c in mine) else ""}
@@ -226,14 +226,10 @@ def rig(tmp_path: Path) -> Iterator[Any]:
             found = {t: replace(f, unique=frozenset({"u"})) for t, f in found.items()}
             return ApplyContext(found, rules_of(found))
 
-        applier = Applier(
-            JOB, reader, writer, store, "me", context, lambda _: None, parks=True, sets_aside=True, **options
-        )
+        applier = an_applier(JOB, reader, writer, store, context, parks=True, sets_aside=True, **options)
         resolver = WindowResolver(reader, connectors.source(Endpoint("memory", "", 0, "", "", "origin")).order)
-        following = Following(
-            target, RULES, lambda s: targets[s.id], lambda _: None, lambda _: STRICT, False, "truncate", resolver
-        )
-        applier.look()
+        following = Following(target, RULES, TablesOf(targets), applier.progress.settings, resolver)
+        applier.progress.look()
         one_rig = Rig(UniqueSource(schemas), trail, applier, following)
         one_rig.past[0] = deepcopy(one_rig.source.rows)
         for schema in schemas:
@@ -244,7 +240,7 @@ def rig(tmp_path: Path) -> Iterator[Any]:
     yield make
     for one in made:
         one.trail.close()
-        one.applier.trail.close()
+        one.applier.progress.trail.close()
     forget()
 
 
@@ -258,7 +254,7 @@ def test_rule_26_the_target_differs_in_rows_that_are_set_aside_and_in_nothing_el
             one.go_on(pick, pick.randrange(1, 12))
             one.check()
             if pick.random() < 0.2:
-                one.applier.ask_again()  # as a start does
+                one.applier.progress.ask_again()  # as a start does
             if pick.random() < 0.3:
                 one.refuses = pick.random() < 0.5
                 one.release()

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.apply.cascades.cascade import refuse_far_cascades
-from anabranch.apply.cascades.takeovers import taken_in
+from anabranch.apply.cascades.takeovers import takeovers_in
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.images import order_of
-from anabranch.apply.onebyone import Taken, steps
+from anabranch.apply.onebyone import RemovedByKeys, steps
 from anabranch.apply.plan import group, stages
 from anabranch.apply.work import Work
 from anabranch.errors import StateError
@@ -210,16 +210,16 @@ def one_by_one(start: State, chunk: Chunk, context: ApplyContext, last: State | 
         part = group([chunk], context).within(order_of(sequence, 1), order_of(sequence + 1, 1))
         states = {t: TableState(t, t, "loading", schema=f.schema) for t, f in context.tables.items()}
         work = Work(context, states, lambda table: None)
-        for step in steps(part, context, Taken()):
+        for step in steps(part, context, RemovedByKeys()):
             if isinstance(step, RowChange):
                 if not work.leaves_out(step):
                     target.change(step)
             else:
                 assert isinstance(step, Cascade)
                 work.reread(step.child.source, [{"id": str(key)} for key in target.cascade(step)])
-        work.reread_dirty(part)
+        work.reread_waiting(part)
         context = work.context
-    target.told |= {(t.name, int(key or 0)) for t, f in context.tables.items() for (key,) in f.dirty}
+    target.told |= {(t.name, int(key or 0)) for t, f in context.tables.items() for (key,) in f.waiting}
     return read_again(target, last)
 
 
@@ -261,7 +261,7 @@ def test_rule_01_also_in_the_load_window(history, data) -> None:
             row = moments[data.draw(st.integers(low, high))][one.id.name].get(key)
             if row is not None:
                 loaded[one.id.name][key] = dict(row)
-    part = taken_in([chunk_of(transactions, ALL)], context(ALL, windows))
+    part = takeovers_in([chunk_of(transactions, ALL)], context(ALL, windows))
     assert carry_out(loaded, transactions, part, moments[-1]) == moments[-1]
     assert one_by_one(loaded, chunk_of(transactions, ALL), part, moments[-1]) == moments[-1]
 
@@ -308,7 +308,7 @@ def test_rule_01_children_of_a_key_that_another_parent_took_over_are_told() -> N
     windows = {"parent": (0, 2), "child": (0, 2)}
     blind = context(ALL, windows)
     assert carry_out(loaded, moves, blind)["child"] == {9: {"id": 9, "pid": 6}}
-    seeing = taken_in([chunk_of(moves, ALL)], blind)
+    seeing = takeovers_in([chunk_of(moves, ALL)], blind)
     (stage,) = stages(group([chunk_of(moves, ALL)], seeing), seeing)
     assert {c.child.source.name: c.tells_keys for c in stage.cascades} == {"child": True, "note": False}
     assert carry_out(loaded, moves, seeing, loaded)["child"] == {9: {"id": 9, "pid": 1}}

@@ -9,9 +9,10 @@ from decimal import Decimal
 import pytest
 
 from anabranch.apply.context import ApplyContext
-from anabranch.apply.onebyone import Taken, steps
+from anabranch.apply.onebyone import steps
 from anabranch.apply.order import key_order
 from anabranch.apply.plan import group, stages
+from anabranch.apply.stage import RemovedByKeys
 from anabranch.errors import RowRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import TableSchema
@@ -227,7 +228,7 @@ def test_a_large_transaction_comes_in_several_groups() -> None:
     """A child's own removal, logged after a key has taken it along, in the next piece of the same transaction."""
     low = table("low", "id x", "id", keys=[foreign_key("1", "x", "top", "id", CASCADE, CASCADE)])
     tables = [TOP, low]
-    whole, taken = context(tables), Taken()
+    whole, taken = context(tables), RemovedByKeys()
     pieces = [[("top", "d", {"id": 1})], [("low", "d", {"id": 5, "x": 1})]]
     found = [step for piece in pieces for step in steps(group([chunk_of([piece], tables)], whole), whole, taken)]
     assert [step.checked for step in found if isinstance(step, RowChange)] == [True, False]

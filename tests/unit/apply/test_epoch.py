@@ -14,7 +14,7 @@ import pytest
 
 from anabranch import connectors, failpoints
 from anabranch.apply import patience
-from anabranch.apply.context import ApplyContext, replace_context
+from anabranch.apply.context import ApplyContext
 from anabranch.apply.epoch import Applier
 from anabranch.apply.plan import group, stages
 from anabranch.apply.window import WindowResolver
@@ -33,6 +33,7 @@ from anabranch.rows.net import RowChange
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.an_applier import an_applier
 from rigs.chunks import ITEMS, chunk_of, context, followed
 
 JOB = "shop"
@@ -58,7 +59,7 @@ class Rig:
         return sorted(int(relation.texts(row)["id"] or 0) for row in relation.rows.values())
 
     def states(self) -> dict[str, str]:
-        return {table.name: state.state for table, state in self.applier.store.tables(JOB).items()}
+        return {table.name: state.state for table, state in self.applier.progress.store.tables(JOB).items()}
 
 
 def item(number: int) -> list[tuple]:
@@ -80,15 +81,15 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
         ours = target.writer(ValueRules(), False)
         ours.claim(JOB, "me")
         trail = TrailReader(tmp_path / "trail")
-        applier = Applier(JOB, trail, ours, store, "me", _context, lambda table: None, **options)
-        applier.look()
+        applier = an_applier(JOB, trail, ours, store, _context, **options)
+        applier.progress.look()
         made.append(Rig(writer, applier))
         return made[-1]
 
     yield make
     for one in made:
         one.writer.close()
-        one.applier.trail.close()
+        one.applier.progress.trail.close()
     forget()
 
 
@@ -98,14 +99,14 @@ def _context(states: Any) -> ApplyContext:
 
 def lose_the_answer(applier: Applier, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next COMMIT is done, and its answer does not arrive."""
-    commit, lost = applier.writer.commit, iter([True])
+    commit, lost = applier.progress.writer.commit, iter([True])
 
     def once() -> None:
         commit()
         if next(lost, False):
             raise TargetUnavailable("line cut")
 
-    monkeypatch.setattr(applier.writer, "commit", once)
+    monkeypatch.setattr(applier.progress.writer, "commit", once)
 
 
 def test_rule_09_a_commit_without_an_answer_is_taken_over_whole(
@@ -116,9 +117,9 @@ def test_rule_09_a_commit_without_an_answer_is_taken_over_whole(
     upto = one.log(item(1), barriers=(PARK,))
     lose_the_answer(one.applier, monkeypatch)
     one.applier.apply(upto)
-    assert one.states() == {"items": "parked"} and not one.applier.context.tables
+    assert one.states() == {"items": "parked"} and not one.applier.progress.context.tables
     one.applier.apply(one.log([], []))
-    assert one.states() == {"items": "parked"} and one.applier.checkpoint.position.sequence == 3
+    assert one.states() == {"items": "parked"} and one.applier.progress.checkpoint.position.sequence == 3
 
 
 @pytest.mark.parametrize("per_transaction", [False, True])
@@ -133,7 +134,7 @@ def test_rule_09_a_target_that_lost_its_last_commits_gets_them_again(
     one.applier.apply(one.log(item(2), item(3)))
     target.job(JOB).checkpoint, target.tables = before[0], before[1]
     one.applier.apply(one.log(item(4), item(5)))
-    assert one.rows() == [1, 2, 3, 4, 5] and one.applier.checkpoint.position.sequence == 5
+    assert one.rows() == [1, 2, 3, 4, 5] and one.applier.progress.checkpoint.position.sequence == 5
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch(
     """Its columns are asked for again afterwards."""
     one = rig()
     target = database("epoch").tables[ITEMS.id]
-    one.applier.context_of = lambda states: _with_unique(target.unique)
+    one.applier.progress.context_of = lambda states: _with_unique(target.unique)
     one.applier.apply(one.log([*item(1), *item(2)]))
     target.unique.append(("a",))
 
@@ -161,10 +162,10 @@ def test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch(
 
     one.applier.apply(one.log(swapped(1, 2)))
     assert {"apply.conflict", "apply.one"} <= reached()
-    assert one.applier.totals.slow_epochs == 1 and "unique key" in one.applier.totals.last_slow
+    assert one.applier.progress.totals.slow_epochs == 1 and "unique key" in one.applier.progress.totals.last_slow
     one.applier.apply(one.log(swapped(2, 1)))
     one.applier.apply(one.log(swapped(1, 2)))
-    assert one.applier.totals.slow_epochs == 1
+    assert one.applier.progress.totals.slow_epochs == 1
     rows = [target.texts(row) for row in database("epoch").tables[ITEMS.id].rows.values()]
     assert sorted((row["id"], row["a"]) for row in rows) == [("1", "2"), ("2", "1")]
 
@@ -173,8 +174,8 @@ def test_rule_08_pitfall_17_late_keys_beside_a_transaction_that_goes_row_by_row(
     """The source asked at the end of the second one: no order of its rows leads there, its net change does."""
     one = rig()
     target = database("epoch").tables[ITEMS.id]
-    one.applier.context_of = lambda states: _with_unique([("a",)])
-    one.applier.ask_again()
+    one.applier.progress.context_of = lambda states: _with_unique([("a",)])
+    one.applier.progress.ask_again()
     rows = {n: {"id": n, "a": n, "b": str(n)} for n in (1, 2, 3, 4)}
     one.applier.apply(one.log([("i", row) for row in rows.values()]))
     target.unique += [("a",), ("b",)]  # of the second the job knows nothing yet
@@ -182,7 +183,7 @@ def test_rule_08_pitfall_17_late_keys_beside_a_transaction_that_goes_row_by_row(
     handed_on = [("u", *steps[:2]), ("u", rows[4], rows[4] | {"b": "3"}), ("u", *steps[1:])]
     late = [("u", rows[1], rows[1] | {"a": 2}), ("u", rows[2], rows[2] | {"a": 1})]
     one.applier.apply(one.log(handed_on, late))
-    assert one.applier.totals.slow_epochs == 1
+    assert one.applier.progress.totals.slow_epochs == 1
     found = [target.texts(row) for row in database("epoch").tables[ITEMS.id].rows.values()]
     assert sorted((row["id"], row["a"], row["b"]) for row in found) == [
         ("1", "2", "1"),
@@ -214,7 +215,7 @@ def test_rule_08_a_row_refused_by_keys_that_are_being_built_is_tried_again_behin
 def _with_unique(keys: list[tuple[str, ...]]) -> ApplyContext:
     found = context([ITEMS])
     unique = frozenset(name for key in keys for name in key)
-    return replace_context(found, {ITEMS.id: replace(found.tables[ITEMS.id], unique=unique)})
+    return found.over({ITEMS.id: replace(found.tables[ITEMS.id], unique=unique)})
 
 
 def test_patience_begins_when_the_target_is_lost(rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,14 +223,14 @@ def test_patience_begins_when_the_target_is_lost(rig: Callable[..., Rig], monkey
     one = rig()
     clock = iter([1_000.0, 1_000.1, 2_000.0])
     monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda seconds: None))
-    begin, refused = one.applier.writer.begin, iter([True, True])
+    begin, refused = one.applier.progress.writer.begin, iter([True, True])
 
     def away(now: Any, then: Any) -> str:
         if next(refused, False):
             raise TargetUnavailable("line cut")
         return begin(now, then)
 
-    monkeypatch.setattr(one.applier.writer, "begin", away)
+    monkeypatch.setattr(one.applier.progress.writer, "begin", away)
     one.applier.apply(one.log(item(1)))
     assert one.rows() == [1]
 
@@ -246,7 +247,7 @@ def test_a_target_that_answers_but_never_commits_is_given_up(
 
     clock = SimpleNamespace(monotonic=lambda: 60.0 * len(tries), sleep=lambda seconds: None)
     monkeypatch.setattr(patience, "time", clock)
-    monkeypatch.setattr(one.applier.writer, "merge", locked)
+    monkeypatch.setattr(one.applier.progress.writer, "merge", locked)
     with pytest.raises(TargetUnavailable):
         one.applier.apply(one.log(item(1)))
     assert len(tries) == 10
@@ -256,10 +257,11 @@ def test_a_target_that_answers_but_never_commits_is_given_up(
 def test_rule_03_a_key_that_a_waiting_row_moves_to_waits_too(rig: Callable[..., Rig], per_transaction: bool) -> None:
     one = rig(per_transaction=per_transaction)
     applier = one.applier
-    applier.save(applier.states[ITEMS.id].with_waiting([{"id": "1"}]))
-    applier.context = replace_context(applier.context, {ITEMS.id: followed(ITEMS, dirty=frozenset([("1",)]))})
+    applier.progress.save(applier.progress.states[ITEMS.id].with_waiting([{"id": "1"}]))
+    waiting = followed(ITEMS, waiting=frozenset([("1",)]))
+    applier.progress.context = applier.progress.context.over({ITEMS.id: waiting})
     applier.apply(one.log([("u", {"id": 1, "a": 1, "b": ""}, {"id": 2, "a": 1, "b": ""})], item(3)))
-    assert [key["id"] for key in applier.states[ITEMS.id].facts.reread] == ["1", "2"] and one.rows() == [3]
+    assert [key["id"] for key in applier.progress.states[ITEMS.id].facts.reread] == ["1", "2"] and one.rows() == [3]
 
 
 def test_rule_15_a_table_that_a_promoted_target_has_again_parks_again(
@@ -267,7 +269,7 @@ def test_rule_15_a_table_that_a_promoted_target_has_again_parks_again(
 ) -> None:
     """It was brought in behind the barrier; the target's copy was loaded long before."""
     one = rig()
-    monkeypatch.setattr(one.applier, "_has_joined", lambda table, sequence: True)
+    monkeypatch.setattr(one.applier.progress, "_has_joined", lambda table, sequence: True)
     one.applier.apply(one.log(item(1), barriers=(PARK,)))
     assert one.states() == {"items": "parked"}
 
@@ -276,7 +278,7 @@ def test_rule_19_a_table_that_parked_before_its_snapshot_parks(rig: Callable[...
     """Capture writes no rows of it any more, so that what the load read later would never change again."""
     one = rig()
     upto = one.log(item(1), barriers=(PARK,))
-    one.applier.context = context([ITEMS], {"items": (5, 6)})
+    one.applier.progress.context = context([ITEMS], {"items": (5, 6)})
     one.applier.apply(upto)
     assert one.states() == {"items": "parked"}
 
@@ -286,7 +288,7 @@ def test_rule_15_an_old_park_does_not_park_what_joined_since(rig: Callable[..., 
     upto = one.log(item(1), barriers=(PARK,))
     one.writer.schema(replace(ITEMS, version=2), joined=True)
     one.log(item(2))
-    one.applier.context = context([ITEMS], {"items": (5, 6)})
+    one.applier.progress.context = context([ITEMS], {"items": (5, 6)})
     one.applier.apply(upto)
     assert one.states() == {"items": "streaming"}
 
@@ -301,22 +303,22 @@ def drop(table: TableId) -> Barrier:
 
 def test_what_the_source_dropped_and_the_target_never_had_is_forgotten(rig: Callable[..., Rig]) -> None:
     one = rig()
-    one.applier.store.save_table(JOB, TableState(EXTRA, EXTRA, "parked", reason="created after start"), None)
-    one.applier.ask_again()
-    hold = one.applier.names.table(EXTRA)
-    retention.hold(one.applier.trail.directory, hold, 0)
+    one.applier.progress.store.save_table(JOB, TableState(EXTRA, EXTRA, "parked", reason="created after start"), None)
+    one.applier.progress.ask_again()
+    hold = one.applier.progress.settings.names.table(EXTRA)
+    retention.hold(one.applier.progress.trail.directory, hold, 0)
     one.applier.apply(one.log(item(1), barriers=(drop(EXTRA),)))
     assert one.states() == {"items": "streaming"} and one.rows() == [1]
-    assert hold not in retention.readers(one.applier.trail.directory), "nobody waits for it any more"
+    assert hold not in retention.readers(one.applier.progress.trail.directory), "nobody waits for it any more"
     one.applier.apply(one.log(item(2), barriers=(drop(EXTRA),)))
-    assert one.states() == {"items": "streaming"} and EXTRA not in one.applier.states
+    assert one.states() == {"items": "streaming"} and EXTRA not in one.applier.progress.states
 
 
 def test_what_the_source_dropped_and_the_target_has_stays_with_the_rows_before(rig: Callable[..., Rig]) -> None:
     one = rig()
     one.applier.apply(one.log(item(1), item(2), barriers=(Barrier(2, 0, BarrierKind.PARK, ITEMS.id, "", GONE),)))
     assert one.states() == {"items": "parked"} and one.rows() == [1, 2]
-    assert one.applier.states[ITEMS.id].is_dropped
+    assert one.applier.progress.states[ITEMS.id].is_dropped
 
 
 @pytest.mark.parametrize(
@@ -330,10 +332,10 @@ def test_what_the_source_dropped_and_the_target_has_stays_with_the_rows_before(r
 )
 def test_a_table_whose_load_has_begun_is_never_forgotten(rig: Callable[..., Rig], begun: TableState) -> None:
     one = rig()
-    one.applier.store.save_table(JOB, begun, None)
-    one.applier.ask_again()
+    one.applier.progress.store.save_table(JOB, begun, None)
+    one.applier.progress.ask_again()
     one.applier.apply(one.log(item(1), barriers=(drop(EXTRA),)))
-    assert one.states() == {"items": "streaming", "extra": "parked"} and one.applier.states[EXTRA].is_dropped
+    assert one.states() == {"items": "streaming", "extra": "parked"} and one.applier.progress.states[EXTRA].is_dropped
 
 
 def test_a_load_that_begins_while_its_table_is_forgotten_keeps_row_and_hold(
@@ -341,27 +343,30 @@ def test_a_load_that_begins_while_its_table_is_forgotten_keeps_row_and_hold(
 ) -> None:
     one = rig()
     parked = TableState(EXTRA, EXTRA, "parked", reason="created after start")
-    one.applier.store.save_table(JOB, parked, None)
-    one.applier.ask_again()
-    hold = one.applier.names.table(EXTRA)
-    retention.hold(one.applier.trail.directory, hold, 0)
+    one.applier.progress.store.save_table(JOB, parked, None)
+    one.applier.progress.ask_again()
+    hold = one.applier.progress.settings.names.table(EXTRA)
+    retention.hold(one.applier.progress.trail.directory, hold, 0)
     begun = TableState(EXTRA, EXTRA, "pending", schema=replace(ITEMS, id=EXTRA))
-    commit = one.applier.writer.commit
+    commit = one.applier.progress.writer.commit
 
     def begins_before() -> None:
-        one.applier.store.save_table(JOB, begun, parked)
+        one.applier.progress.store.save_table(JOB, begun, parked)
         commit()
 
-    monkeypatch.setattr(one.applier.writer, "commit", begins_before)
+    monkeypatch.setattr(one.applier.progress.writer, "commit", begins_before)
     one.applier.apply(one.log(item(1), barriers=(drop(EXTRA),)))
-    assert one.states() == {"items": "streaming", "extra": "pending"} and one.applier.states[EXTRA].state == "pending"
-    assert hold in retention.readers(one.applier.trail.directory)
+    assert (
+        one.states() == {"items": "streaming", "extra": "pending"}
+        and one.applier.progress.states[EXTRA].state == "pending"
+    )
+    assert hold in retention.readers(one.applier.progress.trail.directory)
 
 
 def test_a_table_that_joins_behind_the_place_where_it_was_gone_is_not_forgotten(rig: Callable[..., Rig]) -> None:
     one = rig()
-    one.applier.store.save_table(JOB, TableState(EXTRA, EXTRA, "parked", reason="created after start"), None)
-    one.applier.ask_again()
+    one.applier.progress.store.save_table(JOB, TableState(EXTRA, EXTRA, "parked", reason="created after start"), None)
+    one.applier.progress.ask_again()
     upto = one.log(item(1), barriers=(drop(EXTRA),))
     one.writer.schema(replace(ITEMS, id=EXTRA), joined=True)
     one.log(item(2))
@@ -393,7 +398,7 @@ def test_rule_03_what_happens_to_rows_that_wait_is_left_out_and_followed_by_key(
     (stage,) = stages(part, work.context)
     (net,) = stage.nets
     assert net.checked and net.inserts and net.inserts.column("id").to_pylist() == [2] and not net.updates
-    work.reread_dirty(part)
+    work.reread_waiting(part)
     assert sorted(key["id"] or "" for key in work.states[ITEMS.id].facts.reread) == ["1", "5", "6"]
 
 
@@ -451,8 +456,8 @@ def test_what_a_person_told_to_leave_out_is_left_out_whole(rig: Callable[..., Ri
     one = rig(per_transaction=per_transaction)
     upto = one.log(item(1), [*item(2), *item(3)], item(2), item(4), item(2))  # of which the fifth cannot be applied
     for sequence in (2, 4, 5):
-        one.applier.store.skip(JOB, Skipped(sequence, f"{sequence}@log.1:{sequence}", 0, {"shop.items": 1}))
-    one.applier.ask_again()  # as at a start
+        one.applier.progress.store.skip(JOB, Skipped(sequence, f"{sequence}@log.1:{sequence}", 0, {"shop.items": 1}))
+    one.applier.progress.ask_again()  # as at a start
     one.applier.apply(upto)
     assert one.rows() == [1, 2]
-    assert one.applier.checkpoint.position.sequence == 5
+    assert one.applier.progress.checkpoint.position.sequence == 5

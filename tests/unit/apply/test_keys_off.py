@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.apply.cascades.cascade import parent_changes
 from anabranch.apply.images import gather
-from anabranch.apply.onebyone import Taken, steps
+from anabranch.apply.onebyone import RemovedByKeys, steps
 from anabranch.apply.plan import group, stages
 from anabranch.model.schema import Action
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
@@ -35,7 +35,7 @@ def test_rule_01_what_the_source_did_with_foreign_keys_off_does_not_cascade(chan
     (followed_stage,) = stages(group([on], whole), whole)
     (stage,) = stages(group([off], whole), whole)
     assert followed_stage.cascades and not stage.cascades and len(stage.nets) == 1
-    assert not any(isinstance(step, Cascade) for step in steps(group([off], whole), whole, Taken()))
+    assert not any(isinstance(step, Cascade) for step in steps(group([off], whole), whole, RemovedByKeys()))
 
 
 def test_torture_seed_610_a_row_is_put_under_a_hidden_value_with_foreign_keys_off() -> None:
@@ -71,7 +71,7 @@ def test_tables_that_one_statement_emptied_are_emptied_at_once() -> None:
     truncates = [Barrier(0, 1, BarrierKind.TRUNCATE, table.id) for table in BOTH]
     rows = [("parent", "i", {"id": 1, "v": 0}), ("parent", "i", {"id": 2, "v": 0})]
     whole, part = context(BOTH), group([chunk_of([rows], BOTH, 1, truncates)], context(BOTH))
-    first, second, third = steps(part, whole, Taken())
+    first, second, third = steps(part, whole, RemovedByKeys())
     assert isinstance(first, RowChange) and isinstance(third, RowChange)
     assert isinstance(second, tuple) and {table.source for table in second} == {PARENT.id, CHILD.id}
     assert [len(stage.truncates) for stage in stages(part, whole)] == [0, 2]

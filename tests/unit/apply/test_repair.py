@@ -30,6 +30,7 @@ from anabranch.rows.conflict import SOURCE_WINS, STRICT, ConflictPolicy
 from anabranch.trail import repairs, retention
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.an_applier import an_applier
 from rigs.chunks import ITEMS, followed
 
 JOB, RULES = "shop", ValueRules()
@@ -87,8 +88,8 @@ class Rig:
         store.save_table(JOB, TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts=Facts(built=True)), None)
         writer = target.writer(RULES, False)
         writer.claim(JOB, "me")
-        made = Applier(JOB, self.reader, writer, store, "me", self._context, lambda table: None)
-        made.look()
+        made = an_applier(JOB, self.reader, writer, store, self._context)
+        made.progress.look()
         return made
 
     def _context(self, states: Any) -> ApplyContext:
@@ -144,7 +145,7 @@ class Rig:
 
     @property
     def state(self) -> TableState:
-        return self.applier.store.tables(JOB)[ITEMS.id]
+        return self.applier.progress.store.tables(JOB)[ITEMS.id]
 
 
 @pytest.fixture
@@ -177,7 +178,7 @@ def test_rows_are_repaired_at_one_place_of_the_stream(make: Any, seed: int) -> N
     for _ in range(30):
         draw.choice([step for step in steps if step != rig.damage])(draw)
         if draw.random() < 0.1:
-            rig.applier.ask_again()  # as after a restart
+            rig.applier.progress.ask_again()  # as after a restart
     asked = ask(rig)
     rig.late.behind = 0  # nobody writes any more
     for _ in range(10):
@@ -190,7 +191,7 @@ def test_rows_are_repaired_at_one_place_of_the_stream(make: Any, seed: int) -> N
 
 
 def mailbox(rig: Rig) -> Path:
-    return rig.applier.names.repairs(Path(rig.applier.trail.directory))
+    return rig.applier.progress.settings.names.repairs(Path(rig.applier.progress.trail.directory))
 
 
 def ask(rig: Rig) -> repairs.Repair:
@@ -244,13 +245,15 @@ def test_a_table_that_is_to_be_loaded_again_is_taken_out_once(make: Any) -> None
     rig = make()
     taken: list[TableState] = []
     take_off = taken.append
-    rig.applier.save(TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts=Facts(built=True, resumes=3)))
-    directory = rig.applier.trail.directory
+    rig.applier.progress.save(
+        TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts=Facts(built=True, resumes=3))
+    )
+    directory = rig.applier.progress.trail.directory
     name = retention.Names().leave(ITEMS.id)
     retention.hold(directory, name, 0)
     failpoints.arm({failpoints.VARIABLE: "apply.left=raise"})
     with pytest.raises(failpoints.FailpointReached):
-        let_leave(rig.applier, take_off)
+        let_leave(rig.applier.progress, take_off)
     failpoints.arm({})
     assert rig.state.state == "parked" and "load JOB --table" in rig.state.reason and not taken
     assert (
@@ -258,18 +261,18 @@ def test_a_table_that_is_to_be_loaded_again_is_taken_out_once(make: Any) -> None
         and rig.state.facts == Facts(parked_for=ParkedFor.LOAD)
         and name in retention.readers(directory)
     )
-    rig.applier.ask_again()
-    rig.applier.writer.enforced = lambda: Enforced(keys=True, triggers=True)
+    rig.applier.progress.ask_again()
+    rig.applier.progress.writer.enforced = lambda: Enforced(keys=True, triggers=True)
 
     def fail(state: TableState) -> None:
         raise TargetUnavailable("a lock was not given")
 
     with pytest.raises(TargetUnavailable):
-        let_leave(rig.applier, fail)
+        let_leave(rig.applier.progress, fail)
     assert name in retention.readers(directory)
-    let_leave(rig.applier, take_off)  # what the attempts before had not come to
+    let_leave(rig.applier.progress, take_off)  # what the attempts before had not come to
     assert [state.source for state in taken] == [ITEMS.id]
-    assert not retention.readers(directory) and rig.applier.context.tables == {}
+    assert not retention.readers(directory) and rig.applier.progress.context.tables == {}
 
 
 def test_torture_seed_434_keys_of_a_table_that_leaves_hold_no_parents(make: Any) -> None:
@@ -277,16 +280,16 @@ def test_torture_seed_434_keys_of_a_table_that_leaves_hold_no_parents(make: Any)
     refused the parent's removal. Where keys are switched off they stay."""
     for bypasses in (True, False):
         rig = make()
-        rig.applier.save(TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts=Facts(built=True)))
-        rig.applier.writer.enforced = lambda acts=not bypasses: Enforced(acts, acts)
-        directory, name = rig.applier.trail.directory, retention.Names().leave(ITEMS.id)
+        rig.applier.progress.save(TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts=Facts(built=True)))
+        rig.applier.progress.writer.enforced = lambda acts=not bypasses: Enforced(acts, acts)
+        directory, name = rig.applier.progress.trail.directory, retention.Names().leave(ITEMS.id)
         retention.hold(directory, name, 0)
         taken: list[str] = []
 
         def take_off(state: TableState, rig: Any = rig, name: str = name, into: list[str] = taken) -> None:
             """The load, which waits for it to be let go, does not begin before."""
-            assert rig.state.state == "parked" and name in retention.readers(rig.applier.trail.directory)
+            assert rig.state.state == "parked" and name in retention.readers(rig.applier.progress.trail.directory)
             into.append(str(state.source))
 
-        let_leave(rig.applier, take_off)
+        let_leave(rig.applier.progress, take_off)
         assert taken == ([] if bypasses else [str(ITEMS.id)]) and not retention.readers(directory)

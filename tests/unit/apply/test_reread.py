@@ -25,6 +25,7 @@ from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
+from rigs.an_applier import an_applier
 from rigs.chunks import ITEMS, followed
 
 JOB, RULES = "shop", ValueRules()
@@ -59,16 +60,16 @@ class Rig:
         store.save_table(JOB, state.with_waiting([{"id": "1"}]), None)
         writer = target.writer(RULES, False)
         writer.claim(JOB, "me")
-        made = Applier(JOB, self.reader, writer, store, "me", self._context, lambda table: None)
-        made.look()
+        made = an_applier(JOB, self.reader, writer, store, self._context)
+        made.progress.look()
         return made
 
     def _context(self, states: Any) -> ApplyContext:
         state, low, high = states[ITEMS.id], 0, 0
         if state.state == "loading":
             low, high = self.resolver.window(state)
-        dirty = frozenset(key_of(followed(ITEMS).table, key) for key in state.facts.reread)
-        tables = {ITEMS.id: followed(ITEMS, low=low, high=high, dirty=dirty)}
+        waiting = frozenset(key_of(followed(ITEMS).table, key) for key in state.facts.reread)
+        tables = {ITEMS.id: followed(ITEMS, low=low, high=high, waiting=waiting)}
         return ApplyContext(tables, rules_of(tables))
 
     def commit(self, *numbers: int) -> None:
@@ -90,7 +91,7 @@ class Rig:
 
     @property
     def state(self) -> TableState:
-        return self.applier.store.tables(JOB)[ITEMS.id]
+        return self.applier.progress.store.tables(JOB)[ITEMS.id]
 
 
 @pytest.fixture

@@ -1,0 +1,218 @@
+"""Progress of a job at its target: the checkpoint, the states of tables and what is followed, with every way to move them.
+
+Delivery: after any crash the target is exactly at its checkpoint; nothing is applied twice (K9). After a COMMIT whose
+answer was lost, and at a target that lost its last commits, the checkpoint row says where to go on.
+
+What does not live here: carrying out the trail's transactions (`carry_out.py`), and trying again (`epoch.py`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from anabranch.apply.abilities import StateWriter
+from anabranch.apply.aside.setting_aside import with_aside
+from anabranch.apply.conflict import Where
+from anabranch.apply.context import ApplyContext
+from anabranch.apply.life.park import let_go
+from anabranch.apply.patience import Patience
+from anabranch.apply.settings import ApplySettings
+from anabranch.apply.told import Totals, tell
+from anabranch.apply.work import Work
+from anabranch.contracts import Begun, TargetStore, Writer
+from anabranch.errors import Fenced, StateError, TargetUnavailable
+from anabranch.failpoints import reach
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
+from anabranch.trail.reader import TrailReader
+
+GONE = "restore the target, or drop and load the job again"
+
+
+class OutOfStep(TargetUnavailable):
+    """The target is not where this process left it: it lost its last commits, or has one whose answer was lost."""
+
+
+def claim(job: str, writer: Writer) -> str:
+    """Make the checkpoint this process's own, and return the owner's new name: whoever had it can commit no more (K9)."""
+    owner = uuid.uuid4().hex
+    reach("apply.claim")
+    writer.claim(job, owner)
+    reach("apply.claimed")
+    return owner
+
+
+@dataclass
+class Progress:
+    """Keeps what the target said or committed last (`checkpoint`, `states`, `context`). One per apply process, for one
+    thread at a time.
+
+    An epoch is `begin`, what its changes take, `commit`. One that does not end with a known commit leaves all of it in
+    doubt: `look` then asks the target before anything else is done. States and what is followed change by a commit here,
+    by `look`, and by `learn`; in no other way."""
+
+    job: str
+    trail: TrailReader
+    writer: StateWriter
+    store: TargetStore
+    owner: str
+    context_of: Callable[[Mapping[TableId, TableState]], ApplyContext]  # what is followed
+    target_of: Callable[[TableId], TableId | None]  # the name at the target of a table that is first heard of
+    settings: ApplySettings = field(default_factory=ApplySettings)
+    sweep: Callable[[], None] = lambda: None  # takes away what a failed epoch has staged at the target
+    totals: Totals = field(default_factory=Totals)
+    patience: Patience = field(default_factory=Patience)  # for both ends; a commit ends it
+    checkpoint: Checkpoint = field(init=False)
+    states: dict[TableId, TableState] = field(init=False, repr=False)
+    context: ApplyContext = field(init=False, repr=False)
+    skipped: Sequence[int] = field(default=(), init=False)  # transactions that are left out
+    _is_in_doubt: bool = field(default=True, init=False)
+    _is_unsettled: bool = field(
+        default=False, init=False
+    )  # are there pipelined commits for whose disk nobody has waited?
+
+    # --- what the target says ----------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Take over what the target says, if that is in doubt. Raises Fenced where another process owns the checkpoint."""
+        if not self._is_in_doubt:
+            return
+        found = self.store.jobs.checkpoint(self.job)
+        if found is None:
+            raise StateError("the checkpoint row is gone", job=self.job, hint=GONE)
+        if found.owner != self.owner:
+            raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self.job)
+        self.sweep()
+        self.states = self.store.states.tables(self.job)
+        self.context = self.with_aside(self.context_of(self.states), self.states)
+        self.skipped = [one.sequence for one in self.store.journal.skipped(self.job)]
+        self.checkpoint, self._is_in_doubt = found, False
+        if self._is_unsettled:
+            self.settle()
+
+    def with_aside(self, context: ApplyContext, states: Mapping[TableId, TableState]) -> ApplyContext:
+        """Also where the job sets nothing aside any more: what is stays so."""
+        found = self.store.asides.set_aside(self.job) if any(state.facts.set_aside for state in states.values()) else []
+        return with_aside(context, found, self.settings.aside_limit, self.settings.sets_aside)
+
+    def look_for_another(self) -> None:
+        """Also where nothing changes, whoever was replaced ends soon. Raises Fenced."""
+        found = self.store.jobs.checkpoint(self.job)
+        self._is_in_doubt |= found is None or found.owner != self.owner
+        self.look()
+
+    def ask_again(self) -> None:
+        """Before the next epoch the target is asked anew where it is and what it enforces."""
+        self._is_in_doubt = True
+
+    def back_out(self) -> None:
+        """Give up the running epoch, and take over what the target says."""
+        self.writer.rollback()
+        self.look()
+
+    def learn(self, states: Iterable[TableState]) -> None:
+        """Take over states that others have written, of tables that are not followed: a load's, of one that is resumed."""
+        self.states |= {state.source: state for state in states}
+
+    def where(self, sequence: int) -> Where:
+        """The source transaction with this sequence."""
+        ref = self.trail.descriptors(sequence - 1, sequence)[-1]
+        row = self.trail.transactions(ref).slice(sequence - ref.first_sequence, 1).to_pylist()[0]
+        return Where(sequence, str(Position(sequence, row["native"])), row["commit_time"])
+
+    # --- epochs that carry out nothing of the trail: one attempt each, the caller tries again ------------------------------
+
+    def move_on(self, position: Position, commit_time: int) -> None:
+        """Move the checkpoint over log that holds nothing for us."""
+        then = self.then(position, commit_time)
+        self.begin(then)
+        reach("apply.moved.on")
+        self.commit(then, self.work())
+
+    def save(self, *states: TableState) -> None:
+        """Give tables new states, at once."""
+        then = self.here()
+        self.begin(then)
+        work = self.work()
+        work.states |= {state.source: state for state in states}
+        self.commit(then, work)
+
+    def park(self, *states: TableState) -> None:
+        """Take tables out, as these states of theirs say."""
+        then = self.here()
+        self.begin(then)
+        work = self.work()
+        work.states |= {state.source: state for state in states}
+        work.leave(state.source for state in states)
+        self.commit(then, work)
+
+    def settle(self) -> None:
+        """Commit once with the target's disk, behind pipelined commits whose closing epoch did not come: what stands behind
+        them counts as applied, and lets the trail go, only when it is durable."""
+        self.move_on(self.checkpoint.position, self.checkpoint.commit_time)
+        self._is_unsettled = False
+
+    # --- one epoch -----------------------------------------------------------------------------------------------------
+
+    def then(self, position: Position, commit_time: int) -> Checkpoint:
+        """The checkpoint of an epoch that ends there."""
+        return Checkpoint(self.checkpoint.owner, self.checkpoint.epoch + 1, position, commit_time)
+
+    def here(self) -> Checkpoint:
+        """The checkpoint of an epoch that does not go on in the log."""
+        return self.then(self.checkpoint.position, self.checkpoint.commit_time)
+
+    def work(self, context: ApplyContext | None = None, states: Mapping[TableId, TableState] | None = None) -> Work:
+        """What an epoch notes beside its rows; it begins with what holds now, or with what is given."""
+        states = dict(self.states if states is None else states)
+        return Work(self.context if context is None else context, states, self.target_of, self._has_joined)
+
+    def _has_joined(self, table: TableId, sequence: int) -> bool:
+        """Was the table brought in again after `sequence`?"""
+        return self.trail.history.joined_after(table, sequence)
+
+    def begin(self, then: Checkpoint, now: Checkpoint | None = None) -> None:
+        """Open the target's transaction; its first statement moves the checkpoint from `now`, by default the one that is known
+        here. Raises OutOfStep where the target stands elsewhere."""
+        self._is_in_doubt = True
+        reach("apply.begin")
+        if self.writer.begin(now or self.checkpoint, then) is not Begun.OPEN:
+            raise OutOfStep(f"the target is not at {self.checkpoint.position} any more", job=self.job)
+        reach("apply.begun")
+
+    def commit(self, then: Checkpoint, work: Work) -> None:
+        """Save the states that have changed, commit, and take over what the epoch noted."""
+        work.pass_windows(then.position.sequence)
+        for table, state in work.states.items():
+            before = self.states.get(table)
+            if state is not before:
+                same = before is not None and state.schema is before.schema
+                self.writer.save_table(self.job, replace(state, schema=None) if same else state)
+                reach("apply.saved")
+        forgotten = self.states.keys() - work.states.keys()
+        for table in forgotten:
+            self.writer.forget_table(self.job, table)
+        reach("apply.commit")
+        self.writer.commit()
+        reach("apply.committed")
+        self.patience.success()
+        kept = let_go(self.job, self.store, self.trail.directory, self.settings.names, forgotten)
+        tell(self.job, self.checkpoint, then, work, forgotten - kept.keys())
+        self.totals.transactions += then.position.sequence - self.checkpoint.position.sequence
+        self.totals.changes += sum(work.counts.values())
+        self.totals.epochs += 1
+        self.checkpoint, self.context, self.states = then, work.context, {**work.states, **kept}
+        self._is_in_doubt = False
+
+    def begin_pipeline(self) -> None:
+        """From here on transactions are committed one by one, of which the target need not have all on its disk."""
+        self._is_in_doubt = self._is_unsettled = True
+
+    def end_pipeline(self, number: int = 0) -> None:
+        """A later epoch was committed with the target's disk: `number` epochs before it count as well."""
+        self.totals.epochs += number
+        self._is_unsettled = False

@@ -1,0 +1,116 @@
+"""Carry out a group row by row: each change alone, in the source's order, in one target transaction that somebody else begins
+and commits.
+
+What a policy covers is settled and noted; what the target refuses may be set aside. What does not live here: the steps
+(`onebyone.py`), which changes may be set aside (`aside/`), what a policy decides (`conflict.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from anabranch.apply.abilities import MergeWriter
+from anabranch.apply.aside.setting_aside import parks, to_set_aside, touches, unfit
+from anabranch.apply.conflict import Decider, Verdict, Where, note_of
+from anabranch.apply.images import END, sequence_of
+from anabranch.apply.onebyone import steps
+from anabranch.apply.progress import Progress
+from anabranch.apply.refusal import refused
+from anabranch.apply.set_wise import carry_out_cascades
+from anabranch.apply.stage import Disputable, Group
+from anabranch.apply.unconverted import words
+from anabranch.apply.work import Work
+from anabranch.contracts import Conflict
+from anabranch.errors import RowRefused
+from anabranch.failpoints import reach
+from anabranch.rows.net import Cascade, RowChange, TableNet
+
+BEHIND = "it waits behind an earlier change of the row"
+
+
+@dataclass(frozen=True)
+class RowByRow:
+    """One attempt. `sets_aside`: what the target refuses; `at_once`: what it would ask at the commit is asked behind each
+    change, so that a refusal has a row's name."""
+
+    progress: Progress
+    writer: MergeWriter
+    sets_aside: bool = False
+    at_once: bool = False
+
+    def carry_out(self, part: Group, work: Work) -> None:
+        """Raises Conflict, NeedsSlowWay, and RowRefused for what has to do with rows that are set aside."""
+        writer, waits = self.writer, self._behind_rows_aside(part, work)
+        for step in steps(part, work.context, work.removed, waits.__contains__):
+            if isinstance(step, Disputable):
+                number = len(work.asides)
+                if step.order in waits:
+                    waits.remove(step.order)
+                    self._set_aside(step, work, BEHIND, is_first=False)
+                elif self.sets_aside and step.change.table.key and not (step.ahead or step.follow):
+                    self._settle_or_set_aside(step, work)
+                else:
+                    self.settle(step, work)
+                if len(work.asides) > number:  # what comes now may have to do with it
+                    waits -= {order for order in waits if order > step.order}  # one before was not set aside: it parks
+                    waits |= self._behind_rows_aside(part.within(step.order + 1, END), work)
+            elif isinstance(step, RowChange):
+                if not work.leaves_out(step):
+                    work.reread_partial(step, is_met=writer.change(step))
+            elif isinstance(step, TableNet):
+                writer.merge(step)
+            elif isinstance(step, Cascade):
+                work.reread(step.child.source, writer.cascade(step, step.rules))
+            else:
+                writer.truncate(step, work.context.truncate)
+        if waits:  # of changes that are not checked nothing is set aside
+            where = self.progress.where(sequence_of(min(waits), part.base))
+            raise parks(touches(part, work.context)[min(waits)], where)
+        reach("apply.one")
+
+    def _behind_rows_aside(self, part: Group, work: Work) -> set[int]:
+        """The orders of changes that wait behind others of their rows. Raises RowRefused where something else has to do with
+        rows that are set aside."""
+        found = touches(part, work.context)
+        for order, touch in found.items():
+            if not touch.waits:
+                raise parks(touch, self.progress.where(sequence_of(order, part.base)))
+        return set(found)
+
+    def _settle_or_set_aside(self, step: Disputable, work: Work) -> None:
+        """A change that needs no staging table, and that nothing follows from."""
+        try:
+            with self.writer.alone(self.at_once):
+                self.settle(step, work)
+        except Conflict as reason:
+            self._set_aside(step, work, refused(reason, self.progress.checkpoint.position).message)
+
+    def _set_aside(self, step: Disputable, work: Work, reason: str, is_first: bool = True) -> None:
+        """In the epoch's transaction. Raises RowRefused where it may not be."""
+        table, where = step.change.table.source, self.progress.where(step.sequence)
+        why_not = unfit(step, work.context, work.states, is_first)
+        reason = words(step.unconverted) if step.unconverted and is_first else reason
+        if why_not:
+            raise RowRefused(f"{reason}; not set aside: {why_not}", table=str(table), position=where.position)
+        change = to_set_aside(step.change, where, reason, step.unconverted)
+        work.set_aside(replace(change, number=self.writer.set_aside(self.progress.job, change)))
+        reach("apply.set.aside")
+
+    def settle(self, step: Disputable, work: Work, where: Where | None = None) -> None:
+        """Carry out a change that may find the target otherwise: what its table's policy makes of it, noted beside it."""
+        writer = self.writer
+        waits = work.leaves_out(step.change)  # its row is read again from the source; what follows from it is not
+        if step.unconverted and not waits:
+            key = step.change.old_key or {name: step.change.values[name] for name in step.change.table.key}
+            raise Conflict(step.change.table.source, words(step.unconverted), key)
+        decider = Decider(writer, work.context.keys is not None)
+        verdict = Verdict(()) if waits else decider.decide(step.change, step.policy)
+        carry_out_cascades(step.ahead if verdict.stands else (), writer, work)
+        for change in verdict.changes:
+            writer.change(change)
+        if verdict.kind and not (step.may_be_gone and verdict.kind == "missing"):
+            where = where or self.progress.where(step.sequence)
+            writer.note(self.progress.job, note_of(step.change, step.policy, verdict, where))
+            work.note(step.change.table.source, f"{verdict.kind}, {verdict.decision}")
+            reach("apply.conflict.noted")
+        carry_out_cascades(step.follow if verdict.stands else (), writer, work)

@@ -1,0 +1,25 @@
+"""What a job says about applying: values that do not change while apply runs. No behaviour lives here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anabranch.contracts import Emptying
+from anabranch.model.endpoint import USUAL, EndLimits
+from anabranch.trail import retention
+
+
+@dataclass(frozen=True)
+class ApplySettings:
+    """The settings of one job at one target."""
+
+    per_transaction: bool = False  # one target transaction for each of the source's
+    truncate: Emptying = Emptying.TRUNCATE
+    lock: str = "none"  # what a snapshot may lock at the source when rows are read again
+    logs_cascades: bool = False  # does the source's log have what its foreign keys do?
+    parks: bool = False  # tables whose rows are refused
+    sets_aside: bool = False  # single rows that are refused, where nothing comes to depend on it
+    aside_limit: int = 1000  # changes of a table that may be set aside
+    stage_rows: int | None = None  # row images of an epoch from which executors plan it; None: as was measured
+    retry: EndLimits = USUAL  # how long an end is waited for
+    names: retention.Names = field(default_factory=retention.Names)  # of what this target holds of the trail
