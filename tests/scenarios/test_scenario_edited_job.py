@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from anabranch.testing.servers import Server
 from rigs.scenario import Scenario
 
@@ -105,6 +107,7 @@ def what_changed_is_loaded_again(made: Scenario) -> None:
     made.cli("verify", seconds=120)
 
 
+@pytest.mark.quick
 def test_an_exclusion_that_takes_tables_from_another_rule_is_said(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, "CREATE TABLE keep (id INT PRIMARY KEY)", "CREATE TABLE tmp_a (id INT PRIMARY KEY)")
     name = made.source.name
