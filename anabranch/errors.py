@@ -42,7 +42,7 @@ NOT_ADMITTED = (
 
 
 class Retry(StrEnum):
-    """What a supervisor may do after an error."""
+    """The retry that a supervisor may make after an error."""
 
     NEVER = "never"  # it would fail again: configuration, a refused row
     TIMED = "timed"  # the other end may come back: wait and try again, for a time
@@ -51,7 +51,7 @@ class Retry(StrEnum):
 
 
 class Side(StrEnum):
-    """Where the cause of an error is."""
+    """The place where the cause of an error is."""
 
     SOURCE = "source"
     TARGET = "target"
@@ -95,11 +95,11 @@ class AnabranchError(Exception):
         return f"{place}{self.message}" + (f" — {self.hint}" if self.hint else "")
 
     def named(self) -> dict[str, Any]:
-        """For a log line about an error that is tried again."""
+        """Return facts for a log line about an error that is tried again."""
         return {"code": self.code, "side": str(self.side), "retried": True}
 
     def facts(self) -> dict[str, Any]:
-        """For machines, beside the message."""
+        """Return facts for machines, beside the message."""
         return {
             "code": self.code,
             "class": type(self).__name__,
@@ -114,7 +114,7 @@ class AnabranchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a job file. `key` as the file writes it, e.g. `[load] lock`; `line` counts from 1."""
+    """A fault in a job file. `key` as the file writes it, e.g. `[load] lock`; `line` counts from 1."""
 
     message: str
     line: int | None = None
@@ -134,7 +134,7 @@ class Problem:
 
 
 def install_hint(extra: str) -> str:
-    """How a part that was left out at installation comes in. There is no release on a package index yet."""
+    """Say how a part that was left out is installed. There is no release on a package index yet."""
     return f"pip install '.[{extra}]' in a checkout of anabranch"
 
 

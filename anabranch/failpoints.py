@@ -127,7 +127,7 @@ POINTS = {
 
 
 class FailpointReached(Exception):
-    """What `raise` raises: no error of ours, so nothing expects it."""
+    """The error that `raise` raises: none of ours, so nothing expects it."""
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ _FORM = re.compile(r"(?P<name>[^=@:]+)=(?P<kind>[a-z]+)(?::(?P<value>[^@]*))?(?:
 
 
 def reach(name: str) -> None:
-    """The place `name`. Costs a look at an empty dictionary where nothing is armed."""
+    """Mark the place `name`. Costs a look at an empty dictionary where nothing is armed."""
     if _points:
         _reached(_points[name])
 
@@ -234,7 +234,7 @@ def _note(point: _Point, line: str) -> None:
 
 
 def _is_first(point: _Point, action: _Action) -> bool:
-    """Is this process the first, of all that share the log, to carry the action out? Then it says so there."""
+    """Return whether this process is the first, of all that share the log, to carry the action out; then notes it there."""
     if point.log is None:
         return True
     fcntl.flock(point.log, fcntl.LOCK_EX)

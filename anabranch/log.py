@@ -34,7 +34,7 @@ def configure(level: str = "info", *, json: bool | None = None) -> None:
 
 @contextmanager
 def tapped(tap: Tap) -> Iterator[None]:
-    """Lines of this process go there too meanwhile, also those that are not shown; the debug ones if `note_details` says so."""
+    """Send lines of this process to `tap` as well, also those that are not shown; the debug ones if `note_details` says so."""
     _taps.append(tap)
     try:
         yield
@@ -43,7 +43,7 @@ def tapped(tap: Tap) -> Iterator[None]:
 
 
 def note_details(wanted: bool) -> None:
-    """Taps get lines of the level `debug`, too, from now on; what is shown stays as it is. For any thread."""
+    """Send lines of the level `debug` to taps, too, from now on; what is shown stays as it is. For any thread."""
     global _chosen, _is_noted
     if wanted != _is_noted:
         _is_noted = wanted
@@ -91,7 +91,7 @@ def _tap(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str
 
 
 def _shown(least: int, _: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Taps want more than people do."""
+    """Drop lines below the level that is shown: taps want more than people do."""
     import structlog
 
     if getattr(logging, str(event["level"]).upper()) < least:
@@ -101,7 +101,7 @@ def _shown(least: int, _: Any, __: str, event: MutableMapping[str, Any]) -> Muta
 
 @contextmanager
 def about(**facts: Any) -> Iterator[None]:
-    """Every line of this process says so meanwhile."""
+    """Add facts to every line of this process meanwhile."""
     before = dict(_ABOUT)
     _ABOUT.update(facts)
     try:
@@ -112,12 +112,12 @@ def about(**facts: Any) -> Iterator[None]:
 
 
 def is_detailed() -> bool:
-    """Does anybody want lines of the level `debug`? Looked at before one is made, where that is work or often."""
+    """Return whether anybody wants lines of the level `debug`. Ask before making one, where that is work or often."""
     return _is_noted or _level == "debug"
 
 
 def get(**facts: Any) -> Any:
-    """A logger with `facts` bound (job, part, table, position)."""
+    """Return a logger with `facts` bound (job, part, table, position)."""
     import structlog
 
     _in_force()
@@ -135,7 +135,7 @@ _SHOWN = 1_000  # characters
 
 
 def shape(statement: str, name_quote: str) -> str:
-    """A statement for the log: with `…` for each value in it. Of one whose quotes do not end only the first word is told."""
+    """Write a statement for the log: with `…` for each value in it. If its quotes do not end, only the first word is shown."""
     found = _VALUES[name_quote].sub(lambda match: match[1] or "…", statement)
     if any(quote in re.sub(f"{name_quote}[^{name_quote}]*{name_quote}", "", found) for quote in "'\"`"):
         return f"{statement.split(maxsplit=1)[0]} …"

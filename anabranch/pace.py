@@ -1,4 +1,4 @@
-"""How long the product's loops rest, and how much they take at once: numbers that no user sets.
+"""The pace of the product's loops: how long they rest, and how much they take at once. Numbers that no user sets.
 
 They spare servers and disks and decide nothing about what is right, so a process may run with others: `use(Pace(…))`,
 once, before its loops begin. Tests and `anabranch torture` do, to bring a short history to what a long one meets.

@@ -1,10 +1,10 @@
-"""Who is in our way. A session of ours that is busy for long is looked at over a second connection: does it wait for a lock,
-or for the end of a transaction, and who has it?
+"""Watch over our sessions: one that is busy for long is looked at over a second connection. Does it wait for a lock, or
+for the end of a transaction, and who has it?
 
-One thread for each server that this process is connected to. It reads what the drivers know of their own sessions, which
-costs nothing, and asks the server only about sessions that are busy for longer than a moment. What it finds goes into the
-log at a bounded rate, and to those that listen (`status`). When the process has been asked to stop, it ends the statements
-that wait, so that nobody has to wait for somebody else's transaction to press Ctrl-C.
+One thread for each server that this process is connected to. It reads what the drivers know of their own sessions,
+which costs nothing, and asks the server only about sessions that are busy for longer than a moment. What it finds goes
+into the log at a bounded rate, and to those that listen (`status`). When the process has been asked to stop, it ends
+the statements that wait, so that nobody has to wait for somebody else's transaction to press Ctrl-C.
 
 What does not live here: how a server is asked who waits for whom (each connector's `lookout.py`).
 """
@@ -45,7 +45,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One session of ours that waits. Without holders `hint` says why none can be named."""
+    """A session of ours that waits. Without holders `hint` says why none can be named."""
 
     number: int
     what: str  # a lock on public.orders; the end of transaction 745
@@ -62,8 +62,9 @@ class Lookout(Protocol):
     """A connection of its own to one server. Raises AnabranchError."""
 
     def look(self, numbers: Sequence[int], others: bool) -> list[Wait]:
-        """Lists the sessions, of these, that wait. `others`: also those of processes that this one has started
-        (Spark's tasks)."""
+        """List the sessions, of these, that wait. `others`: also those of processes that this one has started (Spark's
+        tasks).
+        """
 
     def cancel(self, number: int) -> None:
         """End what this session of ours does at the moment."""
@@ -73,7 +74,7 @@ class Lookout(Protocol):
 
 @dataclass(frozen=True)
 class Session:
-    """One connection: `number` is the server's name for it, `is_busy` asks the driver without the server."""
+    """A connection: `number` is the server's name for it, `is_busy` asks the driver without the server."""
 
     number: int
     is_busy: Callable[[Any], bool]
@@ -82,7 +83,9 @@ class Session:
 
 @dataclass(frozen=True)
 class Patience:
-    """In seconds: how long a second connection may take to answer, and after how long without an answer lines are cut."""
+    """Limits in seconds: how long a second connection may take to answer, and after how long without an answer lines
+    are cut.
+    """
 
     answer: float = 10.0
     silence: float = 30.0
@@ -143,7 +146,7 @@ def ending_when(stop: Callable[[], bool]) -> Iterator[None]:
 
 @contextmanager
 def in_tasks() -> Iterator[None]:
-    """Meanwhile processes that this one has started have connections of their own, which are looked at, too."""
+    """Watch sessions of processes that this one has started, too, meanwhile."""
     mine = _process
     mine.has_tasks += 1
     try:
@@ -159,7 +162,7 @@ def publish(subject: str, text: str) -> None:
 
 
 def said(seconds: float = 60.0) -> str:
-    """What a session of this process waited for a moment ago, for the error that ends such a wait; "" for none."""
+    """Say what a session of this process waited for a moment ago, for the error that ends such a wait; "" for none."""
     servers = list(_process.servers.values())
     latest = max(servers, key=lambda one: one.seen, default=None)
     recent = latest is not None and latest.text and time.monotonic() - latest.seen < seconds
@@ -229,7 +232,7 @@ class _Server:
             self._over(now)
 
     def _answered(self, numbers: list[int], others: bool) -> list[Wait]:
-        """Asked by a thread of its own: a server that stands still answers nobody, and no time limit of a driver ends that."""
+        """Ask in a thread of its own: a server that stands still answers nobody, and no time limit of a driver ends that."""
         found: list[list[Wait] | None] = []
         self._attempt = attempt = object()
         asking = threading.Thread(target=lambda: found.append(self._look(numbers, others, attempt)), daemon=True)
@@ -247,7 +250,7 @@ class _Server:
         return []
 
     def _cut(self, numbers: list[int]) -> None:
-        """Sessions that have waited for an answer all the time, of a server that answers nobody."""
+        """Cut sessions that have waited for an answer all the time, if the server answers nobody."""
         self._silent_since = 0.0
         with self._mutex:
             sessions = list(self._sessions.items())
@@ -261,8 +264,11 @@ class _Server:
             session.cut(connection)
 
     def _look(self, numbers: list[int], others: bool, attempt: object) -> list[Wait] | None:
-        """None where the server does not answer, nothing where it refuses or says what cannot be read: whoever uses the
-        session hears of it. An attempt that was given up in the meantime takes its lookout with it."""
+        """Ask the server. Returns None where it does not answer, [] where it refuses or its answer cannot be read.
+
+        A session's own user hears of such a refusal. An attempt that was given up in the meantime takes its lookout
+        with it.
+        """
         begun, lookout = time.monotonic(), self._lookout
         waits: list[Wait] | None
         try:
@@ -319,7 +325,7 @@ class _Server:
         publish(self.name, text)
 
     def _leave(self, now: float) -> None:
-        """Nothing needs to be asked: the second connection goes."""
+        """Close the second connection when nothing needs to be asked."""
         if self._lookout is not None and now > self._next_look + LOOK:
             self._close()
 

@@ -20,7 +20,7 @@ PAUSE_SECONDS = 0.001
 
 
 class ContinuousEpochs:
-    """What `Epochs` asks for (engine.py). `apply` is called in the thread; what it raises ends the epochs."""
+    """Epochs without Spark's own batches (engine.py). `apply` is called in the thread; what it raises ends the epochs."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ContinuousEpochs:
             raise self._failure
 
     def start_again(self) -> None:
-        """It writes nothing, so it never needs room."""
+        """Do nothing: it writes nothing, so it never needs room."""
 
     def stop(self) -> None:
         self._is_stopping.set()
@@ -64,7 +64,7 @@ class ContinuousEpochs:
             self._failure = failure
 
     def _stretch(self) -> bool:
-        """Epochs until nothing is left, or for long enough: then True."""
+        """Run epochs until nothing is left, or for long enough: then returns True."""
         end = time.monotonic() + STRETCH_SECONDS
         while not self._is_stopping.is_set() and self._epoch():
             if time.monotonic() > end:

@@ -37,10 +37,10 @@ class Epochs(Protocol):
     done: int
 
     def wait(self, seconds: float) -> None:
-        """Raises what an epoch raised, StorageFull where what drives the epochs found no room."""
+        """Wait. Raises what an epoch raised, StorageFull where what drives the epochs found no room."""
 
     def start_again(self) -> None:
-        """After StorageFull: where the target is. StorageFull while there is still no room."""
+        """Start again where the target is, after StorageFull. Raises StorageFull while there is still no room."""
 
     def stop(self) -> None:
         """Let the running epoch finish, begin none."""
@@ -50,7 +50,7 @@ class Engine(Protocol):
     """Called by the drivers of load and apply, from their main thread."""
 
     def warm_up(self) -> None:
-        """What a first epoch needs anyway, done early."""
+        """Do early what a first epoch needs anyway."""
 
     def run(
         self, work: Work, bundles: Sequence[Bundle], take: Callable[[Outcome], None], stop: Callable[[], bool]
@@ -68,7 +68,7 @@ class Engine(Protocol):
         `checkpoint`: a directory that may be emptied."""
 
     def passes(self, expression: str, types: Mapping[str, LogicalType], rows: pa.Table) -> pa.BooleanArray:
-        """Which rows pass a `where`."""
+        """Return which rows pass a `where`."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class SparkEngine:
         return pieces.run(spark, outcomes, take, stop)
 
     def each(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
-        """A task each."""
+        """Run each function in a task of its own."""
         found: list[T] = self.session().sparkContext.parallelize(tasks, len(tasks)).map(_called).collect()
         return found
 

@@ -35,7 +35,7 @@ NO_ROOM = tuple(os.strerror(number) for number in FULL)  # the JVM's message is 
 
 
 def warm_up(spark: SparkSession) -> None:
-    """What a first query needs anyway, done while the load still runs: the source known, a Python worker started."""
+    """Prepare a first query while the load still runs: the source known, a Python worker started."""
     spark.dataSource.register(TrailSource)
     spark.sparkContext.parallelize([0], 1).map(abs).collect()
 
@@ -70,7 +70,9 @@ class EpochQuery:
             return stream.writeStream.foreachBatch(self._epoch).option("checkpointLocation", place).start()
 
     def start_again(self) -> None:
-        """After StorageFull: where the target is, with an empty checkpoint. StorageFull while there is still no room."""
+        """Start again where the target is, with an empty checkpoint, after StorageFull. Raises StorageFull while there
+        is no room.
+        """
         self.query.stop()
         self.query = self._start(self.at())
 
@@ -81,7 +83,7 @@ class EpochQuery:
         self.is_warm.set()
 
     def _guarded(self) -> None:
-        """Our errors go to whoever waits for the query, as they are; Spark would wrap them into a trace of its own."""
+        """Run an epoch; its error is kept as it is for the thread that waits. Spark would wrap it into a trace of its own."""
         try:
             self._apply()
         except BaseException as failure:  # noqa: BLE001 - carried over to the waiting thread
@@ -102,7 +104,7 @@ class EpochQuery:
                 time.sleep(POLL_SECONDS)
 
     def wait(self, seconds: float) -> None:
-        """Raises what `apply` raised, or what ended the query: StorageFull where its checkpoint found no room."""
+        """Wait. Raises what `apply` raised, or what ended the query: StorageFull where its checkpoint found no room."""
         if not self.is_stopping.is_set():
             with _room():
                 self.query.awaitTermination(seconds)
@@ -120,7 +122,7 @@ class EpochQuery:
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """What the JVM says of a full disk is the trail's error for it: the checkpoint lies beside the trail."""
+    """Translate the JVM's error for a full disk: the checkpoint lies beside the trail."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -130,8 +132,11 @@ def _room() -> Iterator[None]:
 
 
 def _emptied(checkpoint: Path) -> Path:
-    """A directory of this process; those of processes that are gone are removed. One that still lives is being replaced
-    and finds that out at the target (K9): it must not stumble over its checkpoint first."""
+    """Return an empty directory of this process; those of processes that are gone are removed.
+
+    A process that still lives is being replaced and finds that out at the target (K9): it must not stumble over its
+    checkpoint first.
+    """
     checkpoint.mkdir(parents=True, exist_ok=True)
     for left in checkpoint.iterdir():
         if not (left.name.isdigit() and _is_alive(int(left.name))) or left.name == str(os.getpid()):

@@ -33,9 +33,11 @@ exec {interpreter} "$@"
 
 
 def interpreter(place: Path | None = None) -> str:
-    """The path of a script in directory `place` that leaves the archives out and becomes this interpreter; of the interpreter
-    itself where pyspark is not installed in it, or no script can be written and run there. Without a place the script is a
-    temporary one and goes with this process."""
+    """Return the path of a script in directory `place` that leaves the archives out and becomes this interpreter.
+
+    Returns the interpreter itself where pyspark is not installed in it, or no script can be written and run there.
+    Without a place the script is a temporary one and goes with this process.
+    """
     if not _is_installed():
         return sys.executable
     try:
@@ -49,7 +51,7 @@ def interpreter(place: Path | None = None) -> str:
 
 
 def _written(script: Path, text: str) -> Path:
-    """Another process may be starting it at this moment."""
+    """Write the script by a rename: another process may be starting it at this moment."""
     if not script.exists() or script.read_text() != text:
         new = script.with_name(f"{script.name}.{os.getpid()}")
         new.write_text(text)
@@ -65,7 +67,7 @@ def _temporary() -> Path:
 
 
 def _is_installed() -> bool:
-    """Is pyspark where the interpreter looks without being told?"""
+    """Return whether pyspark is where the interpreter looks by default."""
     found = find_spec("pyspark")
     places = {Path(place).resolve() for place in (*site.getsitepackages(), site.getusersitepackages())}
     return found is not None and found.origin is not None and Path(found.origin).resolve().parents[1] in places

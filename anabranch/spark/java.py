@@ -19,7 +19,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def require_java(environment: Mapping[str, str] = os.environ) -> str:
-    """The path of a java that is new enough: JAVA_HOME's, else the one on PATH. Raises ConfigError."""
+    """Return the path of a java that is new enough: JAVA_HOME's, else the one on PATH. Raises ConfigError."""
     path = _find(environment)
     if path is None:
         raise ConfigError("Spark needs Java, and there is none", hint=HINT)
@@ -40,7 +40,7 @@ def _find(environment: Mapping[str, str]) -> str | None:
 
 
 def _version(path: str) -> int:
-    """The major version that `java -version` prints; 0 where it prints none."""
+    """Return the major version that `java -version` prints; 0 where it prints none."""
     try:
         shown = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):

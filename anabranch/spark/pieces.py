@@ -41,7 +41,7 @@ _COLUMNS = ((HEADER, pa.binary()), (LINE, pa.binary()))
 
 
 def _read_for_filter(work: Work, where: Where, batches: Iterator[Any]) -> Iterator[Any]:
-    """First a row that always passes, with piece and header; then the lines with the columns that the filter names."""
+    """Yield a row that always passes, with piece and header; then the lines with the columns that the filter names."""
     schema = pa.schema([*_COLUMNS, *((name, arrow_type(type)) for name, type in where.types.items())])
     for batch in batches:
         for packed in batch.column(0).to_pylist():
@@ -68,7 +68,7 @@ def _lines(schema: pa.Schema, block: bytes, where: Where) -> pa.RecordBatch:
 
 
 def _finish_filtered(work: Work, batches: Iterator[Any]) -> Iterator[Any]:
-    """The other end: the control row says which piece it is; a failure of the reader comes up inside `finish`."""
+    """Finish a filtered piece: the control row says which one it is; a failure of the reader comes up inside `finish`."""
     stream = _Filtered(batches)
     if (piece := stream.piece()) is not None:
         try:
@@ -135,8 +135,11 @@ class _Gathered(AccumulatorParam):
 
 
 def plain(spark: SparkSession, work: Work, pieces: Sequence[Any], sizes: Sequence[float] = ()) -> Any:
-    """Outcomes of unfiltered pieces, as an RDD: a task each. With `sizes`, small ones share tasks as long as they are
-    less than 1 together: a task costs more than a small table."""
+    """Return outcomes of unfiltered pieces, as an RDD: a task each.
+
+    With `sizes`, small pieces share tasks as long as they are less than 1 together: a task costs more than a small
+    table.
+    """
     tasks = _shared(pieces, sizes) if sizes else [[piece] for piece in pieces]
     return spark.sparkContext.parallelize(tasks, max(1, len(tasks))).flatMap(partial(_do_all, work))
 
@@ -148,8 +151,11 @@ def _do_all(work: Work, pieces: Sequence[Any]) -> Iterator[Outcome]:
 
 @cache
 def _settle(kind: type) -> None:
-    """Once in a worker for each kind of work that it does. PySpark collects garbage behind every task, which goes through
-    all that modules have: 30 ms, as much as the start of a chunk. What is loaded by now stays, and is left out from here on."""
+    """Freeze what is loaded, once in a worker for each kind of work that it does.
+
+    PySpark collects garbage behind every task, which goes through all that modules have: 30 ms, as much as the start of
+    a chunk. What is frozen is left out.
+    """
     gc.freeze()
 
 
@@ -166,7 +172,7 @@ def _shared(pieces: Sequence[Any], sizes: Sequence[float]) -> list[list[Any]]:
 
 
 def filtered(spark: SparkSession, work: Work, pieces: Sequence[Any], where: Where) -> Any:
-    """Outcomes of one table's pieces whose rows pass `where`, as an RDD. Raises ConfigError for a bad expression."""
+    """Return outcomes of one table's pieces whose rows pass `where`, as an RDD. Raises ConfigError for a bad expression."""
     packed = spark.sparkContext.parallelize(pieces, max(1, len(pieces))).map(lambda piece: (pickle.dumps(piece),))
     schema = spark.createDataFrame([], _READ_SCHEMA).schema
     for field in spark_schema(where.types):
@@ -181,7 +187,7 @@ def filtered(spark: SparkSession, work: Work, pieces: Sequence[Any], where: Wher
 
 
 def _mapped(frame: Any, function: Callable[[Iterator[Any]], Iterator[Any]], schema: Any) -> Any:
-    """`frame.mapInArrow(function, schema)`, which in pyspark 4.3 insists on pandas though no pandas takes part in it."""
+    """Call `frame.mapInArrow(function, schema)`, which in pyspark 4.3 insists on pandas though no pandas takes part in it."""
     udf = vectorized_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     columns = udf(*[frame[name] for name in frame.columns])
     return DataFrame(frame._jdf.mapInArrow(columns._jc, False, None), frame.sparkSession)
@@ -230,7 +236,7 @@ class _Job:
             self._ended.set()
 
     def wait(self, seconds: float) -> bool:
-        """Is it still running after `seconds`?"""
+        """Wait `seconds`. Returns whether it is still running then."""
         return not self._ended.wait(seconds)
 
     def give(self, take: Callable[[Outcome], None]) -> None:
@@ -256,7 +262,7 @@ class _Job:
 
 
 def _last_line(problem: Exception) -> str:
-    """The Python error inside Spark's long message, if there is one."""
+    """Return the Python error inside Spark's long message, if there is one."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     named = [line for line in lines if ": " in line and not line.startswith(("at ", "File ", "org.apache."))]
     python = [line for line in named if line.split(":")[0].rpartition(".")[2].endswith(("Error", "Exception"))]

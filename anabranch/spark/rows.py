@@ -72,7 +72,7 @@ def arrow_type(type: LogicalType) -> pa.DataType:
 
 
 def spark_type(type: LogicalType) -> Any:
-    """The pyspark DataType of a logical type. An instant is TIMESTAMP, a wall clock TIMESTAMP_NTZ."""
+    """Return the pyspark DataType of a logical type. An instant is TIMESTAMP, a wall clock TIMESTAMP_NTZ."""
     return from_arrow_type(arrow_type(type), prefer_timestamp_ntz=True)
 
 
@@ -81,7 +81,7 @@ def spark_schema(types: Mapping[str, LogicalType]) -> StructType:
 
 
 def to_spark(type: LogicalType, values: Any) -> Any:
-    """An array in the trail's Arrow type (rows/arrow.py) as an array that Spark reads. Nothing is rounded or cut."""
+    """Convert an array in the trail's Arrow type (rows/arrow.py) to an array that Spark reads. Nothing is rounded or cut."""
     wanted = arrow_type(type)
     if values.type == wanted:
         return values
@@ -91,7 +91,7 @@ def to_spark(type: LogicalType, values: Any) -> Any:
 
 
 def _unsigned(values: Any) -> Any:
-    """uint64 as decimal(20,0): Arrow has no cast that takes the upper half."""
+    """Convert uint64 to decimal(20,0): Arrow has no cast that takes the upper half."""
     whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     words = np.zeros((len(whole), 2), np.uint64)
     words[:, 0] = pc.fill_null(whole, 0).to_numpy(zero_copy_only=False)
@@ -103,9 +103,10 @@ def _unsigned(values: Any) -> Any:
 
 
 def columns_of(rows: Sequence[bytes], places: Sequence[int], types: Mapping[str, LogicalType]) -> list[Any]:
-    """Columns of some lines (without their newlines) as arrays for Spark; `places` are the cells' in the line.
+    """Return columns of lines (without their newlines) as arrays for Spark; `places` are the cells' in the line.
 
-    Raises ValueRefused for a value that the logical type cannot hold; the message has the column, never the value."""
+    Raises ValueRefused for a value that the logical type cannot hold; the message has the column, never the value.
+    """
     cells = [row.split(b"\t") for row in rows]
     return [
         _column(name, type, [cell[place] for cell in cells])
@@ -133,9 +134,11 @@ def _raw(type: LogicalType, cell: bytes) -> Any:
 def evaluate(
     spark: SparkSession, expression: str, types: Mapping[str, LogicalType], table: pa.Table
 ) -> pa.BooleanArray:
-    """For every row of `table` (columns named like `types`, in the trail's Arrow types): does it pass the filter?
+    """Return for every row of `table` whether it passes the filter; NULL is no.
 
-    NULL is no. Raises ConfigError for an expression that Spark refuses, for these types or for one of these values."""
+    Columns are named like `types`, in the trail's Arrow types. Raises ConfigError for an expression that Spark refuses,
+    for these types or for one of these values.
+    """
     columns = {name: to_spark(type, table.column(name)) for name, type in types.items()}
     rows = pa.table(columns | {NUMBER: pa.array(range(table.num_rows), pa.int64())})
     if not rows.num_rows:

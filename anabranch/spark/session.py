@@ -66,12 +66,14 @@ def session(
     parallel: int = 0,
     place: Path | None = None,
 ) -> SparkSession:
-    """A Spark session with our settings; `conf` (the job's `[spark.conf]`) wins over them. `parallel`: tasks at once, where
-    the master leaves that open (0: as many as there are cores); `place`: a directory for what Spark's processes are started
-    with (interpreter.py).
+    """Return a Spark session with our settings; `conf` (the job's `[spark.conf]`) wins over them.
+
+    `parallel`: tasks at once, where the master leaves that open (0: as many as there are cores); `place`: a directory
+    for what Spark's processes are started with (interpreter.py).
 
     An active session of this process is taken as it is: notebooks have one. The JVM ends with this process, also when
-    that is killed: its standard input closes. Raises ConfigError without Java 17."""
+    that is killed: its standard input closes. Raises ConfigError without Java 17.
+    """
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
     chosen = settings(app_name, master, conf or {}, parallel)
@@ -82,7 +84,7 @@ def session(
 
 
 def settings(app_name: str, master: str, conf: Mapping[str, str], parallel: int = 0) -> dict[str, str]:
-    """Everything Spark is told, as one table."""
+    """Return everything Spark is told, as one table."""
     found = _LOCAL.match(master)
     cores = _cores(found, parallel) if found else None
     mine = FIXED | {"spark.app.name": app_name, "spark.master": f"local[{cores},{ATTEMPTS}]" if cores else master}
@@ -101,7 +103,7 @@ def _cores(found: re.Match[str], parallel: int) -> int:
 
 
 def _set_environment(java: str, local: bool, place: Path | None) -> None:
-    """What Spark reads from the environment only: the interpreter of its workers, the Java to start."""
+    """Set what Spark reads from the environment only: the interpreter of its workers, the Java to start."""
     if "JAVA_HOME" not in os.environ:
         os.environ["JAVA_HOME"] = str(Path(java).resolve().parents[1])
     if local:
@@ -113,7 +115,7 @@ def _set_environment(java: str, local: bool, place: Path | None) -> None:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Spark puts its own handler on SIGINT; the one that a command line set before stays in force."""
+    """Keep the SIGINT handler that a command line has set: Spark puts its own in its place."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -142,7 +144,7 @@ def _relay(lines: IO[bytes]) -> None:
 
 
 def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    """Lines one by one, but a Python traceback as a whole."""
+    """Yield lines one by one, but a Python traceback as a whole."""
     held = ""
     for line in lines:
         if held or line.startswith("Traceback "):

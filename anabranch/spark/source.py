@@ -85,10 +85,13 @@ class TrailStreamReader(DataSourceStreamReader):
                     yield ref.first_sequence, ref.last_sequence, ref.rows
 
     def commit(self, end: dict[str, int]) -> None:
-        """Nothing hangs on it: Spark says it late or never."""
+        """Do nothing: Spark says it late or never."""
 
     def stop(self) -> None:
-        """Spark's loop calls it when it ends, which it does by an exception only. When the JVM has closed the line there is
-        nobody left to tell: the loop would try, and print a traceback into the log if the line is down already."""
+        """End the process if the JVM has closed the connection. Spark's loop calls this when it ends, which it does by
+        an exception only.
+
+        Then there is nobody left to tell: the loop would try, and print a traceback into the log.
+        """
         if isinstance(sys.exc_info()[1], EOFError | ConnectionError):
             os._exit(0)

@@ -13,7 +13,7 @@ from anabranch.rows.net import TargetTable
 
 
 class Named(Protocol):
-    """What rules/rule_set.py gives as a filter: Spark SQL and the source columns it names."""
+    """A filter as rules/rule_set.py gives it: Spark SQL and the source columns it names."""
 
     @property
     def text(self) -> str: ...
@@ -34,13 +34,13 @@ class Where:
 
 
 def read_columns(table: TargetTable, filter: Named | None) -> tuple[str, ...]:
-    """Source columns to read: the replicated ones, then those that only the filter names."""
+    """Return the source columns to read: the replicated ones, then those that only the filter names."""
     named = filter.columns if filter else ()
     return table.source_columns + tuple(name for name in named if name not in table.source_columns)
 
 
 def where(schema: TableSchema, table: TargetTable, filter: Named) -> Where:
-    """Raises ConfigError for a named column whose type is not in the type map."""
+    """Build the filter. Raises ConfigError for a named column whose type is not in the type map."""
     columns = read_columns(table, filter)
     return Where(
         expression=filter.text,
@@ -61,5 +61,5 @@ def _type(schema: TableSchema, name: str) -> LogicalType:
 
 
 def cut(rows: Sequence[bytes], extra: int) -> list[bytes]:
-    """The rows without their last `extra` cells."""
+    """Return the rows without their last `extra` cells."""
     return [row.rsplit(b"\t", extra)[0] for row in rows] if extra else list(rows)

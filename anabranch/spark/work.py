@@ -1,4 +1,4 @@
-"""What is done with pieces of tables, and what comes of it: said without Spark, done by its tasks (pieces.py).
+"""Work on pieces of tables, and its outcomes: defined without Spark, done by its tasks (pieces.py).
 
 What does not live here: what a piece is (load/, verify/).
 """
@@ -16,10 +16,10 @@ from anabranch.spark.where import Where
 
 
 class Work(Protocol):
-    """What is done with every piece. Picklable, and the only thing that carries connectors to the tasks."""
+    """The work done with every piece. Picklable, and the only thing that carries connectors to the tasks."""
 
     def lasting(self) -> AbstractContextManager[Work]:
-        """The same for several pieces, one after another: it may keep connections open from one piece to the next."""
+        """Return the same work for several pieces, one after another: it may keep connections open from one to the next."""
 
     def read(self, piece: Any) -> AbstractContextManager[tuple[bytes, Iterator[bytes]]]:
         """Open the piece: a header of the work's own, and its rows in blocks of whole lines."""
@@ -50,7 +50,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a piece: `value` is what `finish` returned, unless there was a failure."""
+    """The outcome of a piece: `value` is what `finish` returned, unless there was a failure."""
 
     piece: Any
     value: Any = None
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def do(work: Work, piece: Any) -> Outcome:
-    """One piece without a filter."""
+    """Do one piece without a filter."""
     try:
         with work.read(piece) as (header, blocks):
             return Outcome(piece, work.finish(piece, header, blocks))
@@ -67,7 +67,7 @@ def do(work: Work, piece: Any) -> Outcome:
 
 
 def do_all(work: Work, pieces: Iterable[Any]) -> Iterator[Outcome]:
-    """The pieces of one task."""
+    """Do the pieces of one task."""
     with work.lasting() as lasting:
         for piece in pieces:
             yield do(lasting, piece)

@@ -1,4 +1,4 @@
-"""What only one process of a job may do at a time at a target, beside its parts: load a table again, go back."""
+"""Lock for what only one process of a job may do at a time at a target, beside its parts: load a table again, go back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOCK = "load-table.lock"  # beside what is kept for the target
 
 @contextmanager
 def alone(job: JobView, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Raises StateError, with whoever is at it."""
+    """Hold the lock. Raises StateError, which says who has it."""
     try:
         job.target_home.mkdir(parents=True, exist_ok=True)
         lock = OsLock(job.target_home / LOCK, stop=stop)
@@ -34,5 +34,5 @@ def alone(job: JobView, stop: Callable[[], bool] = lambda: False) -> Iterator[No
 
 
 def is_loading_again(job: JobView) -> bool:
-    """Is somebody at it?"""
+    """Return whether somebody holds the lock."""
     return bool(holder(job.target_home / LOCK))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def definitions(job: JobView) -> dict[TableId, TableSchema]:
-    """The definitions in force in the trail, of included tables; none where all of them are parked."""
+    """Return the definitions in force in the trail, of included tables; none where all of them are parked."""
     in_force, parked = history(job)
     found = {table: schema for table, schema in in_force.items() if job.rules.includes(table)}
     if not found and not any(map(job.rules.includes, parked)):
@@ -31,19 +31,19 @@ def definitions(job: JobView) -> dict[TableId, TableSchema]:
 
 
 def parked_because(job: JobView, table: TableId) -> str:
-    """Why capture has parked a table, as apply would say it; "" where it is not parked."""
+    """Say why capture has parked a table, as apply would say it; "" where it is not parked."""
     with TrailReader(job.trail) as trail:
         return parked_in(trail, table)
 
 
 def parked_in_trail(job: JobView) -> dict[TableId, str]:
-    """Included tables that capture has parked, and why."""
+    """Return included tables that capture has parked, and why."""
     with TrailReader(job.trail) as trail:
         return {table: parked_in(trail, table) for table in trail.history.parked() if job.rules.includes(table)}
 
 
 def parked_in(trail: TrailReader, table: TableId) -> str:
-    """`parked_because` by a trail that is open."""
+    """Say the same as `parked_because`, by a trail that is open."""
     entry = trail.history.parked_by(table)
     if entry is None:
         return ""
@@ -51,7 +51,7 @@ def parked_in(trail: TrailReader, table: TableId) -> str:
 
 
 def history(job: JobView) -> tuple[dict[TableId, TableSchema], dict[TableId, str]]:
-    """Definitions in force, and parked tables with their reason."""
+    """Return definitions in force, and parked tables with their reason."""
     if not exists(job.trail):
         return {}, {}
     with TrailReader(job.trail) as trail:
@@ -59,12 +59,12 @@ def history(job: JobView) -> tuple[dict[TableId, TableSchema], dict[TableId, str
 
 
 def is_asked_for(job: JobView, table: TableId) -> bool:
-    """Has a `load --table` of it begun? Then the trail is held for it."""
+    """Return whether a `load --table` of it has begun: then the trail is held for it."""
     return job.names.table(table) in retention.readers(job.trail)
 
 
 def logs_cascades(job: JobView, source: SourceConnector) -> bool:
-    """Does the source's log have what foreign keys change (K1)? While it is away, what capture has noted."""
+    """Return whether the source's log has what foreign keys change (K1). While the source is away, capture's note decides."""
     try:
         with catalog_of(source) as catalog:
             return catalog.log.logs_cascades()

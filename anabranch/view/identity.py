@@ -1,4 +1,4 @@
-"""Whose trail it is: the job uuid and the server that a trail carries, and the uuid of one that is begun now (K31)."""
+"""Identity of the trail: the job uuid and the server that a trail carries, and the uuid of one that is begun now (K31)."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ if TYPE_CHECKING:
 
 
 def trail_uuid(job: JobView) -> str | None:
-    """The job uuid that the trail carries, None where no trail was begun."""
+    """Return the job uuid that the trail carries, None where no trail was begun."""
     found = identity.load(LocalStorage(job.trail)) if exists(job.trail) else None
     return found.job_uuid if found else None
 
 
 def followed_identity(job: JobView) -> str | None:
-    """The server that the trail was read from last."""
+    """Return the server that the trail was read from last."""
     found = identity.load(LocalStorage(job.trail)) if exists(job.trail) else None
     return found.source_identity if found else None
 
 
 def begun_uuid(trail: Path) -> str | None:
-    """The job uuid that a trail will carry which was prepared for and has not begun."""
+    """Return the job uuid that a trail will carry which was prepared for and has not begun."""
     file = trail / "uuid"
     return file.read_text() if file.exists() else None
 
 
 def new_trail_uuid(job: JobView) -> str:
-    """For a trail that is begun now. Refuses to begin one anew under a target that has followed another.
+    """Return the uuid for a trail that is begun now. Refuses to begin one anew under a target that has followed
+    another.
 
-    Who begins the same trail at the same moment may be quicker and have its checkpoint at the target already: so
-    whether there is a trail is asked after the checkpoint. One of several targets that is away is passed over: where it has
-    followed another trail, its load and apply refuse this one.
+    Another process that begins the same trail at the same moment may be quicker and have its checkpoint at the target
+    already: so whether there is a trail is asked after the checkpoint. One of several targets that is away is passed
+    over: where it has followed another trail, its load and apply refuse this one.
     """
     found = of_each(job.whole, _checkpoint)
     for checkpoint in filter(None, found):

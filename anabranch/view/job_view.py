@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class JobView:
-    """What every operation of a job needs to know of it. It opens nothing."""
+    """The facts about a job that every operation needs. It opens nothing."""
 
     def __init__(self, config: JobConfig, path: Path, target: str = "") -> None:
-        """`target`: the name of the one that this is about; "" for a job with several, as a whole."""
+        """Set up the view. `target`: the name of the one that this is about; "" for a job with several, as a whole."""
         self.config, self.path = config, path
         self.target = target or (next(iter(config.ends)) if len(config.ends) == 1 else "")
 
@@ -34,11 +34,11 @@ class JobView:
 
     @cached_property
     def types(self) -> TypeMap:
-        """What this target makes of types; of a job with several targets as a whole, what the first does."""
+        """The type map of this target; of a job with several targets as a whole, that of the first."""
         return connectors.target(next(iter(self.config.ends.values())) if not self.target else self.endpoint).types
 
     def targets(self) -> list[Self]:
-        """The job as each of its targets sees it; of one that is a target's view, that one."""
+        """Return the job as each of its targets sees it; of one that is a target's view, that one."""
         return [self] if self.target else [type(self)(self.config, self.path, name) for name in self.config.ends]
 
     @property
@@ -47,7 +47,7 @@ class JobView:
         return type(self)(self.config, self.path)
 
     def on(self, target: str | None) -> Self:
-        """As this target sees it. None: there is only one. Raises ConfigError."""
+        """Return the job as this target sees it. None: there is only one. Raises ConfigError."""
         if target is not None and target not in self.config.ends:
             hint = f"one of {', '.join(self.config.ends)}"
             raise ConfigError(f"the job has no target {target!r}", job=self.config.name, hint=hint)
@@ -70,7 +70,7 @@ class JobView:
 
     @property
     def label(self) -> str:
-        """For messages."""
+        """The job's name for messages, with the target's if it has several."""
         return f"{self.config.name}, target {self.target}" if self.is_one_of_several else self.config.name
 
     @property
@@ -88,5 +88,5 @@ class JobView:
 
     @property
     def target_home(self) -> Path:
-        """What is kept beside the trail for this target; it can be rebuilt."""
+        """The place beside the trail of what is kept for this target; it can be rebuilt."""
         return self.config.home / "targets" / self.target if self.is_one_of_several else self.config.home

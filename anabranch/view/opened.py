@@ -31,7 +31,7 @@ def target_of(job: JobView) -> RowTarget:
 
 @contextmanager
 def store_of(job: JobView) -> Iterator[TargetStore]:
-    """The target's store, closed afterwards. It may not exist yet."""
+    """Open the target's store, closed afterwards. It may not exist yet."""
     store = target_of(job).store()
     try:
         yield store
@@ -41,7 +41,7 @@ def store_of(job: JobView) -> Iterator[TargetStore]:
 
 @contextmanager
 def catalog_of(source: SourceConnector) -> Iterator[SourceCatalog]:
-    """The source's catalogue, closed afterwards."""
+    """Open the source's catalogue, closed afterwards."""
     catalog = source.catalog()
     try:
         yield catalog
@@ -50,7 +50,7 @@ def catalog_of(source: SourceConnector) -> Iterator[SourceCatalog]:
 
 
 def of_each(job: JobView, ask: Callable[[JobView], T]) -> list[T]:
-    """The answers of a job's targets; without those that are away, unless all of them are."""
+    """Return the answers of a job's targets; without those that are away, unless all of them are."""
     found, away = list[T](), list[TargetUnavailable]()
     for one in job.targets():
         try:

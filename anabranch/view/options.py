@@ -28,7 +28,7 @@ def target_limits(job: JobView) -> EndLimits:
 
 
 def set_up_seconds(job: JobView) -> float:
-    """How long others may be in the way of what prepares the source, before a log begins."""
+    """Return how long others may be in the way of what prepares the source, before a log begins."""
     wanted = job.config.retry.source.lock_s
     return math.inf if wanted is None or wanted < 0 else float(wanted)
 
@@ -53,7 +53,7 @@ def log_options(job: JobView, job_uuid: str) -> LogOptions:
 
 
 def name_at_source(job: str, job_uuid: str) -> str:
-    """What the job has at the source is called so: small letters, digits and underscores, of no other job of this name."""
+    """Name what the job has at the source: small letters, digits and underscores, used by no other job of this name."""
     readable = re.sub(r"[^a-z0-9]+", "_", job.lower())[:40].strip("_")
     return f"anabranch_{readable}_{job_uuid[:8]}"
 

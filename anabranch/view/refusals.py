@@ -20,13 +20,13 @@ TARGET = "target"  # among a job's facts at a target that has a name: which one 
 
 
 def told(job: JobView, error: AnabranchError) -> str:
-    """An error's message, with the job in it."""
+    """Return an error's message, with the job in it."""
     error.job = error.job or job.label
     return str(error)
 
 
 def refuse_changed_job(job: JobView) -> None:
-    """Before anything runs by a job file that says otherwise than when the job last ran. Raises JobChanged."""
+    """Raise JobChanged if the job file says otherwise than when the job last ran. Call it before anything runs by it."""
     if lost := targets_left_out(job):
         raise JobChanged(
             f"the trail is held for {', '.join(lost)}, which the job file has no more",
@@ -61,7 +61,7 @@ def refuse_changes(job: JobView, known: dict[str, str], trail_job_uuid: str) -> 
 
 
 def targets_left_out(job: JobView) -> dict[str, list[str]]:
-    """Targets that the job file does not have, and what of the trail is held for them."""
+    """Return targets that the job file does not have, and what of the trail is held for them."""
     found: dict[str, list[str]] = {}
     for name in retention.readers(job.trail) if exists(job.trail) else ():
         whose = retention.Names.of(name)
@@ -72,12 +72,12 @@ def targets_left_out(job: JobView) -> dict[str, list[str]]:
 
 
 def is_other_target(job: JobView, known: dict[str, str]) -> bool:
-    """Is what a database keeps of the job that of another of its targets, by whatever name it is reached?"""
+    """Return whether a database keeps the state of another target of the job, by whatever name it is reached."""
     return known.get(TARGET, "") != job.names.target
 
 
 def refuse_other_target(job: JobView, known: dict[str, str]) -> None:
-    """Raises StateError."""
+    """Raise StateError if the database is another target of the job."""
     if is_other_target(job, known):
         raise StateError(
             f"this database is the target {known.get(TARGET) or ONLY!r} of the job, not {job.target!r}",
@@ -87,7 +87,9 @@ def refuse_other_target(job: JobView, known: dict[str, str]) -> None:
 
 
 def refuse_switch_while_loading(job: JobView, followed: str, now: str) -> None:
-    """Another server's log has other positions: the marks of a load that is not finished would mean nothing in it."""
+    """Refuse another server while a table is loading: its log has other positions, and the marks of a load would mean
+    nothing in it.
+    """
     loading = [str(table) for one in job.whole.targets() for table in _loading(one)]
     if loading:
         raise SourceError(

@@ -31,7 +31,7 @@ class Part:
 
 
 def running(job: JobView) -> Iterator[Part]:
-    """Parts that are at work, also by what they hold: state.db may have been deleted."""
+    """Yield parts that are at work, also by what they hold: state.db may have been deleted."""
     parts: dict[tuple[str, str], Part] = {}
     for home in dict.fromkeys((job.config.home, *(one.target_home for one in job.targets()))):
         state = StateStore(home)
@@ -45,11 +45,11 @@ def running(job: JobView) -> Iterator[Part]:
 
 
 def require_stopped(job: JobView, but: Collection[str] = ()) -> None:
-    """Raises StateError while parts run, other than those named in `but`."""
+    """Raise StateError while parts run, other than those named in `but`."""
     if parts := [str(part) for part in running(job) if part.name not in but]:
         raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
 
 
 def is_applied(job: JobView) -> bool:
-    """Does apply run, or what starts it again?"""
+    """Return whether apply runs, or what starts it again."""
     return any(part.name in (RUN, APPLY) for part in running(job))

@@ -53,7 +53,7 @@ class Relation:
         return made
 
     def row(self, values: Texts) -> Row:
-        """A row of these values; columns that are not named are NULL."""
+        """Return a row of these values; columns that are not named are NULL."""
         return tuple(values.get(name) for name in self.columns)
 
     def place(self, values: Texts) -> tuple[str | None, ...]:
@@ -68,7 +68,7 @@ class Relation:
         self.rows[self.place(self.texts(row)) if self.key else self.counter] = row
 
     def meets(self, values: Texts) -> tuple[str, ...] | None:
-        """A unique key in which some row has these values; NULL is equal to nothing."""
+        """Return a unique key in which some row has these values; NULL is equal to nothing."""
         return next((key for key in self.unique if self._has(key, values)), None)
 
     def _has(self, key: tuple[str, ...], values: Texts) -> bool:
@@ -87,7 +87,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One row change of a source transaction."""
+    """A row change of a source transaction."""
 
     table: TableId
     before: Row | None
@@ -108,7 +108,7 @@ class Commit:
 
 @dataclass
 class JobState:
-    """What a target keeps for one job."""
+    """The state that a target keeps for one job."""
 
     facts: dict[str, str] | None = None
     checkpoint: Checkpoint | None = None
@@ -134,7 +134,7 @@ class Database:
     purged: int = 0  # commits at the log's beginning that are forgotten
 
     def create(self, schema: TableSchema) -> None:
-        """A source table."""
+        """Create a source table."""
         names = tuple(column.name for column in schema.columns)
         types = tuple(column.type for column in schema.columns if column.type is not None)
         with self.lock:
@@ -142,7 +142,7 @@ class Database:
 
     @contextmanager
     def transaction(self, origin: str | None = None) -> Iterator[Transaction]:
-        """Changes that commit together when the block ends, and not at all when it raises."""
+        """Collect changes that commit together when the block ends, and not at all when it raises."""
         with self.lock:
             open_ = Transaction(self, origin)
             yield open_
@@ -183,7 +183,7 @@ class Transaction:
         self.images: list[Image] = []
 
     def table(self, table: TableId) -> Relation:
-        """The table as this transaction sees it, to be changed."""
+        """Return the table as this transaction sees it, to be changed."""
         if table not in self.touched:
             self.touched[table] = self._database.table(table).copy()
         return self.touched[table]
@@ -197,7 +197,7 @@ class Transaction:
         self.images.append(Image(table, None, row))
 
     def update(self, table: TableId, where: Texts, values: Texts) -> None:
-        """The first row that `where` finds; it may move to another key."""
+        """Update the first row that `where` finds; it may move to another key."""
         relation = self.table(table)
         before = self._take(relation, where)
         after = relation.row({**relation.texts(before), **values})
@@ -220,7 +220,7 @@ _lock = threading.Lock()
 
 
 def database(name: str) -> Database:
-    """The database of this name, made on first use."""
+    """Return the database of this name, made on first use."""
     with _lock:
         return _databases.setdefault(name, Database(name))
 

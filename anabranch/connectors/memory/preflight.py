@@ -1,4 +1,4 @@
-"""What can be wrong with the twin: nothing but its place."""
+"""Checks of the twin: nothing can be wrong with it but its place."""
 
 from __future__ import annotations
 

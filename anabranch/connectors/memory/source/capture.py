@@ -99,7 +99,7 @@ class MemoryLog:
     # --- chunks -----------------------------------------------------------------------------------------------------
 
     def _chunk(self) -> Chunk | LogIdle:
-        """Whole transactions up to a statement or until it is full; of one that is too large the next fragment."""
+        """Read whole transactions up to a statement or until the chunk is full; of one that is too large the next fragment."""
         builder = ChunkBuilder()
         for commit in self._database.log[self._read :]:
             images = self._images or self._selected(commit)

@@ -53,11 +53,11 @@ class MemoryCatalog:
         return {}
 
     def logs_cascades(self) -> bool:
-        """The twin has no foreign-key actions: every change is in the log."""
+        """Return True: the twin has no foreign-key actions, so every change is in the log."""
         return True
 
     def prepared(self) -> frozenset[str]:
-        """The twin has one phase."""
+        """Return none: the twin has one phase."""
         return frozenset()
 
     def held(self, name: str) -> None:
@@ -70,7 +70,7 @@ class MemoryCatalog:
         return []
 
     def unseen(self, before: LogMark) -> frozenset[str]:
-        """What is in the twin's log is in its tables."""
+        """Return none: what is in the twin's log is in its tables."""
         return frozenset()
 
     def close(self) -> None:

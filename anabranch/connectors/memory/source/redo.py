@@ -80,7 +80,7 @@ class RedoLog(MemoryLog):
         return LogEnded(record.xid, record.is_committed, self._place(self.next_read))
 
     def _changes(self, xid: str) -> LogChanges | LogIdle:
-        """Records of one transaction that stand together."""
+        """Read records of one transaction that stand together."""
         low, builder, left_out = self.next_read, ChunkBuilder(), set()
         while self.next_read < len(self._records) and builder.images < self._full:
             record = self._records[self.next_read]

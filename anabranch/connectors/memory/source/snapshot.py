@@ -75,7 +75,7 @@ class MemorySnapshot:
         return found
 
     def _now(self) -> Mapping[TableId, Relation]:
-        """The opened snapshot; without one, the tables as they are."""
+        """Return the opened snapshot; without one, the tables as they are."""
         return self._database().tables if self._tables is None else self._tables
 
 

@@ -54,7 +54,7 @@ class MemoryWriter:
             return state.checkpoint
 
     def enforced(self) -> Enforced:
-        """Nothing acts: the twin has no foreign keys and no triggers."""
+        """Return that nothing acts: the twin has no foreign keys and no triggers."""
         return Enforced(keys=False, triggers=False)
 
     def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
@@ -227,7 +227,7 @@ class MemoryWriter:
             self._follow(child, before, after, rules)
 
     def _follow(self, table: TargetTable, before: Texts, after: Texts | None, rules: Sequence[CascadeRule]) -> None:
-        """The next level: children of a row that went or changed."""
+        """Change the next level: children of a row that went or changed."""
         for rule in (rule for rule in rules if rule.parent.target == table.target):
             old = {c: before[p] for c, p in zip(rule.columns, rule.parent_columns, strict=True)}
             new = {c: after[p] for c, p in zip(rule.columns, rule.parent_columns, strict=True)} if after else {}
@@ -260,7 +260,7 @@ def _place(checkpoint: Checkpoint) -> tuple[int, int]:
 
 
 def _rows(table: TargetTable, rows: Any) -> Iterator[dict[str, str | None]]:
-    """Rows of an Arrow table as text forms by column; none for None."""
+    """Yield rows of an Arrow table as text forms by column; none for None."""
     return _plain_rows(table, rows.column_names if rows is not None else (), rows)
 
 
@@ -295,7 +295,7 @@ def _refuse_newer(net: TableNet, relation: Relation) -> None:
 
 
 def _is_later(there: str | None, value: str | None) -> bool:
-    """By number where both are numbers, else by text, which is right for dates and times of one length."""
+    """Compare by number where both are numbers, else by text, which is right for dates and times of one length."""
     if there is None or value is None:
         return there is not None
     try:
@@ -313,7 +313,7 @@ def _insert(table: TargetTable, relation: Relation, values: Texts, checked: bool
 
 
 def _put(table: TargetTable, relation: Relation, values: Texts) -> None:
-    """A row at a key that is free."""
+    """Put a row at a key that is free."""
     if not all(check(values) for check in relation.checks):
         raise Conflict(table.source, "a check is broken", _named(table, values))
     met = relation.meets(values)
@@ -323,7 +323,7 @@ def _put(table: TargetTable, relation: Relation, values: Texts) -> None:
 
 
 def _exchange(table: TargetTable, relation: Relation, contending: Sequence[Updates]) -> None:
-    """Every row leaves before the first arrives, so that keys and unique values may be handed on."""
+    """Take every row out before the first comes back, so that keys and unique values may be handed on."""
     pairs = [
         pair
         for updates in contending
@@ -335,7 +335,7 @@ def _exchange(table: TargetTable, relation: Relation, contending: Sequence[Updat
 
 
 def _update(table: TargetTable, relation: Relation, updates: Updates, checked: bool) -> list[dict[str, str | None]]:
-    """Keys of missing rows return."""
+    """Update rows. Returns the keys of missing ones."""
     pairs = zip(_rows(table, updates.old_keys), _rows(table, updates.values), strict=True)
     found = [(old, new, _change_row(table, relation, old, new, checked)) for old, new in pairs]
     return [{name: {**old, **new}[name] for name in table.key} for old, new, was_there in found if not was_there]
@@ -399,6 +399,6 @@ def _counts(net: TableNet) -> dict[str, int]:
 
 
 def _digest(net: TableNet) -> int:
-    """Equal for equal rows within a process."""
+    """Return a digest that is equal for equal rows within a process."""
     rows = Counter((name, str(row)) for name, part in _parts(net).items() for row in part.to_pylist())
     return hash(frozenset(rows.items()))

@@ -86,7 +86,7 @@ class MemoryLoader:
         return frozenset(begun)
 
     def take_off_keys(self, job: str, table: TargetTable) -> None:
-        """None are enforced."""
+        """Do nothing: none are enforced."""
 
     def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]:
         with self._database.lock:
@@ -146,12 +146,12 @@ class MemoryLoader:
         return ()
 
     def index_cascades(self, schema: TableSchema, table: TargetTable) -> None:
-        """The twin has none."""
+        """Do nothing: the twin has no indexes."""
 
     def build(
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:
-        """The twin has unique keys, no other indexes, and checks no foreign keys."""
+        """Add unique keys; the twin has no other indexes, and checks no foreign keys."""
         names = dict(zip(table.source_columns, table.columns, strict=True))
         with self._database.lock:
             relation = self._database.table(table.target)
@@ -201,7 +201,7 @@ class MemoryLoader:
 
 
 def _checked(table: TargetTable, values: Texts, job: str) -> Texts:
-    """The values, each of its column's type."""
+    """Return the values if each is one of its column's type."""
     for name, type in zip(table.columns, table.types, strict=True):
         text = values[name]
         try:

@@ -172,7 +172,7 @@ def add_aside(state: JobState, change: AsideChange) -> None:
 
 
 def forget_aside(state: JobState, table: TableId) -> None:
-    """Nothing of a table is set aside any more."""
+    """Forget everything that is set aside for a table."""
     state.aside = {number: one for number, one in state.aside.items() if one.source != table}
     if (found := state.tables.get(table)) is not None:
         state.tables[table] = found.without_aside()
