@@ -18,21 +18,19 @@ if TYPE_CHECKING:
 
 
 def source(endpoint: Endpoint, options: Options | None = None) -> SourceConnector:
-    """The connector that reads from `endpoint`; its usual options for None. Raises ConfigError when this database cannot
-    be a source."""
+    """Return the connector that reads from `endpoint`. Raises ConfigError when this database cannot be a source."""
     connector: SourceConnector = _role(endpoint, options, SOURCE)
     return connector
 
 
 def target(endpoint: Endpoint, options: Options | None = None) -> TargetConnector:
-    """The connector that writes to `endpoint`; its usual options for None. Raises ConfigError when this database cannot
-    be a target."""
+    """Return the connector that writes to `endpoint`. Raises ConfigError when this database cannot be a target."""
     connector: TargetConnector = _role(endpoint, options, TARGET)
     return connector
 
 
 def row_target(endpoint: Endpoint, options: Options | None = None) -> RowTarget:
-    """The connector of a target that keeps rows. Raises ConfigError for one that takes changes only."""
+    """Return the connector of a target that keeps rows. Raises ConfigError for one that takes changes only."""
     connector = target(endpoint, options)
     if not _keeps_rows(connector):
         raise ConfigError(f"{endpoint.scheme}:// keeps no rows: it cannot be the target of such a job yet")

@@ -64,7 +64,7 @@ MEANINGS: dict[str, Known] = {
         "if the type is an enum that got a label at the source: ALTER TYPE … ADD VALUE … at the target, as at the source, then"
         " start again; if a label had this name for a moment: load the table again",
     ),
-    "22P05": Known(
+    "22P05": KnownError(
         Meaning.CONFLICT,
         "a zero character in JSON",
         '[target.options] json = "json" or "text" keeps zero characters in JSON',
