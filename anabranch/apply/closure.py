@@ -1,4 +1,4 @@
-"""What is reached from something, step by step: tables by foreign keys, foreign keys by each other."""
+"""Closure of a relation, step by step: tables by foreign keys, foreign keys by each other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def closure(start: T, further: Callable[[T], Iterable[T]]) -> set[T]:
-    """It and all that `further` leads to, circles or not."""
+    """Return `start` and all that `further` leads to, circles or not."""
     found: set[T] = set()
     open_ = [start]
     while open_:

@@ -1,11 +1,11 @@
-"""From row images to one net change per row, column-wise (K3, K8, K28). No row becomes a Python object here.
+"""Compaction of row images to one net change per row, column-wise (K3, K8, K28). No row becomes a Python object here.
 
-Keyed tables: images are grouped by key in log order, or, where rows change their keys, by row (row_identity.py). Whether
-the row was there before is told by its first image, whether it is there afterwards by its last; its values are, per column,
-those of the last image that carries the column. A strict stage checks that puts and removals alternate: what does not is left
-to the slow way, which finds the culprit. Keyless tables: a signed count per distinct row image.
+Keyed tables: images are grouped by key in log order, or, where rows change their keys, by row (row_identity.py). The
+first image of a row tells whether it was there before, the last whether it is there afterwards; its values are, per
+column, those of the last image that carries the column. A strict stage checks that puts and removals alternate; if they
+do not, the slow way finds the culprit. Keyless tables: a signed count per distinct row image.
 
-Updates that may meet each other's unique values or keys are set apart (`Updates.contends`): the Writer carries them out
+Updates that may take each other's unique values or keys are set apart (`Updates.contends`): the Writer carries them out
 together.
 """
 
@@ -34,9 +34,10 @@ class NeedsSlowWay(Exception):
 def compact(
     images: Images, table: TargetTable, *, checked: bool, unique: Collection[str] = (), newest_by: str = ""
 ) -> tuple[TableNet, pa.Table]:
-    """The net change, and the keys (of a load window) that must be read again from the source.
+    """Return the net change, and the keys (of a load window) that must be read again from the source.
 
-    `unique`: columns on which unique keys beside the primary depend. `newest_by`: TableNet has it. Raises NeedsSlowWay."""
+    `unique`: columns on which unique keys beside the primary depend. `newest_by`: TableNet has it. Raises NeedsSlowWay.
+    """
     if not table.key:
         return multiset(images, table), _no_keys(table, images)
     keyed = _Keyed(images, table)
@@ -73,7 +74,7 @@ class _Keyed:
         )
 
     def _ages(self, rows: Groups, name: str) -> pa.ChunkedArray:
-        """Per row how new its last image is."""
+        """Return per row how new its last image is."""
         place = self.table.columns.index(name)
         if not self.images.present(place).all():
             raise NeedsSlowWay(self.table, f"an image without {name}, by which the newest row is told")
@@ -95,7 +96,7 @@ class _Keyed:
         unique: Collection[str],
         ages: pa.ChunkedArray | None,
     ) -> Iterator[Updates]:
-        """Orders updates: rows that contend first, then rows that move, then all others."""
+        """Yield updates: rows that contend first, then rows that move, then all others."""
         if not len(chosen):
             return
         old, new = rows.old[chosen], rows.new[chosen]
@@ -111,8 +112,11 @@ class _Keyed:
     def _contend(
         self, old: Ints, new: Ints, moves: Bools, values: pa.Table, missing: Bools, unique: Collection[str]
     ) -> Bools:
-        """Rows that take what others leave: keys within a chain of moves, and every row whose unique values change. One
-        alone meets nobody."""
+        """Find rows that take what others leave: keys within a chain of moves, and every row whose unique values
+        change.
+
+        One alone contends with nobody.
+        """
         found = self._chained(old, new, moves)
         if unique:
             before = self.groups.first_image[old]
@@ -121,7 +125,7 @@ class _Keyed:
         return found if np.count_nonzero(found) > 1 else np.zeros(len(old), dtype=bool)
 
     def _chained(self, old: Ints, new: Ints, moves: Bools) -> Bools:
-        """Rows that move to a key which another row moves away from, and those others."""
+        """Find rows that move to a key which another row moves away from, and those others."""
         found = np.zeros(len(old), dtype=bool)
         if moves.any():
             left, taken = (np.zeros(len(self.groups.first), dtype=bool) for _ in range(2))
@@ -131,7 +135,7 @@ class _Keyed:
         return found
 
     def _changes(self, name: str, before: Ints, values: pa.Table, missing: Bools) -> Bools:
-        """Rows whose value in the column is another than in image `before`, or may be: that image need not carry it."""
+        """Find rows whose value in the column is another than in image `before`, or may be: that image need not carry it."""
         place = self.table.columns.index(name)
         unknown = ~self.images.present(place)[before]
         differs = _differ(self.images.rows.column(place).take(pa.array(before)), values.column(name))
@@ -157,7 +161,7 @@ class _Keyed:
         return net, self._keys_of(np.flatnonzero(reread))
 
     def _receives_part_of_a_row(self) -> Bools:
-        """Keys that a row moves to of which the log has not everything: what it lacks is not at this key."""
+        """Find keys that a row moves to of which the log has only a part: what it lacks is not at this key."""
         moved = self._key_changes()
         marks = np.zeros(len(self.images), dtype=bool)
         marks[moved[~self.images.presence[self.images.shape[moved]].all(axis=1)]] = True
@@ -168,7 +172,7 @@ class _Keyed:
     # --- keys and values -------------------------------------------------------------------------------------------
 
     def _complete_keys(self) -> pa.Table:
-        """Key columns of every image; an AFTER image that leaves a key column out has its BEFORE image's."""
+        """Return the key columns of every image; an AFTER image that leaves a key column out has its BEFORE image's."""
         columns = []
         for name in self.table.key:
             place = self.table.columns.index(name)
@@ -188,13 +192,13 @@ class _Keyed:
         return self._keys_of(groups) if len(groups) else None
 
     def _key_changes(self) -> Ints:
-        """AFTER images whose key differs from that of their BEFORE image."""
+        """Return the AFTER images whose key differs from that of their BEFORE image."""
         after = np.flatnonzero(self.images.op == Op.AFTER)
         changed: Ints = after[self.groups.of_image[after] != self.groups.of_image[after - 1]]
         return changed
 
     def _final_values(self, rows: Groups) -> tuple[pa.Table, Bools]:
-        """Per row its values as its last images leave them, and which columns no image of it carried."""
+        """Return per row its values as its last images leave them, and which columns no image of it carried."""
         missing = np.zeros((len(rows.last), len(self.table.columns)), dtype=bool)
         if self.images.is_full:
             return self.images.rows.take(pa.array(rows.last_image)), missing
@@ -209,7 +213,7 @@ class _Keyed:
         return pa.Table.from_arrays(columns, names=list(self.table.columns)), missing
 
     def _last_carrying(self, place: int, rows: Groups) -> Ints:
-        """Per row the image that gives the column its final value, -1 for none."""
+        """Return per row the image that gives the column its final value, -1 for none."""
         carries = self.images.present(place)[rows.at] & ~self.removal[rows.at]
         latest = np.maximum.accumulate(np.where(carries, np.arange(len(rows.at)), -1))[rows.last]
         found: Ints = np.where(latest >= rows.first, rows.at[latest], -1)
@@ -225,7 +229,9 @@ class _Keyed:
         is_apart: bool = False,
         ages: pa.ChunkedArray | None = None,
     ) -> Iterator[Updates]:
-        """Rows that set the same columns go into one statement; those that set none of ours into none."""
+        """Yield updates in groups: rows that set the same columns go into one statement; those that set none of ours
+        into none.
+        """
         patterns, which = _patterns(missing[chosen])
         for number, pattern in enumerate(patterns):
             names = [
@@ -240,7 +246,7 @@ class _Keyed:
 
 
 def _patterns(missing: Bools) -> tuple[Bools, Ints]:
-    """The distinct rows of `missing`, and which of them each row is."""
+    """Return the distinct rows of `missing`, and which of them each row is."""
     if not missing.any():
         return missing[:1], np.zeros(len(missing), dtype=np.int64)
     patterns, which = np.unique(missing, axis=0, return_inverse=True)
@@ -248,12 +254,12 @@ def _patterns(missing: Bools) -> tuple[Bools, Ints]:
 
 
 def _take(rows: pa.Table, places: Ints) -> pa.Table:
-    """Rows at rising places."""
+    """Take rows at rising places."""
     return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
 
 
 def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Bools:
-    """Row by row, NULL being equal to NULL, floating-point numbers by their bits."""
+    """Compare row by row, NULL being equal to NULL, floating-point numbers by their bits."""
     if pa.types.is_floating(one.type):
         bits = pa.int32() if one.type.bit_width == 32 else pa.int64()
         one, other = (pa.chunked_array([part.view(bits) for part in each.chunks], bits) for each in (one, other))
@@ -264,7 +270,7 @@ def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Bools:
 
 
 def multiset(images: Images, table: TargetTable) -> TableNet:
-    """The net change of a table without a key: a signed count per distinct row. Raises NeedsSlowWay."""
+    """Return the net change of a table without a key: a signed count per distinct row. Raises NeedsSlowWay."""
     rows = images.rows
     if not images.is_full:
         rows = _completed(images, table)
@@ -277,7 +283,7 @@ def multiset(images: Images, table: TargetTable) -> TableNet:
 
 
 def _completed(images: Images, table: TargetTable) -> pa.Table:
-    """Whole rows: what an AFTER image leaves out did not change, so its BEFORE image has it."""
+    """Return whole rows: what an AFTER image leaves out did not change, so its BEFORE image has it."""
     columns = []
     for place, name in enumerate(table.columns):
         absent = ~images.present(place)

@@ -48,7 +48,10 @@ class Decider:
     keys_act: bool = False
 
     def decide(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
-        """Raises Conflict where the policy leaves it to a person. One that decides nothing lets every change stand."""
+        """Decide a change that may find the target otherwise. Raises Conflict where the policy leaves it to a person.
+
+        A policy that decides nothing lets every change stand.
+        """
         if not policy.decides:
             return Verdict((change,))
         if not change.table.key:
@@ -88,7 +91,7 @@ class Decider:
     def _arrives(
         self, change: RowChange, policy: ConflictPolicy, there: FoundRow | None, other: FoundRow, new_key: Texts
     ) -> Verdict:
-        """A row moves to a key that another row has."""
+        """Decide a row that moves to a key that another row has."""
         leaves = RowChange(change.table, "delete", dict(change.old_key))
         wins = self._source_wins(change, policy, other)
         if there is not None and self.keys_act:
@@ -109,7 +112,7 @@ class Decider:
         return Verdict((row,), kind="missing", decision="source")
 
     def _keyless(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
-        """Only carrying it out tells whether one of the equal rows is there."""
+        """Decide a change of a table without a key: only carrying it out tells whether one of the equal rows is there."""
         if change.operation == "insert" or self.writer.change(replace(change, checked=False)):
             return Verdict((change,) if change.operation == "insert" else ())
         return (
@@ -121,7 +124,7 @@ class Decider:
         return Verdict((), stands=False, kind="newer", decision="target", found=there.values)
 
     def _source_wins(self, change: RowChange, policy: ConflictPolicy, there: FoundRow) -> bool:
-        """Over a row that is there and should not be."""
+        """Return whether the source's row wins over one that is there and should not be."""
         if policy.name == IGNORE_MISSING:
             what = f"{change.operation} in {change.table.target}: a row with this key is there already"
             raise Conflict(change.table.source, what, {name: there.values.get(name) for name in change.table.key})
@@ -132,7 +135,7 @@ class Decider:
 
 
 def _whole(change: RowChange) -> dict[str, str | None]:
-    """The row as the source has it. Raises Conflict where the log has it in part."""
+    """Return the row as the source has it. Raises Conflict where the log has it in part."""
     whole = {**change.before, **change.old_values, **change.values}
     if not whole.keys() >= set(change.table.columns):
         what = f"update in {change.table.target}: {IN_PART}"
@@ -162,7 +165,7 @@ class Where:
 
 
 def note_of(change: RowChange, policy: ConflictPolicy, verdict: Verdict, where: Where) -> NotedConflict:
-    """What is kept of a decision, beside the rows."""
+    """Return the note of a decision, which is kept beside the rows."""
     key = change.old_key or {name: change.values.get(name) for name in change.table.key}
     before, after = {**change.before, **change.old_values, **change.old_key}, {**change.old_key, **change.values}
     return NotedConflict(

@@ -43,7 +43,7 @@ class KeyOrder:
     acting: Mapping[TableId, frozenset[str]] = field(default_factory=dict)
 
     def ordered(self, nets: Sequence[TableNet]) -> tuple[TableNet, ...]:
-        """The same changes, those of tables that are referred to in parts."""
+        """Return the same changes, those of tables that are referred to in parts."""
         split = [n for n in nets if n.checked and n.table.source in self.inner]  # in a load's window no key stands
         inner = sorted(split, key=lambda net: self.ranks[net.table.source])
         outer = [n for n in nets if not (n.checked and n.table.source in self.inner)]
@@ -53,7 +53,7 @@ class KeyOrder:
         return (*come, *outer, *go)
 
     def _parts(self, net: TableNet) -> tuple[list[TableNet], ...]:
-        """Inserts, updates, deletes; each of one net or none."""
+        """Split a net into inserts, updates, deletes; each has one net or none."""
         is_own = net.table.source in self.to_themselves
         empty = replace(net, deletes=None, updates=(), inserts=None, multiset=None, refers_to_itself=is_own)
         come, go = _signed(net.multiset)
@@ -65,8 +65,11 @@ class KeyOrder:
         return tuple([part] if part.row_count else [] for part in found)
 
     def refuse_exchanges(self, nets: Iterable[TableNet], cascades: Iterable[Cascade]) -> None:
-        """A value that one parent leaves and another takes over in the same stage: the target's key takes the children
-        along at once, and what we do for the source's key would meet those of the other parent. Raises NeedsSlowWay."""
+        """Raise NeedsSlowWay for a value that one parent leaves and another takes over in the same stage.
+
+        The target's key takes the children along at once, and what we do for the source's key would hit those of the
+        other parent.
+        """
         for net in nets:
             if net.table.source in self.acting and _is_exchanged(net.updates):
                 raise NeedsSlowWay(net.table, "keys that children refer to move in a chain")
@@ -76,9 +79,11 @@ class KeyOrder:
                 raise NeedsSlowWay(cascade.child, "values that it refers to go from one parent to another")
 
     def refuse_hidden(self, table: TargetTable, images: Images) -> None:
-        """Rows that went or moved while the source's keys were off, and that a key of the target would take children
-        along with: one by one, so that it is asked whether there are any. And rows without a key that change, which would
-        go and come. Raises NeedsSlowWay."""
+        """Raise NeedsSlowWay for rows that went or moved while the source's keys were off, where a key of the target
+        would take children along.
+
+        One by one it is asked whether there are any. So are changed rows without a key, which would go and come.
+        """
         names = self.acting.get(table.source)
         off = ~images.is_followed_by_keys
         if names is not None and not table.key and (images.op == Op.AFTER).any():
@@ -92,7 +97,9 @@ class KeyOrder:
 def key_order(
     schemas: Mapping[TableId, TableSchema], targets: Mapping[TableId, TargetTable], enforced: Sequence[EnforcedKey]
 ) -> KeyOrder:
-    """Raises TargetError for a key of the target that would change rows otherwise than the source's."""
+    """Return the order that the target's keys need. Raises TargetError for a key that would change rows otherwise than
+    the source's.
+    """
     for difference in differences(enforced, schemas, targets):
         if difference.loses_rows:
             raise TargetError(
@@ -123,7 +130,7 @@ def key_order(
 
 
 def _signed(multiset: pa.Table | None) -> tuple[pa.Table | None, pa.Table | None]:
-    """Rows that come, rows that go."""
+    """Return the rows that come, and the rows that go."""
     if multiset is None:
         return None, None
     delta = multiset.column(DELTA)

@@ -1,5 +1,6 @@
-"""How long apply waits for an end that refuses or is away: pauses that grow, as long as [retry] says, or as long as it
-takes where only room is missing. What an error asks for is its class's to say (`errors.Retry`)."""
+"""Patience with an end that refuses or is away: pauses that grow, as long as [retry] says, or without limit where only
+room is missing. An error's class says what it asks for (`errors.Retry`).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Patience:
         self._pause = FIRST_PAUSE
 
     def failure(self, error: AnabranchError) -> float:
-        """Seconds to wait before the next try. Raises `error` when there shall be none."""
+        """Return the seconds to wait before the next try. Raises `error` when there shall be none."""
         now = time.monotonic()
         if error.retry is Retry.PATIENT:
             self._failures.clear()
@@ -43,7 +44,7 @@ class Patience:
         return pause
 
     def wait(self, seconds: float) -> None:
-        """Less where `stop` says so."""
+        """Wait, less where `stop` says so."""
         for _ in range(round(seconds / STEP)):
             if self.stop():
                 return

@@ -1,9 +1,10 @@
-"""Which row images belong to one row, through all keys that it has had (pitfalls 9, 10): its life, from the image that
-finds or makes it to the last.
+"""Identity of rows among images: which images belong to one row, through all keys that it has had (pitfalls 9, 10). Its
+life goes from the image that finds or makes it to the last.
 
-Images of one key alternate between removals (DELETE, BEFORE) and puts (INSERT, AFTER). A row's life goes from a put to the
-removal that follows it at the same key, and from a BEFORE to its AFTER, at whichever key that is. Those links form chains;
-their beginnings are found by doubling steps, so that a row that changed its key a thousand times costs ten of them.
+Images of one key alternate between removals (DELETE, BEFORE) and puts (INSERT, AFTER). A row's life goes from a put to
+the removal that follows it at the same key, and from a BEFORE to its AFTER, at whichever key that is. Those links form
+chains; their beginnings are found by doubling steps, so that a row that changed its key a thousand times costs ten of
+them.
 """
 
 from __future__ import annotations
@@ -55,11 +56,14 @@ class Groups:
 
 @dataclass(frozen=True)
 class Rows:
-    """What became of n rows. `images` has one group per row; `old` is the row's key before and `new` the one after, as
-    groups of the images by key, NOWHERE where the row was not there or is gone. No key occurs twice in `old`, nor in `new`.
+    """The fates of n rows.
+
+    `images` has one group per row; `old` is the row's key before and `new` the one after, as groups of the images by
+    key, NOWHERE where the row was not there or is gone. No key occurs twice in `old`, nor in `new`.
 
     A key whose row was deleted and that another row was inserted under is one row: columns that the job does not write
-    stay."""
+    stay.
+    """
 
     images: Groups
     old: Ints
@@ -67,8 +71,7 @@ class Rows:
 
 
 def rows_of_keys(images: Images, keys: Groups) -> Rows:
-    """Tells lives where no image changes a key: whether the row was there is told by the first image, whether it is
-    there by the last."""
+    """Find rows where no image changes a key: the first image tells whether the row was there, the last whether it is."""
     removal, numbers = images.is_removal, np.arange(len(keys.first))
     old = np.where(removal[keys.first_image], numbers, NOWHERE)
     new = np.where(removal[keys.last_image], NOWHERE, numbers)
@@ -76,7 +79,7 @@ def rows_of_keys(images: Images, keys: Groups) -> Rows:
 
 
 def rows_of_lives(images: Images, keys: Groups) -> Rows:
-    """Tells lives where rows change their keys. The images of each key must alternate."""
+    """Find rows where keys change. The images of each key must alternate."""
     removal = images.is_removal
     lives = Groups.by_number(_beginnings(images, keys))
     begin, end = lives.first_image, lives.last_image
@@ -86,7 +89,7 @@ def rows_of_lives(images: Images, keys: Groups) -> Rows:
 
 
 def _beginnings(images: Images, keys: Groups) -> Ints:
-    """Per image the first one of the same row."""
+    """Return per image the first one of the same row."""
     before = np.arange(len(images))
     after = np.flatnonzero(images.op == Op.AFTER)
     before[after] = after - 1
@@ -103,7 +106,7 @@ def _beginnings(images: Images, keys: Groups) -> Ints:
 
 
 def _with_replaced(old: Ints, new: Ints, keys: int) -> tuple[Ints, Ints]:
-    """A row that was made where another one was deleted takes its place."""
+    """Put a row that was made where another one was deleted in that one's place."""
     old, new = old.copy(), new.copy()
     deleted, made = (old != NOWHERE) & (new == NOWHERE), (old == NOWHERE) & (new != NOWHERE)
     is_deleted = np.zeros(keys, dtype=bool)
@@ -117,7 +120,7 @@ def _with_replaced(old: Ints, new: Ints, keys: int) -> tuple[Ints, Ints]:
 
 
 def _key_ids(keys: pa.Table) -> Ints:
-    """A number per row, equal for equal keys; dense enough not to overflow over several columns."""
+    """Return a number per row, equal for equal keys; dense enough not to overflow over several columns."""
     ids = np.zeros(keys.num_rows, dtype=np.int64)
     for column in keys.columns:
         codes = column.combine_chunks().dictionary_encode()

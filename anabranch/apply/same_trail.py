@@ -12,8 +12,11 @@ NEAR = 5_000  # transactions to both sides among which the target's position is 
 
 
 def refuse_other_trail(job: str, trail: TrailReader, at: Position) -> None:
-    """The target's position is that of its sequence in the trail, or lies behind it where the log had nothing for us: then no
-    other transaction of the trail has it. Raises StateError."""
+    """Raise StateError unless the target's position belongs to this trail.
+
+    It is that of its sequence in the trail, or lies behind it where the log had nothing for us: no other transaction of
+    the trail has it.
+    """
     end, first = trail.end().position, trail.first()
     if at.sequence > end.sequence:
         raise StateError(

@@ -27,7 +27,7 @@ class Totals:
 
 
 def tell(job: str, before: Checkpoint, then: Checkpoint, work: Work, forgotten: Iterable[TableId] = ()) -> None:
-    """At `debug` each epoch; what a person should see at any level."""
+    """Log an epoch: at `debug` each one; at any level what a person should see."""
     if log.is_detailed():
         changes = {str(table): number for table, number in work.counts.items() if number}
         transactions = then.position.sequence - before.position.sequence

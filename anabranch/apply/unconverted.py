@@ -27,7 +27,7 @@ class Unconvertible(NeedsSlowWay):
 
 
 def refuse_unconverted(images: Mapping[TableId, Images], tables: Mapping[TableId, TargetTable]) -> None:
-    """The quick way applies no such change. Raises Unconvertible."""
+    """Raise Unconvertible for a change with a value that could not be converted: the quick way applies none."""
     for table, some in images.items():
         for at in places(some):
             if marks := lacking(some, at, tables[table]):

@@ -29,22 +29,25 @@ class WindowResolver:
         self._known: list[ChunkRef] = []
 
     def reached(self, state: TableState) -> bool:
-        """Has the trail everything up to every `high`? Before that a window's end is not known."""
+        """Return whether the trail has everything up to every `high`. Before that a window's end is not known."""
         end = self.trail.end()
         mark = LogMark(end.position.native, end.resume)
         highs = json.loads(state.high or "[]")
         return all(self.order.includes(mark, self.order.mark(high).native, None) for high in highs)
 
     def window(self, state: TableState) -> tuple[int, int]:
-        """(low, high) as sequences; call only when `reached`."""
+        """Return (low, high) as sequences; call only when `reached`."""
         if state.facts.window is not None:
             return state.facts.window
         low = self._low(state.low or "[]")
         return low, max((self.high(mark) for mark in json.loads(state.high or "[]")), default=low)
 
     def loaded(self, state: TableState, low: int, high: int) -> frozenset[int] | None:
-        """Sequences behind `low` up to `high` that are loaded already, where all rows are of one snapshot that knows each of
-        the log's transactions (K14); else None."""
+        """Return sequences behind `low` up to `high` that are loaded already; None where that cannot be told one by
+        one.
+
+        It can where all rows are of one snapshot that knows each of the log's transactions (K14).
+        """
         marks = {*json.loads(state.low or "[]"), *json.loads(state.high or "[]")}
         if (
             state.facts.window is not None
@@ -59,13 +62,13 @@ class WindowResolver:
         )
 
     def low(self, resume: str) -> int:
-        """The last sequence up to which every transaction is included in one mark, as far as the trail goes now."""
+        """Return the last sequence up to which every transaction is included in one mark, as far as the trail goes now."""
         low = self._low(json.dumps([resume]))
         del self._lows[json.dumps([resume])]
         return low
 
     def _low(self, marks: str) -> int:
-        """The last sequence up to which every transaction is included in all the marks."""
+        """Return the last sequence up to which every transaction is included in all the marks."""
         if marks not in self._lows:
             lows = [self.order.mark(resume) for resume in json.loads(marks)]
             ordered = [low for low in lows if not self.order.is_set(low)]
@@ -80,7 +83,7 @@ class WindowResolver:
         return all(self.order.includes(mark, ref.last_native, None) for mark in marks)
 
     def _first_outside(self, refs: Iterable[ChunkRef], marks: list[LogMark]) -> int:
-        """The first sequence that one of the marks does not include."""
+        """Return the first sequence that one of the marks does not include."""
         outside = (
             sequence
             for ref in (refs if marks else ())
@@ -90,7 +93,7 @@ class WindowResolver:
         return next(outside, self.trail.end().position.sequence + 1)
 
     def high(self, resume: str) -> int:
-        """The last sequence that one mark includes at all: in the first chunk that ends outside, or before it."""
+        """Return the last sequence that one mark includes at all: in the first chunk that ends outside, or before it."""
         if resume not in self._highs:
             mark, refs = self.order.mark(resume), self._refs()
             at = bisect_left(refs, True, key=lambda ref: not self._ends_inside([mark], ref))
@@ -105,7 +108,7 @@ class WindowResolver:
         return self._highs[resume]
 
     def _refs(self) -> list[ChunkRef]:
-        """All chunks that end a transaction. Kept, because the trail grows while many tables ask."""
+        """Return all chunks that end a transaction. Kept, because the trail grows while many tables ask."""
         first, end = self.trail.first(), self.trail.end().position.sequence
         known = [ref for ref in self._known if ref.last_sequence >= first]
         after = known[-1].last_sequence if known else first - 1
@@ -114,7 +117,7 @@ class WindowResolver:
         return self._known
 
     def _transactions(self, ref: ChunkRef) -> Iterator[tuple[int, str, str | None]]:
-        """Keeps the transactions of the source's log: what brings a definition in is our own and stands in no log."""
+        """Yield the transactions of the source's log. A chunk that only brings in a definition is ours and is in no log."""
         if ref.has_barriers and ref.rows == 0 and self.trail.load(ref).is_ours:
             return iter(())
         directory = self.trail.transactions(ref)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreflightContext:
-    """What checks may look at: the job's settings as plain values, the selected tables and their target forms."""
+    """The facts that checks may look at: the job's settings as plain values, the selected tables and their target forms."""
 
     job: str
     user_choices: Mapping[str, str]  # "load.existing", "load.lock", "load.defer_constraints", "types.json", …

@@ -92,8 +92,9 @@ class RawLoader(Protocol):
     """Lets a Loader take rows as a RawReader gives them."""
 
     def raw_forms(self, tables: Sequence[TargetTable]) -> Mapping[TableId, str]:
-        """Source table -> the form that its target table takes for the columns we write, by their types now, where there is
-        one."""
+        """Return source table -> the form that its target table takes for the columns we write, by their types now,
+        where there is one.
+        """
 
     def load_raw(
         self,
@@ -105,6 +106,8 @@ class RawLoader(Protocol):
         form: str,
         blocks: Iterable[bytes],
     ) -> int:
-        """As `load_chunk`, of one stream of RawReader.raw. RowRefused for whatever the target does not take, also where the
-        table takes another form by now, or counts other rows than `blocks` returns: it need not name the row, the same chunk
-        as lines does."""
+        """Load one stream of RawReader.raw, as `load_chunk` does.
+
+        Raises RowRefused for whatever the target does not take, also where the table takes another form by now, or
+        counts other rows than `blocks` returns. It need not name the row: the same chunk, loaded as lines, does.
+        """

@@ -25,10 +25,10 @@ class LogReader(Protocol):
     """Who turns the log into changes, for people: one of several ways to the same values."""
 
     def identity(self) -> str:
-        """Which server this is (text that is equal for the same server): server_uuid, or server_id and start facts."""
+        """Return which server this is (text that is equal for the same server): server_uuid, or server_id and start facts."""
 
     def end(self) -> LogMark:
-        """The log's present end, asked over a connection of its own. Never waits. Raises SourceUnavailable."""
+        """Return the log's present end, asked over a connection of its own. Never waits. Raises SourceUnavailable."""
 
     def start(self, after: LogMark, select: Select) -> None:
         """Open the log just after `after`. `select` gives the definition in force for a table, or None to leave its
@@ -36,23 +36,31 @@ class LogReader(Protocol):
         restored to before `after`, or belongs to a server that does not contain it (K18)."""
 
     def read(self, timeout: float) -> LogItem | None:
-        """What comes next; None after `timeout` seconds without anything. Returns as soon as a whole transaction waits
-        and the socket has no more, when a chunk is full (about 20,000 images or 4 MB), or when the flush interval has
-        passed. A transaction larger than a chunk comes as fragments, and nothing else between them, or, with an end of its
-        own, as LogChanges, with others between. A table map that
-        contradicts the definition in force is a PARK barrier in the chunk, and the table's rows are left out from there.
-        A transaction that is prepared comes as LogPrepared where it was prepared, its end as LogDecided, each once, with
-        or without rows for us; one that is committed in one phase is an ordinary one.
+        """Return what comes next; None after `timeout` seconds without anything.
 
-        Raises SourceUnavailable (line lost: `start` again from the last mark), UnknownLogEvent, ValueRefused,
-        LogLost."""
+        Returns as soon as a whole transaction waits and the socket has no more, when a chunk is full (about 20,000
+        images or 4 MB), or when the flush interval has passed.
+
+        - A transaction larger than a chunk comes as fragments, with nothing else between them, or, with an end of its
+          own, as LogChanges, with others between.
+        - A table map that contradicts the definition in force is a PARK barrier in the chunk, and the table's rows are
+          left out from there.
+        - A transaction that is prepared comes as LogPrepared where it was prepared, its end as LogDecided, each once,
+          with or without rows for us; one that is committed in one phase is an ordinary one.
+
+        Raises SourceUnavailable (connection lost: `start` again from the last mark), UnknownLogEvent, ValueRefused,
+        LogLost.
+        """
 
     def reselect(self) -> None:
-        """Definitions or selection changed: ask `select` again."""
+        """Ask `select` again: definitions or selection changed."""
 
     def confirm(self, durable: LogMark) -> None:
-        """What the trail holds durably. A server that keeps its log for us may be told of it, and of nothing further (K13).
-        Called often, also before `start`; raises SourceUnavailable."""
+        """Note what the trail holds durably. A server that keeps its log for us may be told of it, and of nothing
+        further (K13).
+
+        Called often, also before `start`. Raises SourceUnavailable.
+        """
 
     def close(self) -> None: ...
 
@@ -62,7 +70,7 @@ class ValueGuard(Protocol):
     capture, for each chunk with rows, in the order of the log."""
 
     def barriers(self, chunk: Chunk, select: Select) -> list[Barrier]:
-        """A PARK barrier before the first such row of each table. Raises SourceUnavailable: the chunk is read again."""
+        """Return a PARK barrier before the first such row of each table. Raises SourceUnavailable: the chunk is read again."""
 
     def close(self) -> None: ...
 
@@ -71,14 +79,19 @@ class LogOrder(Protocol):
     """Pure functions on marks of one source family."""
 
     def mark(self, resume: str) -> LogMark:
-        """The mark that a `LogMark.resume` text belongs to."""
+        """Return the mark that a `LogMark.resume` text belongs to."""
 
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
-        """Is the transaction that committed at `native` (its end position) contained in the state at `mark`? Along one
-        server's log a True is never followed by another True after a False, except where `mark` is a set of GTIDs."""
+        """Return whether the transaction that committed at `native` (its end position) is contained in the state at
+        `mark`.
+
+        Along one server's log no True follows a False, except where `mark` is a set of GTIDs.
+        """
 
     def is_set(self, mark: LogMark) -> bool:
-        """Is the mark a set of transactions only? Then `includes` needs `gtid`, and a True may follow a False."""
+        """Return whether the mark is a set of transactions only. Then `includes` needs `gtid`, and a True may follow a
+        False.
+        """
 
     def bytes_between(self, native: str, later: LogMark, sizes: Mapping[str, int] | None = None) -> int | None:
         """Log bytes from the position `native` to a later mark of the same server. `sizes`: SourceCatalog.log_sizes. None
@@ -86,22 +99,27 @@ class LogOrder(Protocol):
 
 
 class UncommittedOrder(Protocol):
-    """What the LogOrder of such a log has besides."""
+    """The further methods of the LogOrder of such a log."""
 
     def since(self, mark: LogMark, low: LogMark) -> LogMark:
-        """The state of the log at `mark`, from which reading begins at `low`: a place at or before it. `includes` is asked
-        of `mark`'s part of it. `since(mark, mark)` is `mark`."""
+        """Return the state of the log at `mark`, from which reading begins at `low`, a place at or before it.
+
+        `includes` is asked of `mark`'s part of it. `since(mark, mark)` is `mark`.
+        """
 
 
 @runtime_checkable
 class UncommittedReader(Protocol):
-    """What the LogReader has besides where a start does not give again by itself what is open.
+    """The further methods of a LogReader whose start does not send open transactions again by itself.
 
-    Delivery: `start(since(mark, low), …)` gives what lies behind `low` once, in the log's order, also what ended or was said
-    at or before `mark`: the caller tells by `LogOrder.includes`."""
+    Delivery: `start(since(mark, low), …)` gives what lies behind `low` once, in the log's order, also what ended or was
+    said at or before `mark`: the caller tells by `LogOrder.includes`.
+    """
 
     order: UncommittedOrder
 
     def keep(self, kept: Mapping[str, LogMark]) -> None:
-        """For the next `start`: rows under these ids up to these marks are kept already, and do not come again. An id may have
-        been used before, in what is read again: those rows need not come either."""
+        """Leave out, from the next `start` on, rows under these ids up to these marks: they are kept already.
+
+        An id may have been used before, in what is read again: those rows need not come either.
+        """

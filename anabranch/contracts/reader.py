@@ -26,4 +26,4 @@ class HashingReader(Protocol):
     """Has the target's server make fingerprints of its rows (rows/fingerprint.py), beside a TargetReader."""
 
     def fingerprint(self, table: TargetTable, columns: Sequence[Hashed], piece: str) -> Fingerprint | None:
-        """Sums up the rows that `lines` gives; None where this server cannot say."""
+        """Sum up the rows that `lines` gives; None where this server cannot."""

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class SnapshotReader(Protocol):
-    """One connection to the source for reading rows; one per Spark task. Picklable before `open`, cheap to make."""
+    """A connection to the source for reading rows; one per Spark task. Picklable before `open`, cheap to make."""
 
     def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
         """Cut a table into pieces whose bounds the database computed; [Bounds()] for keyless and small tables."""
 
     def estimate(self, table: TableSchema) -> int:
-        """Rows, roughly (catalogue statistics); for progress only."""
+        """Estimate the rows (catalogue statistics); for progress only."""
 
     def open(self, table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
         """Open a consistent snapshot and return (low, high) by K2: every transaction included in `low` is in the
@@ -34,14 +34,17 @@ class SnapshotReader(Protocol):
         where neither GTIDs, a watermark nor a lock can give `low`."""
 
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
-        """The rows inside `bounds` as lines (rows/lines.py): blocks of whole lines, about 1 MB each, nothing buffered
-        beyond. Encodings are identical with what LogReader gives for the same value (K34, pitfall 29). Where the server
-        says how many rows it has for them, another count is a SourceError behind the last block."""
+        """Yield the rows inside `bounds` as lines (rows/lines.py): blocks of whole lines, about 1 MB each, nothing
+        buffered beyond.
+
+        Encodings are identical with what LogReader gives for the same value (K34, pitfall 29). Where the server says
+        how many rows it has for them, another count is a SourceError behind the last block.
+        """
 
     def lines_of(
         self, table: TableSchema, columns: Sequence[str], keys: Sequence[Mapping[str, str | None]], rules: ValueRules
     ) -> Iterator[bytes]:
-        """The rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3)."""
+        """Yield the rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3)."""
 
     def close(self) -> None: ...
 
@@ -68,12 +71,18 @@ class RawReader(Protocol):
     """Gives rows of a SnapshotReader in a form of the database's own, that nobody reads on the way."""
 
     def raw_form(self, table: TableSchema, columns: Sequence[str]) -> str:
-        """Names the form that rows of these columns have in `raw`, by their types in the snapshot that is open; "" where there
-        is none. A row of a form means the same to every RawLoader that names it alike."""
+        """Name the form that rows of these columns have in `raw`, by their types in the snapshot that is open; "" where
+        there is none.
+
+        A row of a form means the same to every RawLoader that uses the same name.
+        """
 
     def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Generator[bytes, None, int]:
-        """The rows that `lines` gives, in that form: one stream from its beginning to its end, in blocks of about 1 MB that are
-        cut anywhere, nothing buffered beyond. Returns how many rows the server says they are."""
+        """Yield the rows that `lines` gives, in that form: one stream from its beginning to its end. Returns how many
+        rows the server says they are.
+
+        The stream comes in blocks of about 1 MB that are cut anywhere, nothing buffered beyond.
+        """
 
 
 @runtime_checkable
@@ -81,8 +90,9 @@ class WaryReader(Protocol):
     """Knows of values of a SnapshotReader that say nothing without something that is in no row."""
 
     def refuse_loose_ends(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> None:
-        """Looks at the rows that `lines` would give now, in the same snapshot. Raises SourceError with the key of one that
-        `rules` do not let pass."""
+        """Check the rows that `lines` would give now, in the same snapshot. Raises SourceError with the key of one that
+        `rules` do not accept.
+        """
 
 
 @runtime_checkable

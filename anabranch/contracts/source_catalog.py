@@ -90,4 +90,4 @@ class Dialect(Protocol):
         """Classify a logged statement. Never raises: what it does not understand is `unknown`."""
 
     def shown(self, sql: str) -> str:
-        """The statement for logs, messages and the trail: names and structure, no values of rows, no secrets. Short."""
+        """Return the statement for logs, messages and the trail: names and structure, no values of rows, no secrets. Short."""

@@ -16,7 +16,7 @@ from anabranch.model.value_rules import ValueRules
 
 
 class TypeMap(Protocol):
-    """What a target makes of logical types. It is asked once per column, in any process; nothing connects."""
+    """The target's types for logical types. It is asked once per column, in any process; nothing connects."""
 
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
         """Choose the type of a column there. Every type gets an answer: what cannot be has the fidelity REFUSED."""

@@ -19,11 +19,14 @@ class Bounds:
 
 @dataclass(frozen=True)
 class LogOptions:
-    """What capture needs to know to be a well-behaved replica; what only one database can be told is in its connector's own
-    options. `reader_id`: a number that no other job has, for sources that know their readers by numbers. `name`: of what the
-    job has at the source, of no other job. `decoding`: who decodes the log here (auto, python, native), where a connector
-    has several. `leave_out`: origins whose rows and TRUNCATEs are not given, in the words of the trail's `origin`; ConfigError
-    where that cannot be."""
+    """The settings that make capture a well-behaved replica; those of one database only are in its connector's own
+    options.
+
+    `reader_id`: a number that no other job has, for sources that know their readers by numbers. `name`: of what the job
+    has at the source, used by no other job. `decoding`: which code decodes the log here (auto, python, native), where a
+    connector has several. `leave_out`: origins whose rows and TRUNCATEs are not given, in the words of the trail's
+    `origin`; ConfigError where that cannot be.
+    """
 
     reader_id: int
     flush_interval: float  # seconds

@@ -34,7 +34,7 @@ class Conflict(Exception):
 
 
 class Begun(StrEnum):
-    """What `Writer.begin` found of the checkpoint: the epoch is open, it was applied already, or it has to be planned anew."""
+    """The result of `Writer.begin`: the epoch is open, it was applied already, or it has to be planned anew."""
 
     OPEN = "open"
     APPLIED = "applied"
@@ -42,7 +42,7 @@ class Begun(StrEnum):
 
 
 class Emptying(StrEnum):
-    """How a table is emptied that the source has truncated: `[apply] truncate` of the job file."""
+    """The way in which a table is emptied that the source has truncated: `[apply] truncate` of the job file."""
 
     TRUNCATE = "truncate"
     DELETE = "delete"
@@ -50,7 +50,7 @@ class Emptying(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Enforced:
-    """What of a target's own rules acts on the rows that a Writer writes: its foreign keys, its triggers."""
+    """The target's own rules that act on the rows that a Writer writes: its foreign keys, its triggers."""
 
     keys: bool
     triggers: bool
@@ -163,9 +163,13 @@ class PipelinedWriter(Protocol):
     """Lets a Writer carry out many source transactions without waiting for each of them; an ability that not all have."""
 
     def one_by_one(self, now: Checkpoint, transactions: SmallTransactions) -> Checkpoint:
-        """From `now` on, each in a target transaction of its own whose first statement moves the checkpoint, one epoch each,
-        up to the first one that is refused for any reason. Returns where the checkpoint is then; raises Fenced for another
-        owner. What was committed is certain to survive only once a later epoch has been committed by `commit`."""
+        """Carry out transactions from `now` on, each in a target transaction of its own, up to the first one that is
+        refused.
+
+        The first statement of each moves the checkpoint, one epoch each. Returns where the checkpoint is then; raises
+        Fenced for another owner. What was committed is certain to survive only once a later epoch has been committed by
+        `commit`.
+        """
 
 
 class Stager(Protocol):

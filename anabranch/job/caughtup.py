@@ -1,4 +1,4 @@
-"""How far a running job is, read from the target and the trail, and when it has caught up."""
+"""Progress of a running job, read from the target and the trail, and when it has caught up."""
 
 from __future__ import annotations
 
@@ -80,19 +80,19 @@ class Progress:
         return all(s.is_built for s in self.states.values() if s.is_streaming)
 
     def is_loading_again(self) -> bool:
-        """Is a table parked only because a `load --table` has just taken it out?"""
+        """True if a table is parked only because a `load --table` has just taken it out."""
         return any(s.is_taken_out for s in self.states.values()) and is_loading_again(self.job)
 
     def parked(self) -> list[str]:
         return [str(table) for table, state in self.states.items() if state.is_parked]
 
     def set_aside(self) -> dict[str, int]:
-        """How many row changes are, by table, where some are."""
+        """Return how many row changes are set aside, by table, where some are."""
         return {str(t): state.facts.set_aside for t, state in sorted(self.states.items()) if state.facts.set_aside}
 
 
 def undone(parked: Sequence[str], aside: Mapping[str, int]) -> str:
-    """What keeps a job that is done from being done with all of it; "" where nothing does."""
+    """Say what keeps a job that is done from being complete; "" where nothing does."""
     found = [f"{len(parked)} tables are parked: {', '.join(parked)}"] if parked else []
     rows = ", ".join(f"{number:,} of {table}" for table, number in aside.items())
     return "; ".join([*found, *([f"row changes are set aside: {rows}"] if aside else [])])
@@ -131,15 +131,19 @@ class CaughtUp:
         return self.knows()
 
     def knows(self) -> bool:
-        """`_knows_all`, asked once a second. Meanwhile the last answer holds: several targets have to agree at one moment."""
+        """Return what `_knows_all` says, asked once a second. Meanwhile the last answer holds: several targets have to
+        agree at one moment.
+        """
         if time.monotonic() >= self._ask_again:
             self._ask_again = time.monotonic() + KNOWING
             self._knew = self._knows_all()
         return self._knew
 
     def _knows_all(self) -> bool:
-        """Has capture noticed every table that the source has, and what became of those that it follows, and has apply come to
-        where it parked them? The log need not tell of either."""
+        """Return whether capture has noticed every table of the source, and what became of those that it follows.
+
+        Apply must have come to where it parked them. The log need not tell of either.
+        """
         job, checkpoint = self.progress.job, self.progress.checkpoint
         job_uuid = trail_uuid(job)
         if job_uuid is None:
@@ -161,7 +165,7 @@ class CaughtUp:
         return not left and checkpoint is not None and checkpoint.position.sequence >= last
 
     def _source_end(self) -> LogMark | None:
-        """None while the source is away: the parts decide how long that may last."""
+        """Return the source's end; None while it is away: the parts decide how long that may last."""
         try:
             catalog = self.source.catalog()
             try:
@@ -172,7 +176,7 @@ class CaughtUp:
             return None
 
     def _sequence_of_goal(self) -> int | None:
-        """Asks where the trail ends once it has the goal behind it: everything up to there has to be applied."""
+        """Return where the trail ends once it has the goal behind it: everything up to there has to be applied."""
         assert self._goal is not None
         if not exists(self.progress.job.trail):
             return None

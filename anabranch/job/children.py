@@ -33,7 +33,7 @@ class PartFailed(AnabranchError):
 
 @dataclass
 class Child:
-    """One part as a process of its own. One that `may_end` has `ended_well` once it exited with 0."""
+    """A part as a process of its own. One that `may_end` has `ended_well` once it exited with 0."""
 
     name: str
     command: list[str]
@@ -72,7 +72,7 @@ class Child:
         self.process = None
 
     def again_at(self, moment: float) -> None:
-        """After it ended for good: another try, as if it were the first."""
+        """Plan another try after it ended for good, as if it were the first."""
         self.process, self.not_before = None, moment
         self.restarts.clear()
 

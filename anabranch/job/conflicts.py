@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def settled_conflicts(job: JobView, table: TableId | None, after: int, limit: int) -> list[NotedConflict]:
-    """What the target has noted; none where the job has never been."""
+    """Return the conflicts that the target has noted; [] where the job has never been."""
     with store_of(job) as store:
         return store.journal.conflicts(job.config.name, table, after, limit) if store.exists() else []
 

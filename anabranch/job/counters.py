@@ -1,4 +1,4 @@
-"""What parts have counted, as `status` shows it: since the part started, and since somebody set the counters back."""
+"""Counters of parts, as `status` shows them: since the part started, and since somebody reset them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def counters(snapshot: Mapping[str, Any], part: str) -> dict[str, Any] | None:
-    """None before the part has ever counted. A part that is not running has counted what its last start has."""
+    """Return a part's counters; None before it has ever counted. A part that is not running has those of its last start."""
     found = snapshot["counters"].get(part)
     if not found:
         return None
@@ -27,7 +27,7 @@ def counters(snapshot: Mapping[str, Any], part: str) -> dict[str, Any] | None:
 
 
 def reset(job: JobView) -> None:
-    """Of the whole job, also while it runs."""
+    """Reset the counters of the whole job, also while it runs."""
     for home in dict.fromkeys((job.config.home, *(one.target_home for one in job.targets()))):
         if home.exists():
             store = StateStore(home)

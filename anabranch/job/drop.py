@@ -35,7 +35,7 @@ class Leftovers:
     errors: tuple[AnabranchError, ...] = ()
 
     def require(self) -> None:
-        """Raises the error of an end that could not be asked; of several the lowest, the others as notes."""
+        """Raise the error of an end that could not be asked; of several the lowest, the others as notes."""
         for first, *others in [sorted(self.errors, key=lambda error: error.exit_code)] if self.errors else []:
             for other in others:
                 first.add_note(str(other))
@@ -43,7 +43,9 @@ class Leftovers:
 
 
 def drop(job: JobView, execute: bool) -> Leftovers:
-    """Refuses while a part runs. Of one of several targets: what is its own, and the others may go on with capture."""
+    """Remove what the job left. Refuses while a part runs. For one of several targets only its own: the others may go
+    on with capture.
+    """
     is_alone = not job.is_one_of_several
     if execute:
         require_stopped(job, but=() if is_alone else (CAPTURE,))
@@ -74,7 +76,7 @@ def _try(
 
 
 def _named(job: JobView) -> str:
-    """The name goes with the home: whoever looks for it later has to know it."""
+    """Say how the job is called at its source: the name goes with the home, and whoever looks for it later has to know it."""
     job_uuid = trail_uuid(job) or begun_uuid(job.trail)
     name = name_at_source(job.config.name, job_uuid) if job_uuid else ""
     return f"; what a source keeps for the job (a slot, a publication) is called {name} there" if name else ""
@@ -87,7 +89,7 @@ def _source(job: JobView, execute: bool) -> list[str]:
 
 
 def _refuse_other(job: JobView, _: bool) -> list[str]:
-    """One target that was asked for by name. Raises StateError where its database is another one of the job."""
+    """Raise StateError where the database of a target asked for by name is another one of the job."""
     store = target_of(job).store()
     try:
         known = store.jobs.job(job.config.name) if store.exists() else None
@@ -116,7 +118,7 @@ def _target(job: JobView, execute: bool) -> list[str]:
 
 
 def _beside_the_trail(job: JobView, execute: bool) -> list[str]:
-    """What is kept there for one of several targets."""
+    """Remove what is kept beside the trail for one of several targets."""
     held = [name for name in retention.readers(job.trail) if job.names.has(name)] if exists(job.trail) else []
     if execute:
         for name in held:
@@ -136,7 +138,7 @@ def _home(job: JobView, execute: bool) -> list[str]:
 
 
 def _waiting(job: JobView) -> str:
-    """Prepared transactions that are still open at the source; a trail that is damaged goes all the same."""
+    """Say how many prepared transactions are still open at the source; a trail that is damaged is removed all the same."""
     try:
         count = len(waiting(job.trail))
     except TrailCorrupt:

@@ -1,4 +1,4 @@
-"""How long the target is behind the source: by the trail, and by what capture has noted of the source's end.
+"""Lag of the target behind the source: by the trail, and by what capture has noted of the source's end.
 
 What does not live here: asking the source (`status.py` does), bytes (`LogOrder.bytes_between`).
 """
@@ -31,9 +31,12 @@ class Lag:
     def seconds(
         self, snapshot: dict[str, Any], checkpoint: Checkpoint | None, is_all_read: bool | None = None
     ) -> float | None:
-        """0 where nothing is left to apply; else the age of the oldest transaction that is not applied, or, where the
-        trail is applied, of what capture has read: what the source has since is younger. None where nobody knows.
-        `is_all_read`: has the trail all that the source has? None: the source was not asked."""
+        """Return 0 where nothing is left to apply; else the age of the oldest transaction that is not applied. None
+        where nobody knows.
+
+        Where the trail is applied, it is the age of what capture has read: what the source has since is younger.
+        `is_all_read`: whether the trail has all that the source has; None: the source was not asked.
+        """
         if checkpoint is None:
             return None
         with suppress(TrailError):
@@ -85,11 +88,11 @@ def _commit_time_behind(trail: TrailReader, sequence: int) -> int:
 
 
 def _noted_end(snapshot: dict[str, Any]) -> int:
-    """When capture was at the source's end last, in microseconds; 0: never."""
+    """Return when capture was at the source's end last, in microseconds; 0: never."""
     noted = snapshot["positions"].get("source_end")
     return int(datetime.fromisoformat(noted["at"]).timestamp() * MICROSECONDS) if noted else 0
 
 
 def _age(commit_time: int) -> float | None:
-    """In seconds; None for 0, an unknown time."""
+    """Return an age in seconds; None for 0, an unknown time."""
     return round(max(0.0, time.time() - commit_time / MICROSECONDS), 3) if commit_time else None

@@ -1,4 +1,4 @@
-"""One target of a running job: its load and its apply as children, and how far it is. Of several targets, one whose part
+"""A target of a running job: its load and its apply as children, and how far it is. Of several targets, one whose part
 ended for good is tried again now and then, as long as another one goes on.
 
 What does not live here: the children themselves (`children.py`), when the job as a whole ends (`supervisor.py`).
@@ -64,7 +64,7 @@ class Lane:
 
     @property
     def goes_on(self) -> bool:
-        """Also a target that is away goes on, where it is waited for: by itself, as soon as it is back."""
+        """True if the target goes on. One that is away does, where it is waited for: by itself, as soon as it is back."""
         return all(self.is_patient and name in self.away for name in self.failures)
 
     def _longest(self, child: Child) -> float:
@@ -92,7 +92,7 @@ class Lane:
         return self.progress.is_followed and self.progress.is_streaming
 
     def drain(self) -> None:
-        """What is to be reached is known: say so."""
+        """Say that the goal is known."""
         if self.caught_up.has_goal:
             self.state.drains()
 
@@ -123,7 +123,7 @@ def _child(job: JobView, name: str, environment: dict[str, str]) -> Child:
 
 
 def worst(errors: Iterator[AnabranchError | None]) -> AnabranchError | None:
-    """The one with the lowest exit code, the others as notes; None for none."""
+    """Return the error with the lowest exit code, with the others as notes; None for none."""
     found = sorted(filter(None, errors), key=lambda error: error.exit_code)
     for other in found[1:]:
         found[0].add_note(str(other))
@@ -131,7 +131,7 @@ def worst(errors: Iterator[AnabranchError | None]) -> AnabranchError | None:
 
 
 def refuse_if_all_failed(lanes: Sequence[Lane]) -> None:
-    """Raises PartFailed where no target goes on."""
+    """Raise PartFailed where no target goes on."""
     failed = None if any(lane.goes_on for lane in lanes) else worst(lane.failure for lane in lanes)
     if failed is not None:
         raise failed

@@ -37,7 +37,7 @@ def known(job: JobView) -> Known:
 
 
 def preflight_report(job: JobView) -> Report:
-    """The checks of both ends. Errors say which job, and which target, they are about."""
+    """Run the checks of both ends. Errors say which job, and which target, they are about."""
     from anabranch.preflight.run import preflight
 
     try:
@@ -51,8 +51,11 @@ def preflight_report(job: JobView) -> Report:
 
 
 def identity_now(job: JobView, source: SourceConnector) -> str:
-    """What the source says it is, whatever the trail was read from. "" where it does not say: capture cannot begin there
-    either, and the checks of the source have the reason (a standby, a right that is missing)."""
+    """Return the source's own identity, whatever the trail was read from; "" where it does not tell.
+
+    Capture cannot begin there either, and the checks of the source have the reason (a standby, a right that is
+    missing).
+    """
     reader = source.log(log_options(job, trail_uuid(job) or str(uuid.uuid4())))
     try:
         return reader.identity()

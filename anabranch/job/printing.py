@@ -42,7 +42,7 @@ class Script:
         return {"version": VERSION, "job": self.job, "statements": statements, "left_out": left_out}
 
     def lines(self) -> list[str]:
-        """SQL, with comments on what is left out; no transaction around it (CONCURRENTLY refuses that)."""
+        """Yield SQL, with comments on what is left out; no transaction around it (CONCURRENTLY refuses that)."""
         found = [f"-- The target's definitions of job {self.job}: what a load into an empty database runs."]
         when = ""
         for step in self.steps:
@@ -61,7 +61,7 @@ def _comment(text: str) -> str:
 
 
 def script(job: JobView, table: TableId | None) -> Script:
-    """Raises ConfigError, SchemaError for what a load would refuse."""
+    """Return the script of a load. Raises ConfigError, SchemaError for what a load would refuse."""
     definitions = _definitions(job, table)
     job.rules.targets(definitions)
     tables = [(schema, job.rules.target_table(schema)) for _, schema in sorted(definitions.items())]

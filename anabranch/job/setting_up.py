@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 
 def setup(job: JobView, execute: bool, remove: bool) -> list[str]:
-    """The statements; run if told. Raises StateError for taking away what a part that runs reads by, SourceError for a
-    statement that is refused."""
+    """Return the statements; with `execute` they are run.
+
+    Raises StateError for removing what a running part reads by, SourceError for a statement that is refused.
+    """
     source = source_of(job)
     if remove:
         return _removal(job, execute)
@@ -38,7 +40,7 @@ def setup(job: JobView, execute: bool, remove: bool) -> list[str]:
 
 
 def _tables(job: JobView, source: SourceConnector) -> dict[TableId, TableSchema]:
-    """The definitions of the tables that the rules include. The log warns where one rule takes tables from another."""
+    """Return the definitions of the tables that the rules include. The log warns where one rule takes tables from another."""
     present: list[TableId] = []
 
     def wanted(table: TableId) -> bool:

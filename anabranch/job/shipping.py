@@ -30,7 +30,7 @@ BATCH = 500
 
 
 class Shipper:
-    """One target's. `job` is that target's view."""
+    """The shipping of the trace to one target. `job` is that target's view."""
 
     def __init__(self, job: JobView) -> None:
         self._job, self._done = job, threading.Event()
@@ -40,7 +40,7 @@ class Shipper:
         self._thread.start()
 
     def close(self) -> None:
-        """What was noted last goes along, if that does not take long; else the next start brings it."""
+        """Send what was noted last, if that does not take long; else the next start sends it."""
         self._done.set()
         self._thread.join(LAST_S)
 
@@ -59,7 +59,7 @@ class Shipper:
                 log.get(job=self._job.config.name).debug("trace_waits", error=repr(error))
 
     def _ship(self) -> bool:
-        """One batch. Was there one?"""
+        """Send one batch. Returns whether there was one."""
         if not (self._home / trace.FOLDER).is_dir():
             return False
         with suppress(LockHeld):
@@ -75,7 +75,7 @@ class Shipper:
         return False
 
     def _send(self, batch: Sequence[dict[str, Any]]) -> bool:
-        """False where the target has no table for it yet: a load or apply makes it."""
+        """Send entries. Returns False where the target has no table for them yet: a load or apply makes it."""
         oldest = trace.id_before(self._job.config.trace.retain_hours)
         store = target_of(self._job).store()
         try:
@@ -84,7 +84,7 @@ class Shipper:
             store.close()
 
     def _known(self) -> dict[str, int]:
-        """How far each file was sent."""
+        """Return how far each file was sent."""
         with suppress(FileNotFoundError, ValueError):
             found = json.loads(self._places.read_text())
             return found if isinstance(found, dict) else {}
@@ -97,8 +97,10 @@ class Shipper:
 
 
 def _next(home: Path, places: dict[str, int], target: str) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Entries that were not sent, at least a batch of them if there are so many, and how far they reach. Of several targets,
-    without what is another one's."""
+    """Return entries that were not sent, at least a batch of them if there are so many, and how far they reach.
+
+    Of several targets, those that are about another one are left out.
+    """
     batch: list[dict[str, Any]] = []
     reached: dict[str, int] = {}
     for file in trace.files(home):
@@ -110,13 +112,13 @@ def _next(home: Path, places: dict[str, int], target: str) -> tuple[list[dict[st
 
 
 def _is_for(entry: dict[str, Any], target: str) -> bool:
-    """`task` is job/part, or job/part/target."""
+    """Return whether an entry is for the target: `task` is job/part, or job/part/target."""
     _, _, named = str(entry.get("task", "")).partition("/")[2].partition("/")
     return named in ("", target)
 
 
 def entries(job: JobView, since: datetime | None, at_target: bool) -> list[dict[str, Any]]:
-    """Of the home, or of a target, in their order."""
+    """Return the entries of the home, or of a target, in their order."""
     if not at_target:
         return list(trace.entries(job.config.home, since))
     store = target_of(job).store()
@@ -129,7 +131,7 @@ def entries(job: JobView, since: datetime | None, at_target: bool) -> list[dict[
 
 @contextmanager
 def shipping(views: Sequence[JobView]) -> Iterator[None]:
-    """To these targets meanwhile."""
+    """Ship the trace to these targets meanwhile."""
     shippers = [Shipper(view) for view in views]
     try:
         yield

@@ -1,4 +1,4 @@
-"""How a part is asked to stop: signals, or the end of the process that started it.
+"""Requests to stop a part: signals, or the end of the process that started it.
 
 The first SIGINT or SIGTERM asks; the second ends the process at once. A part that a supervisor started also stops when
 the supervisor is gone: its standard input closes.
@@ -26,7 +26,9 @@ class Stop:
     """A context in which signals ask. `asked()` is what engines poll; `signal` is the number that asked, 0 for none."""
 
     def __init__(self, ends_waits: bool = True) -> None:
-        """`ends_waits`: the first signal ends statements that wait for others; else what has begun is finished."""
+        """Install the handlers. `ends_waits`: the first signal ends statements that wait for others; else what has
+        begun is finished.
+        """
         self.signal = 0
         self._asked = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
@@ -54,7 +56,7 @@ class Stop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Signals mean what they meant before: a notebook's next cell is interrupted, not its kernel ended."""
+        """Restore the handlers: the next cell of a notebook is interrupted, not its kernel ended."""
         self._waits.close()
         for number, handler in self._before.items():
             if handler is not None:  # one that was not set from Python cannot be put back
@@ -63,7 +65,7 @@ class Stop:
 
     @contextmanager
     def excused(self) -> Iterator[None]:
-        """A statement that waited for others, and was ended because this process has to stop, is no error."""
+        """Ignore the error of a statement that waited for others, and was ended because this process has to stop."""
         try:
             yield
         except AnabranchError as error:
@@ -71,7 +73,7 @@ class Stop:
                 raise
 
     def exit_if_signalled(self) -> None:
-        """For verbs with an end of their own: they were interrupted before it."""
+        """Exit if a signal came, for verbs with an end of their own that were interrupted before it."""
         if self.signal:
             sys.exit(128 + self.signal)
 
@@ -82,7 +84,9 @@ class Stop:
         self._asked.set()
 
     def _watch_supervisor(self) -> None:
-        """EOF: whoever started us is dead, or told to stop at once; nothing that matters waits for a clean end."""
+        """End the process at EOF: the one that started us is dead, or told to stop at once; nothing that matters waits
+        for a clean end.
+        """
         while os.read(sys.stdin.fileno(), 4096):  # unbuffered: a lock on the buffer would outlive the interpreter
             pass
         os._exit(128 + signal.SIGTERM)

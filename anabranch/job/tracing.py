@@ -1,4 +1,5 @@
-"""What goes into a job's trace: starts and ends of parts, states, whatever the log warns of, and what a person has asked for.
+"""Entries of a job's trace: starts and ends of parts, states, whatever the log warns of, and what a person has asked
+for.
 
 What does not live here: the file (`state/trace.py`), the way to the target (`shipping.py`).
 """
@@ -27,7 +28,7 @@ SHIPPING = "anabranch-trace-"  # threads whose own statements are not noted: eac
 
 
 class PartTrace:
-    """Of one part."""
+    """The trace of one part."""
 
     def __init__(self, job: JobView, task: str) -> None:
         self.trace, self._config, self._level = Trace(job.config.home, task), job.config, USUAL
@@ -44,7 +45,9 @@ class PartTrace:
             self.trace.note("info", "trace_level", f"lines of the level {level} and above are noted from here on")
 
     def started(self, name: str, gone: Iterable[Mapping[str, Any]]) -> None:
-        """`gone`: parts that have not said how they ended. Each tells of its own former one, `run` of all."""
+        """Note a start. `gone`: parts that have not said how they ended. Each part tells of its own former one, `run`
+        of all.
+        """
         for part in gone:
             if name in (part["name"], "run"):
                 self._died(part)
@@ -61,7 +64,7 @@ class PartTrace:
         self.trace.note("error", "part_died", told, part=part["name"], **state)
 
     def ended(self, name: str, error: Mapping[str, Any] | None) -> None:
-        """`error`: AnabranchError.facts() and its message."""
+        """Note an end. `error`: AnabranchError.facts() and its message."""
         if error is None:
             self.trace.note("info", "part_ended", part=name, state="stopped", sub_state="in_order")
         else:
@@ -78,7 +81,7 @@ class PartTrace:
         self.trace.note("info", "state", detail, state=state, sub_state=sub_state, **named)
 
     def logged(self, level: str, event: str, facts: Mapping[str, Any]) -> None:
-        """A line of the log: a warning, or what happens to tables and ends."""
+        """Note a line of the log: a warning, or what happens to tables and ends."""
         if level == "info" and event not in NOTED:
             return
         if level == DETAILED and threading.current_thread().name.startswith(SHIPPING):
@@ -93,7 +96,7 @@ class PartTrace:
 
 
 def switch(job: JobView, level: str) -> None:
-    """What the job's processes note from now on. Raises StateError."""
+    """Set what the job's processes note from now on. Raises StateError."""
     home = job.config.home
     if not home.is_dir():
         raise StateError(f"there is no home {home} to note anything in", hint="the job's first start makes it")
@@ -104,7 +107,7 @@ def switch(job: JobView, level: str) -> None:
 
 
 def commanded(job: JobView, command: str, facts: Mapping[str, Any], error: AnabranchError | None = None) -> None:
-    """A person has asked for something that changes the job. A job without a home has no trace."""
+    """Note that a person has asked for something that changes the job. A job without a home has no trace."""
     trace = Trace(job.config.home, f"{job.config.name}/{command}")
     known = {name: value for name, value in facts.items() if value not in (None, False, "")}
     told = " ".join([command, *(name if value is True else f"{name}={value}" for name, value in known.items())])

@@ -33,8 +33,11 @@ def verify(
     by_rows: bool = False,
     stop: Callable[[], bool] = lambda: False,
 ) -> Verification:
-    """Both ends as they are now: the writer has to be quiet and the stream caught up. With `repairs`, what differs is put to
-    what it is at the source, by apply, and compared once more; then changes may go on meanwhile."""
+    """Compare both ends as they are now: the writer has to be quiet and the stream caught up.
+
+    With `repairs`, apply puts what differs to what it is at the source, and it is compared once more; then changes may
+    go on meanwhile.
+    """
     if repairs:
         require_apply(job)
     states, others = _states(job)
@@ -79,7 +82,7 @@ def _set_aside(job: JobView) -> tuple[SetAside, ...]:
 
 
 def _states(job: JobView) -> tuple[dict[TableId, TableState], frozenset[TableId]]:
-    """And the target tables that other jobs write to."""
+    """Return the states, and the target tables that other jobs write to."""
     store = target_of(job).store()
     try:
         found = store.states.tables(job.config.name) if store.exists() else {}

@@ -42,7 +42,9 @@ BY_SIDE = {Side.SOURCE: Waiting.SOURCE, Side.TARGET: Waiting.TARGET, Side.JOB: W
 
 @contextmanager
 def part(job: JobView, name: str, stops: Callable[[], bool] = lambda: False) -> Iterator[StateStore]:
-    """The life of a part, with the error it ends with. Load and apply are a target's. `stops`: has it been asked to stop?"""
+    """Record the life of a part, with the error it ends with. Load and apply are a target's. `stops`: whether it was
+    asked to stop.
+    """
     state, host = StateStore(job.target_home if name in OF_TARGET else job.config.home), os.uname().nodename
     is_named = name in OF_TARGET and job.is_one_of_several
     task = "/".join([job.config.name, name, *([job.target] if is_named else [])])
@@ -68,12 +70,12 @@ def part(job: JobView, name: str, stops: Callable[[], bool] = lambda: False) -> 
 
 
 def _shipped(job: JobView, name: str) -> list[JobView]:
-    """The targets that a part sends the trace to: capture needs none, and `run` does it for its parts."""
+    """Return the targets that a part sends the trace to: capture needs none, and `run` does it for its parts."""
     return [] if name == "capture" or (os.environ.get(SUPERVISED) and name != "run") else job.targets()
 
 
 def _tell(state: StateStore, job: JobView, name: str, task: str, error: Exception) -> dict[str, Any]:
-    """What the part ended with."""
+    """Record what the part ended with."""
     for one in _ours(error):
         one.job, one.task = one.job or job.label, one.task or task
         if not (isinstance(one, PartFailed) and _is_told(job)):
@@ -88,7 +90,7 @@ def _tell(state: StateStore, job: JobView, name: str, task: str, error: Exceptio
 
 
 def _ours(error: BaseException) -> list[AnabranchError]:
-    """Our errors in it, that with the lowest code first."""
+    """Return our errors in it, that with the lowest code first."""
     if isinstance(error, ExceptionGroup):
         found = [one for inner in error.exceptions for one in _ours(inner)]
         return sorted(found, key=lambda one: one.exit_code)
@@ -96,7 +98,7 @@ def _ours(error: BaseException) -> list[AnabranchError]:
 
 
 def _is_told(job: JobView) -> bool:
-    """By the part itself."""
+    """Return whether the part itself has told its error."""
     homes = {job.config.home, *(one.target_home for one in job.whole.targets())}
     return any(StateStore(home).snapshot()["errors"] for home in homes)
 

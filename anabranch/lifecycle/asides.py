@@ -21,7 +21,7 @@ LS = "anabranch parked ls JOB lists them"
 
 
 def set_aside(job: JobView, table: TableId | None = None, discarded: bool = False) -> list[AsideChange]:
-    """What waits, in its order, of one source table or all; or what was discarded since the table's load."""
+    """Return the changes that wait, in order, of one source table or all; or those discarded since the table's load."""
     store = target_of(job).store()
     try:
         return store.asides.set_aside(job.config.name, table, discarded) if store.exists() else []

@@ -30,8 +30,9 @@ JOIN_SECONDS = 2.0  # that others may be in the way of what a table needs at the
 
 
 def begin_trail_if_none(job: JobView, stop: Callable[[], bool] = lambda: False) -> None:
-    """`load` without a trail records the source's present position itself. One that capture is beginning is awaited
-    by the caller."""
+    """Begin a trail at the source's present position for a `load` without one. The caller waits for one that capture is
+    beginning.
+    """
     from anabranch.capture.begin import begin
     from anabranch.capture.older import Patience
 
@@ -70,14 +71,14 @@ def open_trail(job: JobView, source_identity: str, job_uuid: str, lock_timeout: 
 def prepare_source(
     job: JobView, source: SourceConnector, options: LogOptions, stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """What the source still needs before a trail begins."""
+    """Carry out what the source still needs before a trail begins."""
     if exists(job.trail) and TrailReader(job.trail).end().resume:
         return
     carry_out(source, options, tables_at_source(job, source), True, stop, set_up_seconds(job))
 
 
 def tables_at_source(job: JobView, source: SourceConnector) -> dict[TableId, TableSchema]:
-    """Reads the definitions of the tables that the rules include, as they are now."""
+    """Read the definitions of the tables that the rules include, as they are now."""
     with catalog_of(source) as catalog:
         return catalog.tables(job.rules.includes)
 
@@ -102,7 +103,7 @@ def carry_out(
 
 
 def prepare_target(job: JobView, store: TargetStore) -> None:
-    """State schema and job row; a job file that says something else than the one last run is refused (K32)."""
+    """Create the state schema and the job's row. Refuses a job file that says something else than the one last run (K32)."""
     store.prepare()
     trail = identity.load(LocalStorage(job.trail))
     if trail is None:
@@ -123,7 +124,9 @@ def prepare_target(job: JobView, store: TargetStore) -> None:
 
 
 def _origins(job: JobView, job_uuid: str, before: Mapping[str, str]) -> dict[str, str]:
-    """Who writes to what the job reads, for those who read what it writes. While the source is away: what was noted last."""
+    """Return who writes to what the job reads, for jobs that read what it writes. While the source is away: what was
+    noted last.
+    """
     from anabranch.model.state import ORIGINS
     from anabranch.model.writers import as_text, passed_on
 

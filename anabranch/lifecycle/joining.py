@@ -39,7 +39,7 @@ ASKING = "asking.lock"  # in the job's home
 
 @dataclass(frozen=True)
 class Joining:
-    """One `load --table`, up to capture's answer."""
+    """A `load --table`, up to capture's answer."""
 
     job: JobView
     source: SourceConnector
@@ -51,8 +51,10 @@ class Joining:
         return self.job.config.name
 
     def definition(self, table: TableId, state: TableState | None, recreate: bool) -> TableSchema | None:
-        """The definition from which on capture writes the table's rows; None when stopped while waiting. A table that streams
-        is taken out first, by apply."""
+        """Return the definition from which on capture writes the table's rows; None when stopped while waiting.
+
+        A table that streams is taken out first, by apply.
+        """
         now = self._at_source(table)
         self._source_report(table, now).require()
         if not logs_cascades(self.job, self.source):
@@ -82,8 +84,10 @@ class Joining:
         return found
 
     def _in_force(self, now: TableSchema) -> TableSchema | None:
-        """The definition by which capture writes the table's rows already, for another target: brought in once more it would
-        be another one, for that target, too."""
+        """Return the definition by which capture writes the table's rows already, for another target.
+
+        Brought in once more it would be another one, for that target, too.
+        """
         if not self.job.is_one_of_several:
             return None
         with TrailReader(self.job.trail) as trail:
@@ -99,7 +103,7 @@ class Joining:
         return found and replace(found, indexes=now.indexes, partitions=now.partitions, partition_key=now.partition_key)
 
     def _brought_in(self, table: TableId) -> TableSchema | None:
-        """The definition that capture answers a request with; None when stopped while waiting."""
+        """Return the definition that capture answers a request with; None when stopped while waiting."""
         requests.request_table(self.job.trail, table)
         log.get(job=self.name, table=str(table)).info("waiting_for_capture", why="it has to bring the table in")
         answer = requests.answer(self.job.trail, table)
@@ -115,8 +119,7 @@ class Joining:
             return trail.history.latest(table)
 
     def children(self, table: TableId, states: Mapping[TableId, TableState]) -> list[TableId]:
-        """The job's tables of which foreign keys change rows with those of this one, where the source's log does not show it;
-        parents first."""
+        """Return the job's tables whose rows foreign keys change with this one's, unseen in the source's log; parents first."""
         if logs_cascades(self.job, self.source):
             return []
         schemas = {name: state.schema for name, state in states.items() if state.schema}
@@ -125,8 +128,11 @@ class Joining:
         return sorted(found, key=lambda name: len(above[name]))
 
     def refuse_hidden(self, tables: Sequence[TableId], states: Mapping[TableId, TableState]) -> None:
-        """Foreign keys reach such a table over a table between, whose changed rows the log does not show: what they do to it
-        while it is loaded would be lost. It is loaded while apply stands still."""
+        """Refuse a table that foreign keys reach over a table between, while apply runs: changed rows of that one are
+        not in the log.
+
+        What the keys do to the table while it is loaded would be lost. It can be loaded while apply stands still.
+        """
         streaming = [table for table in tables if table in states and states[table].is_streaming]
         if not streaming or not is_applied(self.job) or logs_cascades(self.job, self.source):
             return
@@ -140,7 +146,7 @@ class Joining:
                 )
 
     def refuse_children(self, table: TableId, children: Sequence[TableId]) -> None:
-        """They would miss what the table's changes did to them while it is loaded."""
+        """Refuse to load a table without its children: they would miss what its changes did to them meanwhile."""
         if children:
             names = ", ".join(map(str, children))
             raise ConfigError(
@@ -150,8 +156,11 @@ class Joining:
             )
 
     def let_out(self, children: Sequence[TableId], table: TableId) -> bool:
-        """A table and its children: also those that are being loaded begin anew, behind the table. False when stopped
-        before. One that was parked on its way stays so: its load begins anew without that."""
+        """Take a table and its children out; those that are being loaded begin anew, behind the table. Returns False
+        when stopped before.
+
+        One that was parked on its way stays parked: its load begins anew without that.
+        """
         while joining := [s for t in children if (s := self.states().get(t)) and s.is_joining]:
             if self.stop():
                 return False
@@ -161,7 +170,7 @@ class Joining:
         return self.await_leaving([*reversed(children), table])
 
     def await_leaving(self, tables: Sequence[TableId]) -> bool:
-        """Takes tables that are followed out, by apply where it runs. False when stopped before."""
+        """Take tables that are followed out, by apply where it runs. Returns False when stopped before."""
         is_told = False
         while followed := [
             s for t in tables if (s := self.states().get(t)) and (s.is_streaming or s.is_in_window_again)
@@ -182,7 +191,7 @@ class Joining:
         return True
 
     def _ask_to_leave(self, followed: Sequence[TableState]) -> None:
-        """Also where apply does not run: one that starts at this moment sees it, and does the same."""
+        """Ask apply to let the tables go, also where it does not run: one that starts at this moment sees the request."""
         asked = retention.readers(self.job.trail).keys()
         with TrailReader(self.job.trail) as trail:
             end = trail.end().position.sequence
@@ -199,8 +208,9 @@ class Joining:
             store.close()
 
     def require_room(self, schema: TableSchema) -> None:
-        """Refuses a new target of the table (the job file gave it another one) that holds somebody else's rows.
-        Raises PreflightFailed."""
+        """Refuse a new target of the table (the job file gave it another one) that holds somebody else's rows. Raises
+        PreflightFailed.
+        """
         target = self.job.rules.target_table(schema)
         types = self.job.config.type_choices(self.job.target)
         choices = {
@@ -215,7 +225,7 @@ class Joining:
         Report(self.name, tuple(result for result in results if result.table == str(schema.id))).require()
 
     def _at_source(self, table: TableId) -> dict[TableId, TableSchema]:
-        """The definitions that the source has now, of all included tables; this one can be replicated."""
+        """Return the definitions that the source has now, of all included tables; this one can be replicated."""
         catalog = self.source.catalog()
         try:
             now = catalog.tables(self.job.rules.includes)
@@ -233,8 +243,11 @@ class Joining:
     def _without_own(
         self, table: TableId, now: Mapping[TableId, TableSchema], own: Collection[TableId]
     ) -> dict[TableId, TableSchema]:
-        """Of a job whose target is its source: without the tables that it writes itself. Raises ConfigError for one of them,
-        and for a table that would be written to one that is there and is not the job's."""
+        """Return the definitions without the tables that a job whose target is its source writes itself.
+
+        Raises ConfigError for one of them, and for a table that would be written to one that is there and is not the
+        job's.
+        """
         read = self.states().keys()
         if table in own - read:
             hint = "load the table that is written to it, or give this one's copy to another job"
@@ -252,7 +265,7 @@ class Joining:
         return {one: schema for one, schema in now.items() if one not in own or one in read}
 
     def _source_report(self, table: TableId, now: Mapping[TableId, TableSchema]) -> Report:
-        """What the source's preflight has against this table."""
+        """Return the findings of the source's preflight about this table."""
         checks = self.source.checks()
         try:
             dropped = {one: self.job.rules.dropped(one) for one in now}
@@ -262,7 +275,7 @@ class Joining:
         return Report(self.name, tuple(result for result in results if result.table == str(table)))
 
     def _await_parents(self, table: TableId, now: Mapping[TableId, TableSchema]) -> None:
-        """What foreign keys change in the table unseen comes with the parents' changes (K1): they have to stream first."""
+        """Wait until the parents stream whose changes change rows of the table unseen (K1)."""
         parents, is_told = cascading_parents(now, table) - {table}, False
         while not self.stop():
             states = self.states()
@@ -290,7 +303,7 @@ class Joining:
         )
 
     def _refuse_older_functions(self, now: TableSchema) -> None:
-        """Before the table is taken out."""
+        """Refuse older functions before the table is taken out."""
         then = [state.schema for state in self.states().values() if state.schema]
         with closing(self.target.tables(value_rules(self.job))) as tables:
             if isinstance(tables, LabelTables) and now.needs:
@@ -311,7 +324,7 @@ class Joining:
             store.close()
 
     def _refuse_unconfirmed(self, now: TableSchema, state: TableState | None, recreate: bool) -> None:
-        """A changed definition needs the target table made anew, and the user's word for it."""
+        """Refuse a changed definition without the user's word: the target table has to be created anew."""
         if state is None or state.schema is None or recreate:
             return
         with closing(self.target.tables(value_rules(self.job))) as tables:
@@ -334,7 +347,7 @@ class Joining:
 
 @contextmanager
 def asking_alone(job: JobView, stop: Callable[[], bool]) -> Iterator[None]:
-    """One target's load at a time asks capture for tables. Raises LockHeld when stopped while it waits."""
+    """Let one target's load at a time ask capture for tables. Raises LockHeld when stopped while it waits."""
     if not job.is_one_of_several:
         yield
         return

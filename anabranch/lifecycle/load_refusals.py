@@ -1,5 +1,5 @@
-"""What comes of rows that a load cannot bring over, as `[apply] on_error` says (K26): which of them are set aside, and which
-tables are parked for one.
+"""Rows that a load cannot bring over, by `[apply] on_error` (K26): which of them are set aside, and which tables are
+parked for one.
 
 What does not live here: setting them aside (load/asides.py), the load itself (loading.py).
 """
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 
 def may_lack(job: JobView, schema: TableSchema, schemas: Mapping[TableId, TableSchema]) -> frozenset[str]:
-    """Source columns without which a row may be set aside: it has a key, and whatever has to do with it is told by other
-    columns. `schemas`: of the job's tables."""
+    """Return source columns without which a row may be set aside. `schemas`: of the job's tables.
+
+    The row has a key then, and every row that has to do with it is found by other columns.
+    """
     table = job.rules.target_table(schema)
     if job.config.apply.on_error != "set_aside" or not table.key or job.rules.where(schema) is not None:
         return frozenset()
@@ -38,8 +40,11 @@ def may_lack(job: JobView, schema: TableSchema, schemas: Mapping[TableId, TableS
 def parked_for(
     job: JobView, refusal: ValueRefused | RowRefused, states: Mapping[TableId, TableState]
 ) -> list[tuple[TableState, TableState]]:
-    """The states of the table of a row that cannot be loaded, and of those that foreign keys connect it with: as they are, and
-    parked. Empty where the job is to stop: it says so, or some of them are loaded already."""
+    """Return the states of the table of a row that cannot be loaded, and of those that foreign keys connect it with: as
+    they are, and parked.
+
+    [] where the job is to stop: it says so, or some of them are loaded already.
+    """
     names = {str(table): table for table in states}  # never those of the target: another source's may be the same
     table = names.get(refusal.table or "")
     if job.config.apply.on_error == "stop" or table is None:

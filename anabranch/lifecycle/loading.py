@@ -57,7 +57,7 @@ class Watcher(Protocol):
 
 
 class Loading:
-    """One call of `load`."""
+    """A call of `load`."""
 
     def __init__(self, job: JobView, engine: Engine, stop: Callable[[], bool], watcher: Watcher) -> None:
         self.job, self.name = job, job.config.name
@@ -65,7 +65,7 @@ class Loading:
         self.source, self.target = source_of(job), target_of(job)
 
     def all_tables(self) -> None:
-        """What was never loaded, or whose load was interrupted. Nothing to do is no error."""
+        """Load what was never loaded, or whose load was interrupted. Nothing to do is no error."""
         schemas = definitions(self.job)
         store = self.target.store()
         try:
@@ -84,7 +84,7 @@ class Loading:
         retention.unregister(self.job.trail, self.job.names.load)
 
     def _hand_on(self) -> None:
-        """Holds the trail until this target's apply has registered, where another target's reads it already."""
+        """Hold the trail until this target's apply has registered, where another target's reads it already."""
         names = self.job.names
         if not self.job.is_one_of_several or names.apply in retention.readers(self.job.trail):
             return
@@ -97,7 +97,7 @@ class Loading:
             retention.register(self.job.trail, names.apply, checkpoint.position.sequence)
 
     def tell_parked(self) -> None:
-        """Raises TablesParked where tables are."""
+        """Raise TablesParked where tables are parked."""
         store = self.target.store()
         try:
             parked = [str(table) for table, state in sorted(store.states.tables(self.name).items()) if state.is_parked]
@@ -108,8 +108,10 @@ class Loading:
             raise TablesParked(f"loaded, but {len(parked)} tables are parked: {', '.join(parked)}", hint=hint)
 
     def _begin(self, store: TargetStore, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableState]:
-        """Before the first snapshot the trail is held from its start, and the target's checkpoint stands there. It comes
-        after the states: apply begins where it finds one, with the tables that it finds then."""
+        """Hold the trail from its start before the first snapshot, and set the target's checkpoint there.
+
+        The checkpoint comes after the states: apply begins where it finds one, with the tables that it finds then.
+        """
         with TrailReader(self.job.trail) as trail:
             before_first, end = trail.first() - 1, trail.end()
         retention.hold(self.job.trail, self.job.names.load, before_first)
@@ -122,7 +124,9 @@ class Loading:
         return states
 
     def _pending(self, store: TargetStore, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableState]:
-        """What is in force without a state while there is a checkpoint came by a `load --table` that ended early: it joins."""
+        """Return the tables to load. One without a state while there is a checkpoint came by a `load --table` that
+        ended early: it joins.
+        """
         states = store.states.tables(self.name)
         joins = store.jobs.checkpoint(self.name) is not None
         new = [
@@ -137,8 +141,10 @@ class Loading:
     def _leave_parked(
         self, store: TargetStore, states: dict[TableId, TableState], schemas: Mapping[TableId, TableSchema]
     ) -> None:
-        """Tables that capture has parked before their load was through. Apply waits for the load, and comes to their
-        barriers only behind it: nobody else would say it."""
+        """Leave out tables that capture has parked before their load was through.
+
+        Apply waits for the load, and comes to their barriers only behind it: nobody else would say it.
+        """
         for table, state in list(states.items()):
             if state.is_open and table not in schemas:
                 reason = parked_because(self.job, table) or "the trail has no definition of it"
@@ -152,8 +158,9 @@ class Loading:
     def _leave_parked_elsewhere(
         self, store: TargetStore, states: dict[TableId, TableState], schemas: Mapping[TableId, TableSchema]
     ) -> None:
-        """Those that were brought in again for another target meanwhile; and those of whose barriers the trail may have
-        nothing any more."""
+        """Leave out tables that were brought in again for another target meanwhile, and those whose barriers the trail
+        may have dropped.
+        """
         for table, state in list(states.items()):
             newer = schemas.get(table)
             if state.is_open and newer and state.schema and newer.version != state.schema.version:
@@ -166,7 +173,7 @@ class Loading:
                 store.states.save_table(self.name, park(heard_of(table, target), reason), None)
 
     def _forget(self, store: TargetStore, state: TableState) -> None:
-        """The source has no such table any more, and nothing of it has come to the target."""
+        """Forget a table that the source has no more, and of which nothing has come to the target."""
         log.get(job=self.name, table=str(state.source)).info("table_forgotten", why=DROPPED)
         store.states.forget_table(self.name, state)
         retention.unregister(self.job.trail, self.job.names.table(state.source))
@@ -179,8 +186,10 @@ class Loading:
         return parked
 
     def _load(self, schemas: Mapping[TableId, TableSchema], states: Mapping[TableId, TableState]) -> None:
-        """Level after level: what a cascade does to grandchildren is told by the table between (load/order.py). What a
-        table demands follows from all tables, also from those that are loaded already."""
+        """Load level after level: what a cascade does to grandchildren is told by the table between (load/order.py).
+
+        What a table demands follows from all tables, also from those that are loaded already.
+        """
         for level in self._demands(schemas):
             if self.stop():
                 return
@@ -195,7 +204,7 @@ class Loading:
             catalog.close()
 
     def _load_level(self, tables: Sequence[LoadTable]) -> None:
-        """A table that cannot be read any more, because of a statement after which it is parked, is left out."""
+        """Load the tables of one level. One that cannot be read any more, because a statement parks it, is left out."""
         left = list(tables)
         while left:
             try:
@@ -223,7 +232,7 @@ class Loading:
             time.sleep(0.2)
 
     def _parked_for(self, refusal: ValueRefused | RowRefused) -> set[TableId]:
-        """Those that were parked for a row that cannot be loaded."""
+        """Park the tables for a row that cannot be loaded, and return them."""
         store = self.target.store()
         try:
             pairs = parked_for(self.job, refusal, store.states.tables(self.name))
@@ -319,9 +328,12 @@ class Loading:
         return True
 
     def one_table(self, table: TableId, recreate: bool, with_children: bool = False, keep: bool = False) -> None:
-        """A table that streams, is parked or new: taken out by apply if need be, asked from capture, emptied, loaded; apply
-        lets it join (K15). `with_children`: then those of which foreign keys change rows with its own, unseen by the log.
-        `keep`: what its target table has stays."""
+        """Load a table that streams, is parked or new: taken out by apply if need be, asked from capture, emptied,
+        loaded; apply lets it join (K15).
+
+        `with_children`: then those whose rows foreign keys change with its own, unseen by the log. `keep`: what its
+        target table has stays.
+        """
         if not self.job.rules.includes(table):
             raise self.job.rules.not_replicated(table)
         with alone(self.job, self.stop):
@@ -405,8 +417,9 @@ def _is_made_as(then: TableSchema, now: TableSchema) -> bool:
 
 
 def _replaced(trail: TrailReader, loaded: TableSchema) -> str:
-    """Why a table that is loaded by one definition cannot be followed: it was brought in again meanwhile, for
-    another target."""
+    """Say why a table that is loaded by one definition cannot be followed: it was brought in again meanwhile, for
+    another target.
+    """
     latest = trail.history.latest(loaded.id)
     if latest is None or latest.version == loaded.version:
         return ""

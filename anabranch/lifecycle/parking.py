@@ -42,7 +42,7 @@ class ParkedTable:
 
 
 def parked_tables(job: JobView, table: TableId | None = None) -> list[ParkedTable]:
-    """All of them, or one. Raises ConfigError for one that is not parked."""
+    """Return all parked tables, or one. Raises ConfigError for one that is not parked."""
     store = target_of(job).store()
     try:
         states = store.states.tables(job.config.name) if store.exists() else {}
@@ -71,8 +71,10 @@ def _told(job: JobView, state: TableState, trail: TrailReader | None) -> ParkedT
 
 
 def resumes_after(state: TableState, trail: TrailReader) -> int | None:
-    """Finds the place where a parked table can go on; None where it has to be loaded again: the source's definition
-    changed since, or the trail does not reach back."""
+    """Return the place where a parked table can go on; None where it has to be loaded again.
+
+    That is so where the source's definition changed since, or the trail does not reach back.
+    """
     if state.facts.resumes is None or trail.history.parked_by(state.source):
         return None
     after, latest = state.facts.resumes, trail.history.latest(state.source)
@@ -101,7 +103,7 @@ def resume(job: JobView, table: TableId | None) -> list[TableId]:
 
 
 def _groups(job: JobView, states: Mapping[TableId, TableState], table: TableId | None) -> Sequence[TableState]:
-    """Picks the tables that are to go on. Raises ConfigError where none of them can."""
+    """Return the tables that are to go on. Raises ConfigError where none of them can."""
     parked = [state for state in states.values() if state.is_parked]
     if table is None:
         wanted = {state.facts.resumes for state in parked} - {None}
@@ -130,7 +132,7 @@ def _groups(job: JobView, states: Mapping[TableId, TableState], table: TableId |
 
 
 def _by_knot(tables: Sequence[TableState], states: Mapping[TableId, TableState]) -> list[list[TableState]]:
-    """Groups the tables that were parked together, each table once."""
+    """Group the tables that were parked together, each table once."""
     groups: list[list[TableState]] = []
     for state in tables:
         if not any(state in group for group in groups):
@@ -139,14 +141,16 @@ def _by_knot(tables: Sequence[TableState], states: Mapping[TableId, TableState])
 
 
 def _lost(group: Sequence[TableState], states: Mapping[TableId, TableState], trail: TrailReader) -> list[TableId]:
-    """Picks, of tables that were parked together, the ones that keep the others from going on."""
+    """Return, of tables that were parked together, the ones that keep the others from going on."""
     lost = [state.source for state in group if resumes_after(state, trail) is None]
     return lost or _without_the_rest(group, states)
 
 
 def _without_the_rest(group: Sequence[TableState], states: Mapping[TableId, TableState]) -> list[TableId]:
-    """Picks the tables that foreign keys connect with one which is not among them: it was loaded again, and what its
-    changes do to them in between is told by nothing."""
+    """Return the tables that foreign keys connect with one which is not among them.
+
+    That one was loaded again, and nothing tells what its changes did to these in between.
+    """
     schemas = {table: state.schema for table, state in states.items() if state.schema}
     names = {state.source for state in group}
     return [name for name in sorted(names) if component([name], schemas) - names]

@@ -27,7 +27,7 @@ WITH_KEYS = "anabranch load JOB --table {} brings it in again"
 
 
 def require_apply(job: JobView) -> None:
-    """It is what writes at the target. Raises StateError."""
+    """Require that apply runs, which writes at the target. Raises StateError."""
     if not any(part.name == APPLY for part in running(job)):
         raise StateError("apply does not run, which does the repair", job=job.config.name, hint="anabranch run JOB")
 
@@ -52,7 +52,7 @@ def repair(
 
 
 def _why_not(job: JobView, one: VerifyTable) -> str:
-    """Why rows of the table cannot be found by a key at both ends; "" where they can."""
+    """Say why rows of the table cannot be found by a key at both ends; "" where they can."""
     again = WITH_KEYS.format(one.table.source)
     if not one.table.key:
         return f"it has no key: {again}"
@@ -65,7 +65,7 @@ def _why_not(job: JobView, one: VerifyTable) -> str:
 
 
 def _done(job: JobView, asked: Mapping[TableId, repairs.Repair], stop: Callable[[], bool]) -> Iterator[Repaired]:
-    """Table by table; what is not done when this ends is asked for no more."""
+    """Yield the results, table by table; what is not done when this ends is withdrawn."""
     bound = log.get(job=job.config.name)
     if asked:
         bound.info("waiting_for_apply", why="it puts the rows right", tables=list(map(str, asked)))

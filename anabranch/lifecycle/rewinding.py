@@ -60,8 +60,11 @@ class Rewound:
 
 
 def rewind(job: JobView, position: str, execute: bool) -> Rewound:
-    """What going back to a position, or sequence, means; done, if told. Raises ConfigError for a place that the trail does not
-    have or the target has not passed, StateError where a load is not through or apply runs."""
+    """Return what going back to a position, or sequence, means; with `execute` it is done.
+
+    Raises ConfigError for a place that the trail does not have or the target has not passed, StateError where a load is
+    not through or apply runs.
+    """
     if not exists(job.trail):
         raise StateError(f"no trail in {job.trail}", job=job.config.name, hint="start capture first")
     with alone(job) if execute else nullcontext():
@@ -105,7 +108,7 @@ def _place(job: JobView, trail: TrailReader, position: str, now: Position) -> Po
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is between two places of the trail, for the tables that stream."""
+    """The part of the trail between two places, for the tables that stream."""
 
     job: JobView
     trail: TrailReader
@@ -139,8 +142,11 @@ class _Plan:
         return Rewound(self.now, self.to, tables, {t: self.trail.position_at(s) for t, s in later.items()}, left)
 
     def _between(self, schemas: Mapping[TableId, TableSchema]) -> set[TableId]:
-        """Tables that a load reads at one moment, or behind others, for what foreign keys do to them unseen (K1): no window
-        over all of them at once would be right."""
+        """Return tables that a load reads at one moment, or behind others, for what foreign keys do to them unseen
+        (K1).
+
+        No window over all of them at once would be right.
+        """
         catalog = source_of(self.job).catalog()
         try:
             levels = demands(schemas, catalog.log.logs_cascades(), catalog.log.logs_whole_rows())
@@ -151,7 +157,7 @@ class _Plan:
         return {demand.table for demand in held}
 
     def _readable_after(self, table: TableId) -> int:
-        """The last sequence before the definition that the table has now."""
+        """Return the last sequence before the definition that the table has now."""
         schema = self.states[table].schema
         return self.trail.history.valid_from(table, schema.version) - 1 if schema else 0
 
@@ -166,7 +172,7 @@ class _Plan:
 def _go_back(
     job: JobView, store: TargetStore, states: Mapping[TableId, TableState], now: Checkpoint, found: Rewound
 ) -> None:
-    """The trail is held first. Keys are built again by whoever applies next, from before they are taken off."""
+    """Go back. The trail is held first; the next apply builds keys again, which is noted before they are taken off."""
     retention.register(job.trail, job.names.apply, found.to.sequence)
     windows = {table: _in_window(states[table], found) for table in (*found.tables, *found.left) if table in states}
     reach("rewind.held")
@@ -184,7 +190,7 @@ def _go_back(
 
 
 def _in_window(state: TableState, found: Rewound) -> TableState | None:
-    """A table that is replayed is in a window again; one that stays as it is has nothing to do up to the former place."""
+    """Put a table that is replayed into a window again; one that stays as it is has nothing to do up to the former place."""
     if not state.is_streaming:
         return None
     low = found.now.sequence if state.source in found.left else found.to.sequence
@@ -195,7 +201,7 @@ def _in_window(state: TableState, found: Rewound) -> TableState | None:
 
 
 def _require_same(job: JobView, store: TargetStore, states: Sequence[TableState]) -> None:
-    """Behind the claim nobody applies any more: are these tables still as they were looked at?"""
+    """Require that the tables are still as they were when looked at: behind the claim nobody applies any more."""
     there = store.states.tables(job.config.name)
     for state in states:
         known = there.get(state.source)
@@ -204,7 +210,7 @@ def _require_same(job: JobView, store: TargetStore, states: Sequence[TableState]
 
 
 def _move(job: JobView, store: TargetStore, now: Checkpoint, found: Rewound, states: list[TableState]) -> None:
-    """The checkpoint and the windows, in one transaction of the target."""
+    """Move the checkpoint and the windows, in one transaction of the target."""
     writer = merging(target_of(job).writer(value_rules(job), False))
     try:
         mine = writer.claim(job.config.name, uuid.uuid4().hex)

@@ -27,7 +27,7 @@ SHOW = "anabranch trail show JOB --from POSITION --limit 20 shows what is where"
 
 
 def skipped(job: JobView) -> list[Skipped]:
-    """All that was asked for, done or not."""
+    """Return all that was asked for, done or not."""
     store = target_of(job).store()
     try:
         return store.journal.skipped(job.config.name) if store.exists() else []
@@ -36,9 +36,11 @@ def skipped(job: JobView) -> list[Skipped]:
 
 
 def skip(job: JobView, position: str, execute: bool) -> Skipped:
-    """The transaction at a position, or sequence, and what it holds; left out from the next start of apply on, if told.
+    """Return the transaction at a position, or sequence, and what it holds; with `execute` it is left out from apply's
+    next start on.
 
-    Raises ConfigError for one that is not there, is applied already, or changes definitions."""
+    Raises ConfigError for one that is not there, is applied already, or changes definitions.
+    """
     found = _in_trail(job, position)
     if execute:
         require_still(job)
@@ -72,7 +74,7 @@ def unskip(job: JobView, position: str) -> int:
 
 
 def sequence_of(job: JobView, position: str) -> int:
-    """Reads the sequence of a position as messages have it, or a sequence alone. Raises ConfigError."""
+    """Parse the sequence of a position as messages have it, or a sequence alone. Raises ConfigError."""
     number = position.partition("@")[0]
     if not (number.isascii() and number.isdigit()):
         raise ConfigError(f"{position!r} is no position", job=job.config.name, hint="like 4711@mysql-bin.000003:15499")
@@ -110,12 +112,12 @@ def _held(job: JobView, trail: TrailReader, there: Position) -> Skipped:
 
 
 def require_still(job: JobView) -> None:
-    """Neither load nor apply runs: what is changed here is asked for when they start. Raises StateError."""
+    """Require that neither load nor apply runs: what is changed here is read when they start. Raises StateError."""
     require_stopped(job, but=(CAPTURE,))
 
 
 def _waits(state: TableState | None, sequence: int) -> bool:
-    """Does a parked table still have the transaction before it?"""
+    """Return whether a parked table still has the transaction before it."""
     return state is not None and state.facts.resumes is not None and state.facts.resumes < sequence
 
 

@@ -1,5 +1,8 @@
-"""Which image of a child table is the next one that a pending cascade may meet (K1): of the rows under a value, put into a
-table, made while the source's foreign keys were off. Answers are orders; END is "none"."""
+"""Index of child images: finds the first later image that a pending cascade could affect (K1).
+
+It looks among the rows under a value, those put into a table, and those made while the source's foreign keys were off.
+Answers are orders; END is "none".
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class ArrivingChildren:
         return self._tables[table]
 
     def under(self, rule: CascadeRule) -> Under:
-        """The images of its child table."""
+        """Return the images of the key's child table."""
         if rule not in self._under:
             self._under[rule] = Under(self._images.get(rule.child.source), rule, self._values.get(rule, set()))
         return self._under[rule]
@@ -50,8 +53,9 @@ class Orders:
         self._found: dict[str, list[int]] = {}
 
     def next_of(self, which: str, after: int) -> int:
-        """The next image of "all", of the "puts", or of the puts that were made with foreign keys "off": perhaps under a value
-        that is nobody's."""
+        """Return the next image of "all", of the "puts", or of the puts made with foreign keys "off", which may be
+        under nobody's value.
+        """
         if which not in self._found:
             self._found[which] = begins(self._images, self._places(which)).tolist() if self._images else []
         return _after(self._found[which], after)
@@ -88,12 +92,14 @@ class Under:
             self._add(None, order, bool(removal[place]))
 
     def next_of(self, value: Values, after: int, puts_only: bool) -> int:
-        """An image of a row under this value, or of which that cannot be told. `puts_only`: not of what was there."""
+        """Return the next image of a row under this value, or of which that cannot be told. `puts_only`: only of rows
+        that come.
+        """
         orders = self._puts if puts_only else self._all
         return min(_after(orders.get(value, ()), after), _after(orders.get(None, ()), after))
 
     def next_unclear(self, after: int) -> int:
-        """A put of which it cannot be told."""
+        """Return the next put of which its parent cannot be told."""
         return _after(self._puts.get(None, ()), after)
 
     def _add(self, value: Values | None, order: int, is_removal: bool) -> None:
@@ -122,15 +128,18 @@ class Under:
         return pa.Table.from_arrays(columns, names=list(names)), known
 
     def _is_unclear(self, known: Bools) -> Bools:
-        """Images that carry a part of the foreign key: they may be of any parent."""
+        """Find images that carry only a part of the foreign key: they may be under any parent."""
         some = np.logical_or.reduce(self._carried)
         unclear: Bools = some & ~known
         return unclear
 
 
 def _may_be_in(column: pa.ChunkedArray, values: set[object]) -> Bools:
-    """A first sieve. All of them, where the parent's values do not fit into the child's type, and for numbers that are equal
-    and written in two ways (0.0 and -0.0)."""
+    """Find images that may have one of the values: a first sieve.
+
+    All pass where the parent's values do not fit into the child's type, and for numbers that are equal and written in
+    two ways (0.0 and -0.0).
+    """
     every = np.ones(len(column), dtype=bool)
     try:
         wanted = pa.array(list(values), column.type)
@@ -140,7 +149,7 @@ def _may_be_in(column: pa.ChunkedArray, values: set[object]) -> Bools:
 
 
 def begins(images: Images, at: Ints) -> Ints:
-    """Orders at which the changes begin that the images belong to."""
+    """Return the orders at which the changes begin that the images belong to."""
     orders: Ints = images.order[at - (images.op[at] == Op.AFTER)]
     return orders
 

@@ -58,7 +58,7 @@ class _Compute:
 
 
 def changed_columns(rules: Sequence[CascadeRule]) -> Mapping[TableId, frozenset[str]]:
-    """By child table the columns (target names) that foreign keys give other values."""
+    """Return by child table the columns (target names) that foreign keys give other values."""
     found: dict[TableId, frozenset[str]] = {}
     for rule in rules:
         if rule.on_delete is CascadeAction.SET_NULL or rule.on_update is not None:
@@ -69,8 +69,9 @@ def changed_columns(rules: Sequence[CascadeRule]) -> Mapping[TableId, frozenset[
 def computed_of(
     tables: Mapping[TableId, Followed], rules: Sequence[CascadeRule], asked: AskedSource | None
 ) -> dict[TableId, Computed]:
-    """Finds how to follow the computed columns of every table that such a key reaches. Raises StateError for what
-    cannot be followed."""
+    """Find how to follow the computed columns of every table that such a key reaches. Raises StateError for what cannot
+    be followed.
+    """
     found = {}
     for child, changed in changed_columns(rules).items():
         made = _computed(tables[child], changed, asked)

@@ -26,8 +26,10 @@ from anabranch.rows.net import CascadeRule
 def cuts(
     images: Mapping[TableId, Images], changes: Sequence[ParentChange], context: ApplyContext, base: int
 ) -> list[int]:
-    """Orders at which a new stage has to begin because of `changes`. Raises RowRefused for what cannot be told where keys of
-    the target act."""
+    """Return the orders at which a new stage has to begin because of `changes`.
+
+    Raises RowRefused for what cannot be told where keys of the target act.
+    """
     found: list[int] = []
     pending, until = _Pending(), END
 
@@ -91,9 +93,11 @@ class _Pending:
             self.met |= {(change.rule, change.new) for change in parent.changes}
 
     def collides(self, parent: _Parent) -> bool:
-        """Does its cascade reach rows that those of the stage move, or move rows that they reach? Parents of one kind may go
-        together where there is one way to each table: what each does concerns other rows. Not so twice the same row: the
-        value between is nowhere."""
+        """Return whether the parent's cascade reaches rows that those of the stage move, or moves rows that they reach.
+
+        Parents of one kind may go together where there is one way to each table: each concerns other rows. The same row
+        twice may not: the value between is nowhere at the end.
+        """
         ours = parent.kind
         if any(kind.meets(ours) for kind in self.kinds if kind is not ours or not ours.effect.is_plain):
             return True
@@ -101,7 +105,9 @@ class _Pending:
 
 
 def _two_ways(parent: _Parent) -> RowRefused:
-    """A row that a key of the target has moved already is looked for by what another key's columns held before."""
+    """Return the error for a row that a key of the target has moved already, and that is looked for by another key's
+    former value.
+    """
     return RowRefused(
         f"a value that others refer to changes, {', '.join(sorted(map(str, parent.kind.effect.twice)))} follows it by two"
         " foreign keys, and rows of a further table follow that; where the target's keys act these cannot be told",

@@ -1,6 +1,7 @@
-"""What follows at the source from the change of a parent row, by tables (K1): in which of them rows change, and in which they
-move: get another value in a column that other rows refer to or that another foreign key has, too, so that it matters
-what happens before and what after. What does not live here: what is done about it (cuts.py, cascade.py).
+"""Effect of a parent row's change at the source, by tables (K1): in which of them rows change, and in which they move.
+
+A row moves if it gets another value in a column that other rows refer to, or that another foreign key has, too: then it
+matters what happens before and what after. What does not live here: what is done about it (cuts.py, cascade.py).
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class _Edge:
                 yield _Edge(rule, action, self.action is not CascadeAction.DELETE)
 
     def moves(self, context: ApplyContext) -> bool:
-        """Does it matter when it acts? Not if it takes rows along, nor if it clears a column that nothing else depends on."""
+        """Return whether it matters when the key acts. Not if it takes rows along, nor if it clears a column that
+        nothing else depends on.
+        """
         if self.is_move or self.action is not CascadeAction.SET_NULL:
             return self.is_move
         ours = set(self.rule.columns)
@@ -60,7 +63,7 @@ class Effect:
 
 
 def effect_of(rules: Sequence[CascadeRule], is_gone: bool, context: ApplyContext) -> Effect:
-    """Effect of a parent row that goes or that gets other values for all of these keys."""
+    """Return the effect of a parent row that goes, or that gets other values for all of these keys."""
     first = [(rule, rule.on_delete if is_gone else rule.on_update) for rule in rules]
     start = {_Edge(rule, action, not is_gone) for rule, action in first if action is not None}
     edges = {edge for one in start for edge in closure(one, lambda edge: edge.below(context))}

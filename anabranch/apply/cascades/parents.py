@@ -33,17 +33,20 @@ class Kind:
         self._by_another_key = [self._keys_act and rule.parent_columns != rule.parent.key for rule in rules]
 
     def meets(self, other: Kind) -> bool:
-        """Does one of them move rows that the other one reaches?"""
+        """Return whether one of the two moves rows that the other one reaches."""
         ours, theirs = self.effect, other.effect
         return not (ours.moved.isdisjoint(theirs.reached) and theirs.moved.isdisjoint(ours.reached))
 
     def has_met(self, start: int, stop: int) -> bool:
-        """Is there an image with start <= order < stop of a row that may follow? Where keys of the target act, children follow
-        when their parent's own change is carried out, and that is before theirs."""
+        """Return whether there is an image with start <= order < stop of a row that may follow.
+
+        Where keys of the target act, children follow when their parent's own change is carried out, which is before
+        their images.
+        """
         return any(table.next_of("all", start - 1) < stop for table in self._tables)
 
     def end(self, changes: Sequence[ParentChange]) -> int:
-        """The order from which on the stage of a parent may not go on: that of the first image that its cascades may meet."""
+        """Return the order at which the parent's stage has to end: that of the first image that its cascades may affect."""
         return min(self._ends(changes), default=END)
 
     def _ends(self, changes: Sequence[ParentChange]) -> Iterator[int]:
@@ -62,23 +65,29 @@ class Kind:
             yield from self._again(changes)
 
     def _again(self, changes: Sequence[ParentChange]) -> Iterator[int]:
-        """Gives the orders before which a stage has to end. Where keys of the target act, a value that another key than
-        the primary one refers to may not come again under the same primary key: the target would see one change where the
-        source made two."""
+        """Yield orders before which a stage has to end because a referenced value may come again under the same primary
+        key.
+
+        Where keys of the target act, and another key than the primary one is referred to, the target would see one
+        change where the source made two.
+        """
         for change, is_other in zip(changes, self._by_another_key, strict=True):
             if is_other and (change.new is None or None in change.new):
                 yield self._parents.next_of("puts" if change.new is None else "all", change.order)
 
 
 def _moves_key(rule: CascadeRule) -> bool:
-    """Does a child row that follows its parent get another key, or has it none?"""
+    """Return whether a child row that follows its parent gets another key, or has none."""
     return not rule.child.key or not set(rule.columns).isdisjoint(rule.child.key)
 
 
 def _coarse_before(rule: CascadeRule, is_move: bool, context: ApplyContext, base: int) -> int:
-    """The order before which what a change does is known by tables only: in a load window; for good where foreign keys refer to
-    something else than the primary key; and where keys of the target act, a child that follows its parent may be met under
-    its new value at once, and go with it before what hangs on the child has followed."""
+    """Return the order before which the effect of a change is known by tables only.
+
+    That is so in a load window; always where foreign keys refer to something else than the primary key; and where keys
+    of the target act: a child that follows its parent may be there under its new value at once, and go with it before
+    its own children have followed.
+    """
     tables = [rule.parent.source, *changed_with(rule.child.source, context)]
     rules = [rule, *(r for t in tables[1:] for r in context.references.get(t, ()))]
     if (context.keys is not None and is_move) or not rule.child.key:

@@ -22,20 +22,20 @@ from anabranch.trail.reader import TrailReader
 
 
 def refused_table(refusal: RowRefused, context: ApplyContext) -> TableId | None:
-    """The table that is followed and that the target refuses something of; it may say its own name for it."""
+    """Return the followed table that a refusal is about; the target may use its own name for it."""
     tables = {str(t): t for t in context.tables}
     by_target = {str(f.table.target): t for t, f in context.tables.items()}
     return tables.get(refusal.table or "") or by_target.get(refusal.table or "")
 
 
 def is_told(refusal: RowRefused, context: ApplyContext, trail: TrailReader, at: Checkpoint) -> bool:
-    """Has the trail parked the refused table further on, or brought it in again, for another target?"""
+    """Return whether the trail parks the refused table further on, or brings it in again, for another target."""
     table, history = refused_table(refusal, context), trail.history
     return table is not None and bool(history.parked_by(table) or history.joined_after(table, at.position.sequence))
 
 
 def together(state: TableState, states: Mapping[TableId, TableState]) -> list[TableState]:
-    """Tables that were parked with this one: at the same place, and foreign keys lead from one to another."""
+    """Return the tables that were parked with this one: at the same place, and connected by foreign keys."""
     same = {t: s for t, s in sorted(states.items()) if s.facts.resumes == state.facts.resumes}
     schemas = {t: s.schema for t, s in same.items() if s.schema}
     return [same[t] for t in sorted(component([state.source], schemas))]
@@ -44,8 +44,9 @@ def together(state: TableState, states: Mapping[TableId, TableState]) -> list[Ta
 def let_go(
     job: str, store: TargetStore, trail: Path, names: retention.Names, forgotten: Iterable[TableId]
 ) -> dict[TableId, TableState]:
-    """Behind a commit that forgot tables: holds the trail no longer for those whose rows are gone. Returns the others, of
-    which a load had begun before."""
+    """Release the trail for forgotten tables whose rows are gone, after the commit. Returns the others, of which a load
+    had begun before.
+    """
     found = {table: store.states.table(job, table) for table in forgotten}
     for table in (table for table, state in found.items() if state is None):
         retention.unregister(trail, names.table(table))
@@ -55,7 +56,7 @@ def let_go(
 def parked_with(
     table: TableId, refusal: RowRefused, at: Position, states: Mapping[TableId, TableState]
 ) -> list[TableState]:
-    """The states of the table and all that goes with it, parked at `at`."""
+    """Return the states of the table and all that goes with it, parked at `at`."""
     schemas = {t: state.schema for t, state in states.items() if state.schema and not state.is_parked}
     found = {t: states[t] for t in sorted(component([table], schemas))}  # one that is being loaded goes with it
     may_resume = all(state.is_streaming for state in found.values()) and not isinstance(refusal, Redefined)
