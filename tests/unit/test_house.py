@@ -21,6 +21,8 @@ PLAIN = (
     "connectors/memory",
     "connectors/mysql",
     "connectors/postgresql",
+    "contracts",
+    "lifecycle",
     "load",
     "model",
     "preflight",
