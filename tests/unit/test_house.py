@@ -22,7 +22,6 @@ PLAIN = (
     "connectors/mysql",
     "connectors/postgresql",
     "contracts",
-    "lifecycle",
     "load",
     "model",
     "preflight",
