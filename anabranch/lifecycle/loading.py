@@ -312,7 +312,7 @@ class Loading:
     # --- one table, while the others stream ---------------------------------------------------------------------------
 
     def _keeps(self, table: TableId, state: TableState | None, generation: int) -> bool:
-        """Return whether the rows that are there stay: those of an earlier load of ours would come twice. Raises ConfigError."""
+        """Return whether the rows that are there stay: those of an earlier load of ours came twice. Raises ConfigError."""
         if state is not None and state.is_loading and state.generation == generation:
             return state.facts.kept  # it has begun
         if state is not None and state.state == Life.PENDING and state.facts.kept:
