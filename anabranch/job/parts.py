@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch import log, waits
 from anabranch.apply.settings import ApplySettings
 from anabranch.capture.run import Capture
-from anabranch.capture.uncommitted import Limits
+from anabranch.capture.uncommitted import MemoryLimits
 from anabranch.contracts import Emptying, drift_of
 from anabranch.job.preflight import preflight_report
 from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
