@@ -100,7 +100,7 @@ class HashingSnapshot(Protocol):
     """Has the source's server make fingerprints of its rows (rows/fingerprint.py), beside a SnapshotReader."""
 
     def fingerprint(self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds) -> Fingerprint | None:
-        """Sums up the rows that `lines` gives; None where this server cannot say."""
+        """Sum up the rows that `lines` gives; None where this server cannot."""
 
 
 @runtime_checkable

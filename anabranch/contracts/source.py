@@ -28,8 +28,11 @@ class SourceConnector(Protocol):
     def dialect(self) -> Dialect: ...
 
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> ValueGuard | None:
-        """Return who looks at rows on their way into the trail. `dropped`: columns of a table that the job leaves out. None
-        where rows say all that they mean, or the job's rules (LogOptions.rules) let them arrive as they are."""
+        """Return the guard of values; None where rows say all that they mean, or the job's rules (LogOptions.rules) let
+        them arrive as they are.
+
+        `dropped`: columns of a table that the job leaves out.
+        """
 
     def log(self, options: LogOptions) -> LogReader: ...
 
@@ -37,13 +40,17 @@ class SourceConnector(Protocol):
 
     def snapshot(self, expected: str = "") -> SnapshotReader:
         """Return a reader of rows. `expected`: the LogReader.identity that capture follows; every connection to another
-        server is refused (K29)."""
+        server is refused (K29).
+        """
 
     def checks(self) -> Checks: ...
 
     def witness(self) -> AbstractContextManager[str]:
-        """Give a text by which, while it is open, the checks of a target can tell whether they ask the very database that
-        this source is, whatever the URLs say. "" where no target can be."""
+        """Hold something by whose text the checks of a target can tell whether they ask the very database that this
+        source is.
+
+        URLs do not decide that. "" where no target can be the source.
+        """
 
 
 @runtime_checkable

@@ -25,23 +25,28 @@ class SourceCatalog(Protocol):
     def transactions(self) -> OpenTransactions: ...
 
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
-        """Return the base tables that `wanted` accepts, as they are now (version 1); system schemas never.
+        """Return base tables that `wanted` accepts, as they are now (version 1); system schemas never.
 
-        Raises SourceError for one of which this user does not see everything; with `whole=False` it comes as it is seen, for
-        `Checks` to say so."""
+        Raises SourceError for one of which this user does not see everything; with `whole=False` it comes as it is
+        seen, for `Checks` to say so.
+        """
 
     def names(self) -> dict[TableId, str]:
-        """Return all tables that `tables` would find now, by their names alone: one cheap query, asked again and again. Of
-        each: why the log does not have its rows, "" where it has."""
+        """Return all tables that `tables` would find now, by their names alone, each with why the log does not have its
+        rows ("": it has).
+
+        One cheap query, asked again and again.
+        """
 
     def gone(self, tables: Collection[TableId]) -> dict[TableId, str]:
-        """Return the names of which the source has no table of its own any more, for certain.
+        """Return the names, of these, that certainly have no table any more, with what each is now ("": dropped or
+        renamed).
 
-        A name that a view has by now is one, a table that this user may not see is none. Of each: what it is now, "" where
-        it was dropped or renamed. Raises SourceUnavailable."""
+        A name that a view has by now counts, a table that this user may not see does not. Raises SourceUnavailable.
+        """
 
     def writers(self) -> list[SourceWriter]:
-        """Return the replications whose target this database is, as far as this user may see them; none where none can be."""
+        """Return replications whose target this database is, as far as this user may see them; [] where none can be."""
 
     def mark(self) -> LogMark:
         """Return the log's end now, for read-position / definitions / position (K19)."""
