@@ -92,7 +92,7 @@ def errors_by_server(generated: str) -> Iterator[str]:
     yield ""
 
 
-def _row(number: str, known: mysql.Known) -> str:
+def _row(number: str, known: mysql.KnownError) -> str:
     return f"| {number} | {known.what} | `{known.error.__name__}` | {_cell(known.hint or _default(known.error))} |"
 
 

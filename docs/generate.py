@@ -35,7 +35,7 @@ from anabranch.config.job import Section
 from anabranch.config.options import FORMER, classes, databases_of, keys, model_of
 from anabranch.connectors.mysql.charsets import CHARSETS
 from anabranch.connectors.mysql.source import preflight_server, typemap
-from anabranch.connectors.mysql.source.typemap import Native, logical_type
+from anabranch.connectors.mysql.source.typemap import NativeType, logical_type
 from anabranch.connectors.postgresql.source import typemap as source_typemap
 from anabranch.connectors.postgresql.target import choices
 from anabranch.connectors.postgresql.target.typemap import GEOMETRY, JSON, VECTOR, PostgresTypes
@@ -365,27 +365,27 @@ MEANINGS = {
 
 # Per type of the type map: an example of it, as a column's definition has it, with what information_schema adds.
 EXAMPLES = {
-    "decimal": Native("decimal", "decimal(12,2)", precision=12, scale=2),
-    "float": Native("float", "float"),
-    "double": Native("double", "double"),
-    "bit": Native("bit", "bit(8)", precision=8),
-    "date": Native("date", "date"),
-    "year": Native("year", "year"),
-    "enum": Native("enum", "enum('a','b')", "utf8mb4"),
-    "set": Native("set", "set('a','b')", "utf8mb4"),
-    "binary": Native("binary", "binary(16)", length=16),
-    "varbinary": Native("varbinary", "varbinary(200)", length=200),
-    "char": Native("char", "char(10)", "utf8mb4", length=10),
-    "varchar": Native("varchar", "varchar(200)", "utf8mb4", length=200),
-    "datetime": Native("datetime", "datetime(6)", fraction=6),
-    "timestamp": Native("timestamp", "timestamp", fraction=0),
-    "time": Native("time", "time(3)", fraction=3),
-    "json": Native("json", "json"),
-    "uuid": Native("uuid", "uuid"),
-    "vector": Native("vector", "vector(3)"),
-    **{name: Native(name, name) for name in (*typemap.ADDRESSES, *typemap.GEOMETRIES)},
-    **{name: Native(name, name, "utf8mb4") for name in typemap.TEXTS},
-    **{name: Native(name, name) for name in typemap.BLOBS},
+    "decimal": NativeType("decimal", "decimal(12,2)", precision=12, scale=2),
+    "float": NativeType("float", "float"),
+    "double": NativeType("double", "double"),
+    "bit": NativeType("bit", "bit(8)", precision=8),
+    "date": NativeType("date", "date"),
+    "year": NativeType("year", "year"),
+    "enum": NativeType("enum", "enum('a','b')", "utf8mb4"),
+    "set": NativeType("set", "set('a','b')", "utf8mb4"),
+    "binary": NativeType("binary", "binary(16)", length=16),
+    "varbinary": NativeType("varbinary", "varbinary(200)", length=200),
+    "char": NativeType("char", "char(10)", "utf8mb4", length=10),
+    "varchar": NativeType("varchar", "varchar(200)", "utf8mb4", length=200),
+    "datetime": NativeType("datetime", "datetime(6)", fraction=6),
+    "timestamp": NativeType("timestamp", "timestamp", fraction=0),
+    "time": NativeType("time", "time(3)", fraction=3),
+    "json": NativeType("json", "json"),
+    "uuid": NativeType("uuid", "uuid"),
+    "vector": NativeType("vector", "vector(3)"),
+    **{name: NativeType(name, name) for name in (*typemap.ADDRESSES, *typemap.GEOMETRIES)},
+    **{name: NativeType(name, name, "utf8mb4") for name in typemap.TEXTS},
+    **{name: NativeType(name, name) for name in typemap.BLOBS},
 }
 
 
@@ -402,8 +402,8 @@ def types() -> Iterator[str]:
     yield "| source column (example) | logical type | PostgreSQL | fidelity | note |"
     yield "|---|---|---|---|---|"
     for name in typemap.INTEGERS:
-        yield _type_row(Native(name, name))
-        yield _type_row(Native(name, f"{name} unsigned"))
+        yield _type_row(NativeType(name, name))
+        yield _type_row(NativeType(name, f"{name} unsigned"))
     yield from (_type_row(EXAMPLES[name]) for name in typemap._MAKERS)
     yield ""
     yield "MariaDB's `json` is a `longtext` with a `json_valid` check; it is treated as `json`. `boolean` is `tinyint(1)` and"
@@ -483,7 +483,7 @@ def _own_choice() -> Iterator[str]:
         yield ""
 
 
-def _type_row(native: Native) -> str:
+def _type_row(native: NativeType) -> str:
     logical = logical_type(native)
     fit = PostgresTypes().fit(logical, ValueRules())
     shown = str(logical) if logical.kind in (Kind.DECIMAL, Kind.TEXT, Kind.BINARY, Kind.BIT) else logical.kind.value

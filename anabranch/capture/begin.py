@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from anabranch.capture.older import PATIENCE, Patience, wait_for_engine, wait_for_older
+from anabranch.capture.older import PATIENCE, OlderPatience, wait_for_engine, wait_for_older
 from anabranch.contracts import LogReader, SourceCatalog, SourceConnector
 from anabranch.errors import SchemaError
 from anabranch.failpoints import reach
@@ -23,7 +23,7 @@ Wanted = Callable[[TableId], bool]
 
 
 @dataclass(frozen=True)
-class Definitions:
+class SourceDefinitions:
     """Definitions read between two marks of the log: they hold at `before` if no statement in between touches them."""
 
     tables: dict[TableId, TableSchema]
@@ -31,21 +31,25 @@ class Definitions:
     after: LogMark
 
 
-def read_definitions(catalog: SourceCatalog, wanted: Wanted, whole: bool = True) -> Definitions:
+def read_definitions(catalog: SourceCatalog, wanted: Wanted, whole: bool = True) -> SourceDefinitions:
     before = catalog.mark()
     tables = catalog.tables(wanted, whole)
-    return Definitions(tables, before, catalog.mark())
+    return SourceDefinitions(tables, before, catalog.mark())
 
 
 def begin(
-    source: SourceConnector, reader: LogReader, trail: TrailWriter, wanted: Wanted, patience: Patience | None = None
+    source: SourceConnector,
+    reader: LogReader,
+    trail: TrailWriter,
+    wanted: Wanted,
+    patience: OlderPatience | None = None,
 ) -> None:
     """Give an empty trail its first position and the definitions in force there; one that has them stays as it is, and so
     does one whose waiting for older transactions is ended (K2, K6)."""
     if trail.end.resume:
         return
     catalog = source.catalog()
-    patience = patience or Patience(PATIENCE)
+    patience = patience or OlderPatience(PATIENCE)
     try:
         begun = _undisturbed(source, reader, catalog, wanted, patience)
         if begun is None:
@@ -74,8 +78,8 @@ def _as_noted(schema: TableSchema, former: TableSchema | None) -> TableSchema:
 
 
 def _undisturbed(
-    source: SourceConnector, reader: LogReader, catalog: SourceCatalog, wanted: Wanted, patience: Patience
-) -> tuple[Definitions, frozenset[str]] | None:
+    source: SourceConnector, reader: LogReader, catalog: SourceCatalog, wanted: Wanted, patience: OlderPatience
+) -> tuple[SourceDefinitions, frozenset[str]] | None:
     """Return definitions that no statement changed meanwhile, and the prepared transactions that may still be decided.
     None: stopped.
 
@@ -97,7 +101,12 @@ def _undisturbed(
 
 
 def _touched(
-    source: SourceConnector, reader: LogReader, earlier: LogMark, found: Definitions, wanted: Wanted, older: set[str]
+    source: SourceConnector,
+    reader: LogReader,
+    earlier: LogMark,
+    found: SourceDefinitions,
+    wanted: Wanted,
+    older: set[str],
 ) -> bool:
     """Return whether a statement between the two marks of `found` changes a replicated table.
 

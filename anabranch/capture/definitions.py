@@ -48,7 +48,7 @@ class Unlisted:
 
 
 @dataclass(frozen=True)
-class Joining:
+class JoiningTable:
     """A requested table: its definition holds from `mark` on."""
 
     schema: TableSchema
@@ -75,7 +75,7 @@ class DefinitionKeeper:
         """
         self.prepare = prepare
         self.source, self.trail, self.wanted, self.reselect, self.patience = source, trail, wanted, reselect, patience
-        self.joining: dict[TableId, Joining] = {}
+        self.joining: dict[TableId, JoiningTable] = {}
         self._prepare_from = 0.0  # time.monotonic() of the next try
         self._settling: dict[TableId, frozenset[str]] = {}  # transactions that a table waits for before it joins
         self._warned: dict[TableId, float] = {}
@@ -253,7 +253,7 @@ class DefinitionKeeper:
             catalog.close()
         for table, schema in found.tables.items():
             del self._settling[table]
-            self.joining[table] = Joining(schema, found.before, found.after, time.monotonic())
+            self.joining[table] = JoiningTable(schema, found.before, found.after, time.monotonic())
         for table in set(asked) - tables.keys():
             requests.refuse(self.trail.directory, table, "the source has no such table")
 
@@ -317,7 +317,7 @@ class DefinitionKeeper:
         self.reselect()
         return alone(barriers, mark, None)
 
-    def _awaits(self, table: TableId, joining: Joining, mark: LogMark) -> bool:
+    def _awaits(self, table: TableId, joining: JoiningTable, mark: LogMark) -> bool:
         if uncommitted := self.trail.open_staging.lacking(table):
             if time.monotonic() - joining.asked > self.patience:
                 self._refuse_waiting(table, uncommitted, is_same=True)

@@ -18,7 +18,7 @@ END_THEM = "end them at the source (MySQL, MariaDB: XA RECOVER lists them, XA CO
 
 
 @dataclass(frozen=True)
-class Patience:
+class OlderPatience:
     """Limits of a beginning trail's wait for older prepared transactions: how long, who is told, who may end it."""
 
     seconds: float
@@ -26,7 +26,7 @@ class Patience:
     tell: Callable[[str], None] = lambda why: None
 
 
-def wait_for_engine(catalog: SourceCatalog, start: LogMark, patience: Patience) -> bool:
+def wait_for_engine(catalog: SourceCatalog, start: LogMark, patience: OlderPatience) -> bool:
     """Wait until new snapshots show everything that is logged before `start`, where a trail begins (K2).
 
     Returns False if stopped meanwhile. Raises SourceError when commits hang.
@@ -43,7 +43,7 @@ def wait_for_engine(catalog: SourceCatalog, start: LogMark, patience: Patience) 
 
 
 def wait_for_older(
-    catalog: SourceCatalog, trail: TrailWriter, start: LogMark, older: frozenset[str], patience: Patience
+    catalog: SourceCatalog, trail: TrailWriter, start: LogMark, older: frozenset[str], patience: OlderPatience
 ) -> bool:
     """Wait until the transactions in `older`, and those prepared now, have ended, before a trail begins at `start`
     (K6).
@@ -68,7 +68,12 @@ def wait_for_older(
 
 
 def _gone(
-    first: frozenset[str], now: Callable[[], frozenset[str]], patience: Patience, shown: str, reason: str, remedy: str
+    first: frozenset[str],
+    now: Callable[[], frozenset[str]],
+    patience: OlderPatience,
+    shown: str,
+    reason: str,
+    remedy: str,
 ) -> bool:
     """Wait until none of the `first` is there any more."""
     until = time.monotonic() + patience.seconds

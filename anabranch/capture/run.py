@@ -17,9 +17,9 @@ from anabranch.capture.begin import Wanted, begin
 from anabranch.capture.counts import Counts
 from anabranch.capture.definitions import DefinitionKeeper, alone
 from anabranch.capture.newcomers import Newcomers
-from anabranch.capture.older import PATIENCE, Patience
+from anabranch.capture.older import PATIENCE, OlderPatience
 from anabranch.capture.prepared import PreparedTransactions
-from anabranch.capture.uncommitted import LIMITS, Limits, OpenTransactions
+from anabranch.capture.uncommitted import LIMITS, MemoryLimits, OpenTransactions
 from anabranch.capture.unlogged import altered_unlogged
 from anabranch.contracts import LogReader, SourceConnector, ValueGuard
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull
@@ -45,7 +45,7 @@ END_SECONDS = 3.0  # between two looks at the source's end, while nothing comes
 RETRY = EndLimits(interval=1.0)
 
 
-class Watcher(Protocol):
+class CaptureWatcher(Protocol):
     """A receiver of capture's progress."""
 
     def follows(self, decoder: str) -> None:
@@ -72,13 +72,13 @@ class Capture:
     trail: TrailWriter
     wanted: Wanted
     stop: Callable[[], bool]
-    watcher: Watcher
+    watcher: CaptureWatcher
     followed: str  # identity of the server that the trail was read from
     refuse_switch: Callable[[str, str], None]  # (followed, now): raises while the trail must not be read from another
     staging_timeout: float = (
         PATIENCE  # seconds that prepared transactions may hold up a beginning trail, a joining table
     )
-    limits: Limits = LIMITS  # of rows of open transactions in memory
+    limits: MemoryLimits = LIMITS  # of rows of open transactions in memory
     prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None  # at the source, for these tables
     drift: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str]] = lambda tables: {}  # as the source says
     guard: ValueGuard | None = None  # looks at rows before they enter the trail
@@ -92,7 +92,7 @@ class Capture:
 
         A lost connection is retried as `retry` says; one that never existed only if `waits_at_start`.
         """
-        patience = Patience(
+        patience = OlderPatience(
             self.staging_timeout, self.stop, lambda why: self._tell_waiting(f"for {why}", Waiting.OTHERS)
         )
         begin(self.source, self.reader, self.trail, self.wanted, patience)

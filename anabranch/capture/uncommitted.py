@@ -28,14 +28,14 @@ from anabranch.trail.writer import TrailWriter
 
 
 @dataclass(frozen=True)
-class Limits:
+class MemoryLimits:
     """`bytes` of all rows in memory, as Arrow; `seconds` that a transaction's rows are in memory only."""
 
     bytes: int = 50 << 20
     seconds: float = 120.0
 
 
-LIMITS = Limits()
+LIMITS = MemoryLimits()
 
 
 @dataclass
@@ -60,7 +60,7 @@ class OpenTransactions:
         trail: TrailWriter,
         keeper: DefinitionKeeper,
         reader: LogReader,
-        limits: Limits,
+        limits: MemoryLimits,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._trail, self._keeper, self._limits, self._clock = trail, keeper, limits, clock

@@ -509,8 +509,7 @@ class JobConfig(Section):
         return self._former.get(path, path)
 
     def fingerprint(self, target: str = "") -> dict[str, Any]:
-        """Return what must not change between starts without a decision (K32), for one target: source, rules, filters,
-        column lists and target types as JSON values, without secrets."""
+        """Return what must not change between starts without a decision (K32): JSON, without secrets."""
         source = self.source.endpoint
         tables = {
             str(entry.id): {

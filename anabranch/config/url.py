@@ -45,8 +45,8 @@ class _Parser:
             self.variable(name)
 
     def scheme(self, name: str) -> Database | None:
-        """Return the database of a scheme, None for an unknown one. One of the other role is reported, and the rest of the
-        URL is still checked.
+        """Return the scheme, None for an unknown one. A scheme of the other role is reported, and the rest of the URL
+        is still checked.
         """
         usual = list(public(self.role))
         expected = "one of " * (len(usual) > 1) + ", ".join(f"{one.name}://" for one in usual)

@@ -80,7 +80,7 @@ class Progress:
         return all(s.is_built for s in self.states.values() if s.is_streaming)
 
     def is_loading_again(self) -> bool:
-        """Return whether a table is parked only because a `load --table` has just taken it out."""
+        """True if a table is parked only because a `load --table` has just taken it out."""
         return any(s.is_taken_out for s in self.states.values()) and is_loading_again(self.job)
 
     def parked(self) -> list[str]:

@@ -58,7 +58,7 @@ def run_capture(job: JobView) -> None:
                     followed=followed,
                     refuse_switch=partial(refuse_switch_while_loading, job),
                     staging_timeout=float(settings.staging_timeout_s),
-                    limits=Limits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s)),
+                    limits=MemoryLimits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s)),
                     prepare=partial(carry_out, source, options, stop=stop.asked),
                     drift=partial(drift_of, source, options),
                     guard=guard,

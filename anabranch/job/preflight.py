@@ -13,21 +13,21 @@ from anabranch.view.options import log_options, name_at_source
 
 if TYPE_CHECKING:
     from anabranch.contracts import SourceConnector
-    from anabranch.preflight.known import Known
+    from anabranch.preflight.known import KnownJob
     from anabranch.preflight.report import Report
     from anabranch.view.job_view import JobView
 
 
-def known(job: JobView) -> Known:
-    """What this job has begun already, at the target and in its trail."""
-    from anabranch.preflight.known import Known
+def known(job: JobView) -> KnownJob:
+    """Return what this job has begun already, at the target and in its trail."""
+    from anabranch.preflight.known import KnownJob
 
     with store_of(job) as store:
         states = store.states.tables(job.config.name) if store.exists() else {}
     in_force, parked = history(job)
     job_uuid = trail_uuid(job) or begun_uuid(job.trail)
     left_out = [table for table in in_force if states and table not in states and not is_asked_for(job, table)]
-    return Known(
+    return KnownJob(
         {**in_force, **{table: state.schema for table, state in states.items() if state.schema}},
         frozenset(table for table, state in states.items() if state.generation > 0),
         frozenset((*parked, *left_out, *(table for table, state in states.items() if state.is_parked))),

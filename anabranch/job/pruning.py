@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from anabranch.errors import ConfigError, StateError
 from anabranch.trail import retention
 from anabranch.trail.reader import exists
-from anabranch.trail.retention import Limits, Registered
+from anabranch.trail.retention import Registered, RetentionLimits
 from anabranch.view.options import limits_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def prune(job: JobView, hours: float | None, megabytes: int | None, segments: in
     """Drop what every reader is past, and what limits do not keep: the job's own where None is given."""
     _require_trail(job)
     own = limits_of(job)
-    limits = Limits(
+    limits = RetentionLimits(
         own.seconds if hours is None else hours * 3600,
         own.bytes if megabytes is None else megabytes * 1024 * 1024,
         own.count if segments is None else segments,

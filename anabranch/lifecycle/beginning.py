@@ -34,7 +34,7 @@ def begin_trail_if_none(job: JobView, stop: Callable[[], bool] = lambda: False) 
     beginning.
     """
     from anabranch.capture.begin import begin
-    from anabranch.capture.older import Patience
+    from anabranch.capture.older import OlderPatience
 
     if exists(job.trail) and TrailReader(job.trail).end().resume:
         return
@@ -45,7 +45,7 @@ def begin_trail_if_none(job: JobView, stop: Callable[[], bool] = lambda: False) 
     try:
         with open_trail(job, reader.identity(), job_uuid) as trail:
             prepare_source(job, source, options, stop)
-            patience = Patience(float(job.config.capture.staging_timeout_s), stop)
+            patience = OlderPatience(float(job.config.capture.staging_timeout_s), stop)
             begin(source, reader, trail, job.rules.includes, patience)
     except TrailLocked:
         return

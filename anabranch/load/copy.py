@@ -31,7 +31,7 @@ from anabranch.contracts import (
 from anabranch.errors import RowRefused, SourceError
 from anabranch.failpoints import reach
 from anabranch.load.asides import PieceAsides
-from anabranch.load.plan import Knot, Piece, pieces_of
+from anabranch.load.plan import Knot, LoadPiece, pieces_of
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.left_out import apart
@@ -80,7 +80,7 @@ class ChunkWork:
             yield replace(self, kept=Ends(snapshot, loader))
 
     @contextmanager
-    def read(self, piece: Piece | Knot) -> Iterator[tuple[bytes, Iterator[bytes]]]:
+    def read(self, piece: LoadPiece | Knot) -> Iterator[tuple[bytes, Iterator[bytes]]]:
         """Yield a piece's header and its lines. The connection stays open for the next piece if all rows of this one
         were read.
         """
@@ -113,7 +113,7 @@ class ChunkWork:
     def _loader(self) -> Loader:
         return self.kept.loader if self.kept else self.target.loader(self.rules)
 
-    def form(self, snapshot: SnapshotReader, piece: Piece | Knot) -> str:
+    def form(self, snapshot: SnapshotReader, piece: LoadPiece | Knot) -> str:
         """Return the form in which both ends have the piece's rows, "" for lines."""
         load = piece.load
         wanted = "" if isinstance(piece, Knot) or load.filter is not None else self.forms.get(load.schema.id, "")
@@ -122,7 +122,7 @@ class ChunkWork:
         return wanted if snapshot.raw_form(load.schema, load.table.source_columns) == wanted else ""
 
     def blocks(
-        self, snapshot: SnapshotReader, pieces: Sequence[Piece], form: str = ""
+        self, snapshot: SnapshotReader, pieces: Sequence[LoadPiece], form: str = ""
     ) -> Generator[bytes, None, int | None]:
         """Yield the lines of pieces, an empty block between two. Returns the source's own count of rows, where it gives one."""
         for number, piece in enumerate(pieces):
@@ -136,11 +136,11 @@ class ChunkWork:
             yield from filter(None, snapshot.lines(schema, columns, piece.bounds, self._rules_of(piece)))
         return None
 
-    def _rules_of(self, piece: Piece) -> ValueRules:
+    def _rules_of(self, piece: LoadPiece) -> ValueRules:
         """Return the rules for values: rows are left out, instead of refused, only where they can be set aside."""
         return replace(self.rules, carries=self.rules.carries and bool(piece.load.may_lack))
 
-    def finish(self, piece: Piece | Knot, header: bytes, blocks: Iterator[bytes]) -> tuple[int, ...] | None:
+    def finish(self, piece: LoadPiece | Knot, header: bytes, blocks: Iterator[bytes]) -> tuple[int, ...] | None:
         if (told := json.loads(header)) == WAITING:
             return None
         if told == GONE:
@@ -157,7 +157,7 @@ class ChunkWork:
         with lines.read(piece) as (header, blocks):
             return lines.finish(piece, header, blocks)
 
-    def _labels_added(self, piece: Piece | Knot) -> bool:
+    def _labels_added(self, piece: LoadPiece | Knot) -> bool:
         """Add labels that the source's types got since the load began. Returns whether the target may take the rows
         now.
 
@@ -173,7 +173,7 @@ class ChunkWork:
             return bool(target.add_labels([need for schema in found.values() for need in schema.needs]))
 
     def _finish(
-        self, piece: Piece | Knot, marks: tuple[str, str], form: str, blocks: Iterator[bytes]
+        self, piece: LoadPiece | Knot, marks: tuple[str, str], form: str, blocks: Iterator[bytes]
     ) -> tuple[int, ...]:
         loader, is_done = self._loader(), False
         try:
@@ -186,7 +186,9 @@ class ChunkWork:
             if self.kept is None or not is_done:
                 loader.close()
 
-    def _load(self, loader: Loader, piece: Piece, marks: tuple[str, str], form: str, blocks: Iterator[bytes]) -> int:
+    def _load(
+        self, loader: Loader, piece: LoadPiece, marks: tuple[str, str], form: str, blocks: Iterator[bytes]
+    ) -> int:
         load, (low, high) = piece.load, marks
         if form and isinstance(loader, RawLoader):
             return loader.load_raw(self.job, load.table, load.generation, piece.number, marks, form, blocks)
@@ -197,13 +199,13 @@ class ChunkWork:
             deque(its, maxlen=0)
         return rows
 
-    def marks(self, snapshot: SnapshotReader, piece: Piece | Knot) -> tuple[str, str] | None:
+    def marks(self, snapshot: SnapshotReader, piece: LoadPiece | Knot) -> tuple[str, str] | None:
         """Open the snapshot. A keyless table has no idempotent window: its marks are one, proven by capture where the
         source cannot say it (K4). None: capture has not come far enough yet, or the piece is none in another snapshot."""
         load = piece.load
         # A lock on one of several tables proves nothing of the others.
         lock = "none" if isinstance(piece, Knot) and self.lock == "table" else self.lock
-        if self.shared and isinstance(piece, Piece) and isinstance(snapshot, SharingReader):
+        if self.shared and isinstance(piece, LoadPiece) and isinstance(snapshot, SharingReader):
             mark = snapshot.open_shared(load.schema, self.shared)
             if mark is not None:
                 return mark.resume, mark.resume
@@ -236,5 +238,5 @@ class ChunkWork:
         return verdict
 
 
-def _is_placed(piece: Piece | Knot) -> bool:
-    return isinstance(piece, Piece) and piece.is_placed
+def _is_placed(piece: LoadPiece | Knot) -> bool:
+    return isinstance(piece, LoadPiece) and piece.is_placed

@@ -69,7 +69,7 @@ class LoadTable:
 
 
 @dataclass(frozen=True)
-class Piece:
+class LoadPiece:
     """A chunk that is not loaded yet."""
 
     load: LoadTable
@@ -90,7 +90,7 @@ def is_placed(schema: TableSchema, bounds: Bounds) -> bool:
 class Knot:
     """All of some tables, read in one snapshot and committed as one."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LoadPiece, ...]
 
     @property
     def load(self) -> LoadTable:
@@ -98,12 +98,12 @@ class Knot:
         return self.pieces[0].load
 
 
-def pieces_of(piece: Piece | Knot) -> tuple[Piece, ...]:
+def pieces_of(piece: LoadPiece | Knot) -> tuple[LoadPiece, ...]:
     return piece.pieces if isinstance(piece, Knot) else (piece,)
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedLoad:
     """A table with its ledger as it stands."""
 
     load: LoadTable
@@ -111,8 +111,8 @@ class Planned:
     estimate: int
 
     @property
-    def pieces(self) -> list[Piece]:
-        return [Piece(self.load, chunk.number, chunk.bounds) for chunk in self.chunks if chunk.rows is None]
+    def pieces(self) -> list[LoadPiece]:
+        return [LoadPiece(self.load, chunk.number, chunk.bounds) for chunk in self.chunks if chunk.rows is None]
 
     @property
     def rows(self) -> int:
@@ -129,7 +129,7 @@ def plan(
     rules: ValueRules,
     expected_identity: str,
     by_place: bool = True,
-) -> list[Planned]:
+) -> list[PlannedLoad]:
     """Begin every table's generation, or find where it stands; large tables first. Tables that stream are left out.
     `rows_per_chunk`: None leaves it to the table's size. `by_place`: large tables without a key may be cut where the source
     can."""
@@ -160,7 +160,7 @@ class _Planner:
     begun: set[TableId] = field(default_factory=set)
     estimates: dict[TableId, int] = field(default_factory=dict)
 
-    def new(self, tables: Sequence[LoadTable], states: Mapping[TableId, TableState]) -> Iterator[Planned]:
+    def new(self, tables: Sequence[LoadTable], states: Mapping[TableId, TableState]) -> Iterator[PlannedLoad]:
         """Yield tables that the target knows nothing of yet, many at a time. Which are begun stands in `begun`."""
         fresh = [load for load in tables if _is_new(load, states.get(load.schema.id))]
         for first in range(0, len(fresh), AT_ONCE):
@@ -172,7 +172,7 @@ class _Planner:
             for load in loads:
                 if load.schema.id in begun:
                     chunks = tuple(LoadedChunk(n, one) for n, one in enumerate(news[load.schema.id].bounds))
-                    yield Planned(load, chunks, self._estimate(load.schema))
+                    yield PlannedLoad(load, chunks, self._estimate(load.schema))
 
     def _new(self, load: LoadTable, before: TableState | None) -> NewLoad:
         state = begin(prepare(before, load.schema, load.table.target), load.generation)
@@ -184,7 +184,7 @@ class _Planner:
             self.estimates[schema.id] = self.snapshot.estimate(schema)
         return self.estimates[schema.id]
 
-    def table(self, load: LoadTable, states: Mapping[TableId, TableState]) -> Planned | None:
+    def table(self, load: LoadTable, states: Mapping[TableId, TableState]) -> PlannedLoad | None:
         if load.schema.id in self.begun:
             return None
         state = states.get(load.schema.id)
@@ -199,7 +199,7 @@ class _Planner:
         elif any(chunk.rows is None and is_placed(load.schema, chunk.bounds) for chunk in chunks):
             load = replace(load, generation=load.generation + 1, empty=True, recreate=False)
             chunks = self._begin_generation(load)
-        return Planned(load, tuple(chunks), self._estimate(load.schema))
+        return PlannedLoad(load, tuple(chunks), self._estimate(load.schema))
 
     def _begin(self, load: LoadTable, state: TableState | None) -> list[LoadedChunk]:
         """Begin a table's load. The definition is saved before the generation begins, so that a ledger never stands

@@ -27,7 +27,7 @@ from anabranch.errors import AnabranchError, Fenced, Retry, SourceUnavailable, S
 from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
 from anabranch.load.handover import loaded
-from anabranch.load.plan import Knot, LoadTable, Piece, Planned, is_placed, pieces_of, plan
+from anabranch.load.plan import Knot, LoadPiece, LoadTable, PlannedLoad, is_placed, pieces_of, plan
 from anabranch.model.endpoint import EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState, park
@@ -102,11 +102,11 @@ def load_tables(
 
 def begun_patiently(
     job: str,
-    begin: Callable[[], list[Planned]],
+    begin: Callable[[], list[PlannedLoad]],
     on_wait: Callable[[str, AnabranchError], None],
     stop: Callable[[], bool],
     limits: EndLimits,
-) -> list[Planned]:
+) -> list[PlannedLoad]:
     """Begin the loads, again and again while others are in the way (a deadlock, a lock that did not come).
 
     What was begun goes on. Raises TargetBusy once that has lasted for the limit, or `stop()` says so.
@@ -125,7 +125,7 @@ def begun_patiently(
 
 
 @contextmanager
-def sharing(source: SourceConnector, identity: str, planned: Sequence[Planned]) -> Iterator[str]:
+def sharing(source: SourceConnector, identity: str, planned: Sequence[PlannedLoad]) -> Iterator[str]:
     """Share one snapshot among tables of several chunks, where the source can: they are of one moment, and need no
     window (K14).
 
@@ -136,7 +136,7 @@ def sharing(source: SourceConnector, identity: str, planned: Sequence[Planned]) 
         yield snapshot.share(cut) if cut and isinstance(snapshot, SharingReader) else ""
 
 
-def forms_of(target: RowTarget, rules: ValueRules, planned: Sequence[Planned]) -> dict[TableId, str]:
+def forms_of(target: RowTarget, rules: ValueRules, planned: Sequence[PlannedLoad]) -> dict[TableId, str]:
     """Return the form in which target tables take rows without decoding, by table."""
     left = [one.load.table for one in planned if one.pieces]
     with closing(target.loader(rules)) as loader:
@@ -157,7 +157,7 @@ class _Load:
     def __init__(
         self,
         work: ChunkWork,
-        planned: Sequence[Planned],
+        planned: Sequence[PlannedLoad],
         engine: Engine,
         on_progress: Progress,
         on_wait: Callable[[str, AnabranchError], None],
@@ -208,10 +208,10 @@ class _Load:
         """Return one bundle for all tables without a filter, one for each filtered table; large tables first, small
         ones together.
         """
-        plain: list[Piece | Knot] = []
+        plain: list[LoadPiece | Knot] = []
         sizes: list[float] = []
         filtered: list[Bundle] = []
-        knots: dict[frozenset[TableId], list[Piece]] = {}
+        knots: dict[frozenset[TableId], list[LoadPiece]] = {}
         for table, left in self.open.items():
             load = self.tables[table].load
             if load.together and load.filter is None:
@@ -255,7 +255,7 @@ class _Load:
         return planned.estimate / ROWS_PER_TASK if len(planned.chunks) == 1 else 1.0
 
     def take(self, outcome: Outcome) -> None:
-        done: Piece | Knot = outcome.piece
+        done: LoadPiece | Knot = outcome.piece
         if outcome.failure is not None:
             self.take_failure(outcome.failure.error(), done.load.schema.id)
         elif outcome.value == ():

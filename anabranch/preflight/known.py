@@ -19,7 +19,7 @@ JOIN = "anabranch load JOB --table {table} brings it in then"
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownJob:
     """`definitions`: those that the job replicates its tables by, none before it has begun. `loaded`: its target tables
     may hold rows. `parked`: left alone at present. `source_name`: LogOptions.name, where the job has one already. `uuid`: the
     job's, likewise."""

@@ -13,7 +13,7 @@ from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.writers import SourceWriter
-from anabranch.preflight.known import Known
+from anabranch.preflight.known import KnownJob
 from anabranch.rows.conflict import NEWEST, SOURCE_WINS
 from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import RuleSet
@@ -40,12 +40,12 @@ class Selection:
 
 
 def select(
-    rules: RuleSet, present: Collection[TableId], now: Mapping[TableId, TableSchema], known: Known | None = None
+    rules: RuleSet, present: Collection[TableId], now: Mapping[TableId, TableSchema], known: KnownJob | None = None
 ) -> Selection:
     """Apply the rules to the source's tables. `present`: all tables that the source showed, `now`: the definitions of
     those that rules include.
     """
-    known = known or Known()
+    known = known or KnownJob()
     selection = Selection(known.replicated(rules, now))
     _matches(rules, present, selection, known)
     _shared_targets(rules, selection)
@@ -59,7 +59,7 @@ def select(
     return selection
 
 
-def _matches(rules: RuleSet, present: Collection[TableId], selection: Selection, known: Known) -> None:
+def _matches(rules: RuleSet, present: Collection[TableId], selection: Selection, known: KnownJob) -> None:
     for problem in rules.without_match(present):
         hint = f"did you mean {problem.nearest}?" if problem.nearest else "check the spelling and the user's grants"
         selection.add("job.rules", "warning", str(replace(problem, nearest="")), hint)

@@ -29,7 +29,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import check_cascades
-from anabranch.preflight.known import Known
+from anabranch.preflight.known import KnownJob
 from anabranch.preflight.report import Report
 from anabranch.preflight.rules import Selection, select
 from anabranch.rows import zero_dates
@@ -49,7 +49,7 @@ def preflight(
     rules: RuleSet,
     source: SourceConnector,
     target: TargetConnector,
-    known: Callable[[], Known] = Known,
+    known: Callable[[], KnownJob] = KnownJob,
     identity: Callable[[], str] = str,
 ) -> Report:
     """Return every check, whatever the others say. `known` asks the target for what this job has begun already,
@@ -57,7 +57,7 @@ def preflight(
 
     Raises the error of an end that cannot be asked at all; of two, the source's, with the other as a note."""
     errors: list[AnabranchError] = []
-    begun = _asked(Side.TARGET, known, errors) or Known()
+    begun = _asked(Side.TARGET, known, errors) or KnownJob()
     unread = len(errors)
     selection = _asked(Side.SOURCE, lambda: _select(config, rules, source, begun), errors) or Selection({})
     context = _context(config, rules, selection, begun, _asked(Side.SOURCE, identity, errors) or "")
@@ -130,7 +130,7 @@ def _first(errors: list[AnabranchError]) -> AnabranchError:
     return first
 
 
-def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: Known) -> Selection:
+def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: KnownJob) -> Selection:
     present: list[TableId] = []
 
     def wanted(table: TableId) -> bool:
@@ -170,7 +170,9 @@ def _run(checks: Checks, context: PreflightContext) -> list[CheckResult]:
         return checks.run(context)
 
 
-def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Known, identity: str) -> PreflightContext:
+def _context(
+    config: JobConfig, rules: RuleSet, selection: Selection, known: KnownJob, identity: str
+) -> PreflightContext:
     choices = {
         f"{section}.{key}": _text(value)
         for section in ("load", "capture", "apply", "types")

@@ -47,7 +47,7 @@ class EnforcedKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class KeyDifference:
     """A key of the target that does otherwise than the source's. `loses_rows`: the target would end up with other rows,
     and nobody would notice; else the job stops by name or goes row by row."""
 
@@ -87,7 +87,7 @@ def _renamed(names: Iterable[str], table: TargetTable) -> tuple[str, ...]:
 
 def differences(
     enforced: Iterable[EnforcedKey], schemas: Mapping[TableId, TableSchema], targets: Mapping[TableId, TargetTable]
-) -> Iterator[Difference]:
+) -> Iterator[KeyDifference]:
     """Yield how the target's keys between the job's own tables differ from the source's.
 
     Keys of other tables to ours are left out: they are their owner's affair.
@@ -101,19 +101,19 @@ def differences(
             yield from _differences(key, known.get((key.child, key.parent, key.pairs)))
 
 
-def _differences(key: EnforcedKey, source: EnforcedKey | None) -> Iterator[Difference]:
+def _differences(key: EnforcedKey, source: EnforcedKey | None) -> Iterator[KeyDifference]:
     if source is None and not key.acts:
-        yield Difference(key, "has no counterpart at the source: a row without a parent stops the job")
+        yield KeyDifference(key, "has no counterpart at the source: a row without a parent stops the job")
     for event in EVENTS:
         does, should = key.on(event), source.on(event) if source else None
         if does in CHANGES_ROWS and should is None:
-            yield Difference(key, f"is {_told(event, does)}, and the source has no such key", True)
+            yield KeyDifference(key, f"is {_told(event, does)}, and the source has no such key", True)
         elif does in CHANGES_ROWS and should in SOURCE_DOES and does is not should:
-            yield Difference(key, f"is {_told(event, does)}, the source's {_told(event, should)}", True)
+            yield KeyDifference(key, f"is {_told(event, does)}, the source's {_told(event, should)}", True)
         elif does not in CHANGES_ROWS and should in SOURCE_DOES and not key.waits:
             follows = event == "update" and should is Action.CASCADE
             then = "stops the job" if follows else "goes row by row"
-            yield Difference(key, f"is not {_told(event, should)}, as the source's is: what depends on that {then}")
+            yield KeyDifference(key, f"is not {_told(event, should)}, as the source's is: what depends on that {then}")
 
 
 def _told(event: str, action: Action | None) -> str:

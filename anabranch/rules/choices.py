@@ -1,6 +1,6 @@
-"""The job's choice of target types for columns: [types.map], settings of [types] for a kind, [[tables]] columns.type.
+"""The job's choice of target types for columns: [types.map], [types] geometry and vector, [[tables]] columns.type.
 
-What does not live here: which choices and settings a target knows (its connector's TypeMap), the table's other settings
+What does not live here: which choices a target knows (its connector's TypeMap), the table's other settings
 (`rule_set.py`).
 """
 

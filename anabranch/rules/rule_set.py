@@ -58,9 +58,7 @@ class RuleSet:
     """Made once per process from a job's configuration. Raises ConfigError for a filter that cannot be one."""
 
     def __init__(self, config: JobConfig, types: TypeMap, target: str = "") -> None:
-        """Set up the rules. `types`: the type map of the job's target. `target`: its name, for its options; the first
-        one's for "".
-        """
+        """Set up the rules. `types`: the type map of the job's target."""
         self._config, self.target_name = config, target
         self.values = value_rules(config, types, target)
         self._rules = [_Rule(_patterns(rule.include), Template.parse(rule.target)) for rule in config.rules]

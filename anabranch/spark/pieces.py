@@ -26,7 +26,7 @@ from pyspark.util import PythonEvalType
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.rows import arrow_type, columns_of, refused, spark_schema
-from anabranch.spark.where import Where, cut
+from anabranch.spark.where import SparkFilter, cut
 from anabranch.spark.work import Failure, Outcome, Work, do_all
 
 MOST_TOGETHER = 32  # pieces in one task: outcomes are told when it ends
@@ -40,7 +40,7 @@ _COLUMNS = ((HEADER, pa.binary()), (LINE, pa.binary()))
 # --- in the tasks -----------------------------------------------------------------------------------------------------
 
 
-def _read_for_filter(work: Work, where: Where, batches: Iterator[Any]) -> Iterator[Any]:
+def _read_for_filter(work: Work, where: SparkFilter, batches: Iterator[Any]) -> Iterator[Any]:
     """Yield a row that always passes, with piece and header; then the lines with the columns that the filter names."""
     schema = pa.schema([*_COLUMNS, *((name, arrow_type(type)) for name, type in where.types.items())])
     for batch in batches:
@@ -60,7 +60,7 @@ def _control(schema: pa.Schema, facts: tuple[Any, Any]) -> pa.RecordBatch:
     return pa.record_batch([header, *(pa.nulls(1, field.type) for field in list(schema)[1:])], schema=schema)
 
 
-def _lines(schema: pa.Schema, block: bytes, where: Where) -> pa.RecordBatch:
+def _lines(schema: pa.Schema, block: bytes, where: SparkFilter) -> pa.RecordBatch:
     rows = block.split(b"\n")[:-1]
     columns = columns_of(rows, where.places, where.types)
     lines = pa.array(cut(rows, where.extra), pa.binary())
@@ -171,7 +171,7 @@ def _shared(pieces: Sequence[Any], sizes: Sequence[float]) -> list[list[Any]]:
     return tasks
 
 
-def filtered(spark: SparkSession, work: Work, pieces: Sequence[Any], where: Where) -> Any:
+def filtered(spark: SparkSession, work: Work, pieces: Sequence[Any], where: SparkFilter) -> Any:
     """Return outcomes of one table's pieces whose rows pass `where`, as an RDD. Raises ConfigError for a bad expression."""
     packed = spark.sparkContext.parallelize(pieces, max(1, len(pieces))).map(lambda piece: (pickle.dumps(piece),))
     schema = spark.createDataFrame([], _READ_SCHEMA).schema

@@ -60,7 +60,7 @@ _SAME: Mapping[Kind, pa.DataType] = {
 
 
 def arrow_type(type: LogicalType) -> pa.DataType:
-    """The Arrow type that Spark reads a logical type as. Raises ConfigError for one Spark has no exact type for."""
+    """Return the Arrow type that Spark reads a logical type as. Raises ConfigError for one Spark has no exact type for."""
     if type.carried is not Kind.DECIMAL:
         return _SAME[type.carried]
     if type.precision > WIDEST_DECIMAL:

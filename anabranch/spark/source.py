@@ -36,7 +36,7 @@ class TrailSource(DataSource):
         return TrailStreamReader(self.options["path"], int(self.options["start"]), int(self.options["rows"]))
 
 
-class Piece(InputPartition):
+class TrailPiece(InputPartition):
     """The transactions with after < sequence <= upto."""
 
     def __init__(self, after: int, upto: int) -> None:
@@ -75,10 +75,10 @@ class TrailStreamReader(DataSourceStreamReader):
         return {"sequence": max((ref.last_sequence for ref in refs), default=after), "round": 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        return [Piece(start["sequence"], end["sequence"])]
+        return [TrailPiece(start["sequence"], end["sequence"])]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, int, int]]:
-        assert isinstance(partition, Piece)
+        assert isinstance(partition, TrailPiece)
         if partition.after < partition.upto:
             with TrailReader(self.path) as trail:
                 for ref in trail.descriptors(partition.after, partition.upto):

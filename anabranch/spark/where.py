@@ -23,7 +23,7 @@ class Named(Protocol):
 
 
 @dataclass(frozen=True)
-class Where:
+class SparkFilter:
     """`places` are the named columns' cells in a line, `types` theirs by name; the last `extra` cells of a line are
     there for the filter only and are cut off."""
 
@@ -39,10 +39,10 @@ def read_columns(table: TargetTable, filter: Named | None) -> tuple[str, ...]:
     return table.source_columns + tuple(name for name in named if name not in table.source_columns)
 
 
-def where(schema: TableSchema, table: TargetTable, filter: Named) -> Where:
+def where(schema: TableSchema, table: TargetTable, filter: Named) -> SparkFilter:
     """Build the filter. Raises ConfigError for a named column whose type is not in the type map."""
     columns = read_columns(table, filter)
-    return Where(
+    return SparkFilter(
         expression=filter.text,
         places=tuple(columns.index(name) for name in filter.columns),
         types={name: _type(schema, name) for name in filter.columns},

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from anabranch import errors
 from anabranch.errors import AnabranchError
-from anabranch.spark.where import Where
+from anabranch.spark.where import SparkFilter
 
 
 class Work(Protocol):
@@ -80,4 +80,4 @@ class Bundle:
 
     pieces: Sequence[Any]
     sizes: Sequence[float] = ()
-    where: Where | None = None
+    where: SparkFilter | None = None

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from anabranch.errors import TrailCorrupt, TrailError
 from anabranch.rows.chunk import Part
 from anabranch.trail import open_staging, staging
-from anabranch.trail.format import Frame, Kind, SegmentName, ends_before
+from anabranch.trail.format import Frame, FrameKind, SegmentName, ends_before
 from anabranch.trail.headers import check_segment
 from anabranch.trail.history import FILE as HISTORY
-from anabranch.trail.history import Place, SchemaHistory, parse, read
+from anabranch.trail.history import HistoryPlace, SchemaHistory, parse, read
 from anabranch.trail.identity import Identity
 from anabranch.trail.published import Record
 from anabranch.trail.segment import SegmentReader
@@ -60,7 +60,7 @@ def check(storage: Storage, record: Record, names: list[SegmentName], identity: 
 def _check_history(storage: Storage, record: Record, identity: Identity, report: CheckReport) -> SchemaHistory:
     history = SchemaHistory()
     try:
-        place = Place(storage.path(HISTORY), identity.job_uuid)
+        place = HistoryPlace(storage.path(HISTORY), identity.job_uuid)
         parse(read(storage)[: record.history], record.history, history, place)
     except TrailCorrupt as error:
         report.problems.append(error.message)
@@ -85,7 +85,7 @@ def _check_frame(
     segment: SegmentReader, offset: int, frame: Frame, history: SchemaHistory, report: CheckReport
 ) -> None:
     report.frames += 1
-    if frame.kind != Kind.CHUNK:
+    if frame.kind != FrameKind.CHUNK:
         segment.body(offset, frame)
         return
     chunk = segment.chunk(offset)

@@ -22,7 +22,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part, Shape, TableRows, Unconverted
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
-from anabranch.trail.format import Frame, Kind, encode_prefix, to_json
+from anabranch.trail.format import Frame, FrameKind, encode_prefix, to_json
 from anabranch.trail.storage import Data
 
 COMPRESS_FROM = 4096  # bytes; below, zstd costs more than it saves
@@ -42,7 +42,7 @@ def encode_schema(frame: TableFrame) -> list[Data]:
     head = to_json(
         {"table": frame.table.to_json(), "arrow": base64.b64encode(frame.arrow.serialize().to_pybytes()).decode()}
     )
-    return [encode_prefix(Kind.SCHEMA, head), head]
+    return [encode_prefix(FrameKind.SCHEMA, head), head]
 
 
 def decode_schema(head: bytes) -> TableFrame:
@@ -77,7 +77,7 @@ def encode_chunk(chunk: Chunk, schema_at: Callable[[TableRows], int], fragment: 
     for part in parts:
         crc = zlib.crc32(part, crc)
     prefix = encode_prefix(
-        Kind.CHUNK,
+        FrameKind.CHUNK,
         head,
         sum(map(len, parts)),
         crc,

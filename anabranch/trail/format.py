@@ -27,7 +27,7 @@ PREFIX_LENGTH = _PREFIX.size + _CHECK.size
 PARTS = (Part.WHOLE, Part.FRAGMENT, Part.LAST)
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     HEADER = 1  # first in a segment: job, source identity, writer epoch, where the segment begins
     SCHEMA = 2  # a table's definition and its Arrow schema; chunks point at it
     CHUNK = 3
@@ -62,7 +62,7 @@ class Frame(NamedTuple):
 
 
 def encode_prefix(
-    kind: Kind,
+    kind: FrameKind,
     head: bytes,
     body_length: int = 0,
     body_crc: int = 0,

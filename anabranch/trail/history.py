@@ -153,7 +153,7 @@ class SchemaHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HistoryPlace:
     """The file, for messages, and the job whose history it has to be ("": of any)."""
 
     path: str = FILE
@@ -168,10 +168,10 @@ def read(storage: Storage) -> bytes:
         raise TrailCorrupt(f"the schema history is missing ({storage.path(FILE)})", hint=RESTORE) from None
 
 
-def parse(data: bytes, published: int, history: SchemaHistory, place: Place | None = None) -> int:
+def parse(data: bytes, published: int, history: SchemaHistory, place: HistoryPlace | None = None) -> int:
     """Add the whole lines of `data` to `history`; return their length. A line that is not whole ends them; one before
     `published`, or with whole lines behind it, is damage."""
-    length, place = 0, place or Place()
+    length, place = 0, place or HistoryPlace()
     while (stop := data.find(b"\n", length)) >= 0:
         try:
             entry = Entry.from_line(data[length:stop])
@@ -196,7 +196,7 @@ def _is_whole(line: bytes) -> bool:
     return line[8:9] == b" " and line[:8] == b"%08x" % zlib.crc32(line[9:])
 
 
-def _damage(place: Place, data: bytes, at: int, what: str, hint: str) -> TrailCorrupt:
+def _damage(place: HistoryPlace, data: bytes, at: int, what: str, hint: str) -> TrailCorrupt:
     line, *_ = data[at:].split(b"\n", 1)
     number = data.count(b"\n", 0, at) + 1
     return TrailCorrupt(

@@ -24,7 +24,7 @@ from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part, TableRows
 from anabranch.trail.codec import TableFrame
 from anabranch.trail.failures import syncing, writing
-from anabranch.trail.format import Kind, SegmentName, to_json
+from anabranch.trail.format import FrameKind, SegmentName, to_json
 from anabranch.trail.headers import check_staged, staged_header
 from anabranch.trail.regroup import before_ordinal, ordinals
 from anabranch.trail.segment import SegmentReader, SegmentWriter
@@ -114,7 +114,7 @@ class OpenStaging:
                 for number, chunk in enumerate(chunks):
                     whole = replace(chunk, part=Part.FRAGMENT, first_sequence=0)
                     segment.chunk(whole, number, self._table_frame)
-                segment.note(Kind.KEPT, asdict(part))
+                segment.note(FrameKind.KEPT, asdict(part))
                 with syncing(WHAT):
                     segment.sync()
             finally:
@@ -210,7 +210,7 @@ def _part_chunks(storage: Storage, name: str) -> Iterator[Chunk]:
     try:
         check_staged(storage, segment)
         for offset, frame, _ in segment.frames(0, segment.size()):
-            if frame.kind == Kind.CHUNK:
+            if frame.kind == FrameKind.CHUNK:
                 yield segment.chunk(offset)
     finally:
         segment.close()
@@ -221,7 +221,7 @@ def _read(storage: Storage, name: str) -> Kept:
     try:
         check_staged(storage, segment)
         for _, frame, head in segment.frames(0, segment.size()):
-            if frame.kind == Kind.KEPT:
+            if frame.kind == FrameKind.KEPT:
                 facts = json.loads(head)
                 return Kept(**{**facts, "rows": tuple(facts["rows"]), "left_out": tuple(facts["left_out"])})
     finally:

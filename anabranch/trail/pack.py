@@ -21,10 +21,10 @@ from anabranch.failpoints import reach
 from anabranch.rows.chunk import Chunk, Part, TableRows
 from anabranch.trail import published
 from anabranch.trail.codec import TableFrame
-from anabranch.trail.format import FORMAT, Kind, SegmentName, ends_before, segment_names
+from anabranch.trail.format import FORMAT, FrameKind, SegmentName, ends_before, segment_names
 from anabranch.trail.headers import check_segment
 from anabranch.trail.lock import maintenance
-from anabranch.trail.regroup import Group, join
+from anabranch.trail.regroup import ChunkGroup, join
 from anabranch.trail.segment import SegmentReader, SegmentWriter
 from anabranch.trail.storage import LocalStorage, Storage
 
@@ -150,13 +150,13 @@ def _copy(source: SegmentReader, target: SegmentWriter) -> None:
     The only heartbeat that stays is one before the first chunk, where a trail starts.
     """
     _copy_start(source, target)
-    group = Group()
+    group = ChunkGroup()
     for offset in _kept(source):
         frame, _ = source.frame(offset)
         chunk = source.chunk(offset)
         if group.chunks and (_is_large(group) or not group.accepts(chunk)):
             _write(source, target, join(group.chunks), 0)
-            group = Group()
+            group = ChunkGroup()
         if chunk.part is Part.WHOLE:
             group.add(chunk)
         else:
@@ -183,16 +183,16 @@ def _kept(source: SegmentReader) -> Iterator[int]:
     yield from held
 
 
-def _is_large(group: Group) -> bool:
+def _is_large(group: ChunkGroup) -> bool:
     return group.rows >= CHUNK_ROWS or group.transactions >= CHUNK_TRANSACTIONS or group.bytes >= CHUNK_BYTES
 
 
 def _copy_start(source: SegmentReader, target: SegmentWriter) -> None:
     for _, frame, head in source.frames(0, source.index.end):
-        if frame.kind == Kind.HEARTBEAT:
+        if frame.kind == FrameKind.HEARTBEAT:
             place = json.loads(head)
             target.heartbeat(place["native"], place["resume"], place["time"])
-        if frame.kind in (Kind.HEARTBEAT, Kind.CHUNK):
+        if frame.kind in (FrameKind.HEARTBEAT, FrameKind.CHUNK):
             return
 
 

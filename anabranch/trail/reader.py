@@ -22,10 +22,10 @@ from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.trail import identity as identities
 from anabranch.trail import published
-from anabranch.trail.format import FORMAT, Kind, SegmentName, ends_before, segment_names
+from anabranch.trail.format import FORMAT, FrameKind, SegmentName, ends_before, segment_names
 from anabranch.trail.headers import check_segment
 from anabranch.trail.history import FILE as HISTORY
-from anabranch.trail.history import Place, SchemaHistory, parse, read
+from anabranch.trail.history import HistoryPlace, SchemaHistory, parse, read
 from anabranch.trail.identity import Identity
 from anabranch.trail.published import Record, TrailEnd
 from anabranch.trail.recovery import end_at
@@ -157,7 +157,7 @@ class TrailReader:
         """Definitions and parked tables as published; read again when the file has grown."""
         length = self._record().history
         if length != self._history_length:
-            self._history, place = SchemaHistory(), Place(self._storage.path(HISTORY), self.identity.job_uuid)
+            self._history, place = SchemaHistory(), HistoryPlace(self._storage.path(HISTORY), self.identity.job_uuid)
             self._history_length = parse(read(self._storage)[:length], length, self._history, place)
         return self._history
 
@@ -398,9 +398,9 @@ class TrailReader:
         known = str(segment.header()["native"])
         limit = record.end if name.number == record.number else segment.size()
         for _, frame, head in segment.frames(0, limit):
-            if known or frame.kind == Kind.CHUNK:
+            if known or frame.kind == FrameKind.CHUNK:
                 break
-            if frame.kind == Kind.HEARTBEAT:
+            if frame.kind == FrameKind.HEARTBEAT:
                 known = str(json.loads(head)["native"])
         return known
 

@@ -19,9 +19,9 @@ from anabranch.trail import history as histories
 from anabranch.trail import identity as identities
 from anabranch.trail import published
 from anabranch.trail.failures import syncing, writing
-from anabranch.trail.format import Frame, Kind, SegmentName, segment_names
+from anabranch.trail.format import Frame, FrameKind, SegmentName, segment_names
 from anabranch.trail.headers import check_segment
-from anabranch.trail.history import Entry, Place, SchemaHistory
+from anabranch.trail.history import Entry, HistoryPlace, SchemaHistory
 from anabranch.trail.lock import maintenance
 from anabranch.trail.published import Record, TrailEnd
 from anabranch.trail.segment import SegmentReader
@@ -84,7 +84,9 @@ def read_end(storage: Storage, record: Record) -> TrailEnd:
 
 def end_at(segment: SegmentReader, record: Record) -> TrailEnd:
     frame, head = segment.frame(record.frame)
-    if frame.kind not in (Kind.CHUNK, Kind.HEARTBEAT) or (frame.kind == Kind.CHUNK and frame.last != record.sequence):
+    if frame.kind not in (FrameKind.CHUNK, FrameKind.HEARTBEAT) or (
+        frame.kind == FrameKind.CHUNK and frame.last != record.sequence
+    ):
         raise segment.damage(record.frame, "the published end is not here")
     place = json.loads(head)
     return TrailEnd(Position(record.sequence, place["native"]), place["resume"], place["time"], record.version)
@@ -153,9 +155,9 @@ def _adopt_segment(
     segment: SegmentReader, name: SegmentName, start: int, record: Record, open_fragments: int
 ) -> tuple[Record, int]:
     for offset, frame, _ in segment.frames(start, segment.size()):
-        if frame.kind == Kind.HEARTBEAT:
+        if frame.kind == FrameKind.HEARTBEAT:
             record = _record(record, name, offset, frame, record.sequence)
-        elif frame.kind == Kind.CHUNK:
+        elif frame.kind == FrameKind.CHUNK:
             try:
                 segment.body(offset, frame)
             except TrailCorrupt:  # torn: nobody was told about it
@@ -190,7 +192,7 @@ def _history(storage: Storage, recorded: int, end: int) -> tuple[SchemaHistory, 
     """Return the history up to the trail's end, and its length. Lines about transactions that never came are taken back."""
     history = SchemaHistory()
     who = identities.load(storage)
-    place = Place(storage.path(histories.FILE), who.job_uuid if who else "")
+    place = HistoryPlace(storage.path(histories.FILE), who.job_uuid if who else "")
     length = histories.parse(histories.read(storage), recorded, history, place)
     added = [Entry("recovered", end)] if history.has_void(end) else []
     if who and not history.names_its_job:  # of an earlier release

@@ -71,7 +71,7 @@ def shifted(chunk: Chunk, by: int) -> Chunk:
     return replace(chunk, tables=tuple(tables), barriers=tuple(barriers))
 
 
-class Group:
+class ChunkGroup:
     """Whole chunks in a row that can become one: the same version of a table in all of them."""
 
     def __init__(self) -> None:

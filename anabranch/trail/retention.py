@@ -142,7 +142,7 @@ def refuse_before_start(name: str, sequence: int, first: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetentionLimits:
     """Limits on segments that every reader is past: how long they stay, and at most how many bytes or files, however young."""
 
     seconds: float
@@ -165,7 +165,7 @@ class Clock:
 
 def drop_old(
     directory: str | Path,
-    limits: Limits,
+    limits: RetentionLimits,
     *,
     now: float | None = None,
     jump: float = 0.0,
@@ -187,7 +187,7 @@ def drop_old(
     return [str(name) for name in old]
 
 
-def droppable(directory: str | Path, limits: Limits) -> dict[str, int]:
+def droppable(directory: str | Path, limits: RetentionLimits) -> dict[str, int]:
     """Return the segments that `drop_old` would drop now, with sizes in bytes."""
     storage, now = LocalStorage(directory), time.time()
     passed = _passed_since(storage, directory, now, 0.0)
@@ -221,7 +221,9 @@ def forced_drops(directory: str | Path) -> list[dict[str, Any]]:
     return found
 
 
-def _outside(limits: Limits, storage: Storage, passed: dict[SegmentName, float], now: float) -> list[SegmentName]:
+def _outside(
+    limits: RetentionLimits, storage: Storage, passed: dict[SegmentName, float], now: float
+) -> list[SegmentName]:
     """Return the oldest segments that are too old, or more than the limits allow."""
     names = list(passed)
     first = next((place for place, name in enumerate(names) if now - passed[name] < limits.seconds), len(names))

@@ -15,7 +15,7 @@ from anabranch.errors import TrailCorrupt
 from anabranch.trail.format import (
     PREFIX_LENGTH,
     Frame,
-    Kind,
+    FrameKind,
     SegmentName,
     decode_prefix,
     encode_prefix,
@@ -60,7 +60,7 @@ class SegmentWriter:
         self._file: Writable = storage.create(file)
         head = to_json(header)
         try:
-            self._write([encode_prefix(Kind.HEADER, head), head])
+            self._write([encode_prefix(FrameKind.HEADER, head), head])
         except OSError:
             self.close()
             storage.remove(file)
@@ -84,9 +84,9 @@ class SegmentWriter:
 
     def heartbeat(self, native: str, resume: str, time: int) -> int:
         head = to_json({"native": native, "time": time, "resume": resume})
-        return self._write([encode_prefix(Kind.HEARTBEAT, head), head])
+        return self._write([encode_prefix(FrameKind.HEARTBEAT, head), head])
 
-    def note(self, kind: Kind, facts: dict[str, Any]) -> None:
+    def note(self, kind: FrameKind, facts: dict[str, Any]) -> None:
         """Write a frame that is only a head."""
         head = to_json(facts)
         self._write([encode_prefix(kind, head), head])
@@ -95,7 +95,7 @@ class SegmentWriter:
         """Write the index at the end. Not synced here."""
         head = to_json({"chunks": len(self.offsets), "rows": self.rows})
         body = _little_endian(self.offsets) + _little_endian(self.lasts)
-        prefix = encode_prefix(Kind.FOOTER, head, len(body), zlib.crc32(body))
+        prefix = encode_prefix(FrameKind.FOOTER, head, len(body), zlib.crc32(body))
         self._write([prefix, head, body, _TRAILER.pack(self.offset, _TRAILER_MAGIC)])
 
     def sync(self) -> None:
@@ -165,7 +165,7 @@ class SegmentReader:
         if not self.size():
             raise self.damage(0, "the file is empty")
         frame, head = self.frame(0)
-        if frame.kind != Kind.HEADER:
+        if frame.kind != FrameKind.HEADER:
             raise self.damage(0, f"the header is missing, frame kind {frame.kind} is there")
         found = json.loads(head)
         if not isinstance(found, dict):
@@ -205,7 +205,7 @@ class SegmentReader:
     def chunk(self, offset: int) -> Chunk:
         """Read and decode the chunk at an offset. Raises TrailCorrupt when checksums or counts do not agree."""
         frame, head = self.frame(offset)
-        if frame.kind != Kind.CHUNK:
+        if frame.kind != FrameKind.CHUNK:
             raise self.damage(offset, f"a chunk was expected, frame kind {frame.kind} found")
         body = self.body(offset, frame)
         chunk: Chunk = _codec().decode_chunk(frame, head, body, self.table_frame, self.format)
@@ -222,7 +222,7 @@ class SegmentReader:
     def table_frame(self, offset: int) -> TableFrame:
         if offset not in self._schemas:
             frame, head = self.frame(offset)
-            if frame.kind != Kind.SCHEMA:
+            if frame.kind != FrameKind.SCHEMA:
                 raise self.damage(offset, "a table schema was expected")
             self._schemas[offset] = _codec().decode_schema(head)
         return self._schemas[offset]
@@ -278,7 +278,7 @@ class SegmentIndex:
         return bisect_right(self.lasts, sequence)
 
     def _take(self, offset: int, frame: Frame) -> None:
-        if frame.kind == Kind.CHUNK:
+        if frame.kind == FrameKind.CHUNK:
             self.offsets.append(offset)
             self.lasts.append(frame.last)
             self.rows += frame.rows

@@ -22,7 +22,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part, TableRows
 from anabranch.trail.failures import syncing, writing
-from anabranch.trail.format import Kind, SegmentName, encode_prefix, to_json
+from anabranch.trail.format import FrameKind, SegmentName, encode_prefix, to_json
 from anabranch.trail.headers import check_staged, staged_header
 from anabranch.trail.segment import SegmentReader, SegmentWriter
 from anabranch.trail.storage import LocalStorage, Storage
@@ -99,7 +99,9 @@ class Staging:
             reach("trail.staging.written")
             if self._open is None:
                 self._open = self._create()
-            self._open.note(Kind.PREPARED, {n: v for n, v in asdict(found).items() if n not in ("place", "decided")})
+            self._open.note(
+                FrameKind.PREPARED, {n: v for n, v in asdict(found).items() if n not in ("place", "decided")}
+            )
             with syncing("a prepared transaction"):
                 self._open.sync()
             self._open.close()
@@ -113,7 +115,7 @@ class Staging:
         segment, rows = SegmentReader(self._storage, _file(xid)), 0
         try:
             for offset, frame, _ in segment.frames(0, segment.size()):
-                if frame.kind == Kind.CHUNK:
+                if frame.kind == FrameKind.CHUNK:
                     chunk = segment.chunk(offset)
                     rows += chunk.row_count
                     yield chunk
@@ -127,7 +129,7 @@ class Staging:
         file = self._storage.reopen(_file(xid))
         try:
             with writing("a prepared transaction"):
-                file.write_at(self._staged[xid].place, [encode_prefix(Kind.DECIDED, head), head])
+                file.write_at(self._staged[xid].place, [encode_prefix(FrameKind.DECIDED, head), head])
             with syncing("a prepared transaction"):
                 file.sync()
         finally:
@@ -188,7 +190,7 @@ def _check(storage: Storage, name: str) -> None:
     try:
         check_staged(storage, segment)
         for offset, frame, _ in segment.frames(0, facts.place):
-            if frame.kind == Kind.CHUNK:
+            if frame.kind == FrameKind.CHUNK:
                 rows += segment.chunk(offset).row_count
     finally:
         segment.close()
@@ -209,10 +211,10 @@ def _read(storage: Storage, name: str) -> Staged:
     try:
         check_staged(storage, segment)
         for offset, frame, head in segment.frames(0, segment.size()):
-            if frame.kind == Kind.PREPARED:
+            if frame.kind == FrameKind.PREPARED:
                 facts = json.loads(head)
                 found = Staged(**{**facts, "left_out": tuple(facts["left_out"])}, place=offset + frame.length)
-            elif frame.kind == Kind.DECIDED and found:
+            elif frame.kind == FrameKind.DECIDED and found:
                 found = replace(found, decided=json.loads(head)["decided"])
     finally:
         segment.close()

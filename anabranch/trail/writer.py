@@ -37,7 +37,7 @@ from anabranch.trail.storage import LocalStorage, Storage
 
 __all__ = ["TrailEnd", "TrailWriter"]
 
-KEPT = retention.Limits(24 * 3600)
+KEPT = retention.RetentionLimits(24 * 3600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class TrailWriter:
         lock: WriterLock,
         who: Identity,
         recovered: Recovered,
-        limits: tuple[int, retention.Limits],
+        limits: tuple[int, retention.RetentionLimits],
         packer: Packer | None,
     ) -> None:
         self.directory = directory
@@ -91,7 +91,7 @@ class TrailWriter:
         job_uuid: str,
         source_identity: str,
         segment_bytes: int = 64 * 1024 * 1024,
-        limits: retention.Limits = KEPT,
+        limits: retention.RetentionLimits = KEPT,
         lock_timeout: float = 0.0,
         storage: Storage | None = None,
         pack: bool = True,

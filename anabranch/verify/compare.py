@@ -15,8 +15,8 @@ from anabranch.rows.lines import unescape
 from anabranch.rows.net import TargetTable
 from anabranch.spark.work import Outcome
 from anabranch.verify.canonical import NULL
-from anabranch.verify.digest import Reading, bucket_of, key_of
-from anabranch.verify.plan import Piece
+from anabranch.verify.digest import PieceReading, bucket_of, key_of
+from anabranch.verify.plan import VerifyPiece
 from anabranch.verify.report import Difference
 
 Place = tuple[TableId, int]
@@ -24,12 +24,12 @@ Place = tuple[TableId, int]
 
 
 @dataclass(frozen=True)
-class Picking(Reading):
+class Picking(PieceReading):
     """The outcome of a piece is its rows of differing buckets."""
 
     buckets: Mapping[TableId, frozenset[int]] = field(default_factory=dict)
 
-    def finish(self, piece: Piece, header: bytes, blocks: Iterator[bytes]) -> list[bytes]:
+    def finish(self, piece: VerifyPiece, header: bytes, blocks: Iterator[bytes]) -> list[bytes]:
         table = piece.one.table
         key, wanted = key_of(table), self.buckets[table.source]
         return [row for rows in self.rows(piece, blocks) for row in rows if bucket_of(key(row)) in wanted]

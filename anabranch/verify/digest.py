@@ -20,7 +20,7 @@ from anabranch.rows.left_out import as_lines
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import read_columns
 from anabranch.verify.canonical import Canonical
-from anabranch.verify.plan import Piece
+from anabranch.verify.plan import VerifyPiece
 
 BUCKETS = 4096
 DIGEST_BYTES = 16
@@ -96,7 +96,7 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Reading:
+class PieceReading:
     """Reads a piece of either side (spark/pieces.py); what is done with its rows is for a subclass."""
 
     source: SourceConnector
@@ -116,7 +116,7 @@ class Reading:
                 one.close()
 
     @contextmanager
-    def read(self, piece: Piece) -> Iterator[tuple[bytes, Iterator[bytes]]]:
+    def read(self, piece: VerifyPiece) -> Iterator[tuple[bytes, Iterator[bytes]]]:
         one = piece.one
         if piece.bounds is None:
             with self.reader() as reader:
@@ -150,16 +150,16 @@ class Reading:
             self.kept.pop(end).close()
             raise
 
-    def rows(self, piece: Piece, blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
+    def rows(self, piece: VerifyPiece, blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
         canonical = Canonical(piece.one.table)
         return (canonical.rows(block) for block in blocks)
 
 
 @dataclass(frozen=True)
-class Summing(Reading):
+class Summing(PieceReading):
     """The outcome of a piece is its Sums."""
 
-    def finish(self, piece: Piece, header: bytes, blocks: Iterator[bytes]) -> Sums:
+    def finish(self, piece: VerifyPiece, header: bytes, blocks: Iterator[bytes]) -> Sums:
         table = piece.one.table
         canonical = Canonical(table)
         return Sums.of_lines(map(canonical.block, blocks), table)

@@ -18,8 +18,8 @@ from anabranch.rows import compiled
 from anabranch.rows.fingerprint import Fingerprint, Hashed, are_hashed, of_lines
 from anabranch.rows.left_out import as_lines
 from anabranch.verify.canonical import Canonical
-from anabranch.verify.digest import Reading
-from anabranch.verify.plan import Piece, VerifyTable
+from anabranch.verify.digest import PieceReading
+from anabranch.verify.plan import VerifyPiece, VerifyTable
 
 
 def possible(
@@ -37,11 +37,11 @@ def possible(
 
 
 @dataclass(frozen=True)
-class Fingerprinting(Reading):
+class Fingerprinting(PieceReading):
     """The outcome of a piece is its Fingerprint, or None."""
 
     @contextmanager
-    def read(self, piece: Piece) -> Iterator[tuple[bytes, Iterator[bytes]]]:
+    def read(self, piece: VerifyPiece) -> Iterator[tuple[bytes, Iterator[bytes]]]:
         """Yield a piece's fingerprint as the header, where a server makes it, else its lines."""
         one = piece.one
         if piece.bounds is None:
@@ -56,7 +56,7 @@ class Fingerprinting(Reading):
                 columns = one.table.source_columns
                 yield b"", as_lines(snapshot.lines(one.schema, columns, piece.bounds, self.rules), columns)
 
-    def finish(self, piece: Piece, header: bytes, blocks: Iterator[bytes]) -> Fingerprint | None:
+    def finish(self, piece: VerifyPiece, header: bytes, blocks: Iterator[bytes]) -> Fingerprint | None:
         if header:
             found: Fingerprint | None = pickle.loads(header)
             return found
@@ -83,7 +83,7 @@ class Both:
         return source.rows if source is not None and source == target and not self.pieces else None
 
 
-def waiting(pieces: Sequence[Piece]) -> dict[TableId, Both]:
+def waiting(pieces: Sequence[VerifyPiece]) -> dict[TableId, Both]:
     """Return an empty result for each table of these pieces."""
     return {table: Both(count) for table, count in Counter(piece.one.table.source for piece in pieces).items()}
 

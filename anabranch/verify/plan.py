@@ -33,7 +33,7 @@ class VerifyTable:
 
 
 @dataclass(frozen=True)
-class Piece:
+class VerifyPiece:
     """Rows of one side: `bounds` at the source, `condition` at the target."""
 
     one: VerifyTable
@@ -53,22 +53,22 @@ def cut(
     rows_per_piece: int,
     rules: ValueRules,
     expected_identity: str,
-) -> list[Piece]:
+) -> list[VerifyPiece]:
     """Return every piece of both sides, the tables with most pieces first."""
     with closing(source.snapshot(expected_identity)) as snapshot, closing(target.reader(rules)) as reader:
         found = [_pieces(snapshot, reader, one, rows_per_piece) for one in tables]
     return [piece for pieces in sorted(found, key=len, reverse=True) for piece in pieces]
 
 
-def _pieces(snapshot: SnapshotReader, reader: TargetReader, one: VerifyTable, rows_per_piece: int) -> list[Piece]:
+def _pieces(snapshot: SnapshotReader, reader: TargetReader, one: VerifyTable, rows_per_piece: int) -> list[VerifyPiece]:
     """Return the pieces of both sides in turns, so that both servers work all the time."""
     there = _by_place(snapshot, one, rows_per_piece)
-    there = there or [Piece(one, bounds=bounds) for bounds in snapshot.bounds(one.schema, rows_per_piece)]
-    here = [Piece(one, condition=condition) for condition in reader.pieces(one.table, rows_per_piece)]
+    there = there or [VerifyPiece(one, bounds=bounds) for bounds in snapshot.bounds(one.schema, rows_per_piece)]
+    here = [VerifyPiece(one, condition=condition) for condition in reader.pieces(one.table, rows_per_piece)]
     return [piece for pair in zip_longest(there, here) for piece in pair if piece]
 
 
-def _by_place(snapshot: SnapshotReader, one: VerifyTable, rows_per_piece: int) -> list[Piece]:
+def _by_place(snapshot: SnapshotReader, one: VerifyTable, rows_per_piece: int) -> list[VerifyPiece]:
     """Cut a source table by where its rows lie, as at the target. [] where the source cannot.
 
     Cutting reads nothing, and each piece is read in the order of the disk. A row that is changed meanwhile may move and
@@ -78,4 +78,4 @@ def _by_place(snapshot: SnapshotReader, one: VerifyTable, rows_per_piece: int) -
         return []
     keyless = replace(one, schema=replace(one.schema, primary_key=()))  # its bounds are places
     places = snapshot.places(keyless.schema, rows_per_piece)
-    return [Piece(keyless, bounds=bounds) for bounds in places] if len(places) > 1 else []
+    return [VerifyPiece(keyless, bounds=bounds) for bounds in places] if len(places) > 1 else []

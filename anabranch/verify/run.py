@@ -22,7 +22,7 @@ from anabranch.spark.work import Outcome, Work
 from anabranch.verify import fingerprints
 from anabranch.verify.compare import Comparison, Found, Picking
 from anabranch.verify.digest import Summing, Sums
-from anabranch.verify.plan import Piece, VerifyTable, cut
+from anabranch.verify.plan import VerifyPiece, VerifyTable, cut
 from anabranch.verify.report import Difference, TableResult, Verification
 
 ROWS_PER_PIECE = 200_000
@@ -114,7 +114,7 @@ def verify_tables(
 @dataclass(frozen=True)
 class _Run:
     spark_factory: Callable[[], SparkSession]
-    pieces: Sequence[Piece]
+    pieces: Sequence[VerifyPiece]
     stop: Callable[[], bool]
 
     def equal(self, work: Work, tables: Collection[TableId]) -> dict[TableId, _Sides] | None:
@@ -132,7 +132,9 @@ class _Run:
         found = {table: _Sides(count) for table, count in counts.items()}
         return found if self._take(work, pieces, found) else None
 
-    def _take(self, work: Work, pieces: Sequence[Piece], into: Mapping[TableId, _Adding], together: int = 1) -> bool:
+    def _take(
+        self, work: Work, pieces: Sequence[VerifyPiece], into: Mapping[TableId, _Adding], together: int = 1
+    ) -> bool:
         """Read every piece into its table's result. Returns False when stopped. `together`: at most so many pieces
         share a task.
         """
@@ -157,10 +159,12 @@ class _Run:
         compared = rows.groupByKey(spark.sparkContext.defaultParallelism * 4).flatMap(comparison.bucket)
         return found if self._run(spark, [compared], take) else None
 
-    def _outcomes(self, spark: SparkSession, work: Work, wanted: Sequence[Piece], together: int = 1) -> Iterator[Any]:
+    def _outcomes(
+        self, spark: SparkSession, work: Work, wanted: Sequence[VerifyPiece], together: int = 1
+    ) -> Iterator[Any]:
         """Yield RDDs: one for all pieces that are read without a filter, one for each filtered table's source pieces."""
-        filtered: dict[TableId, list[Piece]] = {}
-        plain: list[Piece] = []
+        filtered: dict[TableId, list[VerifyPiece]] = {}
+        plain: list[VerifyPiece] = []
         for piece in wanted:
             is_filtered = piece.is_source and piece.one.filter is not None
             (filtered.setdefault(piece.one.table.source, []) if is_filtered else plain).append(piece)

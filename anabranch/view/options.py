@@ -9,7 +9,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from anabranch.model.endpoint import EndLimits
-from anabranch.trail.retention import Limits
+from anabranch.trail.retention import RetentionLimits
 
 if TYPE_CHECKING:  # contracts take time to come, and `status` goes without them
     from anabranch.contracts import LogOptions, ValueRules
@@ -58,7 +58,7 @@ def name_at_source(job: str, job_uuid: str) -> str:
     return f"anabranch_{readable}_{job_uuid[:8]}"
 
 
-def limits_of(job: JobView) -> Limits:
+def limits_of(job: JobView) -> RetentionLimits:
     capture = job.config.capture
     most = None if capture.retain_mb is None else capture.retain_mb * 1024 * 1024
-    return Limits(capture.retain_hours * 3600, most, capture.retain_segments)
+    return RetentionLimits(capture.retain_hours * 3600, most, capture.retain_segments)

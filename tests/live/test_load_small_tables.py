@@ -17,7 +17,7 @@ from anabranch.connectors.postgresql.target import load as target_load
 from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
 from anabranch.load.copy import ChunkWork
-from anabranch.load.plan import LoadTable, Piece, plan
+from anabranch.load.plan import LoadPiece, LoadTable, plan
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
@@ -116,7 +116,7 @@ def what_is_done_is_left_and_takes_nothing_from_the_next(rig: Rig) -> None:
 def one_that_fails_leaves_the_others(rig: Rig) -> None:
     rig.target.execute("DELETE FROM anabranch.load_chunk", "TRUNCATE copies.t0, copies.t1, copies.t3, copies.t4")
     rig.target.execute("DROP TABLE copies.t2")
-    again: list[Piece] = rig.pieces
+    again: list[LoadPiece] = rig.pieces
     for piece in again:
         chunk = "INSERT INTO anabranch.load_chunk (job, source_table, generation, number) VALUES ('{}', '{}', 1, 0)"
         rig.target.execute(chunk.format(JOB, piece.load.schema.id))

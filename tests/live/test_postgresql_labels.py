@@ -15,7 +15,7 @@ from anabranch.connectors.postgresql.target.store import PostgresStore
 from anabranch.contracts import Bounds, Conflict
 from anabranch.errors import Redefined, RowRefused, TargetBusy
 from anabranch.load.copy import ChunkWork
-from anabranch.load.plan import LoadTable, Piece
+from anabranch.load.plan import LoadPiece, LoadTable
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.table_life import TableState
@@ -150,7 +150,7 @@ def test_a_label_that_comes_while_a_table_is_loaded_is_added(both: Ends, name: s
     table = TableId("public", name)
     work = ChunkWork(JOB, source(endpoint_of(both.source)), target(endpoint_of(both.target)), RULES)
     one = LoadTable(both.schemas[table], both.tables[table])
-    piece = Piece(one, 0, Bounds())
+    piece = LoadPiece(one, 0, Bounds())
     both.source.execute(*ADDED, f"INSERT INTO {name} VALUES (1, '{old}')")
     both.source.query(f"INSERT INTO {name} VALUES (2, %s) RETURNING id", [NEW[name].replace("''", "'")])
     with work.read(piece) as (header, blocks):
@@ -164,7 +164,7 @@ def test_a_load_whose_label_cannot_be_added_is_refused(both: Ends) -> None:
     """The target's labels have other names: nobody can say which is which."""
     table = TableId("public", "plain")
     work = ChunkWork(JOB, source(endpoint_of(both.source)), target(endpoint_of(both.target)), RULES)
-    piece = Piece(LoadTable(both.schemas[table], both.tables[table]), 0, Bounds())
+    piece = LoadPiece(LoadTable(both.schemas[table], both.tables[table]), 0, Bounds())
     both.target.execute("ALTER TYPE mood RENAME VALUE 'sad' TO 'glum'")
     both.source.execute("ALTER TYPE mood ADD VALUE 'new'", "INSERT INTO plain VALUES (1, 'new')")
     with work.read(piece) as (header, blocks), pytest.raises(RowRefused, match="key id=1"):
@@ -178,7 +178,7 @@ def loaded(both: Ends, name: str, raw: bool) -> Outcome:
     load = LoadTable(both.schemas[table], both.tables[table])
     forms = both.loader.raw_forms([load.table]) if raw else {}
     assert bool(forms) == raw
-    return do(ChunkWork(JOB, *ends, RULES, forms=forms), Piece(load, 0, Bounds()))
+    return do(ChunkWork(JOB, *ends, RULES, forms=forms), LoadPiece(load, 0, Bounds()))
 
 
 @pytest.mark.parametrize(

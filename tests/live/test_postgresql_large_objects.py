@@ -15,7 +15,7 @@ from anabranch.connectors.postgresql.target import connector as target
 from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import SourceError
 from anabranch.load.copy import ChunkWork
-from anabranch.load.plan import LoadTable, Piece
+from anabranch.load.plan import LoadPiece, LoadTable
 from anabranch.model.schema import TableSchema
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
@@ -96,7 +96,7 @@ def test_a_chunk_with_such_a_row_is_not_loaded(
         loader.create_table(schema, table, RULES, False)
         loader.begin_generation(JOB, table, 1, [Bounds()], False)
         forms = {table.source: loader.raw_forms([table])[table.source]} if form == "unread" else {}
-    piece = Piece(LoadTable(schema, table), 0, Bounds())
+    piece = LoadPiece(LoadTable(schema, table), 0, Bounds())
     work = ChunkWork(JOB, source(endpoint_of(database)), to, RULES, forms=forms)
     with work.read(piece) as (header, blocks), pytest.raises(SourceError, match="names a large object"):
         work.finish(piece, header, blocks)

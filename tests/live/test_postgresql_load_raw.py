@@ -15,7 +15,7 @@ from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.contracts import Bounds
 from anabranch.errors import RowRefused
 from anabranch.load.copy import ChunkWork
-from anabranch.load.plan import LoadTable, Piece
+from anabranch.load.plan import LoadPiece, LoadTable
 from anabranch.load.run import forms_of
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -204,7 +204,7 @@ def test_a_target_of_other_types_takes_lines(logical_postgresql: Server, postgre
 def _done(made: Ends, name: str, work: ChunkWork | None = None) -> Any:
     schema, table = made.tables()[name]
     made.loader.begin_generation(JOB, table, 1, [Bounds()], True)
-    return do(work or made.work(), Piece(LoadTable(schema, table), 0, Bounds()))
+    return do(work or made.work(), LoadPiece(LoadTable(schema, table), 0, Bounds()))
 
 
 def test_rows_and_ledger_of_a_stream_commit_together(
@@ -232,7 +232,7 @@ def test_rows_and_ledger_of_a_stream_commit_together(
         made.loader.load_raw(JOB, table, 1, 0, MARKS, form, broken())
     assert made.target.query("SELECT count(*) FROM one") == [(0,)]
     assert made.loader.chunks(JOB, schema.id, 1)[0].rows is None
-    outcome = do(made.work(), Piece(LoadTable(schema, table), 0, Bounds()))
+    outcome = do(made.work(), LoadPiece(LoadTable(schema, table), 0, Bounds()))
     assert outcome.value == (30000,)
     [chunk] = made.loader.chunks(JOB, schema.id, 1)
     assert chunk.rows == 30000 and chunk.low == chunk.high != ""
@@ -280,8 +280,8 @@ def test_a_filter_needs_lines(logical_postgresql: Server, postgresql: Server, en
     work = made.work()
     with closing(work.source.snapshot()) as reader:
         reader.open(schema, "none")
-        assert work.form(reader, Piece(LoadTable(schema, table), 0, Bounds())) != ""
-        assert work.form(reader, Piece(LoadTable(schema, table, _Filter()), 0, Bounds())) == ""
+        assert work.form(reader, LoadPiece(LoadTable(schema, table), 0, Bounds())) != ""
+        assert work.form(reader, LoadPiece(LoadTable(schema, table, _Filter()), 0, Bounds())) == ""
     assert table.source == TableId("public", "one")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from anabranch.capture.uncommitted import Limits
+from anabranch.capture.uncommitted import MemoryLimits
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
@@ -36,7 +36,7 @@ from rigs.postgresql_capture import (
 )
 
 SOURCE_OPTIONS = ("--wal-level=logical", "--max-prepared-transactions=10")
-BOTH = Limits(200_000, 1e9)  # some in memory, some on disk
+BOTH = MemoryLimits(200_000, 1e9)  # some in memory, some on disk
 Make = Callable[..., Rig]
 
 
@@ -75,7 +75,7 @@ def make(source_database: Callable[[Server], Database], tmp_path: Path) -> Itera
     ids=["0", "1", "2", "3", "4 on 15"],
 )
 def test_rule_06_the_trail_is_the_same_as_without(
-    seed: int, limits: Limits, server: str, request: pytest.FixtureRequest, make: Make
+    seed: int, limits: MemoryLimits, server: str, request: pytest.FixtureRequest, make: Make
 ) -> None:
     one = make(request.getfixturevalue(server), limits=limits, binary=seed % 2 == 1)
     other = make(of=one, streaming=False)
@@ -178,7 +178,7 @@ def same(one: Rig, other: Rig, *names: str) -> None:
     ids=["disk", "memory", "15"],
 )
 def test_savepoints_take_back_rows_truncates_and_altered_tables(
-    limits: Limits, server: str, request: pytest.FixtureRequest, make: Make
+    limits: MemoryLimits, server: str, request: pytest.FixtureRequest, make: Make
 ) -> None:
     """In several nestings; what was altered and taken back does not park the table, what was altered and kept does, at the
     commit, and rows of others are read as they are."""

@@ -14,7 +14,7 @@ from anabranch.spark.work import do_all
 from anabranch.testing.databases import Database
 from anabranch.verify.digest import Summing
 from anabranch.verify.fingerprints import Fingerprinting
-from anabranch.verify.plan import Piece, VerifyTable
+from anabranch.verify.plan import VerifyPiece, VerifyTable
 from rigs.endpoints import endpoint_of
 
 NAMES = ("a", "gone", "b", "c")
@@ -68,8 +68,8 @@ SELECT count(*) FROM pg_stat_activity
 """
 
 
-def pieces_of(schema: Any) -> list[Piece]:
+def pieces_of(schema: Any) -> list[VerifyPiece]:
     types = tuple(column.type for column in schema.columns)
     table = TargetTable(schema.id, schema.id, ("id",), types, ("id",), ("id",))
     one = VerifyTable(schema, table)
-    return [Piece(one, bounds=Bounds()), Piece(one, condition="true")]
+    return [VerifyPiece(one, bounds=Bounds()), VerifyPiece(one, condition="true")]

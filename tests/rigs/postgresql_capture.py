@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch import failpoints
 from anabranch.capture.run import Capture
-from anabranch.capture.uncommitted import Limits
+from anabranch.capture.uncommitted import MemoryLimits
 from anabranch.connectors.postgresql.source import PostgresSource
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
@@ -32,8 +32,8 @@ from anabranch.trail.writer import TrailWriter
 from rigs.endpoints import endpoint_of
 from rigs.postgresql_load import RULES
 
-ALL_TO_DISK = Limits(bytes=1, seconds=1e9)
-IN_MEMORY = Limits(bytes=1 << 30, seconds=1e9)
+ALL_TO_DISK = MemoryLimits(bytes=1, seconds=1e9)
+IN_MEMORY = MemoryLimits(bytes=1 << 30, seconds=1e9)
 OTHER = "other"
 FLUSH = "SELECT pg_logical_emit_message(true, '', '')"  # a server decodes what is on its disk; a commit puts it there
 
@@ -54,7 +54,7 @@ class Rig:
     streaming: bool = True
     binary: bool = False
     leave_out: frozenset[str] = frozenset()
-    limits: Limits = ALL_TO_DISK
+    limits: MemoryLimits = ALL_TO_DISK
     wanted: Callable[[Any], bool] = lambda table: table.name != OTHER
     given: list[tuple[type, str]] = field(default_factory=list)
 

@@ -17,7 +17,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.writers import SourceWriter
 from anabranch.preflight import Report, preflight
-from anabranch.preflight.known import Known
+from anabranch.preflight.known import KnownJob
 from anabranch.rules.rule_set import RuleSet
 
 INT = LogicalType(Kind.INT32)
@@ -76,7 +76,7 @@ class End:
         self.open -= 1
 
 
-def run(tmp_path: Path, text: str, source: Any, target: Any, known: Callable[[], Known] = Known) -> Report:
+def run(tmp_path: Path, text: str, source: Any, target: Any, known: Callable[[], KnownJob] = KnownJob) -> Report:
     (tmp_path / "job.toml").write_text(text)
     config = load_job(tmp_path / "job.toml", {})
     report = preflight(config, RuleSet(config, PostgresTypes()), source, target, known)

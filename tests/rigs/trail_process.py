@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 
-from anabranch.trail.retention import Limits
+from anabranch.trail.retention import RetentionLimits
 from anabranch.trail.writer import TrailWriter
 from rigs import trail_source as samples
 
@@ -13,7 +13,12 @@ from rigs import trail_source as samples
 def main(directory: str, seed: int) -> None:
     dice = random.Random(seed)
     writer = TrailWriter.open(
-        directory, **samples.JOB, segment_bytes=20_000, limits=Limits(3600), lock_timeout=120, pack=seed % 2 == 0
+        directory,
+        **samples.JOB,
+        segment_bytes=20_000,
+        limits=RetentionLimits(3600),
+        lock_timeout=120,
+        pack=seed % 2 == 0,
     )
     for table in (samples.ORDERS, samples.NOTES):
         writer.schema(samples.definition(table))

@@ -35,7 +35,7 @@ _ROOM = "make room on the source's disk"
 LOCKED = 1205  # a lock was not given in time
 
 
-class Known(NamedTuple):
+class KnownError(NamedTuple):
     """An error that we have thought about: what it is raised as, what it is, and what to do beside what its class says."""
 
     error: type[SourceError]
@@ -44,117 +44,125 @@ class Known(NamedTuple):
 
 
 # What is not here is a SourceError without a hint.
-MEANING: dict[int, Known] = {
-    1021: Known(SourceUnavailable, "the disk is full", _ROOM),
-    1040: Known(SourceUnavailable, "too many connections", "the server has no connection left: raise max_connections"),
-    1041: Known(SourceUnavailable, "the server is out of memory"),
-    1043: Known(SourceUnavailable, "the line broke in the handshake"),
-    1044: Known(SourceError, "no right to the database", _GRANT),
-    1045: Known(SourceError, "the login is refused", _ACCESS),
-    1047: Known(SourceError, "the server does not know the command", "connect to the server itself, not to a proxy"),
-    1049: Known(
+MEANING: dict[int, KnownError] = {
+    1021: KnownError(SourceUnavailable, "the disk is full", _ROOM),
+    1040: KnownError(
+        SourceUnavailable, "too many connections", "the server has no connection left: raise max_connections"
+    ),
+    1041: KnownError(SourceUnavailable, "the server is out of memory"),
+    1043: KnownError(SourceUnavailable, "the line broke in the handshake"),
+    1044: KnownError(SourceError, "no right to the database", _GRANT),
+    1045: KnownError(SourceError, "the login is refused", _ACCESS),
+    1047: KnownError(
+        SourceError, "the server does not know the command", "connect to the server itself, not to a proxy"
+    ),
+    1049: KnownError(
         SourceError,
         "no such database",
         "the source has no such database: check the URL, and whether it was dropped",
     ),
-    1053: Known(SourceUnavailable, "the server shuts down"),
-    1054: Known(SchemaError, "no such column", _CHANGED),
-    1077: Known(SourceUnavailable, "the server shuts down"),
-    1079: Known(SourceUnavailable, "the server shuts down"),
-    1080: Known(SourceUnavailable, "the server ends the connection"),
-    1114: Known(SourceUnavailable, "no room for a table of the query", _ROOM),
-    1129: Known(SourceError, "our host is blocked", "run FLUSH HOSTS at the source"),
-    1130: Known(SourceError, "our host may not connect", _ACCESS),
-    1135: Known(SourceUnavailable, "no thread for another connection"),
-    1142: Known(SourceError, "no right to the table", _GRANT),
-    1146: Known(SchemaError, "no such table", _CHANGED),
-    1152: Known(SourceUnavailable, "the connection was aborted"),
-    1153: Known(
+    1053: KnownError(SourceUnavailable, "the server shuts down"),
+    1054: KnownError(SchemaError, "no such column", _CHANGED),
+    1077: KnownError(SourceUnavailable, "the server shuts down"),
+    1079: KnownError(SourceUnavailable, "the server shuts down"),
+    1080: KnownError(SourceUnavailable, "the server ends the connection"),
+    1114: KnownError(SourceUnavailable, "no room for a table of the query", _ROOM),
+    1129: KnownError(SourceError, "our host is blocked", "run FLUSH HOSTS at the source"),
+    1130: KnownError(SourceError, "our host may not connect", _ACCESS),
+    1135: KnownError(SourceUnavailable, "no thread for another connection"),
+    1142: KnownError(SourceError, "no right to the table", _GRANT),
+    1146: KnownError(SchemaError, "no such table", _CHANGED),
+    1152: KnownError(SourceUnavailable, "the connection was aborted"),
+    1153: KnownError(
         SourceError,
         "a packet is too large",
         "SET GLOBAL max_allowed_packet = 1073741824 at the source, and start again",
     ),
-    1158: Known(SourceUnavailable, "the line broke"),
-    1159: Known(SourceUnavailable, "the line was silent for too long"),
-    1160: Known(SourceUnavailable, "the line broke"),
-    1161: Known(SourceUnavailable, "the line was silent for too long"),
-    1176: Known(SchemaError, "no such index", _CHANGED),
-    1184: Known(SourceUnavailable, "the connection was aborted"),
-    1194: Known(SourceError, "the table is damaged", "REPAIR TABLE at the source"),
-    1195: Known(SourceError, "the table is damaged", "REPAIR TABLE at the source"),
-    1203: Known(
+    1158: KnownError(SourceUnavailable, "the line broke"),
+    1159: KnownError(SourceUnavailable, "the line was silent for too long"),
+    1160: KnownError(SourceUnavailable, "the line broke"),
+    1161: KnownError(SourceUnavailable, "the line was silent for too long"),
+    1176: KnownError(SchemaError, "no such index", _CHANGED),
+    1184: KnownError(SourceUnavailable, "the connection was aborted"),
+    1194: KnownError(SourceError, "the table is damaged", "REPAIR TABLE at the source"),
+    1195: KnownError(SourceError, "the table is damaged", "REPAIR TABLE at the source"),
+    1203: KnownError(
         SourceUnavailable,
         "too many connections of this user",
         "the user has no connection left: raise max_user_connections",
     ),
-    1205: Known(SourceUnavailable, "a lock was not given in time", "a lock at the source was not given in time"),
-    1213: Known(SourceUnavailable, "deadlock", "a deadlock at the source"),
-    1220: Known(SourceError, "a replication command failed"),
-    1226: Known(SourceUnavailable, "a limit of this user is reached", "the user has reached its resource limit"),
-    1227: Known(SourceError, "a privilege is missing", _GRANT),
-    1236: Known(LogLost, "the log is not sent (its reason decides, see below)"),
-    1251: Known(SourceError, "a way to log in that is not safe", OTHER_LOGIN),
-    1275: Known(SourceError, "a way to log in that is not safe", OTHER_LOGIN),
-    1317: Known(SourceUnavailable, "the statement was killed", "the statement was interrupted at the source"),
-    1381: Known(SourceError, "no binary log", "switch on the binary log (log_bin) and restart the server"),
-    1412: Known(
+    1205: KnownError(SourceUnavailable, "a lock was not given in time", "a lock at the source was not given in time"),
+    1213: KnownError(SourceUnavailable, "deadlock", "a deadlock at the source"),
+    1220: KnownError(SourceError, "a replication command failed"),
+    1226: KnownError(SourceUnavailable, "a limit of this user is reached", "the user has reached its resource limit"),
+    1227: KnownError(SourceError, "a privilege is missing", _GRANT),
+    1236: KnownError(LogLost, "the log is not sent (its reason decides, see below)"),
+    1251: KnownError(SourceError, "a way to log in that is not safe", OTHER_LOGIN),
+    1275: KnownError(SourceError, "a way to log in that is not safe", OTHER_LOGIN),
+    1317: KnownError(SourceUnavailable, "the statement was killed", "the statement was interrupted at the source"),
+    1381: KnownError(SourceError, "no binary log", "switch on the binary log (log_bin) and restart the server"),
+    1412: KnownError(
         SourceUnavailable,
         "the table changed while it was read",
         "the table was truncated or altered while it was read: it has to be read again",
     ),
-    1820: Known(SourceError, "the password has expired", _PASSWORD),
-    1862: Known(SourceError, "the password has expired", _PASSWORD),
-    1927: Known(SourceUnavailable, "the connection was killed"),
-    1969: Known(SourceUnavailable, "a time limit for statements (MariaDB)", "raise max_statement_time for this user"),
-    2002: Known(SourceUnavailable, "no connection"),
-    2003: Known(SourceUnavailable, "no connection"),
-    2006: Known(SourceUnavailable, "the line is lost"),
-    2013: Known(SourceUnavailable, "the line is lost"),
-    2014: Known(SourceUnavailable, "the line broke inside an answer"),
-    2026: Known(SourceError, "TLS failed", _TLS),
-    2055: Known(SourceUnavailable, "the line is lost"),
-    2059: Known(SourceError, "an unknown way to log in", f"this way to log in is not supported: {OTHER_LOGIN}"),
-    2061: Known(SourceError, "the login needs TLS", "this user's authentication plugin needs TLS: " + _TLS),
-    3024: Known(SourceUnavailable, "a time limit for statements (MySQL)", "raise max_execution_time"),
-    3032: Known(SourceUnavailable, "the server is in offline mode", "SET GLOBAL offline_mode = OFF at the source"),
-    3118: Known(SourceError, "the account is locked", "the account is locked at the source"),
-    3159: Known(SourceError, "only TLS is accepted", _TLS),
-    4031: Known(SourceUnavailable, "idle for too long", "the connection was idle for too long"),
-    4052: Known(
+    1820: KnownError(SourceError, "the password has expired", _PASSWORD),
+    1862: KnownError(SourceError, "the password has expired", _PASSWORD),
+    1927: KnownError(SourceUnavailable, "the connection was killed"),
+    1969: KnownError(
+        SourceUnavailable, "a time limit for statements (MariaDB)", "raise max_statement_time for this user"
+    ),
+    2002: KnownError(SourceUnavailable, "no connection"),
+    2003: KnownError(SourceUnavailable, "no connection"),
+    2006: KnownError(SourceUnavailable, "the line is lost"),
+    2013: KnownError(SourceUnavailable, "the line is lost"),
+    2014: KnownError(SourceUnavailable, "the line broke inside an answer"),
+    2026: KnownError(SourceError, "TLS failed", _TLS),
+    2055: KnownError(SourceUnavailable, "the line is lost"),
+    2059: KnownError(SourceError, "an unknown way to log in", f"this way to log in is not supported: {OTHER_LOGIN}"),
+    2061: KnownError(SourceError, "the login needs TLS", "this user's authentication plugin needs TLS: " + _TLS),
+    3024: KnownError(SourceUnavailable, "a time limit for statements (MySQL)", "raise max_execution_time"),
+    3032: KnownError(SourceUnavailable, "the server is in offline mode", "SET GLOBAL offline_mode = OFF at the source"),
+    3118: KnownError(SourceError, "the account is locked", "the account is locked at the source"),
+    3159: KnownError(SourceError, "only TLS is accepted", _TLS),
+    4031: KnownError(SourceUnavailable, "idle for too long", "the connection was idle for too long"),
+    4052: KnownError(
         SourceError,
         "the server id is taken",
         "give this job another [source.options] server_id: a replica or another job uses this one",
     ),
-    4151: Known(SourceError, "the account is locked", "the account is locked at the source"),
+    4151: KnownError(SourceError, "the account is locked", "the account is locked at the source"),
 }
 
 # Numbers that stand for several reasons: part of the text, in small letters, decides; the first counts.
-BY_TEXT: dict[int, tuple[tuple[str, Known], ...]] = {
-    1047: (("wsrep", Known(SourceUnavailable, "a node of a cluster that is not ready", "")),),
+BY_TEXT: dict[int, tuple[tuple[str, KnownError], ...]] = {
+    1047: (("wsrep", KnownError(SourceUnavailable, "a node of a cluster that is not ready", "")),),
     1236: (
-        ("same server_uuid/server_id", Known(SourceError, "the server id is taken", _OTHER_ID)),
-        ("same server_id", Known(SourceError, "the server id is taken", _OTHER_ID)),
+        ("same server_uuid/server_id", KnownError(SourceError, "the server id is taken", _OTHER_ID)),
+        ("same server_id", KnownError(SourceError, "the server id is taken", _OTHER_ID)),
         (
             "max_allowed_packet",
-            Known(SourceError, "an event is too large", "SET GLOBAL max_allowed_packet = 1073741824 at the source"),
+            KnownError(
+                SourceError, "an event is too large", "SET GLOBAL max_allowed_packet = 1073741824 at the source"
+            ),
         ),
         (
             "binary log is not open",
-            Known(SourceError, "no binary log", "switch on the binary log (log_bin) and restart the server"),
+            KnownError(SourceError, "no binary log", "switch on the binary log (log_bin) and restart the server"),
         ),
-        ("semi-sync", Known(SourceError, "semi-synchronous replication failed")),
-        ("killed", Known(SourceUnavailable, "the connection was killed")),
+        ("semi-sync", KnownError(SourceError, "semi-synchronous replication failed")),
+        ("killed", KnownError(SourceUnavailable, "the connection was killed")),
         (
             "anonymous transaction when auto_position",
-            Known(LogLost, "transactions without GTIDs where GTIDs say the place"),
+            KnownError(LogLost, "transactions without GTIDs where GTIDs say the place"),
         ),
         (
             "anonymous transaction when @@global.gtid_mode = on",
-            Known(SourceError, "transactions without GTIDs", _MODE.format("ON_PERMISSIVE")),
+            KnownError(SourceError, "transactions without GTIDs", _MODE.format("ON_PERMISSIVE")),
         ),
         (
             "gtid-transaction when @@global.gtid_mode = off",
-            Known(SourceError, "transactions with GTIDs", _MODE.format("OFF_PERMISSIVE")),
+            KnownError(SourceError, "transactions with GTIDs", _MODE.format("OFF_PERMISSIVE")),
         ),
     ),
 }
@@ -202,7 +210,7 @@ def translate(error: BaseException) -> AnabranchError:
 
 def of_number(number: int, text: str) -> SourceError:
     """Translate an error number and text that came over the replication protocol."""
-    known, lowered = MEANING.get(number, Known(SourceError, "")), text.lower()
+    known, lowered = MEANING.get(number, KnownError(SourceError, "")), text.lower()
     kind, _, hint = next((one for part, one in BY_TEXT.get(number, ()) if part in lowered), known)
     if number == 2026 or (number in (2003, 2013) and "SSL" in text and "EOF" not in text):
         kind, hint = SourceError, _tls_hint(text)

@@ -35,7 +35,7 @@ class Meaning(Enum):
 WAITED_FOR = {Meaning.BUSY: TargetBusy, Meaning.AWAY: TargetUnavailable, Meaning.FULL: TargetFull}
 
 
-class Known(NamedTuple):
+class KnownError(NamedTuple):
     """An error that we have thought about: what it asks for, what it is, and what to do beside what its class says."""
 
     meaning: Meaning
@@ -53,12 +53,12 @@ PASSED_ON = "connect to the server itself, or to a pooler that passes the settin
 _DAMAGED = "the server says that its data is damaged: look at its log, REINDEX or restore it"
 
 # SQLSTATE, or its first characters; the longest entry wins. What is not here is Meaning.REFUSED without a hint.
-MEANINGS: dict[str, Known] = {
-    "08": Known(Meaning.AWAY, "the line is lost, or did not come about"),
-    "21": Known(Meaning.CONFLICT, "one row would be changed twice"),
-    "22": Known(Meaning.CONFLICT, "a value does not fit its column", _TYPE),
-    "22021": Known(Meaning.CONFLICT, "a zero character in text", '[types] nul = "strip" removes zero characters'),
-    "22P02": Known(
+MEANINGS: dict[str, KnownError] = {
+    "08": KnownError(Meaning.AWAY, "the line is lost, or did not come about"),
+    "21": KnownError(Meaning.CONFLICT, "one row would be changed twice"),
+    "22": KnownError(Meaning.CONFLICT, "a value does not fit its column", _TYPE),
+    "22021": KnownError(Meaning.CONFLICT, "a zero character in text", '[types] nul = "strip" removes zero characters'),
+    "22P02": KnownError(
         Meaning.CONFLICT,
         "a type of the target does not know the value",
         "if the type is an enum that got a label at the source: ALTER TYPE … ADD VALUE … at the target, as at the source, then"
@@ -69,90 +69,92 @@ MEANINGS: dict[str, Known] = {
         "a zero character in JSON",
         '[target.options] json = "json" or "text" keeps zero characters in JSON',
     ),
-    "23": Known(Meaning.CONFLICT, "a constraint of the target is broken"),
-    "23503": Known(
+    "23": KnownError(Meaning.CONFLICT, "a constraint of the target is broken"),
+    "23503": KnownError(
         Meaning.CONFLICT,
         "a foreign key of the target is broken",
         "the source wrote it with its foreign keys off, or the key is the target's own: put the missing row in, or drop the"
         " key at the target; a user who may set session_replication_role is not asked",
     ),
-    "23514": Known(
+    "23514": KnownError(
         Meaning.CONFLICT,
         "a check of the target is broken",
         "if the source has no such check any more: ALTER TABLE … DROP CONSTRAINT … at the target",
     ),
-    "25006": Known(
+    "25006": KnownError(
         Meaning.AWAY,
         "the server, or its session, is read-only",
         "the target is read-only: point the job at the primary",
     ),
-    "25P03": Known(Meaning.AWAY, "idle in a transaction for too long"),
-    "25P04": Known(Meaning.AWAY, "a transaction took too long (transaction_timeout)"),
-    "26": Known(Meaning.REFUSED, "a prepared statement is gone", _POOLER),
-    "28": Known(Meaning.REFUSED, "the login is refused", "check user, password and pg_hba.conf of the target"),
-    "3D": Known(Meaning.REFUSED, "no such database", "create the target database first"),
-    "3F": Known(Meaning.REFUSED, "no such schema", "the target's schema is gone: load the table again"),
-    "40": Known(Meaning.BUSY, "rolled back because of others: serialization failure"),
-    "40P01": Known(Meaning.BUSY, "deadlock"),
-    "42501": Known(
+    "25P03": KnownError(Meaning.AWAY, "idle in a transaction for too long"),
+    "25P04": KnownError(Meaning.AWAY, "a transaction took too long (transaction_timeout)"),
+    "26": KnownError(Meaning.REFUSED, "a prepared statement is gone", _POOLER),
+    "28": KnownError(Meaning.REFUSED, "the login is refused", "check user, password and pg_hba.conf of the target"),
+    "3D": KnownError(Meaning.REFUSED, "no such database", "create the target database first"),
+    "3F": KnownError(Meaning.REFUSED, "no such schema", "the target's schema is gone: load the table again"),
+    "40": KnownError(Meaning.BUSY, "rolled back because of others: serialization failure"),
+    "40P01": KnownError(Meaning.BUSY, "deadlock"),
+    "42501": KnownError(
         Meaning.REFUSED, "a right is missing", "grant the job's user this right; preflight lists the statements"
     ),
-    "42703": Known(
+    "42703": KnownError(
         Meaning.REFUSED, "no such column", f"the target table was changed: bring the column back, or {_LOAD}"
     ),
-    "42804": Known(Meaning.REFUSED, "a column has another type", f"the target table was changed: {_LOAD}"),
-    "42809": Known(Meaning.REFUSED, "not a table", "the target has something else of this name, a view perhaps"),
-    "428C9": Known(
+    "42804": KnownError(Meaning.REFUSED, "a column has another type", f"the target table was changed: {_LOAD}"),
+    "42809": KnownError(Meaning.REFUSED, "not a table", "the target has something else of this name, a view perhaps"),
+    "428C9": KnownError(
         Meaning.REFUSED,
         "a column that is GENERATED ALWAYS",
         "ALTER TABLE … ALTER COLUMN … SET GENERATED BY DEFAULT at the target (a computed column: DROP EXPRESSION)",
     ),
-    "42P01": Known(Meaning.REFUSED, "no such table", "the target table is gone: load it again"),
-    "42P05": Known(Meaning.REFUSED, "a prepared statement is there already", _POOLER),
-    "42P07": Known(
+    "42P01": KnownError(Meaning.REFUSED, "no such table", "the target table is gone: load it again"),
+    "42P05": KnownError(Meaning.REFUSED, "a prepared statement is there already", _POOLER),
+    "42P07": KnownError(
         Meaning.REFUSED,
         "the name is taken",
         "something else has this name: rename it at the target, or the table in the job file ([[rules]] target)",
     ),
-    "42P10": Known(
+    "42P10": KnownError(
         Meaning.REFUSED,
         "no unique key to find rows by",
         "the target table needs a primary key on exactly the source's key columns",
     ),
-    "44": Known(Meaning.CONFLICT, "a view's check option"),
-    "53": Known(Meaning.AWAY, "the server lacks memory or locks"),
-    "53100": Known(Meaning.FULL, "the disk is full", "make room on the target's disk"),
-    "53300": Known(
+    "44": KnownError(Meaning.CONFLICT, "a view's check option"),
+    "53": KnownError(Meaning.AWAY, "the server lacks memory or locks"),
+    "53100": KnownError(Meaning.FULL, "the disk is full", "make room on the target's disk"),
+    "53300": KnownError(
         Meaning.AWAY,
         "too many connections",
         "raise max_connections, or the user's limit, at the target, or lower [load] parallel",
     ),
-    "53400": Known(Meaning.REFUSED, "a limit of the configuration", "raise temp_file_limit at the target"),
-    "54": Known(Meaning.CONFLICT, "a limit of the program, e.g. an index entry that is too large"),
-    "55000": Known(
+    "53400": KnownError(Meaning.REFUSED, "a limit of the configuration", "raise temp_file_limit at the target"),
+    "54": KnownError(Meaning.CONFLICT, "a limit of the program, e.g. an index entry that is too large"),
+    "55000": KnownError(
         Meaning.REFUSED,
         "the table is not in a state for this",
         "a published table needs a key for updates: ALTER TABLE … REPLICA IDENTITY FULL at the target",
     ),
-    "55006": Known(Meaning.BUSY, "in use by another session"),
-    "55P03": Known(Meaning.BUSY, "a lock was not given in time", "another session holds a lock on the target table"),
-    "57": Known(Meaning.AWAY, "the server ends the session, shuts down or starts up"),
-    "57014": Known(
+    "55006": KnownError(Meaning.BUSY, "in use by another session"),
+    "55P03": KnownError(
+        Meaning.BUSY, "a lock was not given in time", "another session holds a lock on the target table"
+    ),
+    "57": KnownError(Meaning.AWAY, "the server ends the session, shuts down or starts up"),
+    "57014": KnownError(
         Meaning.BUSY,
         "cancelled by an administrator or a time limit",
         "somebody, or a limit at the target, ends our statements",
     ),
-    "57P04": Known(Meaning.REFUSED, "the database was dropped", "create the target database first"),
-    "58": Known(Meaning.AWAY, "an error of the server's system", "look at the log of the target's server"),
-    "72": Known(Meaning.BUSY, "the snapshot is too old"),
-    "P0": Known(
+    "57P04": KnownError(Meaning.REFUSED, "the database was dropped", "create the target database first"),
+    "58": KnownError(Meaning.AWAY, "an error of the server's system", "look at the log of the target's server"),
+    "72": KnownError(Meaning.BUSY, "the snapshot is too old"),
+    "P0": KnownError(
         Meaning.CONFLICT,
         "raised by a trigger or function of the target",
         "raised by a trigger or function at the target",
     ),
-    "XX": Known(Meaning.REFUSED, "an internal error of the server", "look at the log of the target's server"),
-    "XX001": Known(Meaning.REFUSED, "damaged data", _DAMAGED),
-    "XX002": Known(Meaning.REFUSED, "a damaged index", _DAMAGED),
+    "XX": KnownError(Meaning.REFUSED, "an internal error of the server", "look at the log of the target's server"),
+    "XX001": KnownError(Meaning.REFUSED, "damaged data", _DAMAGED),
+    "XX002": KnownError(Meaning.REFUSED, "a damaged index", _DAMAGED),
 }
 
 # a connection that is refused carries no SQLSTATE, only the server's or the library's words; the first that are found count

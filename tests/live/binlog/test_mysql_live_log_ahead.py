@@ -13,7 +13,7 @@ import pytest
 from anabranch import connectors
 from anabranch.capture import older
 from anabranch.capture.begin import begin
-from anabranch.capture.older import Patience
+from anabranch.capture.older import OlderPatience
 from anabranch.contracts import Bounds, LogOptions, ValueRules
 from anabranch.errors import SourceError
 from anabranch.model.endpoint import Endpoint
@@ -81,11 +81,11 @@ def test_rule_02_a_trail_begins_when_what_is_logged_before_it_is_visible(
     source, told = connectors.source(endpoint_of(database)), []
     with held_up(database, "INSERT INTO t VALUES (2)") as release:
         with pytest.raises(SourceError, match="logged before the place") as refused:
-            begun(database, tmp_path / "hangs", Patience(0.3, tell=told.append))
+            begun(database, tmp_path / "hangs", OlderPatience(0.3, tell=told.append))
         assert "semi-synchronous" in refused.value.hint and len(told) == 1
-        assert begun(database, tmp_path / "stopped", Patience(9, stop=lambda: True)) == ""
+        assert begun(database, tmp_path / "stopped", OlderPatience(9, stop=lambda: True)) == ""
         threading.Timer(0.3, release).start()
-        start = begun(database, tmp_path / "waits", Patience(20, tell=told.append))
+        start = begun(database, tmp_path / "waits", OlderPatience(20, tell=told.append))
     assert len(told) == 2
     with closing(source.snapshot()) as snapshot:
         table = follow(database).definitions().popitem()[1]
@@ -100,7 +100,7 @@ def test_rule_02_a_trail_begins_when_what_is_logged_before_it_is_visible(
     assert not source.order.includes(low, third["native"], third["gtid"])
 
 
-def begun(database: Database, directory: Path, patience: Patience) -> str:
+def begun(database: Database, directory: Path, patience: OlderPatience) -> str:
     """Where a new trail begins; "" where it does not."""
     source = connectors.source(endpoint_of(database))
     reader = source.log(LogOptions(77400, 1.0))

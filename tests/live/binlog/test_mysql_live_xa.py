@@ -175,7 +175,7 @@ def test_rule_06_a_trail_begins_while_transactions_are_prepared_and_committed(
     prepare(database, "long", insert(1))
     read = begin.read_definitions
 
-    def disturbed(*arguments: Any) -> begin.Definitions:
+    def disturbed(*arguments: Any) -> begin.SourceDefinitions:
         monkeypatch.undo()
         prepare(database, "just", insert(2))
         found = read(*arguments)

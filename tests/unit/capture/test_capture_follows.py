@@ -13,7 +13,7 @@ import pytest
 
 from anabranch import pace
 from anabranch.capture import run
-from anabranch.capture.run import Capture, Watcher
+from anabranch.capture.run import Capture, CaptureWatcher
 from anabranch.connectors.memory.database import Database, database, forget
 from anabranch.connectors.memory.source import MemorySource, capture
 from anabranch.connectors.memory.source.capture import MemoryLog, mark, number_of
@@ -97,7 +97,7 @@ def follow(shop: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     def make(
         *script: Any,
         refuse_switch: Callable[[str, str], None] = lambda followed, now: None,
-        watcher: Watcher = Nobody(),  # noqa: B008 - it has no state
+        watcher: CaptureWatcher = Nobody(),  # noqa: B008 - it has no state
         away: int = 0,
         waits_at_start: bool = False,
     ) -> None:

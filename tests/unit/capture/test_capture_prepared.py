@@ -22,7 +22,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import META, BarrierKind, Chunk, Op, Part
 from anabranch.rows.log_items import LogDecided, LogItem, LogPrepared
-from anabranch.trail.format import Kind as FrameKind
+from anabranch.trail.format import FrameKind
 from anabranch.trail.reader import TrailReader, chunks
 from anabranch.trail.segment import SegmentReader
 from anabranch.trail.staging import staged

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anabranch.capture.run import Capture
-from anabranch.capture.uncommitted import Limits
+from anabranch.capture.uncommitted import MemoryLimits
 from anabranch.connectors.memory.database import Database, Image, database, forget
 from anabranch.connectors.memory.source import MemorySource
 from anabranch.connectors.memory.source.redo import Record, RedoLog, RedoOrder
@@ -33,7 +33,7 @@ from rigs.storage import Died, Dying
 
 A, B, OTHER = TableId("shop", "a"), TableId("shop", "b"), TableId("shop", "other")
 NAME = "capture_uncommitted"
-ONE_BYTE = Limits(bytes=1, seconds=1e9)
+ONE_BYTE = MemoryLimits(bytes=1, seconds=1e9)
 
 
 class Nobody:
@@ -48,7 +48,7 @@ class Rig:
 
     directory: Path
     records: list[Record] = field(default_factory=list)
-    limits: Limits = ONE_BYTE
+    limits: MemoryLimits = ONE_BYTE
     full: int = 3
     wanted: frozenset[TableId] = frozenset({A, B})
 
@@ -154,7 +154,7 @@ def test_pitfall_15_interleaved_transactions_come_once_each_at_its_commit(
     tmp_path_factory: Any, records: list[Record], step: int, after: bool, limit: int, stop_at: int
 ) -> None:
     """A start, a stop in order, a death at any operation of the disk, a start that comes to the end."""
-    rig = Rig(tmp_path_factory.mktemp("trail"), records, Limits(limit, 1e9))
+    rig = Rig(tmp_path_factory.mktemp("trail"), records, MemoryLimits(limit, 1e9))
     rig.follow(min(stop_at, len(records)))
     with suppress(Died):
         rig.follow(storage=Dying(rig.directory, step, after))
@@ -186,7 +186,7 @@ def test_killed_at_any_operation_nothing_is_lost_or_doubled(tmp_path: Path) -> N
 def test_a_start_reads_from_what_is_not_on_disk_and_not_from_the_beginning(tmp_path: Path) -> None:
     """Stopped in order, from where it stopped; killed, from the first row that was in memory only."""
     records = [change("old", number) for number in range(100)]
-    rig = Rig(tmp_path, records, Limits(8 * 40, 1e9), full=10)
+    rig = Rig(tmp_path, records, MemoryLimits(8 * 40, 1e9), full=10)
     with pytest.raises(Died):
         rig.follow(storage=Dying(tmp_path, 40))
     (staged,) = kept(tmp_path)
@@ -203,7 +203,7 @@ def test_a_start_reads_from_what_is_not_on_disk_and_not_from_the_beginning(tmp_p
 
 
 def test_what_is_small_and_young_stays_in_memory_and_what_is_old_does_not(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, [change("x", 1), change("y", 2), Record("y", is_committed=True)], Limits(1 << 30, 1e9))
+    rig = Rig(tmp_path, [change("x", 1), change("y", 2), Record("y", is_committed=True)], MemoryLimits(1 << 30, 1e9))
     seen: list[int] = []
     stopping = RedoLog.read
 
@@ -216,7 +216,7 @@ def test_what_is_small_and_young_stays_in_memory_and_what_is_old_does_not(tmp_pa
     rig.follow()
     assert set(seen) == {0}
     seen.clear()
-    rig.limits = Limits(1 << 30, 0.0)
+    rig.limits = MemoryLimits(1 << 30, 0.0)
     rig.records += [change("z", 3), change("z", 4, B), Record("other")]
     rig.follow()
     assert max(seen) == 2  # x, from the stop, and z, as soon as it was looked for
@@ -224,7 +224,7 @@ def test_what_is_small_and_young_stays_in_memory_and_what_is_old_does_not(tmp_pa
 
 def test_rule_06_a_table_joins_when_no_open_transaction_has_rows_of_it_that_were_left_out(tmp_path: Path) -> None:
     """They would be missing at its commit. That it has such rows is on disk at once: a restart must know it."""
-    rig = Rig(tmp_path, limits=Limits(1 << 30, 1e9), full=1)
+    rig = Rig(tmp_path, limits=MemoryLimits(1 << 30, 1e9), full=1)
     rig.follow()
     rig.wanted |= {OTHER}
     rig.records += [change("x", 1), change("x", 2, OTHER), change("x", 3)]
@@ -243,7 +243,7 @@ def test_rule_06_a_table_joins_when_no_open_transaction_has_rows_of_it_that_were
 def test_an_id_that_is_used_again_is_another_transaction(tmp_path: Path) -> None:
     """The first one is read again for the row of "old", which is in memory only when capture dies; the second is on disk."""
     records = [change("old", 1), change("x", 2), Record("x", is_committed=True), *[change("x", n) for n in range(3, 9)]]
-    rig = Rig(tmp_path, records, Limits(80, 1e9), full=1)
+    rig = Rig(tmp_path, records, MemoryLimits(80, 1e9), full=1)
     with pytest.raises(Died):
         rig.follow(storage=Dying(tmp_path, 40))
     (staged,) = kept(tmp_path)

@@ -14,7 +14,7 @@ from anabranch.connectors.memory.target.store import add_aside
 from anabranch.contracts import Bounds, SourceConnector, ValueRules
 from anabranch.errors import TargetBusy
 from anabranch.load.copy import ChunkWork
-from anabranch.load.plan import LoadTable, Piece, Planned, plan
+from anabranch.load.plan import LoadPiece, LoadTable, PlannedLoad, plan
 from anabranch.load.run import begun_patiently, hand_over, hand_over_all
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import USUAL, EndLimits, Endpoint
@@ -108,7 +108,7 @@ def test_what_the_source_says_of_the_number_of_rows_reaches_the_loader(source: S
     """Alone, and in a task of several pieces."""
     _, load = loaded_table(source)
     counting = Counting(JOB, source, TARGET, ValueRules())
-    piece = Piece(load, 0, Bounds())
+    piece = LoadPiece(load, 0, Bounds())
     for many in (False, True):
         with counting.lasting() if many else nullcontext(counting) as one, one.read(piece) as (_, blocks):
             told = Told(blocks)
@@ -120,7 +120,7 @@ def test_a_load_that_meets_others_as_it_begins_tries_again(source: SourceConnect
     _, load = loaded_table(source)
     refusals, told = [TargetBusy("deadlock detected")] * 2, []
 
-    def begin() -> list[Planned]:
+    def begin() -> list[PlannedLoad]:
         if refusals:
             raise refusals.pop()
         return plan(JOB, source, TARGET, [load], rows_per_chunk=10, rules=ValueRules(), expected_identity="")
@@ -129,7 +129,7 @@ def test_a_load_that_meets_others_as_it_begins_tries_again(source: SourceConnect
     assert planned.load == load and planned.pieces == []
     assert len(told) == 2 and all(why.startswith("the load waits: deadlock detected") for why in told)
 
-    def never() -> list[Planned]:
+    def never() -> list[PlannedLoad]:
         raise TargetBusy("deadlock detected")
 
     for stop, limits in ((lambda: True, USUAL), (lambda: False, EndLimits(lock=0.0))):

@@ -17,7 +17,7 @@ from anabranch.contracts import Bounds, LoadedChunk, SnapshotReader, SourceConne
 from anabranch.errors import SchemaError, SourceError, StateError
 from anabranch.load.copy import TRIES, ChunkWork
 from anabranch.load.handover import loaded
-from anabranch.load.plan import Knot, LoadTable, Planned, chunk_rows, plan
+from anabranch.load.plan import Knot, LoadTable, PlannedLoad, chunk_rows, plan
 from anabranch.load.run import load_tables
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -55,7 +55,7 @@ def create(name: str, rows: int, has_key: bool = True) -> LoadTable:
     return LoadTable(schema, target)
 
 
-def planned(source: SourceConnector, *tables: LoadTable) -> list[Planned]:
+def planned(source: SourceConnector, *tables: LoadTable) -> list[PlannedLoad]:
     return plan(JOB, source, TARGET, list(tables), rows_per_chunk=10, rules=ValueRules(), expected_identity="")
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.preflight import Report
-from anabranch.preflight.known import Known
+from anabranch.preflight.known import KnownJob
 from rigs.preflight import ALL, End, failures, run, table
 
 A, B = table("shop.a"), table("shop.b")
 
 
-def begun(*tables: TableSchema, parked: tuple[str, ...] = ()) -> Known:
+def begun(*tables: TableSchema, parked: tuple[str, ...] = ()) -> KnownJob:
     ids = frozenset(schema.id for schema in tables)
-    return Known({schema.id: schema for schema in tables}, ids, frozenset(TableId("shop", name) for name in parked))
+    return KnownJob({schema.id: schema for schema in tables}, ids, frozenset(TableId("shop", name) for name in parked))
 
 
 def warnings(report: Report) -> list[str]:
@@ -64,6 +64,6 @@ def test_a_job_may_go_on_with_every_table_parked(tmp_path: Path) -> None:
 
 def test_refused_types_of_what_was_captured_but_never_loaded_fail(tmp_path: Path) -> None:
     """Capture was started first, and nobody has looked yet."""
-    known = Known({A.id: table("shop.a", "place")})
+    known = KnownJob({A.id: table("shop.a", "place")})
     report = run(tmp_path, ALL, End([table("shop.a", "place")]), End(), lambda: known)
     assert failures(report) == ["job.types shop.a: column place point: refused, geometry"]

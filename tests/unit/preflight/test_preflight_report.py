@@ -11,7 +11,7 @@ from anabranch.errors import PreflightFailed, SourceUnavailable, TargetUnavailab
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.preflight import Report
-from anabranch.preflight.known import Known
+from anabranch.preflight.known import KnownJob
 from anabranch.preflight.run import FULL_IMAGES
 from rigs.preflight import ALL, End, failures, run, table
 
@@ -44,7 +44,7 @@ def test_checks_see_settings_tables_and_what_is_loaded(tmp_path: Path) -> None:
     text = ALL + (
         '[[tables]]\nname = "shop.a"\ncolumns = { drop = ["place"] }\nwhere = "n > 1"\n[load]\nexisting = "empty"\n'
     )
-    known = Known(loaded=frozenset({TableId("shop", "a")}))
+    known = KnownJob(loaded=frozenset({TableId("shop", "a")}))
     assert run(tmp_path, text, source, target, lambda: known).verdict == "ok"
     (context,) = target.seen
     assert context.user_choices["load.existing"] == "empty"

@@ -11,7 +11,7 @@ import pytest
 from anabranch.errors import ConfigError
 from anabranch.failpoints import POINTS, VARIABLE, arm
 from anabranch.pace import Pace
-from anabranch.spark.where import Where
+from anabranch.spark.where import SparkFilter
 from anabranch.spark.work import Bundle
 from anabranch.testing.torture.contract import Fault
 from anabranch.testing.torture.explain import explains
@@ -89,7 +89,7 @@ def test_a_part_has_short_pauses_and_the_sizes_that_were_drawn() -> None:
 def test_a_filter_is_refused_where_there_is_no_spark() -> None:
     engine = LocalEngine(Small())
     with pytest.raises(ConfigError, match="Spark SQL"):
-        engine.run(None, [Bundle([1], where=Where("a > 1", (0,), {}))], lambda outcome: None, lambda: False)
+        engine.run(None, [Bundle([1], where=SparkFilter("a > 1", (0,), {}))], lambda outcome: None, lambda: False)
 
 
 def test_tasks_are_carried_out_in_order_as_copies() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.trail.reader import TrailReader
-from anabranch.trail.retention import Limits
+from anabranch.trail.retention import RetentionLimits
 from anabranch.trail.writer import TrailWriter
 from rigs import trail_source
 
@@ -25,7 +25,7 @@ def open_writer(tmp_path: Path, samples: Any) -> Iterator[Callable[..., TrailWri
     opened: list[TrailWriter] = []
 
     def open_(**options: Any) -> TrailWriter:
-        settings = {**samples.JOB, "segment_bytes": 1 << 20, "limits": Limits(60), "pack": False, **options}
+        settings = {**samples.JOB, "segment_bytes": 1 << 20, "limits": RetentionLimits(60), "pack": False, **options}
         writer = TrailWriter.open(tmp_path / "trail", **settings)
         opened.append(writer)
         for table in (samples.ORDERS, samples.NOTES):

@@ -19,7 +19,7 @@ from anabranch.model.position import Position
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part
 from anabranch.trail.reader import LEAST_ROWS, TrailReader, exists
 from anabranch.trail.regroup import rows_after, rows_until
-from anabranch.trail.retention import Limits
+from anabranch.trail.retention import RetentionLimits
 from anabranch.trail.writer import TrailWriter
 
 
@@ -235,7 +235,7 @@ ROWS = st.lists(
 def test_any_rows_come_back_as_they_were(tmp_path_factory, samples: Any, chunks, segment_bytes, data):
     directory: Path = tmp_path_factory.mktemp("any")
     written = []
-    settings_ = {**samples.JOB, "segment_bytes": segment_bytes, "limits": Limits(60), "pack": False}
+    settings_ = {**samples.JOB, "segment_bytes": segment_bytes, "limits": RetentionLimits(60), "pack": False}
     with TrailWriter.open(directory, **settings_) as writer:
         writer.schema(samples.definition())
         for found in chunks:

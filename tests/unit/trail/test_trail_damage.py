@@ -19,7 +19,7 @@ from anabranch.errors import StateError, TrailError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.trail import pack as packing
-from anabranch.trail.format import PREFIX_LENGTH, Kind, SegmentName, decode_prefix, encode_prefix, to_json
+from anabranch.trail.format import PREFIX_LENGTH, FrameKind, SegmentName, decode_prefix, encode_prefix, to_json
 from anabranch.trail.history import Entry, SchemaHistory, parse
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.show import show
@@ -63,7 +63,7 @@ def segments(trail: Path) -> list[Path]:
 
 def header_length(path: Path) -> int:
     found = decode_prefix(path.read_bytes())
-    assert found and found[0].kind == Kind.HEADER
+    assert found and found[0].kind == FrameKind.HEADER
     return found[0].length
 
 
@@ -138,7 +138,7 @@ def with_header(path: Path, **changes: object) -> None:
     length = header_length(path)
     facts = json.loads(content[PREFIX_LENGTH:length]) | changes
     head = to_json({key: value for key, value in facts.items() if value is not None})
-    path.write_bytes(encode_prefix(Kind.HEADER, head) + head + content[length:])
+    path.write_bytes(encode_prefix(FrameKind.HEADER, head) + head + content[length:])
 
 
 HEADERS = {

@@ -13,7 +13,7 @@ from anabranch import failpoints
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Barrier, BarrierKind, Part
 from anabranch.trail import pack, retention
-from anabranch.trail.regroup import Group, join, rows_after, rows_until
+from anabranch.trail.regroup import ChunkGroup, join, rows_after, rows_until
 from anabranch.trail.segment import SegmentReader
 
 
@@ -176,7 +176,7 @@ def test_dropped_segment_is_not_brought_back(open_writer, samples, tmp_path, mon
 
     def drop_meanwhile(source, target) -> None:
         copy(source, target)
-        retention.drop_old(directory, retention.Limits(0))
+        retention.drop_old(directory, retention.RetentionLimits(0))
 
     monkeypatch.setattr(pack, "_copy", drop_meanwhile)
     assert pack.pack_all(directory) == []
@@ -213,7 +213,7 @@ def test_large_frames_are_left_alone(open_writer, samples, tmp_path):
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8))
 def test_joined_chunks_are_the_transactions_of_all(samples, sizes):
-    group, first = Group(), 1
+    group, first = ChunkGroup(), 1
     for size in sizes:
         barrier = Barrier(size // 2, 0, BarrierKind.TRUNCATE, samples.ORDERS, statement=str(first + size // 2))
         chunk = replace(samples.chunk(first, first + size, barriers=(barrier,)), first_sequence=first)
@@ -232,7 +232,7 @@ def test_joined_chunks_are_the_transactions_of_all(samples, sizes):
 
 
 def test_group_of_very_many_chunks(samples):
-    group = Group()
+    group = ChunkGroup()
     for n in range(1, 1301):
         group.add(replace(samples.chunk(n, n), first_sequence=n))
     assert len(group.chunks) < 500 and group.transactions == 1300
@@ -240,7 +240,7 @@ def test_group_of_very_many_chunks(samples):
 
 
 def test_group_takes_one_version_of_a_table(samples):
-    group = Group()
+    group = ChunkGroup()
     first = replace(samples.chunk(1, 1), first_sequence=1)
     other = replace(samples.chunk(2, 2), first_sequence=2)
     group.add(first)

@@ -25,7 +25,7 @@ def directory(tmp_path):
 
 
 def test_rule_12_nothing_goes_while_nobody_is_registered(open_writer, open_reader, samples, directory):
-    writer = open_writer(segment_bytes=2000, limits=retention.Limits(0))
+    writer = open_writer(segment_bytes=2000, limits=retention.RetentionLimits(0))
     fill(writer, samples, 30)
     assert writer.drop_old() == [] and open_reader().first() == 1
 
@@ -35,11 +35,11 @@ def test_rule_12_no_age_passes_a_registered_reader(open_writer, open_reader, sam
     retention.register(directory, "apply", 0)
     retention.hold(directory, "load shop.orders", 0)
     fill(writer, samples, 40)
-    assert retention.drop_old(directory, retention.Limits(0), now=1e12) == []
+    assert retention.drop_old(directory, retention.RetentionLimits(0), now=1e12) == []
     retention.advance(directory, "apply", 30)
-    assert retention.drop_old(directory, retention.Limits(0), now=1e12) == []
+    assert retention.drop_old(directory, retention.RetentionLimits(0), now=1e12) == []
     retention.unregister(directory, "load shop.orders")
-    assert retention.drop_old(directory, retention.Limits(0), now=1e12)
+    assert retention.drop_old(directory, retention.RetentionLimits(0), now=1e12)
     reader = open_reader()
     assert 1 < reader.first() <= 31
     found = samples.found_rows([reader.load(r) for r in reader.descriptors(30)])
@@ -52,12 +52,12 @@ def test_rule_12_time_counts_from_when_the_last_reader_passed(open_writer, open_
     writer = open_writer(segment_bytes=2000)
     retention.register(directory, "apply", 0)
     fill(writer, samples, 40)
-    assert retention.drop_old(directory, retention.Limits(100), now=0) == []
+    assert retention.drop_old(directory, retention.RetentionLimits(100), now=0) == []
     retention.advance(directory, "apply", 40)
-    assert retention.drop_old(directory, retention.Limits(100), now=1000) == []
-    assert retention.drop_old(directory, retention.Limits(100), now=1099) == []
-    dropped = retention.drop_old(directory, retention.Limits(100), now=1100)
-    assert dropped and retention.drop_old(directory, retention.Limits(100), now=1100) == []
+    assert retention.drop_old(directory, retention.RetentionLimits(100), now=1000) == []
+    assert retention.drop_old(directory, retention.RetentionLimits(100), now=1099) == []
+    dropped = retention.drop_old(directory, retention.RetentionLimits(100), now=1100)
+    assert dropped and retention.drop_old(directory, retention.RetentionLimits(100), now=1100) == []
     assert not any((directory / name).exists() for name in dropped)
 
 
@@ -65,7 +65,7 @@ def test_rule_12_pitfall_45_a_clock_that_is_set_neither_drops_nor_keeps(
     open_writer, open_reader, samples, directory, monkeypatch
 ):
     clock = Clock(monkeypatch)
-    writer = open_writer(segment_bytes=2000, limits=retention.Limits(100))
+    writer = open_writer(segment_bytes=2000, limits=retention.RetentionLimits(100))
     retention.register(directory, "apply", 0)
     fill(writer, samples, 40)
     retention.advance(directory, "apply", 40)
@@ -97,7 +97,7 @@ def test_rule_12_newest_segment_stays(open_writer, open_reader, samples, directo
     retention.register(directory, "apply", 0)
     fill(writer, samples, 5)
     retention.advance(directory, "apply", 5)
-    assert len(retention.drop_old(directory, retention.Limits(0))) == 4
+    assert len(retention.drop_old(directory, retention.RetentionLimits(0))) == 4
     assert open_reader().end().position.sequence == 5
     kill(writer)
     writer = open_writer()
@@ -116,7 +116,7 @@ def test_record_lost_after_old_segments_went(open_writer, open_reader, samples, 
         writer.append(fragment)
     fill(writer, samples, 20)
     retention.advance(directory, "apply", 7)
-    assert retention.drop_old(directory, retention.Limits(0))
+    assert retention.drop_old(directory, retention.RetentionLimits(0))
     kill(writer)
     (directory / "published").write_bytes(bytes(256))
     assert open_writer().end.position.sequence == 20
@@ -131,7 +131,7 @@ def test_reader_before_the_start_is_refused_by_name(open_writer, open_reader, sa
     fill(writer, samples, 20)
     retention.advance(directory, "apply", 20)
     writer.close()
-    retention.drop_old(directory, retention.Limits(0))
+    retention.drop_old(directory, retention.RetentionLimits(0))
     with pytest.raises(TrailError, match="reader slow is at sequence 3, the trail starts at"):
         retention.register(directory, "slow", 3)
     with pytest.raises(TrailError, match="reader slow is at sequence 3"):
@@ -169,9 +169,9 @@ def test_damaged_registration_holds_everything_until_it_is_renewed(open_writer, 
     fill(writer, samples, 20)
     retention.advance(directory, "apply", 20)
     (directory / "readers" / "apply.json").write_text("")
-    assert retention.drop_old(directory, retention.Limits(0)) == []
+    assert retention.drop_old(directory, retention.RetentionLimits(0)) == []
     retention.register(directory, "apply", 20)
-    assert retention.drop_old(directory, retention.Limits(0))
+    assert retention.drop_old(directory, retention.RetentionLimits(0))
 
 
 def test_torture_seed_214_two_that_are_done_let_go_at_once(open_writer, samples, directory):
@@ -200,15 +200,15 @@ def test_rule_12_size_and_number_limit_what_everybody_is_past(open_writer, direc
     fill(writer, samples, 60)
     retention.register(directory, "apply", 45)
     day = 86_400.0
-    everything = retention.droppable(directory, retention.Limits(0))
-    assert len(everything) > 4 and retention.droppable(directory, retention.Limits(day)) == {}
+    everything = retention.droppable(directory, retention.RetentionLimits(0))
+    assert len(everything) > 4 and retention.droppable(directory, retention.RetentionLimits(day)) == {}
     names, sizes = list(everything), list(everything.values())
-    assert list(retention.droppable(directory, retention.Limits(day, count=3))) == names[:-3]
-    assert list(retention.droppable(directory, retention.Limits(day, bytes=sum(sizes[-2:])))) == names[:-2]
-    assert list(retention.droppable(directory, retention.Limits(day, bytes=sum(sizes[-2:]) - 1))) == names[:-1]
-    assert list(retention.droppable(directory, retention.Limits(day, bytes=10**9, count=100))) == []
-    assert retention.drop_old(directory, retention.Limits(day, bytes=0)) == names
-    assert retention.droppable(directory, retention.Limits(0)) == {}
+    assert list(retention.droppable(directory, retention.RetentionLimits(day, count=3))) == names[:-3]
+    assert list(retention.droppable(directory, retention.RetentionLimits(day, bytes=sum(sizes[-2:])))) == names[:-2]
+    assert list(retention.droppable(directory, retention.RetentionLimits(day, bytes=sum(sizes[-2:]) - 1))) == names[:-1]
+    assert list(retention.droppable(directory, retention.RetentionLimits(day, bytes=10**9, count=100))) == []
+    assert retention.drop_old(directory, retention.RetentionLimits(day, bytes=0)) == names
+    assert retention.droppable(directory, retention.RetentionLimits(0)) == {}
 
 
 def test_rule_12_by_force_a_reader_is_passed_and_that_is_recorded(open_writer, open_reader, directory, samples):

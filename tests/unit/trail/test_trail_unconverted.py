@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.rows.chunk import Chunk, TableRows, Unconverted
 from anabranch.trail import codec, regroup
-from anabranch.trail.format import FORMAT, Frame, Kind
+from anabranch.trail.format import FORMAT, Frame, FrameKind
 
 
 def marked(samples: Any, first: int, last: int) -> Chunk:
@@ -37,7 +37,7 @@ def are_kept(chunk: Chunk) -> bool:
 def test_rule_26_marks_are_read_as_they_were_written(samples: Any) -> None:
     chunk = marked(samples, 1, 9)
     _, head, *parts = codec.encode_chunk(chunk, lambda rows: 0, 0)
-    frame = Frame(Kind.CHUNK, chunk.part, len(head), 0, chunk.first_sequence, 9, chunk.row_count, 0, 0)
+    frame = Frame(FrameKind.CHUNK, chunk.part, len(head), 0, chunk.first_sequence, 9, chunk.row_count, 0, 0)
     schema = codec.TableFrame(samples.definition(), samples.ARROW)
     read = codec.decode_chunk(frame, bytes(head), b"".join(map(bytes, parts)), lambda at: schema, FORMAT)
     assert are_kept(read)

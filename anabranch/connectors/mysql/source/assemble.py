@@ -18,14 +18,14 @@ from anabranch.connectors.mysql.source import binlog as b
 from anabranch.connectors.mysql.source import endings
 from anabranch.connectors.mysql.source.endings import Cursor, Endings
 from anabranch.connectors.mysql.source.inner_events import Packets
-from anabranch.connectors.mysql.source.left_out import NOBODY, LeftOut
+from anabranch.connectors.mysql.source.left_out import NOBODY, LeftOutOrigins
 from anabranch.connectors.mysql.source.log_tables import LogTables
-from anabranch.connectors.mysql.source.native import Native
+from anabranch.connectors.mysql.source.native import CompiledParts
 from anabranch.connectors.mysql.source.native_loop import NativeLoop
 from anabranch.connectors.mysql.source.positions import Place
 from anabranch.connectors.mysql.source.rare_events import RareEvents
 from anabranch.connectors.mysql.source.rows_decode import ROW_EVENTS, TableDecoders
-from anabranch.connectors.mysql.source.transactions import Group
+from anabranch.connectors.mysql.source.transactions import LogGroup
 from anabranch.contracts import Select, ValueRules
 from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.model.position import LogMark
@@ -66,7 +66,7 @@ class Assembler:
         switched_at: Place | None = None,
         decoding: str = "auto",
         own: int = 0,
-        left_out: LeftOut = NOBODY,
+        left_out: LeftOutOrigins = NOBODY,
     ) -> None:
         """Set up the assembly. `own`: the id of the server whose log it is, 0 if unknown; `left_out`: origins whose
         rows are left out.
@@ -74,7 +74,7 @@ class Assembler:
         self.ready: deque[LogItem] = deque()
         self.failure: AnabranchError | None = None  # to be raised once what is ready was taken
         self._cursor = Cursor(place.file, place.offset, skip_to, own=own)
-        self._group = Group(place, switched_at, left_out)
+        self._group = LogGroup(place, switched_at, left_out)
         # MariaDB keeps annotations to itself, and who asks by GTIDs gets no others
         self._is_gapless = place.family == "mysql" and not place.by_gtid
         self._buffer, self._at = b"", 0
@@ -82,7 +82,7 @@ class Assembler:
         self._missing = 0  # bytes until it is
         self._giant: list[bytes] = []  # payloads of a packet that goes on in the next
         self._inner: _Inner | None = None  # events inside the one read last, which come before the next
-        native = Native(place.family, self._is_gapless, own, left_out) if compiled(decoding) else None
+        native = CompiledParts(place.family, self._is_gapless, own, left_out) if compiled(decoding) else None
         self._builder = native.builder() if native else ChunkBuilder()
         self._builder.carries = rules.carries
         self._tables = LogTables(

@@ -24,7 +24,7 @@ from anabranch.connectors.mysql.source.privileges import as_pattern, grant
 from anabranch.connectors.mysql.source.statements import tokens
 from anabranch.connectors.mysql.source.structures import HIDDEN, TABLE_COLUMN, checks_of, checks_query
 from anabranch.connectors.mysql.source.table_names import BASE_TABLES, SYSTEM_SCHEMAS
-from anabranch.connectors.mysql.source.typemap import Native, Refused, logical_type
+from anabranch.connectors.mysql.source.typemap import NativeType, Refused, logical_type
 from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.datatype import Kind
@@ -258,8 +258,8 @@ def _columns_named(family: str, expression: str, names: Collection[str]) -> tupl
     return tuple(column for column in names if column.lower() in words)
 
 
-def _native(row: Row, family: str, is_json: bool = False) -> Native:
-    return Native(
+def _native(row: Row, family: str, is_json: bool = False) -> NativeType:
+    return NativeType(
         name=row["DATA_TYPE"].lower(),
         full=row["COLUMN_TYPE"],
         charset=row["CHARACTER_SET_NAME"] or "",

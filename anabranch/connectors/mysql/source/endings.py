@@ -16,7 +16,7 @@ from anabranch.connectors.mysql.source import binlog as b
 from anabranch.connectors.mysql.source.log_tables import LogTables
 from anabranch.connectors.mysql.source.snapshot import has_transactions
 from anabranch.connectors.mysql.source.statements import MysqlDialect, shown
-from anabranch.connectors.mysql.source.transactions import Group
+from anabranch.connectors.mysql.source.transactions import LogGroup
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder
@@ -54,7 +54,7 @@ class Endings:
     """Puts what is complete into `ready`, in log order."""
 
     def __init__(
-        self, cursor: Cursor, group: Group, builder: ChunkBuilder, tables: LogTables, ready: deque[LogItem]
+        self, cursor: Cursor, group: LogGroup, builder: ChunkBuilder, tables: LogTables, ready: deque[LogItem]
     ) -> None:
         self._cursor, self._group, self._builder, self._tables, self._ready = cursor, group, builder, tables, ready
         self._held: list[LogStatement] = []  # statements inside a transaction that has rows

@@ -17,7 +17,7 @@ _LARGEST = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutOrigins:
     """Origins to leave out, by `server_id` and by the 16 bytes of the uuid that MySQL's GTIDs begin with."""
 
     servers: frozenset[int] = frozenset()
@@ -27,10 +27,10 @@ class LeftOut:
         return server in self.servers or source in self.sources
 
 
-NOBODY = LeftOut()
+NOBODY = LeftOutOrigins()
 
 
-def left_out(names: Collection[str]) -> LeftOut:
+def left_out(names: Collection[str]) -> LeftOutOrigins:
     """Parse names of origins. Raises ConfigError for a name that is neither a server id nor a uuid."""
     servers, sources = set(), set()
     for name in names:
@@ -44,4 +44,4 @@ def left_out(names: Collection[str]) -> LeftOut:
                 f"{name!r} is no origin that a binary log names",
                 hint=f"name a server_id, or the uuid that a GTID of MySQL begins with (such as {uuid_text(bytes(16))})",
             )
-    return LeftOut(frozenset(servers), frozenset(sources))
+    return LeftOutOrigins(frozenset(servers), frozenset(sources))

@@ -18,7 +18,7 @@ from anabranch.connectors.mysql.source.hashed import HashedDecoders, may_be_hash
 from anabranch.connectors.mysql.source.json_partial import NoBefore
 from anabranch.connectors.mysql.source.rows_decode import ROW_EVENTS, Decoder, TableDecoders
 from anabranch.connectors.mysql.source.tablemap import TableMap, parse_table_map, table_of
-from anabranch.connectors.mysql.source.transactions import Group
+from anabranch.connectors.mysql.source.transactions import LogGroup
 from anabranch.connectors.mysql.source.versioned import VersionedDecoders
 from anabranch.contracts import Select, ValueRules
 from anabranch.errors import SchemaError, SourceError, UnknownLogEvent
@@ -43,7 +43,7 @@ class LogTables:
         rules: ValueRules,
         family: str,
         builder: ChunkBuilder,
-        group: Group,
+        group: LogGroup,
         here: Callable[[], str],
         decoders: Callable[..., TableDecoders] = TableDecoders,
     ) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from anabranch.connectors.mysql.source import binlog as b
 from anabranch.connectors.mysql.source.hashed import may_be_hashed
-from anabranch.connectors.mysql.source.left_out import LeftOut
+from anabranch.connectors.mysql.source.left_out import LeftOutOrigins
 from anabranch.connectors.mysql.source.native_fields import described
 from anabranch.connectors.mysql.source.packets import Front
 from anabranch.connectors.mysql.source.rows_decode import Decoder, TableDecoders
@@ -50,10 +50,10 @@ def compiled_columns(kinds: bytes) -> Front | None:
     return lambda buffer: cast("tuple[bytes, int]", of_columns(buffer, kinds))
 
 
-class Native:
+class CompiledParts:
     """The compiled counterparts of a log reader's Python parts. `log`: the compiled half of the loop over events."""
 
-    def __init__(self, family: str, is_gapless: bool, own: int, left_out: LeftOut) -> None:
+    def __init__(self, family: str, is_gapless: bool, own: int, left_out: LeftOutOrigins) -> None:
         """Set up the compiled loop. `is_gapless`: the server sends every event of its log; `own`: its id; `left_out`:
         where the loop stops.
         """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from anabranch.connectors.mysql.source import endings
 from anabranch.connectors.mysql.source.endings import Cursor, Endings
 from anabranch.connectors.mysql.source.log_tables import LogTables
-from anabranch.connectors.mysql.source.native import Native
+from anabranch.connectors.mysql.source.native import CompiledParts
 from anabranch.connectors.mysql.source.rows_decode import TableDecoders
-from anabranch.connectors.mysql.source.transactions import Group
+from anabranch.connectors.mysql.source.transactions import LogGroup
 from anabranch.rows.builder import ChunkBuilder
 
 _FULL, _FLUSH = 1, 2  # what is to be done next
@@ -19,9 +19,9 @@ class NativeLoop:
 
     def __init__(
         self,
-        native: Native,
+        native: CompiledParts,
         cursor: Cursor,
-        group: Group,
+        group: LogGroup,
         builder: ChunkBuilder,
         tables: LogTables,
         endings: Endings,

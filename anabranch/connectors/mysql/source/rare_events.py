@@ -16,7 +16,7 @@ from anabranch.connectors.mysql.source import inner_events
 from anabranch.connectors.mysql.source.endings import Cursor, Endings
 from anabranch.connectors.mysql.source.inner_events import Packets
 from anabranch.connectors.mysql.source.log_tables import LogTables
-from anabranch.connectors.mysql.source.transactions import Group
+from anabranch.connectors.mysql.source.transactions import LogGroup
 from anabranch.errors import LogLost, UnknownLogEvent
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ _CRC = Struct("<I")
 class RareEvents:
     """Takes an event that the loop does not know; the cursor may be elsewhere afterwards."""
 
-    def __init__(self, cursor: Cursor, group: Group, endings: Endings, tables: LogTables) -> None:
+    def __init__(self, cursor: Cursor, group: LogGroup, endings: Endings, tables: LogTables) -> None:
         self._cursor, self._group, self._endings, self._tables = cursor, group, endings, tables
 
     def take(self, kind: int, flags: int, data: bytes, body: int, end: int, stop: int, seconds: int) -> Packets | None:

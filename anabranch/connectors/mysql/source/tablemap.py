@@ -182,7 +182,7 @@ _NATIVE = re.compile(r"([a-z0-9_ ]+?)\s*(?:\(([^)]*)\))?(?:\s+(.*))?$", re.IGNOR
 
 
 @dataclass(frozen=True, slots=True)
-class Native:
+class NativeText:
     """A native type's text taken apart: `int(10) unsigned` -> int, (10,), unsigned."""
 
     name: str
@@ -190,17 +190,17 @@ class Native:
     unsigned: bool = False
 
 
-def native_of(column: Column) -> Native:
+def native_of(column: Column) -> NativeText:
     found = _NATIVE.match(column.native.strip())
     if found is None:
-        return Native(column.native.lower())
+        return NativeText(column.native.lower())
     name, inside, rest = found[1].lower(), found[2] or "", (found[3] or "").lower()
     if name in ("enum", "set"):
-        return Native(name)
+        return NativeText(name)
     words = name.split()
     unsigned = "unsigned" in rest.split() or "unsigned" in words or "zerofill" in rest.split()
     numbers = tuple(int(n) for n in re.findall(r"\d+", inside))
-    return Native(words[0], numbers, unsigned)
+    return NativeText(words[0], numbers, unsigned)
 
 
 def mismatch(seen: TableMap, schema: TableSchema) -> str:
@@ -263,7 +263,7 @@ def _label_mismatch(log: LogColumn, column: Column) -> str:
 # How MariaDB marks a column with fractions of seconds in its own format, of before it took over that of MySQL 5.6; the
 # log has no size of it. https://mariadb.com/kb/en/server-system-variables/#mysql56_temporal_format
 HIRES = "/* mariadb-5.3 */"
-Fits = Callable[[LogColumn, Native, Column], bool]
+Fits = Callable[[LogColumn, NativeText, Column], bool]
 _INTEGERS = {"tinyint": TINY, "smallint": SHORT, "mediumint": INT24, "int": LONG, "integer": LONG, "bigint": LONGLONG}
 
 
@@ -271,13 +271,13 @@ def _is(*types: int) -> Fits:
     return lambda log, native, column: log.type in types
 
 
-def _decimal(log: LogColumn, native: Native, column: Column) -> bool:
+def _decimal(log: LogColumn, native: NativeText, column: Column) -> bool:
     precision, scale = (*native.numbers, 10, 0)[:2] if len(native.numbers) != 1 else (native.numbers[0], 0)
     return (log.type, log.meta, log.scale) == (NEWDECIMAL, precision, scale)
 
 
 def _time(new: int, old: int) -> Fits:
-    def fits(log: LogColumn, native: Native, column: Column) -> bool:
+    def fits(log: LogColumn, native: NativeText, column: Column) -> bool:
         digits = (*native.numbers, 0)[0]
         is_old = digits == 0 or HIRES in column.native
         return (log.type == new and log.meta == digits) or (log.type == old and is_old)
@@ -286,7 +286,7 @@ def _time(new: int, old: int) -> Fits:
 
 
 def _sized(*types: int) -> Fits:
-    def fits(log: LogColumn, native: Native, column: Column) -> bool:
+    def fits(log: LogColumn, native: NativeText, column: Column) -> bool:
         known = CHARSETS.get(column.charset.lower())
         each = known.longest if known else 0 if column.charset else 1
         more = 1 if log.type == VARCHAR_COMPRESSED else 0  # the byte that says how
@@ -303,18 +303,18 @@ def _bytes(size: int) -> Fits:
     return lambda log, native, column: (log.type, log.meta) == (STRING, size)
 
 
-def _enum(log: LogColumn, native: Native, column: Column) -> bool:
+def _enum(log: LogColumn, native: NativeText, column: Column) -> bool:
     size = len(column.type.values) if column.type else 0
     return log.type == ENUM and (not size or log.meta == (1 if size < 256 else 2))
 
 
-def _set(log: LogColumn, native: Native, column: Column) -> bool:
+def _set(log: LogColumn, native: NativeText, column: Column) -> bool:
     size = len(column.type.values) if column.type else 0
     width = (size + 7) // 8
     return log.type == SET and (not size or log.meta == (width if width <= 4 else 8))
 
 
-def _bits(log: LogColumn, native: Native, column: Column) -> bool:
+def _bits(log: LogColumn, native: NativeText, column: Column) -> bool:
     return log.type == BIT and log.meta == (*native.numbers, 1)[0]
 
 

@@ -7,7 +7,7 @@ from struct import Struct
 
 from anabranch.connectors.mysql.source import binlog as b
 from anabranch.connectors.mysql.source.gtid_bytes import parse_tagged_gtid, uuid_text
-from anabranch.connectors.mysql.source.left_out import NOBODY, LeftOut
+from anabranch.connectors.mysql.source.left_out import NOBODY, LeftOutOrigins
 from anabranch.connectors.mysql.source.positions import MariadbGtids, MysqlGtids, Place, file_number, gtid_set
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.position import LogMark
@@ -20,7 +20,7 @@ _STANDALONE, _PREPARED = 1, 64  # https://mariadb.com/kb/en/gtid_event/
 _SECOND = 1_000_000
 
 
-class Group:
+class LogGroup:
     """A transaction of the log, from its GTID or BEGIN to its end.
 
     `ordinal` counts the images of ours in it; `fragmented` says how many of them left as fragments already,
@@ -30,7 +30,7 @@ class Group:
     its rows are not ours.
     """
 
-    def __init__(self, place: Place, switched_at: Place | None = None, left_out: LeftOut = NOBODY) -> None:
+    def __init__(self, place: Place, switched_at: Place | None = None, left_out: LeftOutOrigins = NOBODY) -> None:
         self.left_out, self.is_left_out = left_out, False
         self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = self.is_xa = False
         self.ordinal = self.fragmented = self.taken_back = 0

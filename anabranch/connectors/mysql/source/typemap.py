@@ -39,7 +39,7 @@ ADDRESSES = {"inet4": 4, "inet6": 16}
 
 
 @dataclass(frozen=True, slots=True)
-class Native:
+class NativeType:
     """A column's type as information_schema.COLUMNS tells it."""
 
     name: str  # DATA_TYPE
@@ -57,7 +57,7 @@ class Refused(Exception):
     """This native type has no logical type; the text says why."""
 
 
-def logical_type(native: Native) -> LogicalType:
+def logical_type(native: NativeType) -> LogicalType:
     """Return the logical type of a native one. Raises Refused."""
     if native.name in INTEGERS:
         return LogicalType(INTEGERS[native.name]["unsigned" in native.full])
@@ -85,7 +85,7 @@ def _unescape(text: str) -> str:
     return re.sub(r"''|\\(.)", lambda m: _ESCAPED.get(m[1], m[1]) if m[1] is not None else "'", text, flags=re.DOTALL)
 
 
-def _text(native: Native) -> LogicalType:
+def _text(native: NativeType) -> LogicalType:
     if native.charset not in CHARSETS:
         raise Refused(f"the character set {native.charset} is not known")
     if native.is_json:
@@ -93,7 +93,7 @@ def _text(native: Native) -> LogicalType:
     return LogicalType(Kind.TEXT, length=None if native.name in TEXTS else native.length)
 
 
-def _elements(native: Native) -> int | None:
+def _elements(native: NativeType) -> int | None:
     """Return how many elements each vector of `vector(3)` has. In MySQL it is only the most that one may have, and says
     nothing.
 
@@ -103,8 +103,8 @@ def _elements(native: Native) -> int | None:
     return int(found[1]) if found and native.family == "mariadb" else None
 
 
-def _labelled(kind: Kind) -> Callable[[Native], LogicalType]:
-    def make(native: Native) -> LogicalType:
+def _labelled(kind: Kind) -> Callable[[NativeType], LogicalType]:
+    def make(native: NativeType) -> LogicalType:
         if native.charset not in CHARSETS:
             raise Refused(f"labels in the character set {native.charset or 'binary'} are not known")
         return LogicalType(kind, values=labels(native.full))
@@ -112,7 +112,7 @@ def _labelled(kind: Kind) -> Callable[[Native], LogicalType]:
     return make
 
 
-_MAKERS: dict[str, Callable[[Native], LogicalType]] = {
+_MAKERS: dict[str, Callable[[NativeType], LogicalType]] = {
     "decimal": lambda n: LogicalType(Kind.DECIMAL, precision=n.precision, scale=n.scale),
     "float": lambda n: LogicalType(Kind.FLOAT32),
     "double": lambda n: LogicalType(Kind.FLOAT64),

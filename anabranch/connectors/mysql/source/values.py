@@ -99,7 +99,7 @@ def zero_of(column: Column, choice: str, in_key: bool, bad: Any) -> Zero:
     return Zero(found, found)
 
 
-class Table(dict[int, Any]):
+class LookupTable(dict[int, Any]):
     """A function of an int, remembered."""
 
     def __init__(self, function: Callable[[int], Any]) -> None:
@@ -113,12 +113,12 @@ class Table(dict[int, Any]):
         return value
 
 
-def days_table(zero: Any) -> Table:
+def days_table(zero: Any) -> LookupTable:
     """Decode DATE: day 5 bits, month 4, year -> days since 1970. `zero` stands in for invalid dates; STOP raises NoDate."""
-    return Table(lambda packed: _days(packed >> 9, packed >> 5 & 15, packed & 31, zero))
+    return LookupTable(lambda packed: _days(packed >> 9, packed >> 5 & 15, packed & 31, zero))
 
 
-def midnight_table(zero: Any) -> Table:
+def midnight_table(zero: Any) -> LookupTable:
     """Decode DATETIME's upper bits (sign, year * 13 + month, day) -> microseconds since 1970 at its midnight."""
 
     def midnight(packed: int) -> Any:
@@ -126,10 +126,10 @@ def midnight_table(zero: Any) -> Table:
         days = _days(month // 13, month % 13, packed & 31, zero)
         return days * DAY if type(days) is int else days
 
-    return Table(midnight)
+    return LookupTable(midnight)
 
 
-def clock_table() -> Table:
+def clock_table() -> LookupTable:
     """Decode DATETIME's lower bits (hour, minute, second) -> microseconds since midnight."""
 
     def clock(packed: int) -> int:
@@ -138,7 +138,7 @@ def clock_table() -> Table:
             raise ValueError(f"{hour:02}:{minute:02}:{second:02} is no time of day")
         return ((hour * 60 + minute) * 60 + second) * SECOND
 
-    return Table(clock)
+    return LookupTable(clock)
 
 
 def old_datetime(zero: Any) -> Callable[[int], Any]:
@@ -246,7 +246,7 @@ def labels(column: Column) -> list[bytes]:
     return [b"", *(label.encode() for label in column.type.values)]
 
 
-def label_sets(column: Column) -> Table:
+def label_sets(column: Column) -> LookupTable:
     """Decode SET's bits -> labels joined by comma, in declaration order."""
     assert column.type is not None
     names = [label.encode() for label in column.type.values]
@@ -256,4 +256,4 @@ def label_sets(column: Column) -> Table:
             raise IndexError(f"bit {bits.bit_length()} of a set of {len(names)} labels")
         return b",".join(name for place, name in enumerate(names) if bits >> place & 1)
 
-    return Table(joined)
+    return LookupTable(joined)

@@ -16,7 +16,7 @@ from anabranch.connectors.mysql.source.hashed import with_hashes
 from anabranch.connectors.mysql.source.rows_decode import Decoder, TableDecoders
 from anabranch.connectors.mysql.source.structures import HIDDEN
 from anabranch.connectors.mysql.source.tablemap import TableMap
-from anabranch.connectors.mysql.source.transactions import Group
+from anabranch.connectors.mysql.source.transactions import LogGroup
 from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column, TableSchema
@@ -44,7 +44,13 @@ class VersionedDecoders(TableDecoders):
     current rows to the buffer, and returns 0: runs and counts are done by then."""
 
     def __init__(
-        self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str, builder: ChunkBuilder, group: Group
+        self,
+        seen: TableMap,
+        buffer: TableBuffer,
+        rules: ValueRules,
+        family: str,
+        builder: ChunkBuilder,
+        group: LogGroup,
     ) -> None:
         super().__init__(seen, buffer, rules, family, with_hashes(as_logged(buffer.schema), seen))
         self._builder, self._group = builder, group

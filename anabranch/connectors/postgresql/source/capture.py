@@ -19,7 +19,7 @@ from anabranch.connectors.postgresql.source.binary_types import BINARY, columns,
 from anabranch.connectors.postgresql.source.binary_values import Reader
 from anabranch.connectors.postgresql.source.catalog import mark
 from anabranch.connectors.postgresql.source.connection import identity, log_end, open_session, server
-from anabranch.connectors.postgresql.source.decoders import DECODERS, STREAMING, Reading
+from anabranch.connectors.postgresql.source.decoders import DECODERS, STREAMING, SlotReading
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.heartbeat import Heartbeat
 from anabranch.connectors.postgresql.source.held_log import Slot, read_slot
@@ -125,7 +125,7 @@ class WalReader:
             self._refuse_passed(read_slot(connection, name), place)  # nobody else moves it from here on
         reader = self._reader if self.is_binary else None
         options, asks = self._options, (self._type_text, has_newer, reader, self._undone)
-        self._assembler = decoder.make(Reading(name, place, select, *asks, options.decoding, options.leave_out))
+        self._assembler = decoder.make(SlotReading(name, place, select, *asks, options.decoding, options.leave_out))
         if options.rules.carries:
             self._assembler.carry()
         self._frames, self._at = list[bytes](), 0

@@ -26,7 +26,7 @@ STREAMS = 140_000  # and gives large transactions while they are open
 
 
 @dataclass(frozen=True)
-class Reading:
+class SlotReading:
     """The settings that a slot is read with.
 
     `has_newer`: the server's plugin knows the options that only newer ones have; `reader`: set where values come in
@@ -56,7 +56,7 @@ class Decoder:
 
     plugin: str
     options: Callable[[str, Collection[TableId], int], dict[str, str]]
-    make: Callable[[Reading], Assembler]
+    make: Callable[[SlotReading], Assembler]
     truncates: bool = True
     messages: int = 0
     streams: int = NEVER
@@ -108,20 +108,20 @@ def _pattern(table: TableId) -> str:
 # Who reads messages comes with Arrow: preflight and `status`, which only ask what a decoder can, go without.
 
 
-def _pgoutput(how: Reading) -> Assembler:
+def _pgoutput(how: SlotReading) -> Assembler:
     from anabranch.connectors.postgresql.source.decode_pgoutput import PgoutputAssembler
 
     made = how.place, how.select, how.type_text, how.name, how.reader, how.undone, how.decoding, how.leave_out
     return PgoutputAssembler(*made)
 
 
-def _wal2json(how: Reading) -> Assembler:
+def _wal2json(how: SlotReading) -> Assembler:
     from anabranch.connectors.postgresql.source.decode_wal2json import Wal2jsonAssembler
 
     return Wal2jsonAssembler(how.place, how.select, how.has_newer)
 
 
-def _decoderbufs(how: Reading) -> Assembler:
+def _decoderbufs(how: SlotReading) -> Assembler:
     from anabranch.connectors.postgresql.source.decode_decoderbufs import DecoderbufsAssembler
 
     return DecoderbufsAssembler(how.place, how.select, noted(how.name))

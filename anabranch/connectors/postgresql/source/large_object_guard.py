@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.errors import translated
-from anabranch.connectors.postgresql.source.large_objects import REMEDY, Form, Forms
+from anabranch.connectors.postgresql.source.large_objects import REMEDY, Forms, ObjectForm
 from anabranch.contracts import Select
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -33,7 +33,7 @@ class LargeObjectGuard:
         self._endpoint, self._dropped = endpoint, dropped
         self._connection: Connection | None = None
         self._forms = Forms(self._session)
-        self._watched: dict[tuple[TableId, int], Mapping[int, Form]] = {}
+        self._watched: dict[tuple[TableId, int], Mapping[int, ObjectForm]] = {}
 
     def barriers(self, chunk: Chunk, select: Select) -> list[Barrier]:
         with translated("look for large objects"):
@@ -57,7 +57,7 @@ class LargeObjectGuard:
         why = f"its column {column.name} ({column.native}) names a large object, which is in no log: {REMEDY}"
         return Barrier(tx, ordinal, BarrierKind.PARK, rows.table, reason=why)
 
-    def _places(self, schema: TableSchema) -> Mapping[int, Form]:
+    def _places(self, schema: TableSchema) -> Mapping[int, ObjectForm]:
         key = schema.id, schema.version
         if key not in self._watched:
             left_out = self._dropped(schema.id)
@@ -66,10 +66,12 @@ class LargeObjectGuard:
                 for place, column in enumerate(schema.columns)
                 if column.type is not None and column.name not in left_out
             }
-            self._watched[key] = {place: form for place, form in found.items() if form in (Form.PLAIN, Form.ARRAY)}
+            self._watched[key] = {
+                place: form for place, form in found.items() if form in (ObjectForm.PLAIN, ObjectForm.ARRAY)
+            }
         return self._watched[key]
 
-    def _first(self, batch: pa.RecordBatch, column: Column, place: int, form: Form) -> int | None:
+    def _first(self, batch: pa.RecordBatch, column: Column, place: int, form: ObjectForm) -> int | None:
         """Return the place of the first row whose new value names an object."""
         assert column.type is not None
         is_new = pc.is_in(batch.column("_op"), value_set=pa.array([Op.INSERT, Op.AFTER], batch.column("_op").type))
@@ -95,6 +97,6 @@ class LargeObjectGuard:
             self._connection = None
 
 
-def _numbers(text: str, form: Form) -> Collection[int]:
-    found: Sequence[str] = _NUMBER.findall(text) if form is Form.ARRAY else [text]
+def _numbers(text: str, form: ObjectForm) -> Collection[int]:
+    found: Sequence[str] = _NUMBER.findall(text) if form is ObjectForm.ARRAY else [text]
     return [int(number) for number in found if number != "0"]

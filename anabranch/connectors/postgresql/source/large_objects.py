@@ -58,7 +58,7 @@ SELECT count(*) > 0, coalesce(bool_or(is_nested) FILTER (WHERE type = 'pg_catalo
 """
 
 
-class Form(StrEnum):
+class ObjectForm(StrEnum):
     """The way in which a type holds numbers of objects."""
 
     PLAIN = "plain"
@@ -72,9 +72,9 @@ class Forms:
 
     def __init__(self, connection: Callable[[], Connection]) -> None:
         self._connection = connection
-        self._known: dict[str, Form | None] = {}
+        self._known: dict[str, ObjectForm | None] = {}
 
-    def of(self, table: TableId, column: Column) -> Form | None:
+    def of(self, table: TableId, column: Column) -> ObjectForm | None:
         if column.native not in self._known:
             row = self._connection().execute(_MADE_OF, [table.schema, table.name, column.name]).fetchone()
             if row is None or not row[0]:
@@ -83,10 +83,10 @@ class Forms:
         return self._known[column.native]
 
 
-def _form(is_nested: bool, is_array: bool | None) -> Form | None:
+def _form(is_nested: bool, is_array: bool | None) -> ObjectForm | None:
     if is_array is None:
         return None
-    return Form.NESTED if is_nested else Form.ARRAY if is_array else Form.PLAIN
+    return ObjectForm.NESTED if is_nested else ObjectForm.ARRAY if is_array else ObjectForm.PLAIN
 
 
 def is_declared(column: Column) -> bool:
@@ -116,7 +116,7 @@ def named_in(
         if column.name not in columns or column.generated or not may_name(column):
             continue
         form = forms.of(schema.id, column)
-        if form not in (Form.PLAIN, Form.ARRAY):
+        if form not in (ObjectForm.PLAIN, ObjectForm.ARRAY):
             continue
         is_any = bool(one(connection, _ANY)) if is_any is None else is_any
         if is_any and (key := _first_key(connection, schema, column, form, condition)) is not None:
@@ -125,10 +125,10 @@ def named_in(
 
 
 def _first_key(
-    connection: Connection, schema: TableSchema, column: Column, form: Form, condition: sql.Composable
+    connection: Connection, schema: TableSchema, column: Column, form: ObjectForm, condition: sql.Composable
 ) -> Mapping[str, str | None] | None:
     value: sql.Composable = sql.Identifier("t", column.name)
-    if form is Form.ARRAY:
+    if form is ObjectForm.ARRAY:
         value = sql.SQL("ANY ({}::oid[])").format(value)
     texts = [sql.SQL("{}::text").format(sql.Identifier("t", name)) for name in schema.primary_key]
     query = sql.SQL(
@@ -156,14 +156,14 @@ def check_large_objects(connection: Connection, context: PreflightContext, choic
                 yield _judged(connection, schema, column, form, is_any)
 
 
-def _judged(connection: Connection, schema: TableSchema, column: Column, form: Form, is_any: bool) -> CheckResult:
+def _judged(connection: Connection, schema: TableSchema, column: Column, form: ObjectForm, is_any: bool) -> CheckResult:
     what = f"column {column.name} ({column.native})"
-    found, of = _counted(connection, schema, column, form) if is_any and form is not Form.NESTED else (0, "")
+    found, of = _counted(connection, schema, column, form) if is_any and form is not ObjectForm.NESTED else (0, "")
     if found:
         many = f"at least {found:,}" if found >= COUNTED or of else f"{found:,}"
         why = f"{what} names large objects in {many} values{of}: the numbers would arrive, the objects are in no log"
         return CheckResult(CHECK, "failed", why, REMEDY, str(schema.id))
-    if form is Form.NESTED:
+    if form is ObjectForm.NESTED:
         why = (
             f"{what} has numbers that may name large objects, which do not arrive; nobody looks for them in such a type"
         )
@@ -172,7 +172,7 @@ def _judged(connection: Connection, schema: TableSchema, column: Column, form: F
     return CheckResult(CHECK, "warning", why, REMEDY, str(schema.id))
 
 
-def _counted(connection: Connection, schema: TableSchema, column: Column, form: Form) -> tuple[int, str]:
+def _counted(connection: Connection, schema: TableSchema, column: Column, form: ObjectForm) -> tuple[int, str]:
     """Return values that name an object, up to COUNTED; and of what, where not all rows are looked at. Another check
     says where the table may not be read.
     """
@@ -182,7 +182,7 @@ def _counted(connection: Connection, schema: TableSchema, column: Column, form: 
     is_large = row[1] > SAMPLED_FROM
     sample = sql.SQL(f" TABLESAMPLE SYSTEM ({100 * SAMPLED_ROWS / row[1]})" if is_large else "")
     value: sql.Composable = sql.Identifier("t", column.name)
-    if form is Form.ARRAY:
+    if form is ObjectForm.ARRAY:
         value = sql.SQL("ANY ({}::oid[])").format(value)
     query = sql.SQL(
         "SELECT count(*) FROM (SELECT FROM {} AS t{} JOIN pg_catalog.pg_largeobject_metadata AS m ON m.oid = {} LIMIT {})"

@@ -77,7 +77,7 @@ class MessageBuffer(TableBuffer):
         if not messages:
             return None
         pieces = [
-            Piece(layout, images([message for _, message in some], layout.in_identity, layout.head))
+            MessagePiece(layout, images([message for _, message in some], layout.in_identity, layout.head))
             for layout, some in groupby(messages, itemgetter(0))
         ]
         op = np.concatenate([piece.images.op for piece in pieces])
@@ -87,7 +87,7 @@ class MessageBuffer(TableBuffer):
         values = [self.column(place, pieces) for place in range(len(self.schema.columns))]
         return self._rows((op, tx, ordinal + (op == Op.AFTER), shape), values, [(one, ()) for one in shapes])
 
-    def column(self, place: int, pieces: Sequence[Piece], before: int = 0) -> pa.Array:
+    def column(self, place: int, pieces: Sequence[MessagePiece], before: int = 0) -> pa.Array:
         """Return the values of a column of the table, behind so many images. Raises ValueRefused."""
         column = self.schema.columns[place]
         count = sum(len(piece.images.op) for piece in pieces)
@@ -108,7 +108,7 @@ class MessageBuffer(TableBuffer):
             ) from error
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
-    def _without_misfits(self, place: int, pieces: Sequence[Piece], before: int) -> pa.Array | None:
+    def _without_misfits(self, place: int, pieces: Sequence[MessagePiece], before: int) -> pa.Array | None:
         """Build a column without the values that its type does not hold. None where the fault is not in a text."""
         type = self.schema.columns[place].type
         assert type is not None
@@ -126,7 +126,7 @@ class MessageBuffer(TableBuffer):
             before += len(piece.images.op)
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
-    def _misfit(self, place: int, pieces: Sequence[Piece]) -> ValueRefused | None:
+    def _misfit(self, place: int, pieces: Sequence[MessagePiece]) -> ValueRefused | None:
         """Return the error for the first value that the column's type does not hold. None where the fault is not in a value."""
         column = self.schema.columns[place]
         assert column.type is not None
@@ -145,7 +145,7 @@ class MessageBuffer(TableBuffer):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MessagePiece:
     """Consecutive messages of one layout."""
 
     layout: Layout

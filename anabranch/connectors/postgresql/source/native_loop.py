@@ -17,7 +17,7 @@ FULL, FLUSH = 1, 2  # what is to be done next
 Open = tuple[int | None, int, int, str | None]
 
 
-class Followed(NamedTuple):
+class FollowedFrames(NamedTuple):
     """State where the loop stopped: the number of the next message, the open transaction (its id, where its commit
     is, its images, its origin), where the last one ended, and when it was committed; `next`: FULL, FLUSH, or 0,
     Python has to look."""
@@ -48,7 +48,7 @@ class NativeLoop:
         else:
             self._loop.forget(name)
 
-    def follow(self, frames: list[bytes], at: int, open: Open, is_plain: bool, full: tuple[int, int]) -> Followed:
+    def follow(self, frames: list[bytes], at: int, open: Open, is_plain: bool, full: tuple[int, int]) -> FollowedFrames:
         """Follow frames from number `at` on. `open`: as in Followed; `is_plain`: whether it may end here; `full`:
         images and bytes of a chunk.
         """
@@ -56,4 +56,4 @@ class NativeLoop:
         sizes = builder.transaction, builder.images, builder.size
         following, at, open, sizes, end = self._loop.follow(frames, at, open, is_plain, sizes, full)
         builder.transaction, builder.images, builder.size = sizes
-        return Followed(at, *open, end, following)
+        return FollowedFrames(at, *open, end, following)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.connectors.postgresql.source.message_buffer import UPDATE, Layout, MessageBuffer, Piece, shape_of
+from anabranch.connectors.postgresql.source.message_buffer import UPDATE, Layout, MessageBuffer, MessagePiece, shape_of
 from anabranch.connectors.postgresql.source.row_images import DELETE, INSERT, images
 from anabranch.connectors.postgresql.source.text_values import TEXTS
 from anabranch.model.datatype import Kind, LogicalType
@@ -163,7 +163,7 @@ class NativeMessageBuffer(MessageBuffer):
         ValueRefused."""
         made, at = [], 0
         for section in sections:
-            pieces: list[Piece] = [] if isinstance(section, _Columns) else self._pieces(section)
+            pieces: list[MessagePiece] = [] if isinstance(section, _Columns) else self._pieces(section)
             for piece in pieces:
                 codes = piece.codes(len(self.types))
                 numbers[at : at + len(codes)] = [self._number(row.tobytes()) for row in codes]
@@ -172,13 +172,13 @@ class NativeMessageBuffer(MessageBuffer):
             made.append((section, pieces))
         return [self._joined_column(place, made) for place in range(len(self.types))]
 
-    def _pieces(self, section: _Messages) -> list[Piece]:
+    def _pieces(self, section: _Messages) -> list[MessagePiece]:
         return [
-            Piece(layout, images([message for _, message in some], layout.in_identity, layout.head))
+            MessagePiece(layout, images([message for _, message in some], layout.in_identity, layout.head))
             for layout, some in groupby(section.messages, itemgetter(0))
         ]
 
-    def _joined_column(self, place: int, made: list[tuple[_Columns | _Messages, list[Piece]]]) -> pa.Array:
+    def _joined_column(self, place: int, made: list[tuple[_Columns | _Messages, list[MessagePiece]]]) -> pa.Array:
         parts: list[pa.Array] = []
         before = 0
         for section, pieces in made:

@@ -80,10 +80,7 @@ class PostgresTarget:
 
 
 def connector(endpoint: Endpoint, options: Options = NONE) -> RowTarget:
-    """Return the target connector: what its options say of types comes with each ValueRules.
-
-    Raises ModuleNotFoundError without the driver.
-    """
+    """Return the target connector. Raises ModuleNotFoundError without the driver."""
     import psycopg  # noqa: F401 - asked whether it is there
 
     return PostgresTarget(endpoint)

@@ -28,7 +28,7 @@ from anabranch.connectors.postgresql.target.column_types import ColumnTypes, cha
 from anabranch.connectors.postgresql.target.enforced import Followers
 from anabranch.connectors.postgresql.target.exchange import exchange
 from anabranch.connectors.postgresql.target.heirs import written_with
-from anabranch.connectors.postgresql.target.merge import Action, Piece, Texts
+from anabranch.connectors.postgresql.target.merge import MergeAction, MergePiece, Texts
 from anabranch.connectors.postgresql.target.newer_rows import refuse_newer
 from anabranch.connectors.postgresql.target.one_by_one import OneByOne
 from anabranch.connectors.postgresql.target.own_source import OwnSource
@@ -197,7 +197,7 @@ class PostgresWriter:
         return again
 
     def _exchange(
-        self, connection: Connection, stages: StagingTables, pieces: Iterable[tuple[Piece, Sequence[Any]]]
+        self, connection: Connection, stages: StagingTables, pieces: Iterable[tuple[MergePiece, Sequence[Any]]]
     ) -> None:
         with ExitStack() as held:
             staged = [
@@ -210,13 +210,13 @@ class PostgresWriter:
             exchange(connection, staged, prepare=sum(rows for _, _, rows in staged) <= ANALYZE_ROWS)
 
     def _merge_piece(
-        self, connection: Connection, stages: StagingTables, piece: Piece, arrays: Sequence[Any], few: int
+        self, connection: Connection, stages: StagingTables, piece: MergePiece, arrays: Sequence[Any], few: int
     ) -> list[Texts]:
         rows, nul = len(arrays[0]), self._rules.nul
-        few = min(few, FEW_INSERTS) if piece.action is Action.INSERT else few
-        if rows <= few and piece.action is not Action.MULTISET and not piece.newest_by:
+        few = min(few, FEW_INSERTS) if piece.action is MergeAction.INSERT else few
+        if rows <= few and piece.action is not MergeAction.MULTISET and not piece.newest_by:
             return onerow.merge_few(connection, piece, arrays, nul)
-        if piece.action is Action.INSERT and piece.checked:
+        if piece.action is MergeAction.INSERT and piece.checked:
             taken = copy_rows(connection, piece.table.target, piece.columns, arrays, nul, piece.values)
             if taken != rows:  # a trigger of the target has left rows out
                 raise Conflict(piece.table.source, f"expected {rows} inserts, found {taken}")

@@ -28,7 +28,14 @@ from psycopg.pq.abc import PGconn
 
 from anabranch import pace
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
-from anabranch.connectors.postgresql.target.known_columns import Form, Known, KnownColumns, on_key, own_rows, sets
+from anabranch.connectors.postgresql.target.known_columns import (
+    ArrayForm,
+    KnownColumns,
+    KnownTable,
+    on_key,
+    own_rows,
+    sets,
+)
 from anabranch.connectors.postgresql.target.store import TARGET
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import ChangeShape
@@ -199,7 +206,7 @@ class Block:
         return f"DO LANGUAGE plpgsql {block.as_string(self._connection)}"
 
 
-def _statement(kind: int, shape: ChangeShape, known: Known) -> sql.Composed:
+def _statement(kind: int, shape: ChangeShape, known: KnownTable) -> sql.Composed:
     values = [
         sql.Composed(
             [sql.SQL(f"anabranch_move.v_{kind}_{place}[anabranch_move.v_at_{kind}]{_cast(known.forms[name])}")]
@@ -217,11 +224,11 @@ def _statement(kind: int, shape: ChangeShape, known: Known) -> sql.Composed:
     return sql.SQL("UPDATE {} SET {} WHERE {} AND {}").format(own, sets(shape, values), where, same)
 
 
-def _cast(form: Form) -> str:
+def _cast(form: ArrayForm) -> str:
     return f"::{form.cast}" if form.cast else ""
 
 
-def _same(shape: ChangeShape, known: Known) -> sql.Composed:
+def _same(shape: ChangeShape, known: KnownTable) -> sql.Composed:
     """Return SQL that fails unless the columns still have the types of the values; ALTER TABLE makes the server plan it
     anew.
 

@@ -18,7 +18,7 @@ from psycopg import sql
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.target.computed import ask_source
 from anabranch.connectors.postgresql.target.exchange import hand_on
-from anabranch.connectors.postgresql.target.merge import Action, Piece, Stage, StageColumn, Texts
+from anabranch.connectors.postgresql.target.merge import MergeAction, MergePiece, Stage, StageColumn, Texts
 from anabranch.connectors.postgresql.target.staging import StagingTables
 from anabranch.connectors.postgresql.target.swallowed_rows import refuse_left
 from anabranch.model.ids import TableId
@@ -172,17 +172,17 @@ class _Levels:
                 yield rule, (rule.child, rule.columns, then)
 
 
-def _piece(step: Step) -> Piece:
+def _piece(step: Step) -> MergePiece:
     """Describe the staging table of a step: `p<i>` the values that the children refer to, `r<i>` what replaces them."""
     child, columns, action = step
     prefixes = "pr" if action is CascadeAction.UPDATE else "p"
     places = [StageColumn(f"{p}{i}", child.type_of(n), n) for p in prefixes for i, n in enumerate(columns)]
-    return Piece(child, Action.UPDATE, tuple(places))
+    return MergePiece(child, MergeAction.UPDATE, tuple(places))
 
 
-def _keys_piece(table: TargetTable) -> Piece:
-    return Piece(
-        table, Action.DELETE, tuple(StageColumn(f"k{i}", table.type_of(n), n) for i, n in enumerate(table.key))
+def _keys_piece(table: TargetTable) -> MergePiece:
+    return MergePiece(
+        table, MergeAction.DELETE, tuple(StageColumn(f"k{i}", table.type_of(n), n) for i, n in enumerate(table.key))
     )
 
 

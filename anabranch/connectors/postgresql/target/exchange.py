@@ -19,12 +19,12 @@ from collections.abc import Mapping, Sequence
 from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
-from anabranch.connectors.postgresql.target.merge import Action, Piece, Stage, carry_out, on_old_key
+from anabranch.connectors.postgresql.target.merge import MergeAction, MergePiece, Stage, carry_out, on_old_key
 from anabranch.connectors.postgresql.target.unique import UniqueKey, unique_keys
 from anabranch.contracts import Conflict
 from anabranch.rows.net import TargetTable
 
-Staged = tuple[Piece, Stage, int]  # an update, the table that holds its rows, their number
+Staged = tuple[MergePiece, Stage, int]  # an update, the table that holds its rows, their number
 CANNOT_PARK = "rows hand unique values on, and foreign keys or triggers at the target forbid that they leave meanwhile"
 
 # Columns that may be written; may rows leave (nothing refers to them in a way that this session checks, and they come back
@@ -113,14 +113,14 @@ def _leave(
     )
 
 
-def _sets(piece: Piece) -> dict[str, sql.Composable]:
+def _sets(piece: MergePiece) -> dict[str, sql.Composable]:
     return {name: sql.Identifier("s", f"v{place}") for place, name in enumerate(piece.values)}
 
 
 # --- rows that stay ---------------------------------------------------------------------------------------------------
 
 
-def park(connection: Connection, piece: Piece, stage: Stage, keys: Sequence[UniqueKey]) -> None:
+def park(connection: Connection, piece: MergePiece, stage: Stage, keys: Sequence[UniqueKey]) -> None:
     """Let the rows of an update, or of a delete that comes later, hold no unique value meanwhile. Raises Conflict where
     that cannot be: keys that move, columns that may not be NULL, values that others refer to."""
     names = _parking(piece, keys)
@@ -135,9 +135,9 @@ def park(connection: Connection, piece: Piece, stage: Stage, keys: Sequence[Uniq
         )
 
 
-def _parking(piece: Piece, keys: Sequence[UniqueKey]) -> frozenset[str] | None:
+def _parking(piece: MergePiece, keys: Sequence[UniqueKey]) -> frozenset[str] | None:
     """Return the columns that are NULL meanwhile; for an update only those that it sets again. None: there are not enough."""
-    if piece.action is not Action.DELETE:
+    if piece.action is not MergeAction.DELETE:
         touched = [key for key in keys if key.columns.intersection(piece.values)]
         parking = [key.parking.intersection(piece.values) for key in touched]
     else:

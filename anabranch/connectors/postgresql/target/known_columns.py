@@ -32,7 +32,7 @@ SELECT a.attname::text, a.atttypid::int8, c.relkind = 'r', c.relhasrules, t.typd
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ArrayForm:
     """The form of a column's values in an array: its type, what stands between elements, and what an element is cast to
     ("": it has the column's type).
     """
@@ -43,12 +43,12 @@ class Form:
 
 
 @dataclass
-class Known:
+class KnownTable:
     """`types`: oids. `forms`: of columns whose values may come as an array. `is_plain`: not partitioned; rows of tables that
     inherit from one are not its own."""
 
     types: dict[str, int] = field(default_factory=dict)
-    forms: dict[str, Form] = field(default_factory=dict)
+    forms: dict[str, ArrayForm] = field(default_factory=dict)
     is_plain: bool = False
     has_rules: bool = False
 
@@ -58,17 +58,17 @@ class KnownColumns:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._known: dict[TableId, Known] = {}
+        self._known: dict[TableId, KnownTable] = {}
 
-    def of(self, table: TableId) -> Known:
+    def of(self, table: TableId) -> KnownTable:
         if table not in self._known:
-            found = Known()
+            found = KnownTable()
             name = table_name(table).as_string(self._connection)
             rows = self._connection.execute(COLUMNS, [name]).fetchall()
             for column, type, is_plain, has_rules, delimiter, array, cast in rows:
                 found.types[column], found.is_plain, found.has_rules = type, is_plain, has_rules
                 if array:
-                    found.forms[column] = Form(array, "," if cast else delimiter, cast or "")
+                    found.forms[column] = ArrayForm(array, "," if cast else delimiter, cast or "")
             self._connection.commit()
             self._known[table] = found
         return self._known[table]
@@ -89,7 +89,7 @@ def on_key(shape: ChangeShape, values: list[sql.Composed]) -> sql.Composed:
     return sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier("t", name), value) for name, value in pairs)
 
 
-def own_rows(shape: ChangeShape, known: Known) -> sql.Composed:
+def own_rows(shape: ChangeShape, known: KnownTable) -> sql.Composed:
     """Return the table as `t`, without rows of tables that inherit from it."""
     target = sql.SQL("{} AS t").format(table_name(shape.table.target))
     return sql.SQL("ONLY {}" if known.is_plain else "{}").format(target)

@@ -33,7 +33,7 @@ DELTA = "_delta"
 CHAIN = "a key moves to where another one moves away, inside the load's window"
 
 
-class Action(StrEnum):
+class MergeAction(StrEnum):
     DELETE = "delete"
     UPDATE = "update"
     INSERT = "insert"
@@ -50,7 +50,7 @@ class StageColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MergePiece:
     """A part of a net change, merged in one step.
 
     `k<i>` are the key columns as they are now, `v<i>` values of `values[i]`, `t<i>` the key under which an unchecked
@@ -59,7 +59,7 @@ class Piece:
     """
 
     table: TargetTable
-    action: Action
+    action: MergeAction
     columns: tuple[StageColumn, ...]
     values: tuple[str, ...] = ()
     checked: bool = True
@@ -74,12 +74,12 @@ Stage = TableId  # a staging table
 # --- a net change in pieces -------------------------------------------------------------------------------------------
 
 
-def pieces(net: TableNet) -> Iterator[tuple[Piece, list[Any]]]:
+def pieces(net: TableNet) -> Iterator[tuple[MergePiece, list[Any]]]:
     """Yield the pieces of a net change in the order in which they are merged, each with its columns' arrays."""
     if net.deletes is not None and net.deletes.num_rows:
         columns, ages = _ages(net, net.ages)
-        piece = Piece(
-            net.table, Action.DELETE, (*_keys(net.table), *columns), checked=net.checked, newest_by=net.newest_by
+        piece = MergePiece(
+            net.table, MergeAction.DELETE, (*_keys(net.table), *columns), checked=net.checked, newest_by=net.newest_by
         )
         yield piece, [*_arrays(net.deletes, net.table.key), *ages]
     for updates in sorted(net.updates, key=lambda one: (not one.contends, not one.moves_keys)):
@@ -88,16 +88,16 @@ def pieces(net: TableNet) -> Iterator[tuple[Piece, list[Any]]]:
     if net.inserts is not None and net.inserts.num_rows:
         names = tuple(net.inserts.column_names)
         yield (
-            Piece(net.table, Action.INSERT, _values(net.table, names), names, net.checked),
+            MergePiece(net.table, MergeAction.INSERT, _values(net.table, names), names, net.checked),
             _arrays(net.inserts, names),
         )
     if net.multiset is not None and net.multiset.num_rows:
         names = tuple(name for name in net.multiset.column_names if name != DELTA)
         columns = (*_values(net.table, names), StageColumn("delta", NUMBER))
-        yield Piece(net.table, Action.MULTISET, columns, names), _arrays(net.multiset, (*names, DELTA))
+        yield MergePiece(net.table, MergeAction.MULTISET, columns, names), _arrays(net.multiset, (*names, DELTA))
 
 
-def _update(net: TableNet, updates: Updates) -> tuple[Piece, list[Any]]:
+def _update(net: TableNet, updates: Updates) -> tuple[MergePiece, list[Any]]:
     """Build an update's piece. Key columns that keep their value are left out: an identity column could not be set at all."""
     table, source = net.table, updates.values
     sets = tuple(name for name in source.column_names if updates.moves_keys or name not in table.key)
@@ -110,7 +110,7 @@ def _update(net: TableNet, updates: Updates) -> tuple[Piece, list[Any]]:
         arrays += _reread_keys(table, updates)
     age, ages = _ages(net, updates.ages)
     moves, contends = updates.moves_keys, updates.contends
-    piece = Piece(table, Action.UPDATE, (*columns, *age), sets, net.checked, moves, contends, net.newest_by)
+    piece = MergePiece(table, MergeAction.UPDATE, (*columns, *age), sets, net.checked, moves, contends, net.newest_by)
     return piece, [*arrays, *ages]
 
 
@@ -146,7 +146,7 @@ OWN_TYPES = {TEXT: sql.SQL("NULL::text"), NUMBER: sql.SQL("0::bigint")}
 
 
 def create_stage(
-    head: sql.SQL, stage: sql.Composable, options: sql.SQL, piece: Piece, extra: Sequence[StageColumn] = ()
+    head: sql.SQL, stage: sql.Composable, options: sql.SQL, piece: MergePiece, extra: Sequence[StageColumn] = ()
 ) -> Any:
     """Return CREATE TABLE AS, without rows: the target's own types with their lengths and precisions, and no constraint."""
     columns = sql.SQL(", ").join(
@@ -166,10 +166,10 @@ def copy_into(table: TableId, names: Sequence[str]) -> sql.Composed:
 # --- merging ----------------------------------------------------------------------------------------------------------
 
 
-def carry_out(connection: Connection, piece: Piece, stage: Stage, rows: int, prepare: bool) -> list[Texts]:
+def carry_out(connection: Connection, piece: MergePiece, stage: Stage, rows: int, prepare: bool) -> list[Texts]:
     """Merge a piece of `rows` rows that stand in `stage`. Returns keys to read again. Raises Conflict; psycopg errors
     pass."""
-    if piece.action is Action.MULTISET:
+    if piece.action is MergeAction.MULTISET:
         _merge_multiset(connection, piece, stage)
         return []
     if not piece.checked and piece.moves:
@@ -179,23 +179,23 @@ def carry_out(connection: Connection, piece: Piece, stage: Stage, rows: int, pre
         done = connection.execute(statement, prepare=prepare).rowcount
         if counted and done != rows:
             raise Conflict(piece.table.source, f"expected {rows} {piece.action}s, found {done}")
-    again = _missing(connection, piece, stage) if piece.action is Action.UPDATE and not piece.checked else []
+    again = _missing(connection, piece, stage) if piece.action is MergeAction.UPDATE and not piece.checked else []
     if not piece.checked and (piece.moves or done + len(again) < rows):
         _refuse_left_out(connection, piece, stage, rows - done - len(again))
     return again
 
 
-def _refuse_left_out(connection: Connection, piece: Piece, stage: Stage, short: int) -> None:
+def _refuse_left_out(connection: Connection, piece: MergePiece, stage: Stage, short: int) -> None:
     """Raise Conflict if a trigger left rows out. Rows without a counterpart alone are no reason: only where such a
     trigger fires is searched for them.
     """
-    events = {Action.INSERT: UPSERT, Action.UPDATE: ("update", "delete")}.get(piece.action, ("delete",))
+    events = {MergeAction.INSERT: UPSERT, MergeAction.UPDATE: ("update", "delete")}.get(piece.action, ("delete",))
     found = switches(connection, piece.table.target, *events)
     if found and _is_left_out(connection, piece, stage, short > 0):
         raise Conflict(piece.table.source, reason(piece.table.target, found))
 
 
-def _is_left_out(connection: Connection, piece: Piece, stage: Stage, is_short: bool) -> bool:
+def _is_left_out(connection: Connection, piece: MergePiece, stage: Stage, is_short: bool) -> bool:
     """Return whether staged rows were left out.
 
     Then a row of a delete, or of a move, is still at its old place; a row of an insert without values beside its key is
@@ -203,21 +203,21 @@ def _is_left_out(connection: Connection, piece: Piece, stage: Stage, is_short: b
     """
     target, staged = table_name(piece.table.target), table_name(stage)
     values = set(piece.values) - set(piece.table.key)
-    if piece.action is Action.DELETE or piece.moves:
+    if piece.action is MergeAction.DELETE or piece.moves:
         query = sql.SQL("SELECT FROM {} AS t JOIN {} AS s ON {} LIMIT 1").format(target, staged, on_old_key(piece))
         return connection.execute(query).rowcount > 0 or bool(piece.moves and values and is_short)
-    if piece.action is Action.INSERT and not values:
+    if piece.action is MergeAction.INSERT and not values:
         absent = sql.SQL("SELECT FROM {} AS s WHERE NOT EXISTS (SELECT FROM {} AS t WHERE {}) LIMIT 1")
         return connection.execute(absent.format(staged, target, _on_key(piece, _new_key(piece)))).rowcount > 0
     return is_short
 
 
 @lru_cache(maxsize=1024)
-def _statements(piece: Piece, stage: Stage) -> tuple[tuple[bytes, bool], ...]:
+def _statements(piece: MergePiece, stage: Stage) -> tuple[tuple[bytes, bool], ...]:
     """Return the statements that merge a piece, and whether the count of each is the number of rows."""
-    if piece.action is Action.DELETE:
+    if piece.action is MergeAction.DELETE:
         found = [(_delete(piece, stage), piece.checked)]
-    elif piece.action is Action.INSERT:
+    elif piece.action is MergeAction.INSERT:
         found = [(_insert(piece, stage), piece.checked)]
     elif piece.checked or not piece.moves:
         found = [(_update_rows(piece, stage, piece.values, _old_key(piece)), piece.checked)]
@@ -226,12 +226,12 @@ def _statements(piece: Piece, stage: Stage) -> tuple[tuple[bytes, bool], ...]:
     return tuple((statement.as_bytes(), counted) for statement, counted in found)
 
 
-def _delete(piece: Piece, stage: Stage) -> sql.Composed:
+def _delete(piece: MergePiece, stage: Stage) -> sql.Composed:
     query = sql.SQL("DELETE FROM {} AS t USING {} AS s WHERE {}")
     return query.format(table_name(piece.table.target), table_name(stage), _on_key(piece, _old_key(piece)))
 
 
-def _insert(piece: Piece, stage: Stage) -> sql.Composed:
+def _insert(piece: MergePiece, stage: Stage) -> sql.Composed:
     """Return the insert. If not checked, the row that has the key takes the new values."""
     query = sql.SQL("INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} AS s").format(
         table_name(piece.table.target),
@@ -249,7 +249,7 @@ def upsert(table: TargetTable, names: Sequence[str]) -> sql.Composed:
     return sql.SQL(" ON CONFLICT ({}) DO {}").format(column_list(table.key), action)
 
 
-def _update_rows(piece: Piece, stage: Stage, names: Sequence[str], keys: Sequence[sql.Composable]) -> sql.Composed:
+def _update_rows(piece: MergePiece, stage: Stage, names: Sequence[str], keys: Sequence[sql.Composable]) -> sql.Composed:
     """Set `names` in the rows whose key is `keys`."""
     sets = sql.SQL(", ").join(
         sql.SQL("{} = {}").format(sql.Identifier(name), sql.Identifier("s", f"v{piece.values.index(name)}"))
@@ -259,7 +259,7 @@ def _update_rows(piece: Piece, stage: Stage, names: Sequence[str], keys: Sequenc
     return query.format(table_name(piece.table.target), sets, table_name(stage), _on_key(piece, keys))
 
 
-def _moves_in_window(piece: Piece, stage: Stage) -> Iterator[sql.Composed]:
+def _moves_in_window(piece: MergePiece, stage: Stage) -> Iterator[sql.Composed]:
     """Yield statements for rows that move while their table is loaded (K3): the load may have read them at the old
     place, the new one, both or neither.
 
@@ -275,7 +275,7 @@ def _moves_in_window(piece: Piece, stage: Stage) -> Iterator[sql.Composed]:
         yield _update_rows(piece, stage, rest, _new_key(piece))
 
 
-def _refuse_chains(connection: Connection, piece: Piece, stage: Stage) -> None:
+def _refuse_chains(connection: Connection, piece: MergePiece, stage: Stage) -> None:
     """Raise Conflict for a key that one row leaves and another takes: in a window only the rows' own order tells which
     is which.
     """
@@ -289,7 +289,7 @@ def _refuse_chains(connection: Connection, piece: Piece, stage: Stage) -> None:
         raise Conflict(piece.table.source, CHAIN)
 
 
-def _missing(connection: Connection, piece: Piece, stage: Stage) -> list[Texts]:
+def _missing(connection: Connection, piece: MergePiece, stage: Stage) -> list[Texts]:
     """Return keys of updated rows that are not there."""
     query = sql.SQL("SELECT {} FROM {} AS s WHERE NOT EXISTS (SELECT FROM {} AS t WHERE {})").format(
         _places("s", "t", len(piece.table.key)),
@@ -300,22 +300,22 @@ def _missing(connection: Connection, piece: Piece, stage: Stage) -> list[Texts]:
     return [dict(zip(piece.table.key, row, strict=True)) for row in connection.execute(query)]
 
 
-def _old_key(piece: Piece) -> list[sql.Composable]:
+def _old_key(piece: MergePiece) -> list[sql.Composable]:
     return [sql.Identifier("s", f"k{i}") for i in range(len(piece.table.key))]
 
 
-def _new_key(piece: Piece) -> list[sql.Composable]:
+def _new_key(piece: MergePiece) -> list[sql.Composable]:
     """Return the key after an update."""
     places = {name: f"v{i}" for i, name in enumerate(piece.values)}
     return [sql.Identifier("s", places.get(name, f"k{i}")) for i, name in enumerate(piece.table.key)]
 
 
-def on_old_key(piece: Piece) -> sql.Composed:
+def on_old_key(piece: MergePiece) -> sql.Composed:
     """Return the condition under which target row `t` is the one that staged row `s` is about."""
     return _on_key(piece, _old_key(piece))
 
 
-def _on_key(piece: Piece, keys: Sequence[sql.Composable]) -> sql.Composed:
+def _on_key(piece: MergePiece, keys: Sequence[sql.Composable]) -> sql.Composed:
     pairs = zip(piece.table.key, keys, strict=True)
     return sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier("t", name), place) for name, place in pairs)
 
@@ -327,7 +327,7 @@ def _places(alias: str, prefix: str, count: int) -> sql.Composed:
 # --- tables without a key ---------------------------------------------------------------------------------------------
 
 
-def _merge_multiset(connection: Connection, piece: Piece, stage: Stage) -> None:
+def _merge_multiset(connection: Connection, piece: MergePiece, stage: Stage) -> None:
     """Remove first, then insert: as many of equal rows as asked, each exactly once (K28)."""
     query = sql.SQL(
         "SELECT coalesce(-sum(delta) FILTER (WHERE delta < 0), 0), coalesce(sum(delta) FILTER (WHERE delta > 0), 0)"
@@ -345,7 +345,7 @@ def _merge_multiset(connection: Connection, piece: Piece, stage: Stage) -> None:
         raise _other_count(connection, piece, "insert", coming, done)
 
 
-def _other_count(connection: Connection, piece: Piece, event: str, wanted: int, done: int) -> Conflict:
+def _other_count(connection: Connection, piece: MergePiece, event: str, wanted: int, done: int) -> Conflict:
     """Name the trigger that may be the reason: there is no slower way in which the row would be found."""
     found = switches(connection, piece.table.target, event)
     why = f"; {reason(piece.table.target, found)}" if found else ""

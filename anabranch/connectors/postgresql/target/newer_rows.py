@@ -8,7 +8,7 @@ from __future__ import annotations
 from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, table_name
-from anabranch.connectors.postgresql.target.merge import Piece, Stage, on_old_key
+from anabranch.connectors.postgresql.target.merge import MergePiece, Stage, on_old_key
 from anabranch.contracts import Conflict
 
 # The rows are locked before they are compared, since another session may be changing one. EXISTS stops where it finds one
@@ -20,7 +20,7 @@ SELECT t.{column} AS there, s.age AS age FROM {target} AS t JOIN {stage} AS s ON
 """)
 
 
-def refuse_newer(connection: Connection, piece: Piece, stage: Stage) -> None:
+def refuse_newer(connection: Connection, piece: MergePiece, stage: Stage) -> None:
     """Raise Conflict where a row of the target is newer than the staged change. Psycopg errors pass."""
     statement = NEWER.format(
         column=sql.Identifier(piece.newest_by),

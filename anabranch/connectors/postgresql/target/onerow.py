@@ -18,8 +18,8 @@ from anabranch.connectors.postgresql.target.keyless import REMOVE, REPLACE, matc
 from anabranch.connectors.postgresql.target.merge import (
     CHAIN,
     NUMBER,
-    Action,
-    Piece,
+    MergeAction,
+    MergePiece,
     Stage,
     StageColumn,
     Texts,
@@ -73,7 +73,7 @@ def _should_have_hit(connection: Connection, row: RowChange, nul: str) -> bool:
     return not there or not set(row.values) <= set(row.table.key)
 
 
-def merge_few(connection: Connection, piece: Piece, arrays: Sequence[Any], nul: str) -> list[Texts]:
+def merge_few(connection: Connection, piece: MergePiece, arrays: Sequence[Any], nul: str) -> list[Texts]:
     """Merge a piece of a net change with a statement for each row. Returns keys to read again. Raises Conflict; psycopg
     errors pass.
     """
@@ -93,7 +93,7 @@ def merge_few(connection: Connection, piece: Piece, arrays: Sequence[Any], nul: 
     return again
 
 
-def _merge_moves(connection: Connection, piece: Piece, changes: Sequence[RowChange], nul: str) -> list[Texts]:
+def _merge_moves(connection: Connection, piece: MergePiece, changes: Sequence[RowChange], nul: str) -> list[Texts]:
     again = []
     if not piece.checked:
         _refuse_chains(changes)
@@ -107,25 +107,25 @@ def _merge_moves(connection: Connection, piece: Piece, changes: Sequence[RowChan
     return again
 
 
-def _change(piece: Piece, row: Sequence[str | None]) -> RowChange:
+def _change(piece: MergePiece, row: Sequence[str | None]) -> RowChange:
     """Return a row of a piece as a single change."""
     table, width = piece.table, _key_width(piece)
     old, values = dict(zip(table.key, row[:width], strict=False)), dict(zip(piece.values, row[width:], strict=False))
     return RowChange(table, piece.action.value, old, values, checked=piece.checked)
 
 
-def _key_width(piece: Piece) -> int:
-    return 0 if piece.action is Action.INSERT else len(piece.table.key)
+def _key_width(piece: MergePiece) -> int:
+    return 0 if piece.action is MergeAction.INSERT else len(piece.table.key)
 
 
-def _statement(piece: Piece) -> bytes:
+def _statement(piece: MergePiece) -> bytes:
     """Return the statement that all rows of a piece share."""
-    if piece.action is Action.INSERT:
+    if piece.action is MergeAction.INSERT:
         return _insert(piece.table, piece.values, piece.checked)
-    return _delete(piece.table) if piece.action is Action.DELETE else _update(piece.table, piece.values)
+    return _delete(piece.table) if piece.action is MergeAction.DELETE else _update(piece.table, piece.values)
 
 
-def _parameters(piece: Piece, rows: Sequence[Sequence[str | None]]) -> list[Sequence[str | None]]:
+def _parameters(piece: MergePiece, rows: Sequence[Sequence[str | None]]) -> list[Sequence[str | None]]:
     """Return the parameters for each row: new values, then the key."""
     width, end = _key_width(piece), _key_width(piece) + len(piece.values)
     return [(*row[width:end], *row[:width]) for row in rows]
@@ -204,7 +204,7 @@ def _keyless(connection: Connection, stages: StagingTables, row: RowChange, nul:
     """Change exactly one of the rows that equal `old_values`."""
     table, names = row.table, tuple(row.old_values)
     columns = (*(StageColumn(f"v{i}", table.type_of(n), n) for i, n in enumerate(names)), StageColumn("delta", NUMBER))
-    piece = Piece(table, Action.MULTISET, columns, names)
+    piece = MergePiece(table, MergeAction.MULTISET, columns, names)
     with stages.empty(piece) as stage:
         _stage_one(connection, stage, piece, row.old_values, nul)
         same = match(names, readable_columns(connection, table))
@@ -222,7 +222,7 @@ def _keyless(connection: Connection, stages: StagingTables, row: RowChange, nul:
         return done
 
 
-def _stage_one(connection: Connection, stage: Stage, piece: Piece, values: Texts, nul: str) -> None:
+def _stage_one(connection: Connection, stage: Stage, piece: MergePiece, values: Texts, nul: str) -> None:
     line = escaped_line([*values.values(), "-1"])
     with connection.cursor() as cursor, cursor.copy(copy_into(stage, [c.name for c in piece.columns])) as copy:
         copy.write(line.replace(b"\0", b"") if nul == "strip" else line)

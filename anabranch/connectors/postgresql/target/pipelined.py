@@ -25,7 +25,7 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
-from anabranch.connectors.postgresql.target.known_columns import Known, KnownColumns, on_key, own_rows, sets
+from anabranch.connectors.postgresql.target.known_columns import KnownColumns, KnownTable, on_key, own_rows, sets
 from anabranch.connectors.postgresql.target.store import TARGET
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import ChangeShape
@@ -124,7 +124,7 @@ class Pipeline:
         self._known.forget()
 
 
-def _statement(shape: ChangeShape, known: Known) -> sql.Composed:
+def _statement(shape: ChangeShape, known: KnownTable) -> sql.Composed:
     places = [sql.Composed([sql.SQL(f"${number}")]) for number in range(1, len(shape.columns) + 1)]
     own = own_rows(shape, known)
     if shape.operation == "insert":

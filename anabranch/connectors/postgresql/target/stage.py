@@ -23,7 +23,7 @@ from anabranch.connectors.postgresql.connection import Connection, connect, tabl
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.target import merge
 from anabranch.connectors.postgresql.target.exchange import exchange
-from anabranch.connectors.postgresql.target.merge import Piece, StageColumn
+from anabranch.connectors.postgresql.target.merge import MergePiece, StageColumn
 from anabranch.connectors.postgresql.target.newer_rows import refuse_newer
 from anabranch.connectors.postgresql.target.stage_sweep import stage_prefix
 from anabranch.connectors.postgresql.target.staging import ANALYZE_ROWS, stage_rows
@@ -43,7 +43,7 @@ HEAD, OPTIONS = sql.SQL("CREATE UNLOGGED TABLE"), sql.SQL("WITH (autovacuum_enab
 class StagedPiece:
     """A piece and the staging table that holds its rows."""
 
-    piece: Piece
+    piece: MergePiece
     table: str
     rows: int
 

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.target.copy_in import refuse_miscount
-from anabranch.connectors.postgresql.target.merge import Piece, Stage, StageColumn, copy_into, create_stage
+from anabranch.connectors.postgresql.target.merge import MergePiece, Stage, StageColumn, copy_into, create_stage
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import lines
@@ -37,7 +37,7 @@ class StagingTables:
         self._count = 0
 
     @contextmanager
-    def filled(self, piece: Piece, arrays: Sequence[Any], nul: str) -> Iterator[Stage]:
+    def filled(self, piece: MergePiece, arrays: Sequence[Any], nul: str) -> Iterator[Stage]:
         """Provide a staging table with these rows. An error leaves it to the rollback that follows."""
         with self.empty(piece) as stage:
             stage_rows(self._connection, stage, piece.columns, arrays, nul)
@@ -46,7 +46,7 @@ class StagingTables:
             yield stage
 
     @contextmanager
-    def empty(self, piece: Piece) -> Iterator[Stage]:
+    def empty(self, piece: MergePiece) -> Iterator[Stage]:
         """Provide an empty staging table for this piece."""
         shape = (piece.table.target, piece.columns)
         free = self._free.setdefault(shape, [])
@@ -83,7 +83,7 @@ class StagingTables:
                 self._free[shape].append(stage)
         self._used = {}
 
-    def _make(self, piece: Piece) -> Stage:
+    def _make(self, piece: MergePiece) -> Stage:
         self._count += 1
         stage = TableId("pg_temp", f"stage_{self._count}")
         self._connection.execute(create_stage(HEAD, table_name(stage), AT_COMMIT, piece))

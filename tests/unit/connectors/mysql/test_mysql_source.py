@@ -17,7 +17,7 @@ from anabranch.connectors.mysql.source.expressions import cell, literal
 from anabranch.connectors.mysql.source.lines import Finisher
 from anabranch.connectors.mysql.source.load import MysqlSnapshot
 from anabranch.connectors.mysql.source.privileges import Needs, Rights
-from anabranch.connectors.mysql.source.typemap import Native, labels, logical_type
+from anabranch.connectors.mysql.source.typemap import NativeType, labels, logical_type
 from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
@@ -229,5 +229,7 @@ def test_missing_rights_are_grants() -> None:
 
 
 def test_a_vector_of_mysql_may_be_shorter_than_its_column_says() -> None:
-    lengths = {name: logical_type(Native("vector", "vector(3)", family=name)).length for name in ("mysql", "mariadb")}
+    lengths = {
+        name: logical_type(NativeType("vector", "vector(3)", family=name)).length for name in ("mysql", "mariadb")
+    }
     assert lengths == {"mysql": None, "mariadb": 3}
