@@ -83,7 +83,7 @@ class LogicalType:
 
     @property
     def carried(self) -> Kind:
-        """What rows hold: values of the kind, or NATIVE, a text that nobody on the way reads."""
+        """The kind of value that rows hold: values of the kind, or NATIVE, a text that nobody on the way reads."""
         return Kind.NATIVE if self.printed else self.kind
 
     def __eq__(self, other: object) -> bool:

@@ -67,7 +67,7 @@ class PositionsStatus:
 
 @dataclass(frozen=True)
 class LagStatus:
-    """How far a target is behind its source; None where it is not known."""
+    """The lag of a target behind its source; None where it is not known."""
 
     seconds: float | None
     bytes: int | None
@@ -90,7 +90,7 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class SeveralStatus:
-    """What a target has for itself where a job has several."""
+    """The facts that a target has for itself where a job has several."""
 
     url: str
     phase: str
