@@ -149,7 +149,9 @@ def test_help_loads_the_verbs_and_click_alone() -> None:
     ours = [name for name in modules if name.startswith("anabranch.")]
     others = {name.partition(".")[0] for name in modules} - sys.stdlib_module_names - {"anabranch"}
     assert status == 0
-    assert [name for name in ours if not name.startswith(("anabranch.cli", "anabranch.errors", "anabranch.version"))] == []
+    assert [
+        name for name in ours if not name.startswith(("anabranch.cli", "anabranch.errors", "anabranch.version"))
+    ] == []
     assert {name for name in others if not name.startswith("_")} <= {"click"}
     assert len(modules) < 300
 
