@@ -14,9 +14,10 @@ import pytest
 from anabranch import connectors
 from anabranch.config.url import parse_url
 from anabranch.connectors.memory.database import Transaction, database, forget
-from anabranch.connectors.postgresql.source import truncate_notes
+from anabranch.connectors.postgresql.source import PostgresSource, truncate_notes
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.decoders import DECODERS
+from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -159,8 +160,8 @@ class PostgresSubject:
 
     def __init__(self, made: Database, decoder: str, decoding: str) -> None:
         self.database = made
-        self.options = replace(OPTIONS, name=made.name, decoder=decoder, decoding=decoding)
-        self.connector = connectors.source(endpoint(made.url))
+        self.options, self.decoder = replace(OPTIONS, name=made.name, decoding=decoding), DECODERS[decoder]
+        self.connector = PostgresSource(endpoint(made.url), PostgresSourceOptions(decoder=decoder))
         self.cuts_places = int(made.query("SHOW server_version_num")[0][0]) >= 140_000  # TID range scans
         self.origins = (f"{made.name} north", f"{made.name} south") if decoder == "pgoutput" else ()
         slot = f"SELECT pg_create_logical_replication_slot('{made.name}', '{decoder}')"
@@ -171,7 +172,7 @@ class PostgresSubject:
         key = ", PRIMARY KEY (id)" if has_key else ""
         self.database.execute(f"CREATE TABLE {name} ({columns}{key})", f"ALTER TABLE {name} REPLICA IDENTITY FULL")
         table = TableId("public", name)
-        if not DECODERS[self.options.decoder].truncates:
+        if not self.decoder.truncates:
             with open_session(self.connector.endpoint) as connection:
                 steps = truncate_notes.missing(connection, self.options.name, [table])
             self.connector.run(steps, PATIENCE)
