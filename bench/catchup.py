@@ -127,6 +127,7 @@ class Replica:
         place = stand.directory / f"{stand.name}-replica"
         shutil.rmtree(place, ignore_errors=True)
         position = stand.log_end()
+        assert stand.source.datadir is not None
         stand.source.stop()
         subprocess.run(["cp", "-a", str(stand.source.datadir.parent), str(place)], check=True)
         stand.source.start()

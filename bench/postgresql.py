@@ -87,7 +87,7 @@ class PostgresStand(Stand):
         where = {"PGHOST": self.source.host, "PGPORT": str(self.source.port), "PGPASSWORD": self.source.password}
         return command, environment | where
 
-    def log_begins(self, job: Job) -> str:
+    def log_begins(self, job: Job) -> Any:
         """A slot that stays where the trail begins."""
         job.source.execute(f"SELECT pg_copy_logical_replication_slot('{_slot(job)}', 'bench_begun')")
         return ""

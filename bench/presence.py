@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -45,8 +45,8 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     facts = {"seconds": WATCH, "processes": len(sizes)}
     memory = {"java_mb": java, "python_mb": sum(sizes.values()) - java}
 
-    def most(what: str, unit: str, value: float, goal: float, facts: dict[str, object]) -> Figure:
-        return Figure(f"presence {what}", stand.name, unit, value, goal, is_most=True, facts=facts)
+    def most(what: str, unit: str, value: float, goal: float, facts: Mapping[str, object]) -> Figure:
+        return Figure(f"presence {what}", stand.name, unit, value, goal, is_most=True, facts=dict(facts))
 
     return [
         most("idle", "cores", cores, CORES, facts),

@@ -75,7 +75,7 @@ def _large(stand: Stand, rows: int) -> list[Figure]:
         job.start("run") as program,
     ):
         _wait_for_stream(job, looking, program)
-        places = {
+        places: dict[str, Path | Callable[[], float]] = {
             "trail": job.home / "trail",
             "spark": job.home / "spark",
             "target": lambda: at_target.megabytes(sizing),

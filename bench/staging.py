@@ -27,7 +27,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.table_life import TableState
+from anabranch.model.table_life import Life, TableState
 from anabranch.rows.chunk import Chunk, Op, Shape, TableRows
 from anabranch.rows.chunk_schema import META_FIELDS, TRANSACTION_SCHEMA
 from anabranch.rows.net import TargetTable
@@ -86,7 +86,7 @@ def _applying(directory: Path, database: Database, base: int) -> Iterator[Any]:
     shutil.rmtree(directory, ignore_errors=True)
     endpoint, _ = parse_url(database.url, {}, needs_database=True)
     assert endpoint is not None
-    target, rules = connectors.target(endpoint), ValueRules()
+    target, rules = connectors.row_target(endpoint), ValueRules()
     spark = session("anabranch bench")
     engine = SparkEngine(lambda: spark)
     engine.warm_up()
@@ -100,7 +100,7 @@ def _applying(directory: Path, database: Database, base: int) -> Iterator[Any]:
         trail.schema(SCHEMA)
         store.prepare()
         store.jobs.create_checkpoint(JOB, Position(0, ""), 0)
-        store.states.save_table(JOB, TableState(SCHEMA.id, TABLE.target, "streaming", schema=SCHEMA), None)
+        store.states.save_table(JOB, TableState(SCHEMA.id, TABLE.target, Life.STREAMING, schema=SCHEMA), None)
         writer.claim(JOB, "bench")
         progress = Progress(JOB, reader, writer, store, "bench", lambda _: context, lambda _: None)
         carrier = MergeCarrier(progress, writer)
