@@ -95,13 +95,10 @@ class ApplyRun:
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at."""
         self.engine.warm_up()
-        store = self.target.store()
-        try:
+        with closing(self.target.store()) as store:
             trail = self._wait_for_load(store)
             if trail is not None:
                 self._follow(store, trail)
-        finally:
-            store.close()
 
     # --- before the first epoch ----------------------------------------------------------------------------------
 

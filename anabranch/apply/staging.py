@@ -7,6 +7,7 @@ followed (barriers) or meet rows to be read again: the driver plans those itself
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -75,11 +76,8 @@ class Piece:
             part = group([trail.load(ref) for ref in self.refs], self.context)
         planned = stages(part, self.context)
         reach("apply.stage")
-        stager = self.target.stager(self.rules)
-        try:
+        with closing(self.target.stager(self.rules)) as stager:
             found = [StagedStage(replace(s, nets=()), tuple(stager.stage(self.job, s.nets))) for s in planned]
-        finally:
-            stager.close()
         return StagedPiece(tuple(found), tuple(part.counts().items()))
 
 

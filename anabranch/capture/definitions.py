@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -165,11 +166,10 @@ class DefinitionKeeper:
 
     def _compared(self, facts: StatementFacts, named: list[TableId], statement: LogStatement) -> list[Barrier]:
         in_force = self.trail.history.in_force()
-        catalog = self.source.catalog()
-        try:  # also of what the job file leaves out by now, and nobody has said so yet
+        with closing(
+            self.source.catalog()
+        ) as catalog:  # also of what the job file leaves out by now, and nobody has said so yet
             now = read_definitions(catalog, lambda table: table in in_force or self.wanted(table)).tables
-        finally:
-            catalog.close()
         changed = [table for table, schema in in_force.items() if not _same(now.get(table), schema)]
         unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]
         if facts.kind == "unknown" or not self._is_of_engine(named, facts.engine):
@@ -243,14 +243,11 @@ class DefinitionKeeper:
         asked = [r.table for r in requests.pending(self.trail.directory) if r.table not in self.joining]
         if not asked or time.monotonic() < self._prepare_from:
             return
-        catalog = self.source.catalog()
-        try:
+        with closing(self.source.catalog()) as catalog:
             tables = catalog.tables(lambda table: table in asked)
             ready = [table for table, schema in tables.items() if self._is_prepared(schema)]
             settled = {table for table in ready if self._is_settled(table, catalog)}
             found = read_definitions(catalog, settled.__contains__)
-        finally:
-            catalog.close()
         for table, schema in found.tables.items():
             del self._settling[table]
             self.joining[table] = JoiningTable(schema, found.before, found.after, time.monotonic())
@@ -348,13 +345,10 @@ class DefinitionKeeper:
         del self.joining[table]
 
     def _unlisted(self, xids: list[str]) -> Unlisted:
-        catalog = self.source.catalog()
-        try:
+        with closing(self.source.catalog()) as catalog:
             listed = catalog.transactions.prepared()
             gone = [] if listed is None else [xid for xid in xids if xid not in listed]
             return Unlisted(self._staged(gone), catalog.mark(), self._staged(xids))
-        finally:
-            catalog.close()
 
     def _staged(self, xids: Iterable[str]) -> frozenset[tuple[str, str]]:
         return frozenset((xid, self.trail.staging[xid].native) for xid in xids)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -161,11 +161,8 @@ class Capture:
 
     def _note_cascades(self) -> None:
         """Note again whether the log has what foreign keys do: the server may be another one, or a newer release."""
-        catalog = self.source.catalog()
-        try:
+        with closing(self.source.catalog()) as catalog:
             self.trail.note_cascades(catalog.log.logs_cascades())
-        finally:
-            catalog.close()
 
     def _take_over(self, identity: str) -> None:
         """Adopt another server as the source: its log was opened, so it contains ours (K18).

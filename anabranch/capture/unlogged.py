@@ -9,6 +9,7 @@ Looked for at every start, before the first row is read. What does not live here
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 
 from anabranch.capture.begin import CHANGES_ROWS, mark_of, read_definitions
 from anabranch.contracts import LogReader, SourceConnector
@@ -34,11 +35,8 @@ def altered_unlogged(
     The log is read only where a definition differs, until each difference is explained; it has to be opened again
     afterwards.
     """
-    catalog = source.catalog()
-    try:
+    with closing(source.catalog()) as catalog:
         found = read_definitions(catalog, in_force.__contains__, whole=False)
-    finally:
-        catalog.close()
     changed = [t for t, schema in in_force.items() if t not in found.tables or not schema.reads_like(found.tables[t])]
     if not changed:
         return []

@@ -18,7 +18,7 @@ from anabranch.model.writers import own_targets
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.alone import is_loading_again
 from anabranch.view.identity import trail_uuid
-from anabranch.view.opened import source_of, target_of
+from anabranch.view.opened import catalog_of, source_of, target_of
 from anabranch.view.options import log_options
 
 if TYPE_CHECKING:
@@ -167,11 +167,8 @@ class CaughtUp:
     def _source_end(self) -> LogMark | None:
         """Return the source's end; None while it is away: the parts decide how long that may last."""
         try:
-            catalog = self.source.catalog()
-            try:
+            with catalog_of(self.source) as catalog:
                 return catalog.mark()
-            finally:
-                catalog.close()
         except SourceUnavailable:
             return None
 

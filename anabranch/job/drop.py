@@ -16,7 +16,7 @@ from anabranch.trail import retention
 from anabranch.trail.reader import exists
 from anabranch.trail.staging import waiting
 from anabranch.view.identity import begun_uuid, trail_uuid
-from anabranch.view.opened import source_of, target_of
+from anabranch.view.opened import source_of, store_of
 from anabranch.view.options import name_at_source
 from anabranch.view.refusals import is_other_target, refuse_other_target
 from anabranch.view.running import CAPTURE, require_stopped
@@ -90,19 +90,15 @@ def _source(job: JobView, execute: bool) -> list[str]:
 
 def _refuse_other(job: JobView, _: bool) -> list[str]:
     """Raise StateError where the database of a target asked for by name is another one of the job."""
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         known = store.jobs.job(job.config.name) if store.exists() else None
         if known is not None:
             refuse_other_target(job, known)
-    finally:
-        store.close()
     return []
 
 
 def _target(job: JobView, execute: bool) -> list[str]:
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         known = store.jobs.job(job.config.name) if store.exists() else None
         if known is None:
             return []
@@ -113,8 +109,6 @@ def _target(job: JobView, execute: bool) -> list[str]:
             store.jobs.drop(job.config.name)
         where = f"target {job.target}" if job.is_one_of_several else "target"
         return [f"{where}: state of job {job.config.name} in schema anabranch ({len(tables)} tables; their rows stay)"]
-    finally:
-        store.close()
 
 
 def _beside_the_trail(job: JobView, execute: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.model.steps import DdlStep
 from anabranch.model.writers import own_targets
 from anabranch.view.identity import trail_uuid
-from anabranch.view.opened import source_of, target_of
+from anabranch.view.opened import catalog_of, source_of, target_of
 from anabranch.view.options import value_rules
 
 if TYPE_CHECKING:
@@ -65,26 +66,20 @@ def script(job: JobView, table: TableId | None) -> Script:
     definitions = _definitions(job, table)
     job.rules.targets(definitions)
     tables = [(schema, job.rules.target_table(schema)) for _, schema in sorted(definitions.items())]
-    target = target_of(job.targets()[0]).tables(value_rules(job))  # the same for each
-    try:
+    with closing(target_of(job.targets()[0]).tables(value_rules(job))) as target:  # the same for each
         steps = list(target.script(tables))
         if table is not None:  # its foreign keys need the others' names
             alone = target.script([(s, t) for s, t in tables if s.id == table])
             steps = [step for step in alone if step.table is None] + [step for step in steps if step.table == table]
-    finally:
-        target.close()
     return Script(job.config.name, tuple(steps), () if table else _left_out(job, definitions))
 
 
 def _definitions(job: JobView, table: TableId | None) -> dict[TableId, TableSchema]:
     if table is not None and not job.rules.includes(table):
         raise job.rules.not_replicated(table)
-    catalog = source_of(job).catalog()
-    try:
+    with catalog_of(source_of(job)) as catalog:
         own = own_targets(catalog.writers(), trail_uuid(job) or "")
         found = catalog.tables(lambda table: table not in own and job.rules.includes(table))
-    finally:
-        catalog.close()
     if table is not None and table not in found:
         raise SchemaError("the source has no such table", table=str(table), hint="check the name and the user's grants")
     if not found:
@@ -93,9 +88,6 @@ def _definitions(job: JobView, table: TableId | None) -> dict[TableId, TableSche
 
 
 def _left_out(job: JobView, definitions: dict[TableId, TableSchema]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    checks = source_of(job).checks()
-    try:
+    with closing(source_of(job).checks()) as checks:
         results = checks.run(PreflightContext(job.config.name, {}, definitions, {}))
-    finally:
-        checks.close()
     return tuple((r.message, r.names) for r in results if r.check == STRUCTURES and r.verdict != "ok")

@@ -9,7 +9,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from anabranch.errors import AnabranchError
 from anabranch.job.tracing import SHIPPING
 from anabranch.state import trace
 from anabranch.trail.lock import LockHeld, OsLock
-from anabranch.view.opened import target_of
+from anabranch.view.opened import store_of
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -62,26 +62,19 @@ class Shipper:
         """Send one batch. Returns whether there was one."""
         if not (self._home / trace.FOLDER).is_dir():
             return False
-        with suppress(LockHeld):
-            lock = OsLock(self._lock)
-            try:
-                places = self._known()
-                batch, places = _next(self._home, places, self._job.target if self._job.is_one_of_several else "")
-                if not batch or self._send(batch):
-                    self._note(places)
-                    return bool(batch)
-            finally:
-                lock.close()
+        with suppress(LockHeld), closing(OsLock(self._lock)):
+            places = self._known()
+            batch, places = _next(self._home, places, self._job.target if self._job.is_one_of_several else "")
+            if not batch or self._send(batch):
+                self._note(places)
+                return bool(batch)
         return False
 
     def _send(self, batch: Sequence[dict[str, Any]]) -> bool:
         """Send entries. Returns False where the target has no table for them yet: a load or apply makes it."""
         oldest = trace.id_before(self._job.config.trace.retain_hours)
-        store = target_of(self._job).store()
-        try:
+        with store_of(self._job) as store:
             return store.journal.add_trace(self._job.config.name, batch, oldest)
-        finally:
-            store.close()
 
     def _known(self) -> dict[str, int]:
         """Return how far each file was sent."""
@@ -121,12 +114,9 @@ def entries(job: JobView, since: datetime | None, at_target: bool) -> list[dict[
     """Return the entries of the home, or of a target, in their order."""
     if not at_target:
         return list(trace.entries(job.config.home, since))
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         first = f"{int(since.timestamp() * 1_000_000_000):020d}" if since else ""
         return store.journal.trace(job.config.name, first)
-    finally:
-        store.close()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -118,11 +119,8 @@ class Picture:
 
 
 def _now(job: JobView) -> dict[str, Any]:
-    found = Picture(job)
-    try:
+    with closing(Picture(job)) as found:
         return found.now()
-    finally:
-        found.close()
 
 
 def _parts(snapshots: Sequence[dict[str, Any]]) -> list[PartStatus]:

@@ -16,7 +16,7 @@ from anabranch.trail.storage import LocalStorage
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import Parked, SetAside, Verification
 from anabranch.verify.run import LIMIT_KEYS, verify_tables
-from anabranch.view.opened import source_of, target_of
+from anabranch.view.opened import source_of, store_of, target_of
 from anabranch.view.options import value_rules
 
 if TYPE_CHECKING:
@@ -83,12 +83,9 @@ def _set_aside(job: JobView) -> tuple[SetAside, ...]:
 
 def _states(job: JobView) -> tuple[dict[TableId, TableState], frozenset[TableId]]:
     """Return the states, and the target tables that other jobs write to."""
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         found = store.states.tables(job.config.name) if store.exists() else {}
         others = store.states.others(job.config.name) if found else frozenset()
-    finally:
-        store.close()
     if not found:
         raise StateError("the job has loaded nothing yet", job=job.config.name, hint="anabranch run JOB")
     loading = [str(table) for table, state in found.items() if state.is_before_stream]

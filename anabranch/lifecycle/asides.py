@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from anabranch.errors import ConfigError
 from anabranch.model.ids import TableId
 from anabranch.rows.aside import AsideChange
-from anabranch.view.opened import target_of
+from anabranch.view.opened import store_of
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -22,26 +22,20 @@ LS = "anabranch parked ls JOB lists them"
 
 def set_aside(job: JobView, table: TableId | None = None, discarded: bool = False) -> list[AsideChange]:
     """Return the changes that wait, in order, of one source table or all; or those discarded since the table's load."""
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         return store.asides.set_aside(job.config.name, table, discarded) if store.exists() else []
-    finally:
-        store.close()
 
 
 def ask(job: JobView, table: TableId, wish: str, key: Mapping[str, str], number: int | None) -> list[AsideChange]:
     """Ask for RELEASE or DISCARD of rows of a table: the one with this key, the one that the number belongs to, or all. All
     that waits for a row goes together. Returns it. Raises ConfigError where there is no such row."""
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         waiting = store.asides.set_aside(job.config.name, table) if store.exists() else []
         found = [change for change in waiting if _is_meant(change, waiting, key, number)]
         if not found:
             raise ConfigError(_missing(table, waiting, key, number), job=job.config.name, hint=LS)
         if store.asides.wish(job.config.name, [change.number for change in found], wish) != len(found):
             raise ConfigError(f"rows of {table} were settled meanwhile", job=job.config.name, hint=LS)
-    finally:
-        store.close()
     return found
 
 

@@ -27,6 +27,7 @@ from anabranch.trail.lock import LockHeld, OsLock, holder
 from anabranch.trail.reader import TrailReader
 from anabranch.view.definitions import logs_cascades
 from anabranch.view.identity import trail_uuid
+from anabranch.view.opened import catalog_of
 from anabranch.view.options import value_rules
 from anabranch.view.running import is_applied
 
@@ -200,12 +201,9 @@ class Joining:
                 retention.hold(self.job.trail, name, end)
 
     def _take_out(self, followed: Sequence[TableState]) -> None:
-        store = self.target.store()
-        try:
+        with closing(self.target.store()) as store:
             for state in followed:
                 store.states.save_table(self.name, take_out(state), state)
-        finally:
-            store.close()
 
     def require_room(self, schema: TableSchema) -> None:
         """Refuse a new target of the table (the job file gave it another one) that holds somebody else's rows. Raises
@@ -217,21 +215,15 @@ class Joining:
             "load.existing": self.job.config.load.existing,
             **{f"types.{kind}": one for kind, one in types.items()},
         }
-        checks = self.target.checks()
-        try:
+        with closing(self.target.checks()) as checks:
             results = checks.run(PreflightContext(self.name, choices, {schema.id: schema}, {schema.id: target}))
-        finally:
-            checks.close()
         Report(self.name, tuple(result for result in results if result.table == str(schema.id))).require()
 
     def _at_source(self, table: TableId) -> dict[TableId, TableSchema]:
         """Return the definitions that the source has now, of all included tables; this one can be replicated."""
-        catalog = self.source.catalog()
-        try:
+        with catalog_of(self.source) as catalog:
             now = catalog.tables(self.job.rules.includes)
             mine = [w for w in catalog.writers() if w.key == trail_uuid(self.job) and not w.through]
-        finally:
-            catalog.close()
         if mine:
             now = self._without_own(table, now, own_targets(mine, mine[0].key))
         if table not in now:
@@ -266,12 +258,9 @@ class Joining:
 
     def _source_report(self, table: TableId, now: Mapping[TableId, TableSchema]) -> Report:
         """Return the findings of the source's preflight about this table."""
-        checks = self.source.checks()
-        try:
+        with closing(self.source.checks()) as checks:
             dropped = {one: self.job.rules.dropped(one) for one in now}
             results = checks.run(PreflightContext(self.name, {}, now, {}, dropped))
-        finally:
-            checks.close()
         return Report(self.name, tuple(result for result in results if result.table == str(table)))
 
     def _await_parents(self, table: TableId, now: Mapping[TableId, TableSchema]) -> None:
@@ -317,11 +306,8 @@ class Joining:
                 tables.rename_labels(self.name, schema.id, then, schema)
 
     def states(self) -> dict[TableId, TableState]:
-        store = self.target.store()
-        try:
+        with closing(self.target.store()) as store:
             return store.states.tables(self.name)
-        finally:
-            store.close()
 
     def _refuse_unconfirmed(self, now: TableSchema, state: TableState | None, recreate: bool) -> None:
         """Refuse a changed definition without the user's word: the target table has to be created anew."""

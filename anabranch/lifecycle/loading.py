@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
 from anabranch import log
@@ -37,7 +38,7 @@ from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
 from anabranch.view.alone import alone
 from anabranch.view.definitions import definitions, is_asked_for, parked_because, parked_in, parked_in_trail
-from anabranch.view.opened import source_of, target_of
+from anabranch.view.opened import catalog_of, source_of, target_of
 from anabranch.view.options import source_limits, target_limits, value_rules
 
 if TYPE_CHECKING:
@@ -67,14 +68,11 @@ class Loading:
     def all_tables(self) -> None:
         """Load what was never loaded, or whose load was interrupted. Nothing to do is no error."""
         schemas = definitions(self.job)
-        store = self.target.store()
-        try:
+        with closing(self.target.store()) as store:
             prepare_target(self.job, store)
             self.job.rules.targets(schemas)
             states = self._begin(store, schemas)
             self._leave_parked(store, states, schemas)
-        finally:
-            store.close()
         schemas = {table: schema for table, schema in schemas.items() if table in states}
         if any(states[table].is_open for table in schemas):
             self.watcher.begins()
@@ -88,21 +86,15 @@ class Loading:
         names = self.job.names
         if not self.job.is_one_of_several or names.apply in retention.readers(self.job.trail):
             return
-        store = self.target.store()
-        try:
+        with closing(self.target.store()) as store:
             checkpoint = store.jobs.checkpoint(self.name)
-        finally:
-            store.close()
         if checkpoint is not None:
             retention.register(self.job.trail, names.apply, checkpoint.position.sequence)
 
     def tell_parked(self) -> None:
         """Raise TablesParked where tables are parked."""
-        store = self.target.store()
-        try:
+        with closing(self.target.store()) as store:
             parked = [str(table) for table, state in sorted(store.states.tables(self.name).items()) if state.is_parked]
-        finally:
-            store.close()
         if parked:
             hint = "anabranch status JOB says why and what to do"
             raise TablesParked(f"loaded, but {len(parked)} tables are parked: {', '.join(parked)}", hint=hint)
@@ -197,11 +189,8 @@ class Loading:
             self._load_level([self._load_table(schemas[d.table], d, states[d.table], schemas) for d in todo])
 
     def _demands(self, schemas: Mapping[TableId, TableSchema]) -> list[list[Demand]]:
-        catalog = self.source.catalog()
-        try:
+        with catalog_of(self.source) as catalog:
             return demands(schemas, catalog.log.logs_cascades(), catalog.log.logs_whole_rows())
-        finally:
-            catalog.close()
 
     def _load_level(self, tables: Sequence[LoadTable]) -> None:
         """Load the tables of one level. One that cannot be read any more, because a statement parks it, is left out."""
@@ -233,25 +222,19 @@ class Loading:
 
     def _parked_for(self, refusal: ValueRefused | RowRefused) -> set[TableId]:
         """Park the tables for a row that cannot be loaded, and return them."""
-        store = self.target.store()
-        try:
+        with closing(self.target.store()) as store:
             pairs = parked_for(self.job, refusal, store.states.tables(self.name))
             store.states.save_tables(self.name, [(parked, before) for before, parked in pairs])
-        finally:
-            store.close()
         for _, parked in pairs:
             retention.unregister(self.job.trail, self.job.names.table(parked.source))
         return {parked.source for _, parked in pairs}
 
     def _park_all(self, parked: Mapping[TableId, str]) -> None:
-        store = self.target.store()
-        try:
+        with closing(self.target.store()) as store:
             states = store.states.tables(self.name)
             for table, reason in parked.items():
                 if table in states:
                     self._park(store, states[table], reason)
-        finally:
-            store.close()
 
     def _copy(self, tables: Sequence[LoadTable]) -> None:
         identity = load_identity(LocalStorage(self.job.trail))
@@ -337,12 +320,9 @@ class Loading:
         if not self.job.rules.includes(table):
             raise self.job.rules.not_replicated(table)
         with alone(self.job, self.stop):
-            store = self.target.store()
-            try:
+            with closing(self.target.store()) as store:
                 prepare_target(self.job, store)
                 states = store.states.tables(self.name)
-            finally:
-                store.close()
             self._with_children(table, states, recreate, with_children, keep)
 
     def _with_children(

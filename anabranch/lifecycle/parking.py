@@ -19,7 +19,7 @@ from anabranch.model.table_life import TableState, give_up_place
 from anabranch.model.table_life import resume as to_resume
 from anabranch.trail import requests, retention
 from anabranch.trail.reader import TrailReader, exists
-from anabranch.view.opened import target_of
+from anabranch.view.opened import store_of
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -43,11 +43,8 @@ class ParkedTable:
 
 def parked_tables(job: JobView, table: TableId | None = None) -> list[ParkedTable]:
     """Return all parked tables, or one. Raises ConfigError for one that is not parked."""
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         states = store.states.tables(job.config.name) if store.exists() else {}
-    finally:
-        store.close()
     found = [state for _, state in sorted(states.items()) if state.is_parked and table in (None, state.source)]
     if table is not None and not found:
         raise _not_parked(job, table, states)
@@ -88,8 +85,7 @@ def resumes_after(state: TableState, trail: TrailReader) -> int | None:
 def resume(job: JobView, table: TableId | None) -> list[TableId]:
     """Let tables that apply has parked go on where they stood: all, or one with those that were parked with it. Apply does
     it, now or when it starts. Returns which."""
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         states = store.states.tables(job.config.name) if store.exists() else {}
         groups = _groups(job, states, table)
         for state in groups:
@@ -97,8 +93,6 @@ def resume(job: JobView, table: TableId | None) -> list[TableId]:
             retention.hold(job.trail, job.names.table(state.source), state.facts.resumes)
             if state.is_parked:
                 store.states.save_table(job.config.name, to_resume(state), state)
-    finally:
-        store.close()
     return [state.source for state in groups]
 
 
@@ -164,15 +158,12 @@ def give_up(job: JobView, table: TableId) -> int:
         raise ConfigError(
             f"a load of {table} is under way", job=job.config.name, hint="it holds what it needs: let it end"
         )
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         states = store.states.tables(job.config.name)
         mine = states[table]
         for state in together(mine, states) if mine.facts.resumes is not None else [mine]:
             store.states.save_table(job.config.name, give_up_place(state), state)
             retention.unregister(job.trail, job.names.table(state.source))
-    finally:
-        store.close()
     return parked.held_bytes
 
 

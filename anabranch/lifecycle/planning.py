@@ -30,7 +30,7 @@ from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import RuleSet
 from anabranch.trail import retention
 from anabranch.view.identity import trail_uuid
-from anabranch.view.opened import source_of, target_of
+from anabranch.view.opened import catalog_of, source_of, store_of
 from anabranch.view.options import value_rules
 from anabranch.view.refusals import targets_left_out
 from anabranch.view.running import require_stopped
@@ -69,8 +69,7 @@ def plan(job: JobView, execute: bool) -> Plan | None:
     do, StateError where the job runs and is to be changed."""
     if execute:
         require_stopped(job)
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         known = store.jobs.job(job.config.name) if store.exists() else None
         if known is None:
             return None
@@ -81,8 +80,6 @@ def plan(job: JobView, execute: bool) -> Plan | None:
             definition = json.dumps(job.config.fingerprint(job.target))
             store.jobs.save_job(job.config.name, {**known, "definition": definition})
         return found
-    finally:
-        store.close()
 
 
 def left_out(job: JobView, execute: bool) -> list[str]:
@@ -170,13 +167,10 @@ def _former(config: JobConfig, before: Mapping[str, Any], target: str = "") -> J
 def _source(job: JobView, read: Collection[TableId]) -> tuple[dict[TableId, TableSchema], bool]:
     """The definitions that the source has of included tables now, without those that the job writes itself and has not `read`;
     and whether its log has what foreign keys change."""
-    catalog = source_of(job).catalog()
-    try:
+    with catalog_of(source_of(job)) as catalog:
         own = own_targets(catalog.writers(), trail_uuid(job) or "").difference(read)
         wanted = catalog.tables(lambda table: table not in own and job.rules.includes(table), whole=False)
         return wanted, catalog.log.logs_cascades()
-    finally:
-        catalog.close()
 
 
 def _changed(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.alone import alone
 from anabranch.view.definitions import logs_cascades
-from anabranch.view.opened import source_of, target_of
+from anabranch.view.opened import catalog_of, source_of, store_of, target_of
 from anabranch.view.options import value_rules
 from anabranch.view.refusals import refuse_changed_job
 
@@ -74,8 +74,7 @@ def rewind(job: JobView, position: str, execute: bool) -> Rewound:
 def _rewind(job: JobView, position: str, execute: bool) -> Rewound:
     if execute:
         require_still(job)
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         now = store.jobs.checkpoint(job.config.name) if store.exists() else None
         if now is None:
             raise StateError("the job has not begun at the target", job=job.config.name, hint="load its tables first")
@@ -87,8 +86,6 @@ def _rewind(job: JobView, position: str, execute: bool) -> Rewound:
         if execute:
             _go_back(job, store, states, now, found)
         return found
-    finally:
-        store.close()
 
 
 def _place(job: JobView, trail: TrailReader, position: str, now: Position) -> Position:
@@ -147,11 +144,8 @@ class _Plan:
 
         No window over all of them at once would be right.
         """
-        catalog = source_of(self.job).catalog()
-        try:
+        with catalog_of(source_of(self.job)) as catalog:
             levels = demands(schemas, catalog.log.logs_cascades(), catalog.log.logs_whole_rows())
-        finally:
-            catalog.close()
         first, *others = levels or [[]]
         held = [d for d in first if d.exact or d.together] + [d for level in others for d in level]
         return {demand.table for demand in held}
@@ -176,16 +170,13 @@ def _go_back(
     retention.register(job.trail, job.names.apply, found.to.sequence)
     windows = {table: _in_window(states[table], found) for table in (*found.tables, *found.left) if table in states}
     reach("rewind.held")
-    tables = target_of(job).tables(value_rules(job))
-    try:
+    with closing(target_of(job).tables(value_rules(job))) as tables:
         for table in found.tables:
             state = states[table]
             store.states.save_table(job.config.name, build_again(state), state)
             if state.schema:
                 tables.take_off_keys(job.config.name, job.rules.target_table(state.schema))
             reach("rewind.opened")
-    finally:
-        tables.close()
     _move(job, store, now, found, [state for state in windows.values() if state])
 
 

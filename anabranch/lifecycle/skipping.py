@@ -17,7 +17,7 @@ from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import BarrierKind
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.show import show
-from anabranch.view.opened import target_of
+from anabranch.view.opened import store_of
 from anabranch.view.running import CAPTURE, require_stopped
 
 if TYPE_CHECKING:
@@ -28,11 +28,8 @@ SHOW = "anabranch trail show JOB --from POSITION --limit 20 shows what is where"
 
 def skipped(job: JobView) -> list[Skipped]:
     """Return all that was asked for, done or not."""
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         return store.journal.skipped(job.config.name) if store.exists() else []
-    finally:
-        store.close()
 
 
 def skip(job: JobView, position: str, execute: bool) -> Skipped:
@@ -44,22 +41,18 @@ def skip(job: JobView, position: str, execute: bool) -> Skipped:
     found = _in_trail(job, position)
     if execute:
         require_still(job)
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         _require_ahead(job, store, found)
         if execute:
             store.prepare()
             store.journal.skip(job.config.name, found)
-    finally:
-        store.close()
     return found
 
 
 def unskip(job: JobView, position: str) -> int:
     """Take the word back, as long as apply has not come to it. Returns the sequence."""
     sequence = sequence_of(job, position)
-    store = target_of(job).store()
-    try:
+    with store_of(job) as store:
         known = {one.sequence: one for one in (store.journal.skipped(job.config.name) if store.exists() else [])}
         if sequence not in known:
             raise ConfigError(f"{position} is not to be skipped", job=job.config.name, hint="anabranch skip ls JOB")
@@ -68,8 +61,6 @@ def unskip(job: JobView, position: str) -> int:
             hint = "load its tables again, where what it did is wanted after all"
             raise ConfigError(f"{known[sequence].position} was left out already", job=job.config.name, hint=hint)
         store.journal.unskip(job.config.name, sequence)
-    finally:
-        store.close()
     return sequence
 
 

@@ -139,14 +139,11 @@ def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: K
         present.append(table)
         return rules.includes(table) and table not in known.parked
 
-    catalog = source.catalog()
-    try:
+    with closing(source.catalog()) as catalog:
         writers = catalog.writers()
         own = own_targets(writers, known.uuid) - known.definitions.keys() - known.parked
         now: dict[TableId, TableSchema] = catalog.tables(wanted, whole=False)
         logs_cascades = catalog.log.logs_cascades()
-    finally:
-        catalog.close()
     selection = select(rules, present, now, known)
     selection.logs_cascades = logs_cascades
     selection.writers = tuple(w for w in writers if w.key != known.uuid or w.through)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 
 from anabranch import log
 from anabranch.apply.closure import closure
@@ -107,8 +108,7 @@ class Finisher:
         todo = {table: todo[table] for table in _deepest_first(todo)}
         try:
             reach("apply.build")
-            target = self.target.tables(self.rules)
-            try:
+            with closing(self.target.tables(self.rules)) as target:
                 open_points: dict[TableId, list[str]] = {}
                 for few in self._few(todo):
                     open_points |= target.build_small(self.job, [(s, tables[t]) for t, s in few.items()], tables.get)
@@ -123,8 +123,6 @@ class Finisher:
                     if points:
                         log.get(job=self.job, table=str(table)).warning("not_built", points=points)
                 self._results = {table: (todo[table].generation, points) for table, points in open_points.items()}
-            finally:
-                target.close()
         except TargetUnavailable as lost:
             log.get(job=self.job).warning("target_lost", doing="build indexes", error=str(lost), retry_in=self._pause)
             self._not_before = time.monotonic() + self._pause
