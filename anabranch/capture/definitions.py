@@ -166,9 +166,8 @@ class DefinitionKeeper:
 
     def _compared(self, facts: StatementFacts, named: list[TableId], statement: LogStatement) -> list[Barrier]:
         in_force = self.trail.history.in_force()
-        with closing(
-            self.source.catalog()
-        ) as catalog:  # also of what the job file leaves out by now, and nobody has said so yet
+        with closing(self.source.catalog()) as catalog:
+            # Tables that the job file leaves out by now are compared, too: nobody has said so yet.
             now = read_definitions(catalog, lambda table: table in in_force or self.wanted(table)).tables
         changed = [table for table, schema in in_force.items() if not _same(now.get(table), schema)]
         unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]
