@@ -1,7 +1,7 @@
 """Rows of a piece that the source's reader could not convert, on their way into anabranch.set_aside (K26): each as an insert
 that waits. What the log brings for such a row waits behind it.
 
-What does not live here: which columns may lack their values (job/loading.py), what waits behind a row (apply/aside/).
+What does not live here: which columns may lack their values (`lifecycle/loading.py`), what waits behind a row (`apply/aside/`).
 """
 
 from __future__ import annotations

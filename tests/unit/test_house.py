@@ -86,3 +86,20 @@ def test_no_file_names_requirements_that_a_reader_cannot_look_up() -> None:
     wrong = [str(path.relative_to(REPOSITORY)) for path in every if OUTSIDE.search(path.read_text())]
     assert len(every) > 900
     assert wrong == []
+
+
+def test_files_that_docstrings_and_pages_send_readers_to_are_there() -> None:
+    """`lifecycle/loading.py` in a docstring is a direction: a file that was moved takes its directions with it."""
+    rooms = ("anabranch", "bench", "docs", "tests")
+    there = {f"/{path.relative_to(REPOSITORY)}" for room in rooms for path in (REPOSITORY / room).rglob("*.py")}
+    pages = [
+        path for path in (REPOSITORY / "docs").rglob("*.md") if path.name != "decisions.md"
+    ]  # those tell of their day
+    readers = [*(REPOSITORY / "anabranch").rglob("*.py"), REPOSITORY / "CONTRIBUTING.md", *pages]
+    named = [
+        (f"{path.relative_to(REPOSITORY)}: {name}", name)
+        for path in readers
+        for name in re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", path.read_text())
+    ]
+    assert len(named) > 100
+    assert [place for place, name in named if not any(path.endswith(f"/{name}") for path in there)] == []

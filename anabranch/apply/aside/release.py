@@ -1,7 +1,7 @@
 """Rows that are set aside and that a person wants released or discarded (K26): all that waits for a row, in its order and in
 one target transaction that changes nothing else. Apply does it between two epochs, because nobody else changes rows.
 
-What does not live here: asking for it (`job/asides.py`), what may be set aside (`setting_aside.py`).
+What does not live here: asking for it (`lifecycle/asides.py`), what may be set aside (`setting_aside.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables that stream and are to be loaded again: apply takes them out between two epochs, and a load brings them back.
 
-Who asks, and waits for it, is the load (`job/joining.py`): by a hold with the table's name. Only apply may do it, because it
+Who asks, and waits for it, is the load (`lifecycle/joining.py`): by a hold with the table's name. Only apply may do it, because it
 keeps the states of what it follows.
 """
 

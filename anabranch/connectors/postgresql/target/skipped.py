@@ -1,6 +1,6 @@
 """Transactions that a person has told a job to leave out: `anabranch.skipped`.
 
-What does not live here: leaving them out (apply engine), whether one may be (`job/skipping.py`).
+What does not live here: leaving them out (apply engine), whether one may be (`lifecycle/skipping.py`).
 """
 
 from __future__ import annotations
