@@ -45,9 +45,13 @@ def whole_number(otherwise: int | None, low: int, high: int | None = None) -> An
 
 @dataclass(frozen=True)
 class Database:
-    """`name`: the URL's scheme. `title`: as people write it. `roles`: what the connector can be. `nicknames`: schemes that mean
-    it and are none. `url_options`: what may stand in a URL's query. `has_databases`: a connection is to one of them. `extra`:
-    of the installation, with the driver. `options`: role -> module and class of its Options."""
+    """A database, as far as it is known without asking it.
+
+    - `name`: the URL's scheme; `title`: as people write it; `nicknames`: wrong schemes, for "did you mean".
+    - `roles`: what the connector can be. `options`: role -> module and class of its Options.
+    - `url_options`: what may stand in a URL's query. `has_databases`: a connection is to one of several databases.
+    - `extra`: the installation's extra that has the driver.
+    """
 
     name: str
     title: str
@@ -82,5 +86,5 @@ def registry() -> dict[str, Database]:
 
 
 def public(role: str = "") -> Iterator[Database]:
-    """Return those that a job file may name in this role, in any for ""; without the twin for tests."""
+    """Return the databases that a job file may name in this role ("": in any role), without the twin that is for tests."""
     return (one for one in registry().values() if one.needs_user and (not role or role in one.roles))

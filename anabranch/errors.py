@@ -59,8 +59,8 @@ class Side(StrEnum):
 
 
 class AnabranchError(Exception):
-    """Root of the tree. `message` is one line, `hint` says what to do; `job`, `table`, `position` say where, `task` which
-    part of the job met it. `code` is for machines: it stays the same whatever the class is called."""
+    """Root of the tree. `message` is one line, `hint` says what to do; `job`, `table` and `position` say where, and
+    `task` which part of the job had the error. `code` is for machines: it stays the same whatever the class is called."""
 
     exit_code = 1
     code = "error"
@@ -139,7 +139,7 @@ def install_hint(extra: str) -> str:
 
 
 class ConfigError(AnabranchError):
-    """`problems` has everything that is wrong with a job file, where it is one; the message repeats them."""
+    """A job file or a command line that is wrong. `problems` has every problem of a job file; the message repeats them."""
 
     code = "configuration"
     exit_code = 2
@@ -231,8 +231,8 @@ class RowRefused(TargetError):
 
 
 class Redefined(RowRefused):
-    """The source is asked for a value, or for its types, and defines the table otherwise by now: the log, further on, says so
-    and parks it."""
+    """The source was asked for a value or for its types and by now defines the table otherwise. The log says so further
+    on, and parks the table."""
 
     code = "redefined"
     side = Side.SOURCE

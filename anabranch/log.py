@@ -53,7 +53,7 @@ def note_details(wanted: bool) -> None:
 
 
 def is_json() -> bool:
-    """Do logs go as JSON? Not before a verb has set them up."""
+    """Return whether logs are written as JSON. False before a verb has set logging up."""
     return _as_json
 
 

@@ -34,7 +34,7 @@ IDLE = 60.0  # seconds without a session until the thread ends
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Somebody whom we wait for. `who` stays the same as long as it is the same one."""
+    """A session that we wait for. `who` stays the same as long as it is the same session."""
 
     who: str  # process 4711 (user app, application psql, database shop)
     state: str = ""  # idle in transaction since 2026-11-25T08:12:03Z
@@ -96,7 +96,7 @@ Listener = Callable[[str, str], None]  # (which server, what is waited for; "" w
 
 @dataclass
 class _Process:
-    """State of this process, not of one that was forked from it."""
+    """The state of this process. A process that was forked from it starts with a new one."""
 
     pid: int = field(default_factory=os.getpid)
     servers: dict[str, _Server] = field(default_factory=dict)

@@ -18,7 +18,7 @@ TICK = 0.05
 
 
 class Child:
-    """Started at once, in a session of its own: a Ctrl-C at the terminal is for the demo alone."""
+    """A process that is started at once, in a session of its own: a Ctrl-C at the terminal is for the demo alone."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], stdout: int | IO[Any] | None = None
@@ -38,7 +38,7 @@ class Child:
         self.kill()
 
     def stop(self, seconds: float) -> int:
-        """Ask it to end (SIGTERM), kill it when it takes longer than that; the exit code."""
+        """Ask the process to end (SIGTERM), and kill it if it takes longer than `seconds`. Returns its exit code."""
         self.process.send_signal(signal.SIGTERM)
         try:
             return self.process.wait(seconds)
@@ -47,7 +47,8 @@ class Child:
             return self.process.returncode
 
     def kill(self) -> None:
-        """End it now. What it started ends by itself when it is gone, and is killed when it does not."""
+        """Kill the process now. Processes that it started end by themselves when they see that; those that do not are
+        killed."""
         if self.process.poll() is not None:
             return
         family = descendants(self.process.pid)
@@ -62,7 +63,7 @@ class Child:
 
 
 def descendants(pid: int) -> list[int]:
-    """Process ids below `pid`; none where there is no /proc."""
+    """Return the process ids below `pid`; none where there is no /proc."""
     children: dict[int, list[int]] = {}
     for place in Path("/proc").glob("[0-9]*"):
         if facts := _facts(int(place.name)):
@@ -80,7 +81,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _facts(pid: int) -> list[str]:
-    """State, parent, … of a process (proc_pid_stat(5)); empty when it is gone."""
+    """Return state, parent, … of a process (proc_pid_stat(5)); an empty list when it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -88,6 +89,8 @@ def _facts(pid: int) -> list[str]:
 
 
 def _dies_with_us() -> list[str]:
-    """https://man7.org/linux/man-pages/man1/setpriv.1.html (util-linux); elsewhere a killed demo leaves its job running."""
+    """Return the command prefix that kills a child when its parent dies:
+    https://man7.org/linux/man-pages/man1/setpriv.1.html (util-linux). Without setpriv, a demo that is killed leaves its
+    job running."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []

@@ -26,7 +26,7 @@ TICK = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """What was seen while the job ran. `transactions`: how many of the source's the target has."""
+    """Measurements of the run. `transactions`: how many of the source's transactions the target has."""
 
     writer: Totals
     catching_up: Distribution
@@ -80,7 +80,7 @@ def follow(
 
 
 def _drain(progress: Progress, is_well: Callable[[], None]) -> None:
-    """Until all that the source has committed is applied, and indexes and foreign keys stand."""
+    """Wait until everything that the source has committed is applied, and indexes and foreign keys are built."""
     caught_up = CaughtUp(progress)
     deadline = time.monotonic() + DRAIN_SECONDS
     while not caught_up.is_reached():
@@ -96,7 +96,7 @@ def _drain(progress: Progress, is_well: Callable[[], None]) -> None:
 
 @contextmanager
 def _first_interrupt() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C; the next one is a KeyboardInterrupt again."""
+    """Provide an event that the first Ctrl-C sets; the next one is a KeyboardInterrupt again."""
     asked = threading.Event()
     before = signal.getsignal(signal.SIGINT)
 

@@ -1,4 +1,4 @@
-"""How long a transaction takes from the writer's clock to being visible at the target, asked from outside the job.
+"""Measurement of the time from the writer's clock until a transaction is visible at the target, from outside the job.
 
 Both clocks are this machine's. What does not live here: the ledger rows themselves (writer.py).
 """
@@ -36,7 +36,7 @@ class Distribution:
             self.total += 1
 
     def percentile(self, share: float) -> int | None:
-        """Milliseconds that `share` (0 to 1) of all values do not exceed; None without values."""
+        """Return the milliseconds that `share` (0 to 1) of all values do not exceed; None without values."""
         needed, seen = share * self.total, 0
         for bucket in sorted(self.counts):
             seen += self.counts[bucket]
@@ -46,11 +46,12 @@ class Distribution:
 
 
 class LatencyWatch:
-    """Looks for new ledger rows at the target from its start until it is left, in a thread of its own.
+    """A thread that looks for new ledger rows at the target, from its start until the context is left.
 
     What was written while the tables were still loading waits for the load, not for the stream. So rows count as
     `catching_up` until the job is steady: one was visible within a second (`caught_up_after`: seconds since the start),
-    and whoever started this said so (`begin_steady`). From then on they are `latencies`."""
+    and whoever started this said so (`begin_steady`). From then on they are `latencies`.
+    """
 
     def __init__(self, target: Database, workers: int) -> None:
         self.catching_up, self.latencies = Distribution(), Distribution()
@@ -71,7 +72,7 @@ class LatencyWatch:
         self._thread.join()
 
     def begin_steady(self) -> None:
-        """Nothing but the writer's transactions is left to do. Has no effect before the stream has caught up."""
+        """Note that only the writer's transactions are left to apply. Has no effect before the stream has caught up."""
         if self.steady_after is None and self.caught_up_after is not None:
             self.steady_after = time.time() - self._started
 
@@ -90,7 +91,8 @@ class LatencyWatch:
             self._failures.append(error)
 
     def _look(self, connection: Any) -> None:
-        """A worker's transactions commit in the order of their numbers, so what is new has a higher one."""
+        """Ask for new rows again and again. A worker's transactions commit in the order of their numbers, so a new row
+        has a higher one."""
         newest = dict.fromkeys(range(1, self._workers + 1), 0) | dict(connection.execute(NEWEST).fetchall())
         while not self._stop.wait(POLL_SECONDS):
             for worker, number in newest.items():

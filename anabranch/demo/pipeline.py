@@ -83,7 +83,7 @@ class Pipeline:
         return self.directory / "env.sh"
 
     def job(self) -> Job:
-        """The job in this process, for looking at it."""
+        """Return the job as an object of this process, to look at it."""
         from anabranch.job import Job
 
         os.environ.update(self.variables)  # what the job file's ${…} stand for
@@ -94,7 +94,7 @@ class Pipeline:
         return Child([sys.executable, "-m", "anabranch", verb, str(self.job_file), *options], self.variables, stdout)
 
     def verify(self) -> dict[str, Any]:
-        """What `anabranch verify --json` says."""
+        """Run `anabranch verify --json` and return its output. Raises DemoFailed."""
         with self.command("verify", "--json", stdout=subprocess.PIPE) as child:
             said, _ = child.process.communicate()
             code = child.process.returncode
@@ -105,19 +105,19 @@ class Pipeline:
 
 
 class RunningJob:
-    """`anabranch run` while it is wanted. Leaving the context ends it, also on an error."""
+    """`anabranch run` as a context. Leaving it ends the job, also on an error."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._child = pipeline.command("run")
 
     def check(self) -> None:
-        """Raise when it has ended by itself."""
+        """Raise DemoFailed if the job has ended by itself."""
         code = self._child.process.poll()
         if code is not None:
             raise DemoFailed("run", code)
 
     def stop(self) -> None:
-        """Let it finish its epoch and end. Raises when it ends otherwise."""
+        """Let the job finish its epoch and end. Raises DemoFailed if it ends with an error."""
         code = self._child.stop(STOP_SECONDS)
         if code:
             raise DemoFailed("run", code)

@@ -16,7 +16,7 @@ MARK_TEXT = "anabranch demo made this directory, and removes it when it starts a
 
 @contextmanager
 def demo_directory(working: Path) -> Iterator[Path]:
-    """`working`/.anabranch/demo, empty, for one demo at a time. Raises ConfigError where it may not be taken."""
+    """Provide `working`/.anabranch/demo, empty, for one demo at a time. Raises ConfigError where it may not be taken."""
     home = working.absolute() / ".anabranch"
     home.mkdir(exist_ok=True)
     with (home / "demo.lock").open("a") as lock:
@@ -30,7 +30,7 @@ def demo_directory(working: Path) -> Iterator[Path]:
 
 
 def make_afresh(directory: Path) -> Path:
-    """An empty directory with our mark; what an earlier demo left there is removed."""
+    """Make an empty directory with our mark. What an earlier demo left there is removed."""
     remove_own(directory)
     directory.mkdir(mode=0o755)
     (directory / MARK).write_text(MARK_TEXT)

@@ -36,8 +36,8 @@ LEVEL_VARIABLE = "ANABRANCH_LOG_LEVEL"
 
 
 def run_demo(seconds: float | None = 60.0, *, keep: bool = False, rate: float = RATE, source: str = "mariadb") -> int:
-    """Run it in the working directory; `source`: a key of SOURCES; `seconds` None = until Ctrl-C. The exit code: 0 only
-    if all is identical."""
+    """Run the demo in the working directory. `source`: a key of SOURCES. `seconds`: None runs until Ctrl-C. Returns the
+    exit code: 0 only if everything is identical."""
     started = time.monotonic()
     java_home = requirements(source)
     os.environ.setdefault("JAVA_HOME", str(java_home))
@@ -56,7 +56,8 @@ def run_demo(seconds: float | None = 60.0, *, keep: bool = False, rate: float = 
 
 
 def requirements(source: str = "mariadb") -> Path:
-    """JAVA_HOME. Raises, with what to do, when something is missing that cannot be fetched: all of it at once."""
+    """Return JAVA_HOME. If something is missing that cannot be fetched, raise one error that names all of it and says
+    what to do."""
     finders = (packages.find_postgresql, *((packages.find_mariadb,) if source == "mariadb" else ()), packages.find_java)
     missing = [name for name in DRIVERS if importlib.util.find_spec(name) is None]
     hints = [install_hint("all")] if missing else []
@@ -95,7 +96,8 @@ def _on_servers(directory: Path, java_home: Path, seconds: float | None, rate: f
 
 
 def _keep_classes() -> None:
-    """Behind the summary: at the start it would take from the job what it gives."""
+    """Put an archive of Spark's classes into the cache for the next demo. This comes after the summary: at the start it
+    would take time from the job that the archive is to save."""
     if class_archive.found():
         return
     say(
@@ -110,7 +112,7 @@ def _described(server: Server) -> str:
 
 
 def _command(verb: str, pipeline: Pipeline) -> str:
-    """As the user would type it here."""
+    """Return the command as the user would type it here."""
     program = Path(sys.argv[0])
     name = _short(program) if program.name == "anabranch" else "anabranch"
     return f"{name} {verb} {_short(pipeline.job_file)}"
@@ -121,6 +123,6 @@ def _until(seconds: float | None) -> str:
 
 
 def _short(path: Path) -> str:
-    """Relative to the working directory where it is below it."""
+    """Return the path relative to the working directory where it is below it."""
     path = path.absolute()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

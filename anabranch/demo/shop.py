@@ -35,12 +35,12 @@ class End:
 
 
 def create_source(server: Server) -> End:
-    """The shop with its first rows, made by the server itself."""
+    """Create the shop with its first rows; the server makes the rows itself."""
     return _create_postgresql(server) if server.name == "postgresql" else _create_mariadb(server)
 
 
 def _create_postgresql(server: Server) -> End:
-    """The account owns the tables: it publishes them."""
+    """Create the shop in a PostgreSQL. The job's account owns the tables, because it publishes them."""
     end = End(Database(server, NAME), secrets.token_hex(12))
     with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(f"CREATE ROLE {ACCOUNT} LOGIN REPLICATION PASSWORD '{end.password}'")
@@ -67,7 +67,7 @@ def _create_mariadb(server: Server) -> End:
 
 
 def create_target(server: Server) -> End:
-    """An empty database that the job's account owns, and the right to switch triggers and foreign keys off."""
+    """Create an empty database that the job's account owns, with the right to switch triggers and foreign keys off."""
     end = End(Database(server, NAME), secrets.token_hex(12))
     with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(f"CREATE ROLE {ACCOUNT} LOGIN PASSWORD '{end.password}'")
@@ -77,12 +77,12 @@ def create_target(server: Server) -> End:
 
 
 def statements(file: str = "shop.sql") -> list[str]:
-    """The statements of a file, in order."""
+    """Return the statements of a file, in order."""
     text = files("anabranch.demo").joinpath(file).read_text(encoding="utf-8")
     return [statement for part in text.split(";\n") if (statement := part.strip())]
 
 
 def count_rows(end: End) -> tuple[int, int]:
-    """How many rows in how many tables the source has."""
+    """Count the rows and the tables of the source. Returns (rows, tables)."""
     tables = [name for (name,) in end.database.query(TABLES.get(end.database.server.name, "SHOW TABLES"))]
     return sum(end.database.query(f"SELECT COUNT(*) FROM {name}")[0][0] for name in tables), len(tables)

@@ -1,4 +1,4 @@
-"""What the demo says at its end. What does not live here: measuring and comparing."""
+"""The summary that the demo prints at its end. What does not live here: measuring and comparing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 5  # differences of a table
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`status` and `verification` are the JSON of the commands of that name."""
+    """The results of a demo. `status` and `verification` are the JSON of the commands of these names."""
 
     status: Mapping[str, Any]
     verification: Mapping[str, Any]
@@ -44,7 +44,8 @@ class Summary:
         ]
 
     def _caught_up(self) -> str:
-        """What was written while Spark started and the tables were loaded waited for that, not for the stream."""
+        """Say when the stream had caught up. Transactions written while Spark started and the tables were loaded waited
+        for that, not for the stream, so they are counted apart."""
         found, after = self.streamed.catching_up, self.streamed.caught_up_after
         if after is None:
             return "not within a second of the writer"
@@ -55,7 +56,7 @@ class Summary:
         )
 
     def _steady(self) -> str:
-        """From the moment the stream had caught up and the tables were complete."""
+        """Say how long transactions took, from the moment when the stream had caught up and the tables were complete."""
         found, begun = self.streamed.latencies, self.streamed.steady_after
         if begun is None or not found.total:
             return f"for {self.streamed.stream_seconds:.0f} s, never steadily: latency not measured"

@@ -1,4 +1,4 @@
-"""What the two databases of the demo's shops say differently: errors, new ids, a few statements."""
+"""Differences between the two databases of the demo's shops: errors, new ids, a few statements."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ COLLISIONS = frozenset({1213, 1205, 1020})
 
 @dataclass(frozen=True)
 class Words:
-    """`insert` runs an INSERT with a cursor and gives the new row's id; `is_collision`: other sessions were in the way, or the
-    row was refused, as in any shop. `utc` sets the session's clock."""
+    """The words of one database. `insert` runs an INSERT with a cursor and returns the new row's id. `is_collision`:
+    whether other sessions were in the way, or the row was refused, as happens in any shop. `utc` sets the session's
+    clock."""
 
     driver_error: type[Exception]
     is_collision: Callable[[Exception], bool]

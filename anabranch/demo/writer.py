@@ -28,7 +28,7 @@ STATUSES = ("new", "active", "gold", "blocked")
 
 @dataclass
 class Totals:
-    """What the writers did: transactions that committed, that they took back, and that the server refused."""
+    """Counts of the writers' transactions: committed, rolled back on purpose, and refused by the server."""
 
     committed: int = 0
     rolled_back: int = 0
@@ -41,7 +41,8 @@ class Totals:
 
 
 class Shop:
-    """The transactions of one worker, on one connection. Each returns whether it is to be committed."""
+    """The transactions of one worker, on one connection. Each method returns whether its transaction is to be
+    committed."""
 
     def __init__(self, connection: Any, worker: int, words: Words) -> None:
         self.connection, self.worker, self.words = connection, worker, words
@@ -53,7 +54,7 @@ class Shop:
         self.totals = Totals()
 
     def one(self) -> None:
-        """One transaction with its ledger row. Raises driver errors other than collisions and refused rows."""
+        """Run one transaction with its ledger row. Raises driver errors other than collisions and refused rows."""
         event, work = self.random.choices(EVENTS, WEIGHTS)[0]
         try:
             keep = work(self)
@@ -69,7 +70,7 @@ class Shop:
             self.totals.rolled_back += not keep
 
     def write_ledger(self, event: str) -> None:
-        """Last in its transaction, so that the clock is near the commit."""
+        """Write the ledger row as the last one of the transaction, so that its clock is near the commit."""
         self.number += 1
         self.run("INSERT INTO ledger VALUES (%s, %s, %s, %s)", self.worker, self.number, event, clock())
 
@@ -77,7 +78,7 @@ class Shop:
         self.cursor.execute(sql, values)
 
     def insert(self, sql: str, *values: object) -> int:
-        """Insert a row; the id that it was given."""
+        """Insert a row. Returns the id that it was given."""
         return self.words.insert(self.cursor, sql, values)
 
     def some_order(self) -> int:
@@ -95,7 +96,7 @@ class Shop:
     # --- transactions ------------------------------------------------------------------------------------------------
 
     def place_order(self) -> bool:
-        """An order with its items; the stock of each goes down."""
+        """Place an order with its items; the stock of each goes down."""
         order = self.insert(
             "INSERT INTO orders (customer_id, reference, total, note, ordered_at) VALUES (%s, %s, %s, %s, %s)",
             *(self.some_customer(), self.random.randbytes(8), self.some_price()),
@@ -117,12 +118,12 @@ class Shop:
         return True
 
     def cancel_order(self) -> bool:
-        """Items and payments go with it, by cascade."""
+        """Delete an order; its items and payments go by cascade."""
         self.run("DELETE FROM orders WHERE id = %s", self.some_order())
         return True
 
     def renumber_order(self) -> bool:
-        """A changed primary key that items and payments follow, by cascade."""
+        """Change a primary key that items and payments follow, by cascade."""
         order = self.some_order()
         self.run("UPDATE orders SET id = -id WHERE id = %s", order)
         if order in self.orders:
@@ -138,7 +139,7 @@ class Shop:
         return True
 
     def move_stock(self) -> bool:
-        """A changed part of a composite key."""
+        """Change a part of a composite key."""
         came, went = self.random.sample(("WST", "NRD", "SUD"), 2)
         self.run(
             "UPDATE stock SET warehouse = %s WHERE product_id = %s AND warehouse = %s", came, self.some_product(), went
@@ -146,7 +147,7 @@ class Shop:
         return True
 
     def reprice(self) -> bool:
-        """A range of products, in the order of their keys."""
+        """Update a range of products, in the order of their keys."""
         first = self.some_product()
         self.run(
             "UPDATE products SET price = price + 0.01, rating = %s, weight = %s WHERE id BETWEEN %s AND %s",
@@ -166,7 +167,7 @@ class Shop:
         return True
 
     def register(self) -> bool:
-        """A customer with two addresses."""
+        """Insert a customer with two addresses."""
         customer = self.insert(
             "INSERT INTO customers (email, name, interests, flags, preferences, secret) VALUES (%s, %s, %s, %s, %s, %s)",
             *(f"{self.worker}.{time.time_ns()}@example.org", "Renée Ångström", self.random.randint(0, 31)),
@@ -194,13 +195,13 @@ class Shop:
         return True
 
     def leave(self) -> bool:
-        """A customer who never ordered goes, the addresses by cascade."""
+        """Delete a customer who never ordered; the addresses go by cascade."""
         if self.customers:
             self.run("DELETE FROM customers WHERE id = %s", self.customers.popleft())
         return True
 
     def close_category(self) -> bool:
-        """Its products and sub-categories lose it (SET NULL), and most products find another."""
+        """Delete a category. Its products and sub-categories lose it (SET NULL), and most products get another one."""
         self.run("SELECT id FROM categories")
         self.run("DELETE FROM categories WHERE id = %s", *self.random.choice(self.cursor.fetchall()))
         category = self.insert("INSERT INTO categories (parent_id, name) VALUES (NULL, 'Opened today')")
@@ -209,26 +210,26 @@ class Shop:
         return True
 
     def browse(self) -> bool:
-        """Rows without a key, equal ones among them."""
+        """Insert rows without a key, equal ones among them."""
         for event in ("login", "search", "search"):
             self.run("INSERT INTO event_log VALUES (NOW(), %s, NULL)", event)
         return True
 
     def tidy(self) -> bool:
-        """Old rows go, also from the table without a key."""
+        """Delete old rows, also from the table without a key."""
         self.run(self.words.delete_oldest)
         self.run("DELETE FROM ledger WHERE writer = %s AND number < %s", self.worker, self.number - KEPT_LEDGER)
         return True
 
     def think_again(self) -> bool:
-        """All of it is taken back."""
+        """Place an order, edit a customer, and roll all of it back."""
         self.place_order()
         self.orders.pop()
         self.edit_customer()
         return False
 
     def half_a_change(self) -> bool:
-        """A part is taken back."""
+        """Edit a customer, and roll back only what came after a savepoint."""
         self.edit_customer()
         self.run("SAVEPOINT before_price")
         self.reprice()
@@ -260,7 +261,7 @@ WEIGHTS = [weight for _, _, weight in LIFE]
 
 
 class Writer:
-    """Workers in threads; `rate` is for all of them together. Use as a context: leaving it stops them."""
+    """Workers in threads. `rate`: transactions per second of all workers together. Leaving the context stops them."""
 
     def __init__(self, database: Database, rate: float, workers: int = WORKERS) -> None:
         self._stop = threading.Event()
@@ -282,13 +283,13 @@ class Writer:
             thread.join()
 
     def stop(self) -> Totals:
-        """End after the running transactions. Raises what ended a worker early."""
+        """Stop after the running transactions. Raises the error that ended a worker early."""
         self.__exit__()
         self.check()
         return self.totals
 
     def check(self) -> None:
-        """Raise what ended a worker."""
+        """Raise the error that ended a worker, if there is one."""
         if self._failures:
             raise self._failures[0]
 
@@ -316,5 +317,5 @@ class Writer:
 
 
 def clock() -> datetime:
-    """UTC without a zone, as DATETIME(6) holds it."""
+    """Return the time in UTC without a zone, as DATETIME(6) holds it."""
     return datetime.now(UTC).replace(tzinfo=None)

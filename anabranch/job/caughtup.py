@@ -66,21 +66,23 @@ class Progress:
 
     @property
     def is_followed(self) -> bool:
-        """Apply has claimed the checkpoint since this began to look; tables may stream from an earlier start."""
+        """Return whether apply has claimed the checkpoint since this object first looked. Streaming tables alone do not
+        show that: they may stream from an earlier start."""
         return self.checkpoint is not None and self.checkpoint.owner not in ("", self._first_owner)
 
     @property
     def is_streaming(self) -> bool:
-        """Every table is past its load and its window, or parked. There may be none: what the source dropped is forgotten."""
+        """Return whether every table is past its load and its window, or parked. No table at all counts as well, once
+        there is a checkpoint: a table that the source dropped is forgotten."""
         return bool(self.states or self.checkpoint) and all(not s.is_before_stream for s in self.states.values())
 
     @property
     def is_built(self) -> bool:
-        """Indexes and foreign keys stand, or are reported."""
+        """Return whether the indexes and foreign keys of all streaming tables are built, or reported as not built."""
         return all(s.is_built for s in self.states.values() if s.is_streaming)
 
     def is_loading_again(self) -> bool:
-        """True if a table is parked only because a `load --table` has just taken it out."""
+        """Return whether a table is parked only because a `load --table` has just taken it out."""
         return any(s.is_taken_out for s in self.states.values()) and is_loading_again(self.job)
 
     def parked(self) -> list[str]:
@@ -99,7 +101,7 @@ def undone(parked: Sequence[str], aside: Mapping[str, int]) -> str:
 
 
 class CaughtUp:
-    """Is everything applied that the source had committed when streaming was reached?"""
+    """The check whether everything is applied that the source had committed when streaming was reached."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -110,7 +112,7 @@ class CaughtUp:
 
     @property
     def has_goal(self) -> bool:
-        """Streaming was reached: what the source had by then is known."""
+        """Return whether streaming was reached, so that the source's end at that moment is known."""
         return self._goal is not None
 
     def is_reached(self) -> bool:
@@ -165,7 +167,7 @@ class CaughtUp:
         return not left and checkpoint is not None and checkpoint.position.sequence >= last
 
     def _source_end(self) -> LogMark | None:
-        """Return the source's end; None while it is away: the parts decide how long that may last."""
+        """Return the source's end; None while the source is away. How long it may be away is for the parts to decide."""
         try:
             with catalog_of(self.source) as catalog:
                 return catalog.mark()

@@ -33,7 +33,7 @@ class PartFailed(AnabranchError):
 
 @dataclass
 class Child:
-    """A part as a process of its own. One that `may_end` has `ended_well` once it exited with 0."""
+    """A part as a process of its own. If it `may_end`, it has `ended_well` once it exited with 0."""
 
     name: str
     command: list[str]

@@ -1,4 +1,5 @@
-"""What `run` shows: bars while tables load, then one live line; without a terminal a log line now and then."""
+"""Progress on the terminal while `run` works: bars while tables load, then one live line. Without a terminal, a log
+line now and then."""
 
 from __future__ import annotations
 
@@ -27,10 +28,10 @@ RATE_SECONDS = 5.0
 
 
 class Display:
-    """Refreshed by the supervisor's loop. Shows; decides nothing."""
+    """The display of a run, refreshed by the supervisor's loop. It shows and decides nothing."""
 
     def __init__(self, lanes: Sequence[Lane], show: IO[str] | None) -> None:
-        """`show`: a terminal, or where there is none: then log lines tell of the progress."""
+        """Prepare the display. `show`: where people look. If that is no terminal, log lines tell of the progress."""
         self.console = Console(file=show or io.StringIO())
         self._panes = [Pane(lane, self.console) for lane in lanes]
         self._live = Live(console=self.console, refresh_per_second=4, transient=True)
@@ -58,7 +59,7 @@ class Display:
 
 
 class Pane:
-    """What is shown of one target."""
+    """The part of the display that shows one target."""
 
     def __init__(self, lane: Lane, console: Console) -> None:
         self.lane, self.job, self.console = lane, lane.job, console
@@ -81,7 +82,7 @@ class Pane:
         self._picture.close()
 
     def refresh(self, now: float) -> RenderableType:
-        """What a terminal shows; without one, a log line now and then."""
+        """Return what a terminal shows of the target now. Without a terminal, write a log line now and then."""
         progress = self.lane.progress
         snapshot = self._picture.now()
         facts = self._facts(progress, snapshot, now)

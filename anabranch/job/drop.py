@@ -29,13 +29,15 @@ LEFT = "what the job left there stays: anabranch drop JOB again when it can be r
 
 @dataclass(frozen=True)
 class Leftovers:
-    """`lines`: one per thing. `errors`: ends that could not be asked; what is there stays."""
+    """The things that a job left behind. `lines`: one per thing. `errors`: ends that could not be asked; what they have
+    stays."""
 
     lines: tuple[str, ...]
     errors: tuple[AnabranchError, ...] = ()
 
     def require(self) -> None:
-        """Raise the error of an end that could not be asked; of several the lowest, the others as notes."""
+        """Raise the error of an end that could not be asked: of several the one with the lowest exit code, with the
+        others as notes."""
         for first, *others in [sorted(self.errors, key=lambda error: error.exit_code)] if self.errors else []:
             for other in others:
                 first.add_note(str(other))
@@ -89,7 +91,8 @@ def _source(job: JobView, execute: bool) -> list[str]:
 
 
 def _refuse_other(job: JobView, _: bool) -> list[str]:
-    """Raise StateError where the database of a target asked for by name is another one of the job."""
+    """Raise StateError if the database of a target that was named on the command line belongs to another target of the
+    job."""
     with store_of(job) as store:
         known = store.jobs.job(job.config.name) if store.exists() else None
         if known is not None:

@@ -29,24 +29,25 @@ if TYPE_CHECKING:
 
 
 class Job(JobView):
-    """One job. Methods block until they are done, and raise AnabranchError subclasses. Of a job with several targets, `on`
-    gives the job as one of them sees it: what concerns one target is asked there."""
+    """One job. Methods block until they are done and raise subclasses of AnabranchError. Of a job with several targets,
+    `on` returns the job as one of them sees it: ask there for what concerns one target."""
 
     @classmethod
     def from_file(cls, path: str | Path) -> Job:
-        """Raises ConfigError with every problem of the file."""
+        """Read a job file. Raises ConfigError with every problem of the file."""
         return cls(load_job(str(path), check_filter=_check_filter), Path(path))
 
     def run(self, until_caught_up: bool = False, seconds: float | None = None, show: IO[str] | None = None) -> None:
-        """Preflight, load if needed, capture and apply together, until stopped, caught up, or `seconds` are over. `show`: where
-        people see checks and progress (sys.stderr); None: the log alone tells of them."""
+        """Run the whole job: preflight, load if needed, capture and apply together. It ends when it is stopped, has
+        caught up (`until_caught_up`), or `seconds` are over. `show`: where people see checks and progress (sys.stderr);
+        None: only the log tells of them."""
         with self._named():
             from anabranch.job.supervisor import Supervisor
 
             Supervisor(self, show).run(until_caught_up=until_caught_up, seconds=seconds)
 
     def capture(self) -> None:
-        """The source's log into the trail, until stopped."""
+        """Copy the source's log into the trail, until stopped."""
         with self._named():
             from anabranch.job.parts import run_capture
 
@@ -55,8 +56,8 @@ class Job(JobView):
     def load(
         self, table: str | None = None, recreate: bool = False, with_children: bool = False, keep: bool = False
     ) -> None:
-        """Copy what is not loaded yet; or one table, new or again, with those that foreign keys change with it if told. `keep`:
-        what its target table has stays."""
+        """Copy the tables that are not loaded yet, or one table, new or again. `with_children`: also the tables that
+        foreign keys change together with it. `keep`: rows that its target table already has stay."""
         with self._named(
             "load", changes=table is not None, table=table, recreate=recreate, with_children=with_children, keep=keep
         ):
@@ -65,7 +66,7 @@ class Job(JobView):
             run_load(self, TableId.parse(table) if table else None, recreate, with_children, keep=keep)
 
     def apply(self) -> None:
-        """The trail into the target, until stopped."""
+        """Apply the trail to the target, until stopped."""
         with self._named():
             from anabranch.job.parts import run_apply
 
@@ -78,21 +79,23 @@ class Job(JobView):
             return preflight_report(self)
 
     def setup(self, execute: bool = False, remove: bool = False) -> list[str]:
-        """Statements that prepare the source for capture, or take that away; run if told. None where nothing is to be done."""
+        """Return the statements that prepare the source for capture, or that remove this again. Runs them if `execute`.
+        The list is empty where nothing has to be done."""
         with self._named("setup", changes=execute, execute=execute, remove=remove):
             from anabranch.job.setting_up import setup
 
             return setup(self, execute, remove)
 
     def schema_script(self, table: str | None = None) -> Script:
-        """The statements that a load into an empty target runs, of all tables or of one. Asks the source only."""
+        """Return the statements that a load into an empty target would run, for all tables or for one. Asks the source
+        only."""
         with self._named():
             from anabranch.job.printing import script
 
             return script(self, TableId.parse(table) if table else None)
 
     def status(self) -> dict[str, Any]:
-        """The shape of `status --json`."""
+        """Return the job's state in the shape of `status --json`."""
         with self._named():
             from anabranch.job.status import status
             from anabranch.model.status import as_json
@@ -101,79 +104,83 @@ class Job(JobView):
             return found
 
     def reset_counters(self) -> None:
-        """Count anew what `status` shows since the last reset; while it runs, too."""
+        """Reset the counters that `status` shows "since the last reset". The job may run meanwhile."""
         with self._named("status", reset_counters=True):
             from anabranch.job.counters import reset
 
             reset(self)
 
     def trace(self, since: datetime | None = None, at_target: bool = False) -> list[dict[str, Any]]:
-        """What happened to the job, the oldest first: as its home has it, or a target. The keys: docs/reference/trace.md."""
+        """Return what happened to the job, the oldest entry first, as its home or a target has it. The keys:
+        docs/reference/trace.md."""
         with self._named():
             from anabranch.job.shipping import entries
 
             return entries(self, since, at_target)
 
     def record(self, level: str) -> None:
-        """Which lines the trace takes from now on: "info", as usual, or "debug": also statements without their values, chunks,
-        epochs. Processes that run take it up within seconds, later ones when they start."""
+        """Set which lines the trace takes from now on. "info" is the usual level; "debug" adds statements without their
+        values, chunks and epochs. Running processes follow within seconds, later ones when they start."""
         with self._named("trace", record=level):
             from anabranch.job.tracing import switch
 
             switch(self, level)
 
     def recorded(self) -> str:
-        """Which lines the trace takes at present."""
+        """Return the level of the lines that the trace takes at present."""
         from anabranch.state.trace import recorded
 
         return recorded(self.config.home)
 
     def verify(self, repair: bool = False, by_rows: bool = False) -> Verification:
-        """Compare every loaded table; with `repair` put right what differs, and compare again. `by_rows`: read all rows, also
-        where servers can sum up their own. Raises nothing for differences: look at the result."""
+        """Compare every loaded table. With `repair`, put right what differs and compare again. `by_rows`: read all
+        rows, even where servers can sum up their own. Raises nothing for differences: look at the result."""
         with self._named("verify", changes=repair, repair=repair, by_rows=by_rows):
             from anabranch.job.parts import run_verify
 
             return run_verify(self, repair, by_rows)
 
     def conflicts(self, table: str | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
-        """Disagreements that were settled, in their order: of one source table, with numbers behind `after`, the first
-        `limit` (0: all)."""
+        """Return conflicts that were settled, in their order: of one source table or of all, with numbers above
+        `after`, at most `limit` of them (0: all)."""
         with self._named():
             from anabranch.job.conflicts import settled_conflicts
 
             return settled_conflicts(self, TableId.parse(table) if table else None, after, limit)
 
     def forget_conflicts(self, upto: int) -> int:
-        """Remove what was noted, up to a number: how many they were."""
+        """Remove the noted conflicts up to a number. Returns how many there were."""
         with self._named("conflicts", forget=upto):
             from anabranch.job.conflicts import forget_conflicts
 
             return forget_conflicts(self, upto)
 
     def parked(self, table: str | None = None) -> list[ParkedTable]:
-        """Tables that are parked, or one."""
+        """Return the parked tables, all or one."""
         with self._named():
             from anabranch.lifecycle.parking import parked_tables
 
             return parked_tables(self, TableId.parse(table) if table else None)
 
     def resume(self, table: str | None = None) -> list[TableId]:
-        """Let tables that apply has parked go on where they stood: all, or one with those that were parked with it."""
+        """Let tables that apply has parked continue where they stopped: all, or one with those that were parked
+        together with it."""
         with self._named("parked", resume=table or "all"):
             from anabranch.lifecycle.parking import resume
 
             return resume(self, TableId.parse(table) if table else None)
 
     def give_up(self, table: str) -> int:
-        """Hold nothing of the trail for a parked table any more: how many bytes that was. Only a load brings it back."""
+        """Stop holding the trail for a parked table. Returns how many bytes were held. After this only a load brings
+        the table back."""
         with self._named("parked", give_up=table):
             from anabranch.lifecycle.parking import give_up
 
             return give_up(self, TableId.parse(table))
 
     def set_aside(self, table: str | None = None, discarded: bool = False) -> list[AsideChange]:
-        """Row changes that are set aside, in their order, of one source table or all; or those that were discarded."""
+        """Return the row changes that are set aside, in their order, of one source table or of all. `discarded`: those
+        that were discarded instead."""
         with self._named():
             from anabranch.lifecycle.asides import set_aside
 
@@ -182,50 +189,52 @@ class Job(JobView):
     def settle_aside(
         self, table: str, wish: str, key: Mapping[str, str] | None = None, number: int | None = None
     ) -> list[AsideChange]:
-        """Ask apply to "release" or to "discard" rows of a table that are set aside: the one with this key, the one that the
-        number belongs to, or all. Returns the changes that go with it."""
+        """Ask apply to "release" or to "discard" rows of a table that are set aside: the row with this key, the row
+        that change `number` belongs to, or all. Returns the changes that this concerns."""
         with self._named("parked", wish=wish, table=table, number=number):
             from anabranch.lifecycle.asides import ask
 
             return ask(self, TableId.parse(table), wish, key or {}, number)
 
     def skip(self, position: str, execute: bool = False) -> Skipped:
-        """What a source transaction holds; left out from the next start of apply on, if told."""
+        """Return what a source transaction contains. With `execute`, leave it out from the next start of apply on."""
         with self._named("skip", changes=execute, add=position):
             from anabranch.lifecycle.skipping import skip
 
             return skip(self, position, execute)
 
     def skipped(self) -> list[Skipped]:
-        """Transactions that are left out."""
+        """Return the transactions that are left out."""
         with self._named():
             from anabranch.lifecycle.skipping import skipped
 
             return skipped(self)
 
     def unskip(self, position: str) -> int:
-        """Take `skip` back, as long as apply has not come to it. Returns the sequence."""
+        """Take back a `skip`, as long as apply has not reached the transaction. Returns its sequence."""
         with self._named("skip", remove=position):
             from anabranch.lifecycle.skipping import unskip
 
             return unskip(self, position)
 
     def rewind(self, position: str, execute: bool = False) -> Rewound:
-        """What going back to an earlier place of the trail means; done, if told."""
+        """Return what going back to an earlier place of the trail would mean. With `execute`, go back."""
         with self._named("rewind", changes=execute, position=position, execute=execute):
             from anabranch.lifecycle.rewinding import rewind
 
             return rewind(self, position, execute)
 
     def plan(self, execute: bool = False) -> Plan | None:
-        """What the job file says otherwise than when the job last ran; taken over if told. None: it has never run."""
+        """Return how the job file differs from the job as it last ran; None if it has never run. With `execute`, take
+        the changes over."""
         with self._named("plan", changes=execute, execute=execute):
             from anabranch.lifecycle.planning import plan
 
             return plan(self, execute)
 
     def targets_left_out(self, execute: bool = False) -> list[str]:
-        """Targets that the job file has no more, and the trail is held for; let go if told."""
+        """Return targets that the job file no longer names and for which the trail is still held. With `execute`, stop
+        holding it."""
         with self._named():
             from anabranch.lifecycle.planning import left_out
 
@@ -238,21 +247,24 @@ class Job(JobView):
         segments: int | None = None,
         execute: bool = False,
     ) -> Pruned:
-        """Segments of the trail that every reader is past and that these limits, or the job's, do not keep; dropped if told."""
+        """Return the trail segments that every reader has passed and that no limit keeps. The limits are the arguments,
+        or the job's own where None. With `execute`, remove these segments."""
         with self._named("trail prune", changes=execute, hours=hours, megabytes=megabytes, segments=segments):
             from anabranch.job.pruning import prune
 
             return prune(self, hours, megabytes, segments, execute)
 
     def prune_by_force(self, upto: int) -> tuple[list[str], list[str]]:
-        """Drop what ends at `upto`, also where somebody needs it: names of segments, and of the readers left behind."""
+        """Remove the trail segments that end at `upto` or before, even if a reader still needs them. Returns the names
+        of the segments, and of the readers left behind."""
         with self._named("trail prune", force=True, upto=upto):
             from anabranch.job.pruning import prune_by_force
 
             return prune_by_force(self, upto)
 
     def drop(self, execute: bool = False) -> Leftovers:
-        """What the job left behind; removed if told. Raises nothing for an end that is away: look at the result."""
+        """Return what the job left behind at source, target and home. With `execute`, remove it. Raises nothing for an
+        end that is away: look at the result."""
         with self._named():
             from anabranch.job.drop import drop
 
@@ -260,8 +272,8 @@ class Job(JobView):
 
     @contextmanager
     def _named(self, command: str = "", changes: bool = True, **facts: Any) -> Iterator[None]:
-        """Errors say which job they are about, and what has to be installed where a package is missing; of others who are in
-        the way the log tells. A `command` that changes something goes into the trace."""
+        """Add the job's name to errors, and to a missing package how it is installed. The log tells of waits for other
+        sessions meanwhile. A `command` that changes something goes into the trace."""
         is_traced = bool(command) and changes
         try:
             with waits.listening(lambda server, text: None):

@@ -78,7 +78,7 @@ def lives(snapshot: dict[str, Any], part: str) -> bool:
 
 
 def _commit_time_behind(trail: TrailReader, sequence: int) -> int:
-    """Commit time of the first transaction behind it, which the trail has."""
+    """Return the commit time of the first transaction after `sequence`. The trail must have one."""
     refs = trail.descriptors(sequence, limit_rows=1)
     ref = next(ref for ref in refs if ref.part is not Part.FRAGMENT)
     if ref.part is Part.LAST:

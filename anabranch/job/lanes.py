@@ -27,8 +27,8 @@ PAUSES = (10.0, 300.0)  # seconds before what ended for good is tried again: the
 
 
 class Lane:
-    """`job` is one target's view. `was_away`: it could not be reached before the start, and its load asks it everything.
-    `is_patient`: it is waited for as long as it is away."""
+    """One target of a running job. `job`: that target's view. `was_away`: the target could not be reached before the
+    start, so its load runs the preflight. `is_patient`: a target that is away is waited for, however long that takes."""
 
     def __init__(self, job: JobView, state: StateStore, was_away: bool = False, is_patient: bool = False) -> None:
         self.job, self.state, self.is_patient = job, state, is_patient
@@ -59,16 +59,18 @@ class Lane:
 
     @property
     def failure(self) -> PartFailed | None:
-        """Why it does not go on at present; of several the lowest."""
+        """Return why the target does not go on at present; of several errors the one with the lowest exit code."""
         return min(self.failures.values(), key=lambda failed: failed.exit_code, default=None)
 
     @property
     def goes_on(self) -> bool:
-        """True if the target goes on. One that is away does, where it is waited for: by itself, as soon as it is back."""
+        """Return whether the target goes on. A target that is away counts as going on where it is waited for: its parts
+        continue by themselves as soon as it is back."""
         return all(self.is_patient and name in self.away for name in self.failures)
 
     def _longest(self, child: Child) -> float:
-        """Pause. To find out that a target is still away costs little."""
+        """Return the longest pause before the next try, in seconds. A target that is away is asked more often: finding
+        out that it is still away costs little."""
         if child.name not in self.away or not self.is_patient:
             return PAUSES[1]
         return float(self.job.config.retry.target.interval_s or AWAY_PAUSE)
@@ -92,7 +94,7 @@ class Lane:
         return self.progress.is_followed and self.progress.is_streaming
 
     def drain(self) -> None:
-        """Say that the goal is known."""
+        """Note in state.db that the goal is known, so that `status` shows the phase "draining"."""
         if self.caught_up.has_goal:
             self.state.drains()
 

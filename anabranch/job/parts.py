@@ -72,7 +72,7 @@ def run_capture(job: JobView) -> None:
 
 
 def run_apply(job: JobView, engine: Engine | None = None) -> None:
-    """`engine`: instead of Spark."""
+    """Run apply in this process until stopped. `engine`: used instead of Spark."""
     from anabranch.apply.run import ApplyRun
 
     engine = engine or SparkEngine(spark_factory(job, "apply"), job.config.apply.runner)
@@ -128,7 +128,7 @@ def run_load(
     engine: Engine | None = None,
     keep: bool = False,
 ) -> None:
-    """`engine`: instead of Spark."""
+    """Run a load in this process. `engine`: used instead of Spark."""
     from anabranch.lifecycle.loading import Loading
 
     engine = engine or SparkEngine(spark_factory(job, "load"))
@@ -150,7 +150,7 @@ def run_load(
 
 
 def _await_trail(job: JobView, stop: Stop) -> None:
-    """Capture may be beginning it at this moment."""
+    """Wait until the trail has begun: capture may be beginning it at this moment."""
     while not stop.asked() and not (exists(job.trail) and TrailReader(job.trail).end().resume):
         stop.wait(0.1)
 

@@ -25,7 +25,7 @@ STRUCTURES = "source.not_carried"  # checks of a source that say what it has bes
 
 @dataclass(frozen=True)
 class Script:
-    """`left_out`: what the databases of the source have beside tables."""
+    """The statements of a load. `left_out`: what the source's databases have beside tables, by message and names."""
 
     job: str
     steps: tuple[DdlStep, ...]
@@ -43,7 +43,8 @@ class Script:
         return {"version": VERSION, "job": self.job, "statements": statements, "left_out": left_out}
 
     def lines(self) -> list[str]:
-        """Yield SQL, with comments on what is left out; no transaction around it (CONCURRENTLY refuses that)."""
+        """Return the script as lines of SQL, with comments on what is left out. No transaction is put around it:
+        CONCURRENTLY refuses that."""
         found = [f"-- The target's definitions of job {self.job}: what a load into an empty database runs."]
         when = ""
         for step in self.steps:

@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """`segments`: names and bytes, in order. `readers`: who holds what is behind them, the furthest behind first."""
+    """The result of pruning. `segments`: names and bytes, in order. `readers`: the readers of the trail, the furthest
+    behind first."""
 
     segments: dict[str, int]
     readers: tuple[Registered, ...]
 
 
 def prune(job: JobView, hours: float | None, megabytes: int | None, segments: int | None, execute: bool) -> Pruned:
-    """Drop what every reader is past, and what limits do not keep: the job's own where None is given."""
+    """Return the segments that every reader has passed and that the limits do not keep; the job's own limits apply
+    where None is given. With `execute`, remove them."""
     _require_trail(job)
     own = limits_of(job)
     limits = RetentionLimits(
@@ -43,7 +45,8 @@ def prune(job: JobView, hours: float | None, megabytes: int | None, segments: in
 
 
 def prune_by_force(job: JobView, upto: int) -> tuple[list[str], list[str]]:
-    """Drop what ends at `upto`, also where somebody needs it. Names of the segments, and of the readers left behind."""
+    """Remove segments that end at `upto` or before, even if a reader still needs them. Returns the names of the
+    segments and of the readers left behind."""
     _require_trail(job)
     behind = [reader.name for reader in _readers(job) if reader.sequence < upto]
     if not behind:

@@ -23,7 +23,8 @@ PREFLIGHT = "ANABRANCH_PREFLIGHT"  # set for a load that has to check what its s
 
 
 class Stop:
-    """A context in which signals ask. `asked()` is what engines poll; `signal` is the number that asked, 0 for none."""
+    """A context in which signals ask the part to stop. Engines poll `asked()`; `signal` is the number of the signal
+    that asked, 0 for none."""
 
     def __init__(self, ends_waits: bool = True) -> None:
         """Install the handlers. `ends_waits`: the first signal ends statements that wait for others; else what has

@@ -1,5 +1,5 @@
-"""Which of the states of `status` holds (model/condition.py): of parts that live, that are gone and that have ended, and of
-what they said last.
+"""Choice of the state that `status` shows (model/condition.py), from the parts that are alive, those that are gone and
+those that have ended, and from what they said last.
 
 What does not live here: the phases themselves (`status.py`), whether a process lives (`state/living.py`).
 """
@@ -19,7 +19,7 @@ WORST = ("died", "failed", "waiting", "starting", "loading", "stopping", "stream
 
 
 class Condition(NamedTuple):
-    """`since`: ISO 8601. `error`: what holds it up, or ended it."""
+    """A state with its details. `since`: ISO 8601. `error`: the error that holds the job up, or that ended it."""
 
     state: str
     sub_state: str = ""
@@ -32,7 +32,8 @@ class Condition(NamedTuple):
 
 
 def condition_of(snapshot: Mapping[str, Any], is_idle: bool) -> Condition:
-    """`snapshot`: what state.db says, as `as_seen` shows it. `is_idle`: all changes that were read are applied."""
+    """Return the state that holds. `snapshot`: what state.db says, as `as_seen` shows it. `is_idle`: all changes that
+    were read are applied."""
     alive = {part["name"]: part for part in snapshot["parts"]}
     return (
         _died(snapshot, alive)
@@ -44,7 +45,7 @@ def condition_of(snapshot: Mapping[str, Any], is_idle: bool) -> Condition:
 
 
 def _died(snapshot: Mapping[str, Any], alive: Mapping[str, Any]) -> Condition | None:
-    """A part is gone, has not said that it ended, and nobody starts it again."""
+    """Return the state `died` if a part is gone, has not said that it ended, and nobody starts it again."""
     gone = [part for part in snapshot["gone"] if _is_missed(part["name"], snapshot, alive)]
     if not gone:
         return None
@@ -73,8 +74,8 @@ def _gone(part: Mapping[str, Any]) -> str:
 
 
 def _is_missed(name: str, snapshot: Mapping[str, Any], alive: Mapping[str, Any]) -> bool:
-    """Would the job need it, and does nobody start it again? Parts that run by themselves have taken over from a `run` that
-    is gone; where the job streams, a load is a command beside it."""
+    """Return whether the job needs the part and nobody starts it again. Parts that run by themselves have taken over
+    from a `run` that is gone. While the job streams, a load is a command beside it and is not missed."""
     if "run" in alive:
         return False
     if name == "run":
@@ -83,7 +84,7 @@ def _is_missed(name: str, snapshot: Mapping[str, Any], alive: Mapping[str, Any])
 
 
 def _failed(snapshot: Mapping[str, Any], alive: Mapping[str, Any]) -> Condition | None:
-    """A part has ended with an error, and nobody starts it again."""
+    """Return the state `failed` if a part has ended with an error and nobody starts it again."""
     ends = snapshot["ends"]
     last = max(ends, key=lambda name: str(ends[name]["at"]), default="")
     failed = [name for name, end in ends.items() if end["has_failed"] and name not in alive]
@@ -101,7 +102,8 @@ def _failed(snapshot: Mapping[str, Any], alive: Mapping[str, Any]) -> Condition 
 
 
 def error_of(snapshot: Mapping[str, Any], part: str, retried: bool) -> dict[str, Any] | None:
-    """The last error of a part; that of another one where it only says which."""
+    """Return the last error of a part. Where it has none of its own, because it only names the part that failed, return
+    the newest error of another part."""
     errors = snapshot["errors"]
     found = errors.get(part) or next(reversed(errors.values()), None)
     return None if found is None else {**_whole(found), "retried": retried}
@@ -141,7 +143,7 @@ def _running(snapshot: Mapping[str, Any], alive: Mapping[str, Any], is_idle: boo
 
 
 def named(phase: str, about: str) -> tuple[str, str]:
-    """State and sub-state that a part's phase stands for."""
+    """Return the state and sub-state that a part's phase stands for."""
     if phase == "preflight":
         return "starting", "preflight"
     if about == "begin":
@@ -156,7 +158,7 @@ def named(phase: str, about: str) -> tuple[str, str]:
 
 
 def _tried_again(snapshot: Mapping[str, Any], alive: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The error of a part that `run` starts again."""
+    """Return the error of a part that `run` starts again; None if there is none."""
     ends: Mapping[str, Any] = snapshot["ends"]
     failed = [name for name, end in ends.items() if end["has_failed"] and name not in alive]
     return error_of(snapshot, failed[0], retried=True) if failed and "run" in alive else None
@@ -167,7 +169,8 @@ def _first(alive: Mapping[str, Any]) -> str:
 
 
 def worst(conditions: Sequence[tuple[str, Condition]]) -> Condition:
-    """The job's, of those of its targets by name: the one that needs somebody most; of those that are stopped the others."""
+    """Return the job's state: that of the target that needs a person most. A stopped target counts only if all are
+    stopped. `conditions`: the states of the targets, by name."""
     name, found = min(conditions, key=lambda one: WORST.index(one[1].state))
     if len(conditions) == 1:
         return found

@@ -91,7 +91,8 @@ def status(job: JobView) -> Status:
 
 
 class Picture:
-    """What state.db says of a job as one target sees it: of the job as a whole, and of what is that target's."""
+    """Reader of what state.db says of a job as one target sees it: the state of the whole job combined with the
+    target's own."""
 
     def __init__(self, job: JobView) -> None:
         self._whole = StateStore(job.config.home)
@@ -124,7 +125,7 @@ def _now(job: JobView) -> dict[str, Any]:
 
 
 def _parts(snapshots: Sequence[dict[str, Any]]) -> list[PartStatus]:
-    """Each once."""
+    """Return every part once: several snapshots may contain the same process."""
     found = {
         (p["pid"], p["host"]): PartStatus(p["name"], p.get("target"), p["pid"], p["host"], p["since"], p.get("how"))
         for snapshot in snapshots
@@ -134,7 +135,8 @@ def _parts(snapshots: Sequence[dict[str, Any]]) -> list[PartStatus]:
 
 
 def _phase(targets: Sequence[TargetStatus], snapshot: dict[str, Any]) -> PhaseStatus:
-    """Picks, of several targets, the one that is the furthest from streaming, of those that go on at all."""
+    """Return the phase of the job; of several targets, that of the one furthest from streaming. A stopped target counts
+    only if all are stopped."""
     several = [(one.name, one.several) for one in targets if one.several]
     if not several:
         return PhaseStatus(snapshot["phase"], snapshot["detail"])
@@ -148,7 +150,8 @@ def _last_error(snapshots: Sequence[dict[str, Any]]) -> Any:
 
 
 def _is_idle(snapshot: dict[str, Any], end: TrailEnd | None, target: TargetStatus) -> bool:
-    """Is all applied that was read? Where the source says that it has more, that is on its way."""
+    """Return whether everything that was read is applied. If the source says that it has more, that is still on its
+    way."""
     if end is None or target.applied is None:
         return False
     inside = snapshot["gauges"].get("capture", {}).get("open_changes", {"value": 0})
@@ -157,7 +160,8 @@ def _is_idle(snapshot: dict[str, Any], end: TrailEnd | None, target: TargetStatu
 
 
 def _elsewhere(condition: Condition, job: JobView, target: TargetStatus) -> Condition:
-    """A home that has never seen the job run knows nothing of it; the target may."""
+    """Add a hint where this home has never seen the job run, but the target has been applied to: the job ran with
+    another home."""
     if condition.sub_state != "never_started" or not (target.applied or target.tables):
         return condition
     told = (
@@ -175,7 +179,8 @@ def _trail_end(job: JobView) -> TrailEnd | None:
 
 
 def _source(job: JobView, errors: list[str]) -> tuple[LogMark | None, Mapping[str, int], HeldLog | None]:
-    """Its log's end, the sizes of the log's files, what it keeps of the log for the job."""
+    """Return the end of the source's log, the sizes of the log's files, and what the source keeps of the log for the
+    job."""
     job_uuid = trail_uuid(job)
     try:
         with catalog_of(source_of(job)) as catalog:
@@ -240,7 +245,7 @@ def _table(state: TableState, snapshot: dict[str, Any]) -> TableStatus:
 
 
 def _waits(snapshots: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For whom parts that live wait at a lock, or at an older transaction; each once."""
+    """Return the waits of parts that are alive, at a lock or for an older transaction; each once."""
     found: list[dict[str, Any]] = []
     for snapshot in snapshots:
         names = {part["name"] for part in snapshot["parts"]}
@@ -250,7 +255,7 @@ def _waits(snapshots: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def as_seen(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """state.db's picture, where the part that had the last word may be gone: nothing streams without capture and apply."""
+    """Correct state.db's picture where the part that spoke last may be gone: nothing streams without capture and apply."""
     if waits := _waits([snapshot]):
         snapshot = {
             **snapshot,
@@ -268,7 +273,7 @@ def as_seen(snapshot: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_all_read(job: JobView, end: TrailEnd | None, source_end: LogMark | None) -> bool | None:
-    """Has the trail all that the source had? None: that cannot be said."""
+    """Return whether the trail has everything that the source had; None if that cannot be said."""
     if end is None or source_end is None or not end.resume:
         return None
     try:
@@ -287,7 +292,8 @@ def _lag_bytes(
 
 
 def _read(snapshot: dict[str, Any], end: TrailEnd | None) -> PlaceStatus | None:
-    """What capture has read, where it is ahead of the trail's end; also while the disk is full."""
+    """Return what capture has read, where that is ahead of the trail's end (also while the disk is full); else the
+    trail's end."""
     read = snapshot["positions"].get("read")
     if end and read and lives(snapshot, "capture") and Position.parse(read["text"]).sequence > end.position.sequence:
         return PlaceStatus(read["text"], read["commit_time"])

@@ -39,15 +39,16 @@ TICK = 0.2
 
 
 class Supervisor:
-    """Runs a job on this machine. One at a time: a second one would end the first one's apply."""
+    """The process that runs a job on this machine. Only one at a time: a second one would end the first one's apply."""
 
     def __init__(self, job: JobView, show: IO[str] | None = None) -> None:
-        """`show`: where people are shown checks and progress; None: the log alone tells of them."""
+        """Prepare the run. `show`: where people are shown checks and progress; None: only the log tells of them."""
         self.job, self.show = job, show
         self.stop = Stop()
 
     def run(self, *, until_caught_up: bool = False, seconds: float | None = None) -> None:
-        """Raises what ended it: PreflightFailed, PartFailed, NotCaughtUp, TablesParked; StateError for a second one."""
+        """Run the job. Raises the error that ended it: PreflightFailed, PartFailed, NotCaughtUp, TablesParked;
+        StateError for a second supervisor."""
         with self.stop, only_one(self.job, self.stop), part(self.job, "run", self.stop.asked) as state:
             state.clear_last_error()
             state.forget_gone("run")
@@ -68,7 +69,8 @@ class Supervisor:
                 state.phase("stopped")
 
     def _preflight(self, state: StateStore) -> set[str]:
-        """Of every target. Returns those of several that cannot be reached: they begin when they can."""
+        """Check every target. Returns the names of targets that cannot be reached, as long as another one can: their
+        parts begin when they are back."""
         state.phase("preflight")
         away: dict[str, TargetError] = {}
         refused: list[PreflightFailed] = []
@@ -97,7 +99,7 @@ class Supervisor:
         return set(away)
 
     def _tell(self, view: JobView, report: Report) -> None:
-        """Show what is not as it should be; nobody who watches: the log has what is no error."""
+        """Show the checks that are not ok. If nobody watches, write the warnings to the log."""
         if self.show is None:
             bound = log.get(job=view.label)
             for result in report.warnings:
@@ -108,7 +110,8 @@ class Supervisor:
         report.write(self.show, but="ok")
 
     def _lane(self, view: JobView, state: StateStore, was_away: bool, is_patient: bool) -> Lane:
-        """Without a condition to be reached capture has to go on: else the source keeps its log until somebody comes."""
+        """Create the lane of a target. One of several targets gets a state of its own, without what a former run left
+        in it."""
         if not view.is_one_of_several:
             return Lane(view, state, is_patient=is_patient)
         state.phase("streaming")  # each target has a phase of its own
@@ -153,13 +156,14 @@ class Supervisor:
             )
 
     def _finish(self, lanes: list[Lane]) -> None:
-        """Raises what is to be said of some target; of several the lowest code."""
+        """Raise the error with the lowest exit code, if any target has one; also for tables that are parked."""
         said = worst(error for lane in lanes for error in (lane.failure, lane.parked()))
         if said is not None:
             raise said
 
     def _end(self, children: list[Child]) -> None:
-        """Apply first, so that nothing it needs goes away under it; a second signal ends everything at once."""
+        """Stop the children, apply first, so that nothing it needs goes away before it ends. A second signal ends
+        everything at once."""
         deadline = time.monotonic() + STOP_SECONDS
         for child in reversed(children):
             child.stop()
@@ -169,7 +173,7 @@ class Supervisor:
 
 @contextlib.contextmanager
 def only_one(job: JobView, stop: Stop) -> Iterator[None]:
-    """The job's home is ours to run, before anything starts."""
+    """Lock the job's home against a second `run`, before anything starts."""
     try:
         job.config.home.mkdir(parents=True, exist_ok=True)
         lock = OsLock(job.config.home / RUN_LOCK, LOCK_SECONDS, stop.asked)

@@ -37,7 +37,7 @@ class PartTrace:
         drop_old(self._config.home, self._config.trace.retain_hours)
 
     def follow_level(self) -> None:
-        """Note what somebody wants noted by now; asked again and again."""
+        """Take over the level that is asked for by now. Called again and again."""
         level = recorded(self._config.home)
         if level != self._level:
             self._level = level

@@ -1,4 +1,4 @@
-"""Telling `state.db` how far each part is. What stands there is for `status` and the progress line only."""
+"""Reports to `state.db` on how far each part is. They are for `status` and the progress line only."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def _is_told(job: JobView) -> bool:
 
 @contextmanager
 def _beating(state: StateStore, name: str, stops: Callable[[], bool], traced: PartTrace) -> Iterator[None]:
-    """A thread says now and then that the part is there, what it has counted, and that it has been asked to stop."""
+    """Note now and then, in a thread, that the part is alive, and once that it was asked to stop. The thread also keeps
+    the trace's level and age limit."""
     done = threading.Event()
 
     def beat() -> None:
@@ -132,7 +133,7 @@ def _beating(state: StateStore, name: str, stops: Callable[[], bool], traced: Pa
 
 
 def _facts(on: Waiting | AnabranchError, task: str) -> tuple[str, dict[str, Any] | None]:
-    """What is waited for, in one word, and the error behind it."""
+    """Return one word for what is waited for, and the facts of the error behind it (None for a wait without an error)."""
     if isinstance(on, Waiting):
         return on, None
     found = on.facts() | {"message": on.message, "retried": True, "task": on.task or task}
@@ -174,7 +175,8 @@ class CaptureWatcher:
 
 
 class LoadWatcher:
-    """Until the first rows come, what there is to see is that Spark starts: that takes seconds, on a busy machine many."""
+    """Reports of a load. Until the first rows come, all there is to see is that Spark starts: that takes seconds, on a
+    busy machine many."""
 
     def __init__(self, state: StateStore) -> None:
         self.state, self._is_waiting, self._has_rows = state, True, False

@@ -1,5 +1,5 @@
-"""Rows that are set aside: which there are, and asking for what is to come of them. Apply carries it out, because nobody else
-changes rows.
+"""Rows that are set aside: the list of them, and requests to release or discard some. Apply carries the requests out,
+because nobody else changes rows.
 
 What does not live here: setting aside, releasing and discarding (apply).
 """
@@ -27,8 +27,8 @@ def set_aside(job: JobView, table: TableId | None = None, discarded: bool = Fals
 
 
 def ask(job: JobView, table: TableId, wish: str, key: Mapping[str, str], number: int | None) -> list[AsideChange]:
-    """Ask for RELEASE or DISCARD of rows of a table: the one with this key, the one that the number belongs to, or all. All
-    that waits for a row goes together. Returns it. Raises ConfigError where there is no such row."""
+    """Ask for RELEASE or DISCARD of rows of a table: the row with this key, the row that change `number` belongs to, or
+    all. All changes that wait for a row go together. Returns them. Raises ConfigError where there is no such row."""
     with store_of(job) as store:
         waiting = store.asides.set_aside(job.config.name, table) if store.exists() else []
         found = [change for change in waiting if _is_meant(change, waiting, key, number)]

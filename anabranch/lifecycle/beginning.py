@@ -1,4 +1,4 @@
-"""Begins a job: its trail, what the source needs before it, and the job's row at the target."""
+"""The beginning of a job: its trail, what the source needs before it, and the job's row at the target."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def carry_out(
     stop: Callable[[], bool] = lambda: False,
     seconds: float = math.inf,
 ) -> list[str]:
-    """Run what is missing at the source for these tables; the statements. Before a log begins, others who are in the way are
-    waited for, each step so many `seconds`; a table that joins asks again later."""
+    """Run what is missing at the source for these tables. Returns the statements. Before a log begins, each step waits
+    up to `seconds` for other sessions that are in the way; a table that joins later waits only briefly, and asks again."""
     if not isinstance(source, SourceSetUp):
         return []
     steps = source.steps(options, tables, begins)
@@ -124,9 +124,8 @@ def prepare_target(job: JobView, store: TargetStore) -> None:
 
 
 def _origins(job: JobView, job_uuid: str, before: Mapping[str, str]) -> dict[str, str]:
-    """Return who writes to what the job reads, for jobs that read what it writes. While the source is away: what was
-    noted last.
-    """
+    """Return which jobs write to the tables that this job reads, for jobs that read what it writes. While the source is
+    away, return what was noted last."""
     from anabranch.model.state import ORIGINS
     from anabranch.model.writers import as_text, passed_on
 

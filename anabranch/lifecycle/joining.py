@@ -129,8 +129,8 @@ class Joining:
         return sorted(found, key=lambda name: len(above[name]))
 
     def refuse_hidden(self, tables: Sequence[TableId], states: Mapping[TableId, TableState]) -> None:
-        """Refuse a table that foreign keys reach over a table between, while apply runs: changed rows of that one are
-        not in the log.
+        """Refuse a table that foreign keys reach through a table between, while apply runs: the log does not have the
+        changed rows of the table between.
 
         What the keys do to the table while it is loaded would be lost. It can be loaded while apply stands still.
         """

@@ -48,7 +48,7 @@ PARKING_SECONDS = 10.0  # for capture to come to the statement after which a tab
 
 
 class Watcher(Protocol):
-    """Is told how far a load is."""
+    """The receiver of reports on how far a load is."""
 
     def begins(self) -> None: ...
 
@@ -58,7 +58,7 @@ class Watcher(Protocol):
 
 
 class Loading:
-    """A call of `load`."""
+    """One call of `load`."""
 
     def __init__(self, job: JobView, engine: Engine, stop: Callable[[], bool], watcher: Watcher) -> None:
         self.job, self.name = job, job.config.name
@@ -178,7 +178,7 @@ class Loading:
         return parked
 
     def _load(self, schemas: Mapping[TableId, TableSchema], states: Mapping[TableId, TableState]) -> None:
-        """Load level after level: what a cascade does to grandchildren is told by the table between (load/order.py).
+        """Load level after level: the table between tells what a cascade does to grandchildren (load/order.py).
 
         What a table demands follows from all tables, also from those that are loaded already.
         """
@@ -209,7 +209,8 @@ class Loading:
         return None
 
     def _parked_since(self, tables: Sequence[LoadTable], error: SourceError) -> dict[TableId, str]:
-        """Capture may be some transactions behind the statement."""
+        """Return which of the tables capture has parked, and why. After most errors this waits a while, because capture
+        may be some transactions behind the statement that caused the error."""
         is_end_or_value = isinstance(error, SourceUnavailable | ValueRefused)
         until = time.monotonic() + (0 if is_end_or_value else PARKING_SECONDS)
         while True:
@@ -275,7 +276,7 @@ class Loading:
         begun = state is not None and state.is_loading
         generation = (state.generation if state else 0) + (0 if begun else 1)
         joins = state is not None and state.facts.joins  # a `load --table` ended early
-        is_asked = joins and state is not None and state.schema is not None  # else its word is not known
+        is_asked = joins and state is not None and state.schema is not None  # else its options are not known
         keeps = self._keeps(schema.id, state, generation)
         return LoadTable(
             schema,
@@ -295,11 +296,12 @@ class Loading:
     # --- one table, while the others stream ---------------------------------------------------------------------------
 
     def _keeps(self, table: TableId, state: TableState | None, generation: int) -> bool:
-        """Return whether the rows that are there stay: those of an earlier load of ours came twice. Raises ConfigError."""
+        """Return whether the rows that the target table has stay. Raises ConfigError after an earlier load by this job:
+        its rows would be there twice."""
         if state is not None and state.is_loading and state.generation == generation:
             return state.facts.kept  # it has begun
         if state is not None and state.state == Life.PENDING and state.facts.kept:
-            return True  # the word for it was given
+            return True  # the user has asked for it already
         if self.job.config.load.existing != "keep" and not (state is not None and state.facts.kept):
             return False
         if generation > 1:
@@ -311,11 +313,11 @@ class Loading:
         return True
 
     def one_table(self, table: TableId, recreate: bool, with_children: bool = False, keep: bool = False) -> None:
-        """Load a table that streams, is parked or new: taken out by apply if need be, asked from capture, emptied,
-        loaded; apply lets it join (K15).
+        """Load a table that streams, is parked, or is new (K15). Apply takes it out if need be, capture brings it in,
+        it is emptied and loaded, and apply lets it join.
 
-        `with_children`: then those whose rows foreign keys change with its own, unseen by the log. `keep`: what its
-        target table has stays.
+        `with_children`: also load the tables whose rows foreign keys change together with its own, unseen by the log.
+        `keep`: rows that its target table already has stay.
         """
         if not self.job.rules.includes(table):
             raise self.job.rules.not_replicated(table)

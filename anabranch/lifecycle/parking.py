@@ -1,5 +1,5 @@
-"""Parked tables: which there are and why, what is held for them, and the two ways back that need no load: going on where they
-were parked, or giving up what is held.
+"""Parked tables: why they are parked, what is held of the trail for them, and the two ways out that need no load: to
+resume where they were parked, or to give up what is held.
 
 What does not live here: parking (apply, capture), joining (apply), loading again (`loading.py`).
 """
@@ -29,8 +29,9 @@ LS = "anabranch parked ls JOB lists them"
 
 @dataclass(frozen=True, slots=True)
 class ParkedTable:
-    """`resumes_after`: the sequence from which on the trail is held for it, None where it has to be loaded again; `position`
-    is that place. `waiting`: row images of it that wait there; `held_bytes`: of the trail behind that place."""
+    """A parked table. `resumes_after`: the sequence from which on the trail is held for it, None where it has to be
+    loaded again; `position` is that place. `waiting`: its row images behind that place. `held_bytes`: the bytes of the
+    trail behind it."""
 
     source: TableId
     target: TableId
@@ -68,9 +69,9 @@ def _told(job: JobView, state: TableState, trail: TrailReader | None) -> ParkedT
 
 
 def resumes_after(state: TableState, trail: TrailReader) -> int | None:
-    """Return the place where a parked table can go on; None where it has to be loaded again.
+    """Return the sequence after which a parked table can go on; None where it has to be loaded again.
 
-    That is so where the source's definition changed since, or the trail does not reach back.
+    It has to be where the source's definition changed since, or the trail does not reach back.
     """
     if state.facts.resumes is None or trail.history.parked_by(state.source):
         return None
@@ -83,8 +84,8 @@ def resumes_after(state: TableState, trail: TrailReader) -> int | None:
 
 
 def resume(job: JobView, table: TableId | None) -> list[TableId]:
-    """Let tables that apply has parked go on where they stood: all, or one with those that were parked with it. Apply does
-    it, now or when it starts. Returns which."""
+    """Let tables that apply has parked continue where they stopped: all, or one with those that were parked together
+    with it. Apply does it, now or when it starts. Returns these tables."""
     with store_of(job) as store:
         states = store.states.tables(job.config.name) if store.exists() else {}
         groups = _groups(job, states, table)
@@ -151,8 +152,8 @@ def _without_the_rest(group: Sequence[TableState], states: Mapping[TableId, Tabl
 
 
 def give_up(job: JobView, table: TableId) -> int:
-    """Hold nothing of the trail for a parked table any more, nor for those that were parked with it: only a load brings them
-    back. Returns the bytes that were held."""
+    """Stop holding the trail for a parked table and for those that were parked with it: after this only a load brings
+    them back. Returns the bytes that were held."""
     (parked,) = parked_tables(job, table)
     if (asked := requests.answer(job.trail, table)) is not None and asked.is_pending:
         raise ConfigError(

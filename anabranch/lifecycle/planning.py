@@ -1,8 +1,9 @@
-"""A job file that was edited (K32): what it means table by table, against the job as last run, and taking it over.
+"""A job file that was edited (K32): what the changes mean for each table, compared with the job as it last ran, and
+taking them over.
 
-Tables that are left out are forgotten, those that look or are filtered otherwise are parked with what foreign keys connect
-them with, and wait for a load; new ones wait for theirs. What does not live here: loading them (`loading.py`), single
-differences of the file (`config/changes.py`).
+Tables that are left out are forgotten. Tables whose target or filter changed are parked, with those that foreign keys
+connect them with, and wait for a load. New tables wait for theirs. What does not live here: loading them
+(`loading.py`), single differences of the file (`config/changes.py`).
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ NEW, GONE, CHANGED, WITH = "new", "left out", "changed", "connected"
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """`kind`: `new` · `left out` · `changed` · `connected`: foreign keys lead from it to one that changed. `why` says what is
-    otherwise. `recreates`: the target table has to be made anew."""
+    """A change of one table that the edited job file means. `kind`: `new`, `left out`, `changed`, or `connected`
+    (foreign keys lead from it to one that changed). `why` names the differences. `recreates`: the target table has to
+    be made anew."""
 
     table: TableId
     kind: str
@@ -54,7 +56,8 @@ class TableChange:
 
 @dataclass(frozen=True)
 class Plan:
-    """`lines`: what the file says otherwise. `changes`: what that means; none where all tables stay as they are."""
+    """The result of comparing. `lines`: the differences of the file. `changes`: what they mean for tables; empty where
+    all tables stay as they are."""
 
     lines: tuple[str, ...]
     changes: tuple[TableChange, ...]
@@ -65,8 +68,9 @@ class Plan:
 
 
 def plan(job: JobView, execute: bool) -> Plan | None:
-    """None where the job has never run: its first start loads every table. Raises ConfigError for what only a new job can
-    do, StateError where the job runs and is to be changed."""
+    """Return what the edited job file means; with `execute`, take it over. None where the job has never run: its first
+    start loads every table. Raises ConfigError for what only a new job can do, StateError where the job runs and is to
+    be changed."""
     if execute:
         require_stopped(job)
     with store_of(job) as store:
@@ -83,8 +87,8 @@ def plan(job: JobView, execute: bool) -> Plan | None:
 
 
 def left_out(job: JobView, execute: bool) -> list[str]:
-    """Targets that the job file has no more: what is held of the trail for them is let go if told. What the job left in those
-    databases stays there."""
+    """Return the targets that the job file no longer names. With `execute`, stop holding the trail for them. What the
+    job left in their databases stays there."""
     found = targets_left_out(job)
     if execute and found:
         require_stopped(job)
@@ -135,7 +139,8 @@ def _plan(job: JobView, before: dict[str, Any], states: Mapping[TableId, TableSt
 
 
 def _require_built(job: JobView, states: Iterable[TableState]) -> None:
-    """Keys that were taken off for a load, also of other tables, are back when it is through."""
+    """Require that the tables are loaded and built. Keys that a load took off, also those of other tables, are back
+    only when it is complete. Raises ConfigError."""
     for state in states:
         if state.is_before_stream or (state.is_streaming and not state.is_built):
             raise ConfigError(
@@ -146,7 +151,7 @@ def _require_built(job: JobView, states: Iterable[TableState]) -> None:
 
 
 def _former(config: JobConfig, before: Mapping[str, Any], target: str = "") -> JobConfig:
-    """The job as its rules, tables and types were when it last ran for this target."""
+    """Return the job with its rules, tables and types as they were when it last ran for this target."""
     entries = [
         TableEntry.model_validate(
             {
@@ -165,8 +170,8 @@ def _former(config: JobConfig, before: Mapping[str, Any], target: str = "") -> J
 
 
 def _source(job: JobView, read: Collection[TableId]) -> tuple[dict[TableId, TableSchema], bool]:
-    """The definitions that the source has of included tables now, without those that the job writes itself and has not `read`;
-    and whether its log has what foreign keys change."""
+    """Return the source's present definitions of included tables, and whether its log has what foreign keys change.
+    Tables that the job itself writes and has not `read` are left out."""
     with catalog_of(source_of(job)) as catalog:
         own = own_targets(catalog.writers(), trail_uuid(job) or "").difference(read)
         wanted = catalog.tables(lambda table: table not in own and job.rules.includes(table), whole=False)
@@ -180,7 +185,7 @@ def _changed(
     present: Mapping[TableId, TableSchema],
     has_json: bool,
 ) -> Iterator[TableChange]:
-    """`has_json`: the target's type for JSON is another one."""
+    """Yield the tables whose target or filter has changed. `has_json`: the target's type for JSON has changed."""
     for table, schema in sorted(schemas.items()):
         if not now.includes(table):
             continue
@@ -242,6 +247,6 @@ def _take_over(job: JobView, store: TargetStore, found: Plan, states: Mapping[Ta
 
 
 def _waiting(state: TableState, change: TableChange) -> TableState:
-    """Parked until it is loaded again."""
+    """Return the state of a table that stays parked until it is loaded again."""
     reason = f"the job file was changed ({change.why}); anabranch load JOB --table {change.table} brings it in"
     return wait_for_load(state, reason, change.recreates)

@@ -1,6 +1,7 @@
-"""`verify --repair`: rows that differ are handed to apply, which puts them to what they are at the source.
+"""`verify --repair`: rows that differ are handed to apply, which makes them equal to the source's.
 
-What does not live here: finding them (`verify/`), doing it (`apply/life/repair.py`), the mailbox between (`trail/repairs.py`).
+What does not live here: finding them (`verify/`), doing it (`apply/life/repair.py`), the mailbox between
+(`trail/repairs.py`).
 """
 
 from __future__ import annotations

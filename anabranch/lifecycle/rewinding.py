@@ -1,7 +1,8 @@
-"""Going back: the target's checkpoint is put to an earlier place of the trail, and what lies between is carried out once more,
-as in a load's window: whatever the rows are by now, behind the former place they are the source's again.
+"""Going back: the target's checkpoint is moved to an earlier place of the trail, and everything up to the former place
+is applied once more.
 
-Keys that rows out of order may break are taken off first, as before a load, and built again behind the former place. What
+This works as in a load's window: whatever the rows are by now, once the former place is passed they equal the source's
+again. Keys that rows out of order may break are taken off first, as before a load, and built again afterwards. What
 does not live here: the replay itself (apply).
 """
 
@@ -45,8 +46,8 @@ KEYLESS = "it has no key: what is in it twice cannot be told from what came twic
 
 @dataclass(frozen=True)
 class Rewound:
-    """`tables`: row images that are carried out again, roughly. `later`: tables that joined behind the place, and from where on
-    they are replayed. `left`: tables that stay as they are, and why."""
+    """The effect of going back. `tables`: row images that are applied again, roughly. `later`: tables that joined after
+    the place, and the place from which they are replayed. `left`: tables that stay as they are, and why."""
 
     now: Position
     to: Position
@@ -105,7 +106,7 @@ def _place(job: JobView, trail: TrailReader, position: str, now: Position) -> Po
 
 @dataclass(frozen=True)
 class _Plan:
-    """The part of the trail between two places, for the tables that stream."""
+    """The tables that stream, and the part of the trail that would be applied again."""
 
     job: JobView
     trail: TrailReader
@@ -125,22 +126,22 @@ class _Plan:
         schemas = {t: s.schema for t, s in self.states.items() if s.is_streaming and s.schema}
         begins = {t: max(self.to.sequence, self._readable_after(t)) for t in schemas}
         images = self._images()
-        met = {t for t in schemas if images[t] or begins[t] > self.to.sequence}
+        touched = {t for t in schemas if images[t] or begins[t] > self.to.sequence}
         if not logs_cascades(self.job, source_of(self.job)):
-            met |= {t for t in schemas if ancestors(schemas, t) & met}
-        left = dict.fromkeys(met & self._between(schemas), UNSEEN)
-        left |= {t: SHARED for t in met if self.states[t].facts.kept or self.states[t].target in self.others}
+            touched |= {t for t in schemas if ancestors(schemas, t) & touched}
+        left = dict.fromkeys(touched & self._between(schemas), UNSEEN)
+        left |= {t: SHARED for t in touched if self.states[t].facts.kept or self.states[t].target in self.others}
         held = {t for t in schemas if self.states[t].facts.set_aside}
-        left |= {t: ASIDE for t in met if not held.isdisjoint(component([t], schemas))}
-        left |= {t: KEYLESS for t in met if not self.job.rules.target_table(schemas[t]).key}
+        left |= {t: ASIDE for t in touched if not held.isdisjoint(component([t], schemas))}
+        left |= {t: KEYLESS for t in touched if not self.job.rules.target_table(schemas[t]).key}
         left |= {t: "it is parked" for t, s in self.states.items() if s.is_parked and images[t]}
-        tables = {t: images[t] for t in sorted(met - left.keys())}
+        tables = {t: images[t] for t in sorted(touched - left.keys())}
         later = {t: begins[t] for t in tables if begins[t] > self.to.sequence}
         return Rewound(self.now, self.to, tables, {t: self.trail.position_at(s) for t, s in later.items()}, left)
 
     def _between(self, schemas: Mapping[TableId, TableSchema]) -> set[TableId]:
-        """Return tables that a load reads at one moment, or behind others, for what foreign keys do to them unseen
-        (K1).
+        """Return tables that a load reads at one moment, or after others, because foreign keys change them unseen by
+        the log (K1).
 
         No window over all of them at once would be right.
         """
@@ -166,7 +167,7 @@ class _Plan:
 def _go_back(
     job: JobView, store: TargetStore, states: Mapping[TableId, TableState], now: Checkpoint, found: Rewound
 ) -> None:
-    """Go back. The trail is held first; the next apply builds keys again, which is noted before they are taken off."""
+    """Go back. The trail is held first. That the next apply has to build keys again is noted before they are taken off."""
     retention.register(job.trail, job.names.apply, found.to.sequence)
     windows = {table: _in_window(states[table], found) for table in (*found.tables, *found.left) if table in states}
     reach("rewind.held")
@@ -181,7 +182,8 @@ def _go_back(
 
 
 def _in_window(state: TableState, found: Rewound) -> TableState | None:
-    """Put a table that is replayed into a window again; one that stays as it is has nothing to do up to the former place."""
+    """Return the state that puts a table into a window again; None for one that does not stream. A table that stays as
+    it is gets a window that ends where it begins: it has nothing to do up to the former place."""
     if not state.is_streaming:
         return None
     low = found.now.sequence if state.source in found.left else found.to.sequence
@@ -192,7 +194,8 @@ def _in_window(state: TableState, found: Rewound) -> TableState | None:
 
 
 def _require_same(job: JobView, store: TargetStore, states: Sequence[TableState]) -> None:
-    """Require that the tables are still as they were when looked at: behind the claim nobody applies any more."""
+    """Require that the tables are still as they were when looked at. After the claim nobody else applies. Raises
+    StateError."""
     there = store.states.tables(job.config.name)
     for state in states:
         known = there.get(state.source)

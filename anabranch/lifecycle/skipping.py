@@ -1,4 +1,4 @@
-"""Leaving one source transaction out on purpose: what it holds, and the word for it, kept at the target.
+"""Leaving one source transaction out on purpose: what it contains, and the request to skip it, kept at the target.
 
 What does not live here: leaving it out (apply).
 """
@@ -50,7 +50,7 @@ def skip(job: JobView, position: str, execute: bool) -> Skipped:
 
 
 def unskip(job: JobView, position: str) -> int:
-    """Take the word back, as long as apply has not come to it. Returns the sequence."""
+    """Take the request back, as long as apply has not reached the transaction. Returns the sequence."""
     sequence = sequence_of(job, position)
     with store_of(job) as store:
         known = {one.sequence: one for one in (store.journal.skipped(job.config.name) if store.exists() else [])}
@@ -108,7 +108,7 @@ def require_still(job: JobView) -> None:
 
 
 def _waits(state: TableState | None, sequence: int) -> bool:
-    """Return whether a parked table still has the transaction before it."""
+    """Return whether the table is parked before the transaction, and would apply it when it resumes."""
     return state is not None and state.facts.resumes is not None and state.facts.resumes < sequence
 
 

@@ -12,7 +12,8 @@ LINES = 600
 FOLDERS = ("anabranch", "bench", "docs", "native/src")
 FORBIDDEN = {"utils", "helpers", "common", "misc", "core", "base", "types", "constants"}
 
-# Rooms whose docstrings are in plain English: the list grows until it has all (and with it D401 in pyproject.toml).
+# Rooms whose docstrings are in plain English, beside the files of no room: the list grows until it has all (and with it
+# D401 in pyproject.toml).
 PLAIN = (
     "capture",
     "cli",
@@ -22,6 +23,9 @@ PLAIN = (
     "connectors/mysql",
     "connectors/postgresql",
     "contracts",
+    "demo",
+    "job",
+    "lifecycle",
     "load",
     "model",
     "preflight",
@@ -68,9 +72,10 @@ def docstrings(path: Path) -> Iterator[tuple[str, ast.AST, str]]:
 
 
 def test_docstrings_begin_with_what_is_done() -> None:
-    rooms = [REPOSITORY / "anabranch" / room for room in PLAIN]
-    found = [one for room in rooms for path in sorted(room.rglob("*.py")) for one in docstrings(path)]
-    assert len(found) > 1500
+    package = REPOSITORY / "anabranch"
+    paths = [*package.glob("*.py"), *(path for room in PLAIN for path in (package / room).rglob("*.py"))]
+    found = [one for path in sorted(paths) for one in docstrings(path)]
+    assert len(found) > 2000
     wrong = [
         f"{place}: {text.splitlines()[0]}"
         for place, node, text in found

@@ -1,7 +1,7 @@
 """Tables that stream and are to be loaded again: apply takes them out between two epochs, and a load brings them back.
 
-Who asks, and waits for it, is the load (`lifecycle/joining.py`): by a hold with the table's name. Only apply may do it, because it
-keeps the states of what it follows.
+The load (`lifecycle/joining.py`) asks for it by a hold with the table's name, and waits. Only apply may do it, because
+it keeps the states of the tables that it follows.
 """
 
 from __future__ import annotations
