@@ -14,7 +14,7 @@ class TargetReader(Protocol):
     """Reads target rows for verification in the same text form as SnapshotReader.lines, over its own connection."""
 
     def pieces(self, table: TargetTable, rows_per_piece: int) -> list[str]:
-        """Return disjoint pieces (SQL conditions, e.g. ctid ranges) that together are the table."""
+        """Return disjoint pieces that together are the table. Only this reader knows what a piece says."""
 
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]: ...
 

@@ -120,7 +120,7 @@ class PieceReading:
         one = piece.one
         if piece.bounds is None:
             with self.reader() as reader:
-                yield b"", reader.lines(one.table, piece.condition)
+                yield b"", reader.lines(one.table, piece.place)
         else:
             with self.snapshot() as snapshot:
                 columns = read_columns(one.table, one.filter)

@@ -47,7 +47,7 @@ class Fingerprinting(PieceReading):
         if piece.bounds is None:
             with self.reader() as reader:
                 assert isinstance(reader, HashingReader), "possible() has asked"
-                yield pickle.dumps(reader.fingerprint(one.table, _target_columns(one), piece.condition)), iter(())
+                yield pickle.dumps(reader.fingerprint(one.table, _target_columns(one), piece.place)), iter(())
             return
         with self.snapshot() as snapshot:
             if isinstance(snapshot, HashingSnapshot):

@@ -34,11 +34,11 @@ class VerifyTable:
 
 @dataclass(frozen=True)
 class VerifyPiece:
-    """Rows of one side: `bounds` at the source, `condition` at the target."""
+    """Rows of one side: `bounds` at the source; at the target `place`, a piece of its reader, which alone reads it."""
 
     one: VerifyTable
     bounds: Bounds | None = None
-    condition: str = ""
+    place: str = ""
 
     @property
     def is_source(self) -> bool:
@@ -64,7 +64,7 @@ def _pieces(snapshot: SnapshotReader, reader: TargetReader, one: VerifyTable, ro
     """Return the pieces of both sides in turns, so that both servers work all the time."""
     there = _by_place(snapshot, one, rows_per_piece)
     there = there or [VerifyPiece(one, bounds=bounds) for bounds in snapshot.bounds(one.schema, rows_per_piece)]
-    here = [VerifyPiece(one, condition=condition) for condition in reader.pieces(one.table, rows_per_piece)]
+    here = [VerifyPiece(one, place=place) for place in reader.pieces(one.table, rows_per_piece)]
     return [piece for pair in zip_longest(there, here) for piece in pair if piece]
 
 

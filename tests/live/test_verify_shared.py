@@ -72,4 +72,4 @@ def pieces_of(schema: Any) -> list[VerifyPiece]:
     types = tuple(column.type for column in schema.columns)
     table = TargetTable(schema.id, schema.id, ("id",), types, ("id",), ("id",))
     one = VerifyTable(schema, table)
-    return [VerifyPiece(one, bounds=Bounds()), VerifyPiece(one, condition="true")]
+    return [VerifyPiece(one, bounds=Bounds()), VerifyPiece(one, place="true")]
