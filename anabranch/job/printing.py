@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.contracts import PreflightContext
 from anabranch.errors import SchemaError
+from anabranch.model.checks import CheckVerdict
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import DdlStep
@@ -91,4 +92,4 @@ def _definitions(job: JobView, table: TableId | None) -> dict[TableId, TableSche
 def _left_out(job: JobView, definitions: dict[TableId, TableSchema]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     with closing(source_of(job).checks()) as checks:
         results = checks.run(PreflightContext(job.config.name, {}, definitions, {}))
-    return tuple((r.message, r.names) for r in results if r.check == STRUCTURES and r.verdict != "ok")
+    return tuple((r.message, r.names) for r in results if r.check == STRUCTURES and r.verdict != CheckVerdict.OK)

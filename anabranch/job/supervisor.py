@@ -23,6 +23,7 @@ from anabranch.job.lanes import Lane, refuse_if_all_failed, worst
 from anabranch.job.preflight import preflight_report
 from anabranch.job.signals import Stop
 from anabranch.job.watching import part
+from anabranch.model.checks import CheckVerdict
 from anabranch.model.condition import Waiting
 from anabranch.state.store import StateStore
 from anabranch.trail.lock import LockHeld, OsLock
@@ -82,7 +83,7 @@ class Supervisor:
                     raise
                 away[view.target] = unreachable
                 continue
-            if report.verdict != "ok":
+            if report.verdict != CheckVerdict.OK:
                 self._tell(view, report)
             try:
                 report.require()
@@ -107,7 +108,7 @@ class Supervisor:
             return
         if view.is_one_of_several:
             self.show.write(f"target {view.target}\n")
-        report.write(self.show, but="ok")
+        report.write(self.show, but=CheckVerdict.OK)
 
     def _lane(self, view: JobView, state: StateStore, was_away: bool, is_patient: bool) -> Lane:
         """Create the lane of a target. One of several targets gets a state of its own, without what a former run left

@@ -1,4 +1,4 @@
-"""The result of one preflight check.
+"""The result of one preflight check, and its verdict.
 
 What does not live here: the checks (`contracts.Checks`, each connector).
 """
@@ -6,6 +6,15 @@ What does not live here: the checks (`contracts.Checks`, each connector).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class CheckVerdict(StrEnum):
+    """What a check says of the job, from the mildest to the worst."""
+
+    OK = "ok"  # nothing needs doing
+    WARNING = "warning"  # the job may run; somebody should know of it
+    FAILED = "failed"  # the job does not run before it is mended
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +24,7 @@ class CheckResult:
     """
 
     check: str  # e.g. "source.binlog_format"
-    verdict: str  # ok | warning | failed
+    verdict: CheckVerdict
     message: str
     hint: str = ""
     table: str = ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 
 LEAST_PARALLEL = 1  # a load goes on with one piece at a time
 
@@ -40,9 +40,9 @@ def judged(rooms: Sequence[Room], end: str, own: int, parallel: int) -> Iterator
         hint = f"{room.raised}; or lower [load] parallel, which is {parallel}"
         if room.most < least:
             message += f", and needs {least} with [load] parallel = {LEAST_PARALLEL}"
-            yield CheckResult(check, "failed", message, hint)
+            yield CheckResult(check, CheckVerdict.FAILED, message, hint)
         elif room.free < wanted:
-            yield CheckResult(check, "warning", message, hint)
+            yield CheckResult(check, CheckVerdict.WARNING, message, hint)
     free = min(room.free for room in rooms)
     if free >= wanted:
-        yield CheckResult(check, "ok", f"{free} connections are free, the job opens up to {wanted}")
+        yield CheckResult(check, CheckVerdict.OK, f"{free} connections are free, the job opens up to {wanted}")

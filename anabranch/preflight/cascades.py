@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from anabranch.contracts import ValueRules
 from anabranch.errors import AnabranchError
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, ForeignKey, TableSchema
 from anabranch.rows.computed import refusals
@@ -28,7 +28,9 @@ def check_cascades(rules: RuleSet, tables: Iterable[TableSchema], values: ValueR
     found += _circles({child.id: child for child, _ in keys})
     yield from found
     if keys and not found:
-        yield CheckResult(CHECK, "ok", f"{len(keys)} foreign keys change rows, the log does not show it: apply does it")
+        yield CheckResult(
+            CHECK, CheckVerdict.OK, f"{len(keys)} foreign keys change rows, the log does not show it: apply does it"
+        )
 
 
 def _check(rules: RuleSet, child: TableId, key: ForeignKey) -> Iterator[CheckResult]:
@@ -105,4 +107,4 @@ def _place(key: ForeignKey) -> str:
 
 
 def _failed(child: TableId, message: str, hint: str) -> CheckResult:
-    return CheckResult(CHECK, "failed", message, hint, str(child))
+    return CheckResult(CHECK, CheckVerdict.FAILED, message, hint, str(child))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rules.rule_set import RuleSet
@@ -53,8 +53,10 @@ class KnownJob:
             yield _warning(table, "it is new at the source: it will be parked", JOIN)
         if parked := sorted(str(table) for table in self.parked if rules.includes(table)):
             message = f"{len(parked)} tables are parked, their changes do not arrive: {', '.join(parked)}"
-            yield CheckResult("job.parked", "warning", message, "anabranch status JOB says why and what to do")
+            yield CheckResult(
+                "job.parked", CheckVerdict.WARNING, message, "anabranch status JOB says why and what to do"
+            )
 
 
 def _warning(table: TableId, message: str, hint: str = "") -> CheckResult:
-    return CheckResult(CHECK, "warning", message, hint.format(table=table), str(table))
+    return CheckResult(CHECK, CheckVerdict.WARNING, message, hint.format(table=table), str(table))

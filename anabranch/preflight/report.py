@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import IO, Any
 
 from anabranch.errors import PreflightFailed
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 
 VERSION = 1
-ORDER = ("ok", "warning", "failed")  # what needs doing stands last, beside the summary
-STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red"}
+ORDER = tuple(CheckVerdict)  # what needs doing stands last, beside the summary
+STYLES = {CheckVerdict.OK: "green", CheckVerdict.WARNING: "yellow", CheckVerdict.FAILED: "bold red"}
 
 
 @dataclass(frozen=True)
@@ -22,17 +22,17 @@ class Report:
     results: tuple[CheckResult, ...]
 
     @property
-    def verdict(self) -> str:
-        """The worst of all: ok, warning or failed."""
-        return max((result.verdict for result in self.results), key=ORDER.index, default="ok")
+    def verdict(self) -> CheckVerdict:
+        """The worst of all."""
+        return max((result.verdict for result in self.results), key=ORDER.index, default=CheckVerdict.OK)
 
     @property
     def failed(self) -> tuple[CheckResult, ...]:
-        return tuple(result for result in self.results if result.verdict == "failed")
+        return tuple(result for result in self.results if result.verdict == CheckVerdict.FAILED)
 
     @property
     def warnings(self) -> tuple[CheckResult, ...]:
-        return tuple(result for result in self.results if result.verdict == "warning")
+        return tuple(result for result in self.results if result.verdict == CheckVerdict.WARNING)
 
     @property
     def summary(self) -> str:
@@ -49,7 +49,7 @@ class Report:
             lines = [f"  {_message(result)}" + (f" — {result.hint}" if result.hint else "") for result in self.failed]
             raise PreflightFailed("\n".join([f"{len(lines)} checks failed", *lines]), job=self.job)
 
-    def write(self, file: IO[str], but: str = "") -> None:
+    def write(self, file: IO[str], but: CheckVerdict | None = None) -> None:
         """Write a table on a terminal, plain lines elsewhere; without the results of the verdict `but`."""
         shown = (result for result in self.results if result.verdict != but)
         results = sorted(shown, key=lambda result: ORDER.index(result.verdict))
@@ -64,7 +64,7 @@ def _message(result: CheckResult) -> str:
 def _write_lines(results: list[CheckResult], file: IO[str]) -> None:
     for result in results:
         file.write(f"{result.verdict:<8}{_message(result)}\n")
-        if result.hint and result.verdict != "ok":
+        if result.hint and result.verdict != CheckVerdict.OK:
             file.write(f"        -> {result.hint}\n")
 
 
@@ -76,7 +76,7 @@ def _write_table(results: list[CheckResult], file: IO[str]) -> None:
     table = Table("", "check", "finding", box=None, pad_edge=False, header_style="dim")
     for result in results:
         finding = Text((f"{result.table}: " if result.table else "") + result.message)
-        if result.hint and result.verdict != "ok":
+        if result.hint and result.verdict != CheckVerdict.OK:
             finding.append(f"\n-> {result.hint}", style="cyan")
         table.add_row(Text(result.verdict, style=STYLES[result.verdict]), Text(result.check), finding)
     Console(file=file).print(table)

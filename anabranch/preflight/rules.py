@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from anabranch.errors import ConfigError, SchemaError
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.writers import SourceWriter
@@ -35,7 +35,9 @@ class Selection:
     waiting: frozenset[TableId] = frozenset()  # included and not followed at present
     writers: tuple[SourceWriter, ...] = ()  # to tables of the source, without the job itself
 
-    def add(self, check: str, verdict: str, message: str, hint: str = "", table: TableId | None = None) -> None:
+    def add(
+        self, check: str, verdict: CheckVerdict, message: str, hint: str = "", table: TableId | None = None
+    ) -> None:
         self.results.append(CheckResult(check, verdict, message, hint, str(table) if table else ""))
 
 
@@ -52,25 +54,33 @@ def select(
     for schema in selection.tables.values():
         _table(rules, schema, selection)
     for pattern in rules.unused_types(selection.tables.values()):
-        selection.add("job.types", "warning", f"[types.map] {pattern!r} matches no column", "check its spelling")
+        selection.add(
+            "job.types", CheckVerdict.WARNING, f"[types.map] {pattern!r} matches no column", "check its spelling"
+        )
     selection.results += known.differences(rules, now)
-    if selection.tables and all(result.verdict == "ok" for result in selection.results):
-        selection.add("job.tables", "ok", f"{len(selection.tables)} tables fit the rules and settings of the job")
+    if selection.tables and all(result.verdict == CheckVerdict.OK for result in selection.results):
+        selection.add(
+            "job.tables", CheckVerdict.OK, f"{len(selection.tables)} tables fit the rules and settings of the job"
+        )
     return selection
 
 
 def _matches(rules: RuleSet, present: Collection[TableId], selection: Selection, known: KnownJob) -> None:
     for problem in rules.without_match(present):
         hint = f"did you mean {problem.nearest}?" if problem.nearest else "check the spelling and the user's grants"
-        selection.add("job.rules", "warning", str(replace(problem, nearest="")), hint)
+        selection.add("job.rules", CheckVerdict.WARNING, str(replace(problem, nearest="")), hint)
     for found in rules.contradictions(present):
-        selection.add("job.rules", "warning", str(found.problem), found.hint)
+        selection.add("job.rules", CheckVerdict.WARNING, str(found.problem), found.hint)
     if selection.tables:
-        selection.add("job.rules", "ok", f"the rules select {len(selection.tables)} tables")
+        selection.add("job.rules", CheckVerdict.OK, f"the rules select {len(selection.tables)} tables")
     elif known.has_begun:
-        selection.add("job.rules", "warning", "no table is followed at present", "anabranch status JOB says why")
+        selection.add(
+            "job.rules", CheckVerdict.WARNING, "no table is followed at present", "anabranch status JOB says why"
+        )
     else:
-        selection.add("job.rules", "failed", "the rules select no table", "check [[rules]] and what the user may see")
+        selection.add(
+            "job.rules", CheckVerdict.FAILED, "the rules select no table", "check [[rules]] and what the user may see"
+        )
 
 
 def _shared_targets(rules: RuleSet, selection: Selection) -> None:
@@ -78,7 +88,7 @@ def _shared_targets(rules: RuleSet, selection: Selection) -> None:
         rules.targets(selection.tables)
     except ConfigError as error:
         for problem in error.problems:
-            selection.add("job.targets", "failed", str(problem), error.hint)
+            selection.add("job.targets", CheckVerdict.FAILED, str(problem), error.hint)
 
 
 def _table(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
@@ -91,9 +101,9 @@ def _table(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
         _on_conflict(rules, accepted, selection)
     except ConfigError as error:
         for problem in error.problems:
-            selection.add("job.columns", "failed", str(problem), error.hint, schema.id)
+            selection.add("job.columns", CheckVerdict.FAILED, str(problem), error.hint, schema.id)
     except SchemaError as error:
-        selection.add("job.types", "failed", error.message, error.hint, schema.id)
+        selection.add("job.types", CheckVerdict.FAILED, error.message, error.hint, schema.id)
 
 
 def _refused(rules: RuleSet, schema: TableSchema) -> Iterator[CheckResult]:
@@ -103,7 +113,7 @@ def _refused(rules: RuleSet, schema: TableSchema) -> Iterator[CheckResult]:
         if column.name in schema.primary_key:
             hint = "it belongs to the primary key and cannot be left out: exclude the table"
         message = f"column {column.name} {column.native}: refused, {reason}"
-        yield CheckResult("job.types", "failed", message, hint, str(schema.id))
+        yield CheckResult("job.types", CheckVerdict.FAILED, message, hint, str(schema.id))
 
 
 def _without_refused(rules: RuleSet, schema: TableSchema) -> TableSchema:

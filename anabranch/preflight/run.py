@@ -24,7 +24,7 @@ from anabranch.errors import (
     TargetError,
     TargetUnavailable,
 )
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.writers import own_targets
@@ -65,7 +65,7 @@ def preflight(
         _asked(Side.SOURCE, lambda: _run(source.checks(), context), errors),
         _asked(Side.TARGET, lambda: _witnessed(source, target, context, _is_away(Side.SOURCE, errors)), errors),
     ]
-    closed = tuple(one for one in asked[1] or () if one.check == STATE and one.verdict == "failed")
+    closed = tuple(one for one in asked[1] or () if one.check == STATE and one.verdict == CheckVerdict.FAILED)
     if unread and closed and not errors[unread:]:
         return Report(config.name, closed)  # without what the job has begun the other checks would advise wrongly
     if errors and all(error.code == NOT_ADMITTED for error in errors):
@@ -88,9 +88,11 @@ def preflight(
 def _decoder(decoding: str) -> CheckResult:
     """Say what decodes the log, and the cost of doing without the compiled decoder: reading is slower, never wrong."""
     if compiled(decoding):
-        return CheckResult("job.decoder", "ok", f"the compiled decoder reads the log (anabranch-native {version()})")
+        return CheckResult(
+            "job.decoder", CheckVerdict.OK, f"the compiled decoder reads the log (anabranch-native {version()})"
+        )
     why = '[capture] decoding = "python" asks for it' if decoding == "python" else reason()
-    return CheckResult("job.decoder", "ok", f"Python reads the log: {why}; {COST}", REMEDY)
+    return CheckResult("job.decoder", CheckVerdict.OK, f"Python reads the log: {why}; {COST}", REMEDY)
 
 
 def _unused(config: JobConfig) -> Iterator[CheckResult]:
@@ -99,12 +101,12 @@ def _unused(config: JobConfig) -> Iterator[CheckResult]:
     for section, key in config.unused:
         of = ", ".join(f"{name}://" for name in owners(key))
         why = f"[{section}] {key} has no effect from {ends}: it is an option of {of}"
-        yield CheckResult("job.options", "warning", why, "take it out of the job file")
+        yield CheckResult("job.options", CheckVerdict.WARNING, why, "take it out of the job file")
 
 
 def _shut(error: AnabranchError) -> CheckResult:
     """Report an end whose database does not let the job's user in. Nothing else of the job can be judged then."""
-    return CheckResult(RIGHTS[error.side], "failed", error.message, error.hint)
+    return CheckResult(RIGHTS[error.side], CheckVerdict.FAILED, error.message, error.hint)
 
 
 def _asked(end: Side, ask: Callable[[], Answer], errors: list[AnabranchError]) -> Answer | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.contracts import PreflightContext
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 
 
 class MemoryChecks:
@@ -11,7 +11,7 @@ class MemoryChecks:
         self._name = name
 
     def run(self, context: PreflightContext) -> list[CheckResult]:
-        return [CheckResult("memory.database", "ok", f"database {self._name} of this process")]
+        return [CheckResult("memory.database", CheckVerdict.OK, f"database {self._name} of this process")]
 
     def close(self) -> None:
         pass

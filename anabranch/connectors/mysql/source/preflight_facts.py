@@ -11,7 +11,7 @@ from anabranch.connectors.mysql.connection import ask, family, version
 from anabranch.connectors.mysql.source.options import MysqlSourceOptions
 from anabranch.connectors.mysql.source.snapshot import has_useful_gtids
 from anabranch.contracts import PreflightContext
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.schema import TableSchema
 
 SHOWN = 8  # names in one message
@@ -70,12 +70,12 @@ def some(names: Iterable[str]) -> str:
 
 
 def ok(check: str, message: str) -> CheckResult:
-    return CheckResult(f"source.{check}", "ok", message)
+    return CheckResult(f"source.{check}", CheckVerdict.OK, message)
 
 
 def warning(check: str, message: str, hint: str = "") -> CheckResult:
-    return CheckResult(f"source.{check}", "warning", message, hint)
+    return CheckResult(f"source.{check}", CheckVerdict.WARNING, message, hint)
 
 
 def failed(check: str, message: str, hint: str, table: str = "") -> CheckResult:
-    return CheckResult(f"source.{check}", "failed", message, hint, table)
+    return CheckResult(f"source.{check}", CheckVerdict.FAILED, message, hint, table)

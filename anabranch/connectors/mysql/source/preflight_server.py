@@ -14,7 +14,7 @@ from anabranch.connectors.mysql.source.log_end import log_status
 from anabranch.connectors.mysql.source.preflight_facts import Live, failed, ok, warning
 from anabranch.connectors.mysql.source.snapshot import breaks_order
 from anabranch.connectors.mysql.versions import knows
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 
 DAY = 86_400
 NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
@@ -31,7 +31,7 @@ class Setting(NamedTuple):
 
     name: str
     good: frozenset[str]
-    verdict: str
+    verdict: CheckVerdict
     message: str
     hint: str
 
@@ -39,16 +39,17 @@ class Setting(NamedTuple):
 # https://dev.mysql.com/doc/refman/8.0/en/replication-options-binary-log.html
 # https://mariadb.com/kb/en/replication-and-binary-log-system-variables/
 SETTINGS = (
-    Setting("log_bin", frozenset(("ON",)), "failed", "the server writes no binary log",
+    Setting("log_bin", frozenset(("ON",)), CheckVerdict.FAILED, "the server writes no binary log",
             "set log_bin = mysql-bin in the server's configuration and restart it"),
-    Setting("binlog_format", frozenset(("ROW",)), "failed", "changes are logged as statements",
+    Setting("binlog_format", frozenset(("ROW",)), CheckVerdict.FAILED, "changes are logged as statements",
             "SET GLOBAL binlog_format = 'ROW' (and in the configuration), then let all sessions connect again"),
-    Setting("binlog_storage_engine", frozenset(("",)), "failed", "a binary log inside a storage engine is not read yet",
+    Setting("binlog_storage_engine", frozenset(("",)), CheckVerdict.FAILED,
+            "a binary log inside a storage engine is not read yet",
             "take binlog_storage_engine out of the configuration and restart the server"),
-    Setting("binlog_row_metadata", frozenset(("FULL",)), "warning",
+    Setting("binlog_row_metadata", frozenset(("FULL",)), CheckVerdict.WARNING,
             "row events carry no column names: altered tables are recognised by types alone",
             "SET GLOBAL binlog_row_metadata = 'FULL'"),
-    Setting("lower_case_table_names", frozenset(("0", "1")), "failed",
+    Setting("lower_case_table_names", frozenset(("0", "1")), CheckVerdict.FAILED,
             "names keep their case but are compared without it", "move the database to a server with 0 or 1"),
 )  # fmt: skip
 # The first of these that the server has says how long it keeps its log; seconds per unit, 0 = for ever.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from anabranch.connectors.mysql.source.chunks import qualified
 from anabranch.connectors.mysql.source.expressions import name
 from anabranch.connectors.mysql.source.watermark import SCHEMA as WATERMARK
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
 
 ALL = "ALL PRIVILEGES"
@@ -116,7 +116,9 @@ def _places(lacking: Sequence[TableId], right: str) -> list[str]:
 
 
 def _absent(right: str, place: str, user: str) -> CheckResult:
-    return CheckResult("source.grants", "failed", f"{user} lacks {right} on {place}", grant(right, place, user))
+    return CheckResult(
+        "source.grants", CheckVerdict.FAILED, f"{user} lacks {right} on {place}", grant(right, place, user)
+    )
 
 
 def grant(right: str, place: str, user: str) -> str:

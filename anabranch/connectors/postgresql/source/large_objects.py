@@ -18,7 +18,7 @@ from psycopg import sql
 from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.source.connection import own_rows
 from anabranch.contracts import PreflightContext
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 
@@ -151,7 +151,7 @@ def check_large_objects(connection: Connection, context: PreflightContext, choic
                 continue
             if choice == NUMBERS:
                 why = f"column {column.name} ({column.native}): numbers arrive without their large objects, as the job says"
-                yield CheckResult(CHECK, "ok", why, "", str(table))
+                yield CheckResult(CHECK, CheckVerdict.OK, why, "", str(table))
             elif is_any or is_declared(column):
                 yield _judged(connection, schema, column, form, is_any)
 
@@ -162,14 +162,14 @@ def _judged(connection: Connection, schema: TableSchema, column: Column, form: O
     if found:
         many = f"at least {found:,}" if found >= COUNTED or of else f"{found:,}"
         why = f"{what} names large objects in {many} values{of}: the numbers would arrive, the objects are in no log"
-        return CheckResult(CHECK, "failed", why, REMEDY, str(schema.id))
+        return CheckResult(CHECK, CheckVerdict.FAILED, why, REMEDY, str(schema.id))
     if form is ObjectForm.NESTED:
         why = (
             f"{what} has numbers that may name large objects, which do not arrive; nobody looks for them in such a type"
         )
-        return CheckResult(CHECK, "warning", why, REMEDY, str(schema.id))
+        return CheckResult(CHECK, CheckVerdict.WARNING, why, REMEDY, str(schema.id))
     why = f"{what} names no large object now{of}; the first row of the log that names one parks the table"
-    return CheckResult(CHECK, "warning", why, REMEDY, str(schema.id))
+    return CheckResult(CHECK, CheckVerdict.WARNING, why, REMEDY, str(schema.id))
 
 
 def _counted(connection: Connection, schema: TableSchema, column: Column, form: ObjectForm) -> tuple[int, str]:

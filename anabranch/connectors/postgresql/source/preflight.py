@@ -40,7 +40,7 @@ from anabranch.connectors.postgresql.source.preflight_server import (
 from anabranch.connectors.postgresql.source.rights import check_rights, rights
 from anabranch.connectors.postgresql.source.slots import REFUSES_COMPUTED
 from anabranch.contracts import PreflightContext
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
@@ -115,19 +115,21 @@ def check_row_security(live: Live) -> Iterator[CheckResult]:
     """Check for policies that hide rows: the log has all rows, load and verify would see only those that policies show."""
     for found in hidden(live.connection, live.context.tables):
         table = str(found.table) if found.table in live.context.tables else ""
-        yield CheckResult("source.row_security", "failed", found.message, found.mending, table)
+        yield CheckResult("source.row_security", CheckVerdict.FAILED, found.message, found.mending, table)
 
 
 def check_unlogged(live: Live) -> Iterator[CheckResult]:
     for table, schema in sorted(live.context.tables.items(), key=str):
         if schema.engine == UNLOGGED:
             hint = f"ALTER TABLE {qualified(table)} SET LOGGED, or leave it out ([[rules]] exclude)"
-            yield CheckResult("source.unlogged", "failed", "an unlogged table: no log has its rows", hint, str(table))
+            yield CheckResult(
+                "source.unlogged", CheckVerdict.FAILED, "an unlogged table: no log has its rows", hint, str(table)
+            )
         for part in schema.partitions:
             if not part.is_logged:
                 hint = f"ALTER TABLE {part.name} SET LOGGED, or DETACH it"
                 why = f"its partition {part.name} is unlogged: no log has its rows"
-                yield CheckResult("source.unlogged", "failed", why, hint, str(table))
+                yield CheckResult("source.unlogged", CheckVerdict.FAILED, why, hint, str(table))
 
 
 def check_identity(live: Live) -> Iterator[CheckResult]:
@@ -149,19 +151,21 @@ def check_identity(live: Live) -> Iterator[CheckResult]:
         place = f"ALTER TABLE {qualified(table)} REPLICA IDENTITY"
         if schema.primary_key and kind == "n":
             why = "its log does not tell which rows are changed (REPLICA IDENTITY NOTHING)"
-            yield CheckResult("source.replica_identity", "failed", why, f"{place} DEFAULT", str(table))
+            yield CheckResult("source.replica_identity", CheckVerdict.FAILED, why, f"{place} DEFAULT", str(table))
         elif schema.primary_key and kind == "d" and is_late:
             why = "its primary key is DEFERRABLE: the server refuses UPDATE and DELETE of such a table once it is published"
-            yield CheckResult("source.replica_identity", "failed", why, f"{place} FULL", str(table))
+            yield CheckResult("source.replica_identity", CheckVerdict.FAILED, why, f"{place} FULL", str(table))
         elif schema.primary_key and kind == "i" and not set(schema.primary_key) <= set(columns):
             why = f"its log names changed rows by {', '.join(columns)}, not by the primary key"
-            yield CheckResult("source.replica_identity", "failed", why, f"{place} DEFAULT, or FULL", str(table))
+            yield CheckResult(
+                "source.replica_identity", CheckVerdict.FAILED, why, f"{place} DEFAULT, or FULL", str(table)
+            )
         elif not schema.primary_key and kind == "i":
             why = "it has no primary key, and its log names changed rows by an index"
-            yield CheckResult("source.replica_identity", "failed", why, f"{place} FULL", str(table))
+            yield CheckResult("source.replica_identity", CheckVerdict.FAILED, why, f"{place} FULL", str(table))
         elif not schema.primary_key and kind != "f":
             why = "no primary key: setup gives it REPLICA IDENTITY FULL, which makes its changes larger in the log"
-            yield CheckResult("source.replica_identity", "warning", why, f"{place} FULL", str(table))
+            yield CheckResult("source.replica_identity", CheckVerdict.WARNING, why, f"{place} FULL", str(table))
 
 
 def check_partition_truncate(live: Live) -> Iterator[CheckResult]:
@@ -172,7 +176,11 @@ def check_partition_truncate(live: Live) -> Iterator[CheckResult]:
                 " tables with rows are noticed, and park it)"
             )
             yield CheckResult(
-                "source.partition_truncate", "warning", why, "DELETE, or TRUNCATE the whole table", str(table)
+                "source.partition_truncate",
+                CheckVerdict.WARNING,
+                why,
+                "DELETE, or TRUNCATE the whole table",
+                str(table),
             )
 
 
@@ -193,7 +201,7 @@ def check_inheritance(live: Live) -> Iterator[CheckResult]:
         )
         why += f"; the rules leave out {some(without)}" * bool(without)
         hint = "include the children, and read them together by a view of UNION ALL where the application needs it"
-        yield CheckResult("source.inheritance", "warning", why, hint, str(TableId(schema, name)))
+        yield CheckResult("source.inheritance", CheckVerdict.WARNING, why, hint, str(TableId(schema, name)))
 
 
 def check_computed(live: Live) -> Iterator[CheckResult]:
@@ -217,14 +225,16 @@ def check_computed(live: Live) -> Iterator[CheckResult]:
         why += f": {some(columns)}"
         hint = f"ALTER TABLE {qualified(table)} REPLICA IDENTITY DEFAULT"
         hint = hint if schema.primary_key else "give it a primary key, or leave the table out ([[rules]] exclude)"
-        yield CheckResult("source.computed", "failed", why, hint, str(table))
+        yield CheckResult("source.computed", CheckVerdict.FAILED, why, hint, str(table))
 
 
 def check_keys(live: Live) -> Iterator[CheckResult]:
     for table, schema in sorted(live.context.tables.items(), key=str):
         if not schema.primary_key:
             why = "no primary key: a load of it that is interrupted begins anew, rows are found by all their columns"
-            yield CheckResult("source.keys", "warning", why, "a primary key makes load and apply faster", str(table))
+            yield CheckResult(
+                "source.keys", CheckVerdict.WARNING, why, "a primary key makes load and apply faster", str(table)
+            )
 
 
 def check_values(live: Live) -> Iterator[CheckResult]:

@@ -19,7 +19,7 @@ from anabranch.connectors.postgresql.source.preflight_facts import Live
 from anabranch.connectors.postgresql.source.truncate_notes import SCHEMA
 from anabranch.connectors.postgresql.source.typemap import bare
 from anabranch.contracts import PreflightContext
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.schema import TableSchema
 
 # Releases that have it refuse all other libraries when a slot is made or read; older ones do not start with it.
@@ -46,7 +46,7 @@ def check_decoder(live: Live) -> Iterator[CheckResult]:
         found += _binary(connection, decoder, context)
     streams = decoder.can_stream(connection.info.server_version) and live.options.streaming
     how = "large transactions come while they are open" if streams else "a transaction comes when it commits"
-    yield from found or [CheckResult(CHECK, "ok", f"decoder {decoder.plugin}: {how}")]
+    yield from found or [CheckResult(CHECK, CheckVerdict.OK, f"decoder {decoder.plugin}: {how}")]
 
 
 def _installed(live: Live, decoder: Decoder) -> Iterator[CheckResult]:
@@ -67,14 +67,16 @@ def _installed(live: Live, decoder: Decoder) -> Iterator[CheckResult]:
                 why = f"the server does not have {decoder.plugin}: {describe(error)}"
                 package = f"postgresql-{live.version // 10_000}-{decoder.plugin}"
                 hint = f"install it at the source (Debian: the package {package}), or {_OTHER}"
-                yield CheckResult(CHECK, "failed", why, hint)
+                yield CheckResult(CHECK, CheckVerdict.FAILED, why, hint)
 
 
 def _allowed(listed: str | None, decoder: Decoder) -> Iterator[CheckResult]:
     if listed is not None and decoder.plugin not in [name.strip(' "') for name in listed.split(",")]:
         more = ", ".join(filter(None, (listed, decoder.plugin)))  # each a word: one text would be one name
         hint = f"ALTER SYSTEM SET {ALLOWED} = {more} at the source, and SELECT pg_reload_conf(); or {_OTHER}"
-        yield CheckResult(CHECK, "failed", f"the server lets nobody use {decoder.plugin}: {ALLOWED} = {listed}", hint)
+        yield CheckResult(
+            CHECK, CheckVerdict.FAILED, f"the server lets nobody use {decoder.plugin}: {ALLOWED} = {listed}", hint
+        )
 
 
 def unconverted(encoding: str, decoder: Decoder) -> Iterator[CheckResult]:
@@ -84,7 +86,7 @@ def unconverted(encoding: str, decoder: Decoder) -> Iterator[CheckResult]:
     """
     if not decoder.converts and encoding not in AS_UTF8:
         why = f"the database's encoding is {encoding}, and {decoder.plugin} gives text as it is stored"
-        yield CheckResult(CHECK, "failed", why, _OTHER)
+        yield CheckResult(CHECK, CheckVerdict.FAILED, why, _OTHER)
 
 
 def _truncates(connection: Connection, decoder: Decoder) -> Iterator[CheckResult]:
@@ -95,12 +97,12 @@ def _truncates(connection: Connection, decoder: Decoder) -> Iterator[CheckResult
         return
     why = f"{decoder.plugin} does not show TRUNCATE: capture gives each table a trigger that notes it"
     hint = f"who runs that has to own the tables, and may CREATE in the database (anabranch setup JOB shows it); or {_OTHER}"
-    yield CheckResult(CHECK, "warning", why, hint)
+    yield CheckResult(CHECK, CheckVerdict.WARNING, why, hint)
     query = "SELECT pubname::text FROM pg_catalog.pg_publication WHERE puballtables ORDER BY 1"
     for (publication,) in connection.execute(query).fetchall():
         why = f"the publication {publication} is of all tables: its subscribers stop at the job's own, which they do not have"
         hint = f"a publication of named tables, or the same table there ({SCHEMA}); or {_OTHER}"
-        yield CheckResult(CHECK, "failed", why, hint)
+        yield CheckResult(CHECK, CheckVerdict.FAILED, why, hint)
 
 
 def _partitioned(connection: Connection, decoder: Decoder, schema: TableSchema) -> Iterator[CheckResult]:
@@ -112,7 +114,9 @@ def _partitioned(connection: Connection, decoder: Decoder, schema: TableSchema) 
     row = connection.execute(query, [schema.id.schema, schema.id.name]).fetchone()
     if row and row[0]:
         why = f"partitioned: {decoder.plugin} names its rows by their partitions"
-        yield CheckResult(CHECK, "failed", why, f"{_OTHER}, or leave it out ([[rules]] exclude)", str(schema.id))
+        yield CheckResult(
+            CHECK, CheckVerdict.FAILED, why, f"{_OTHER}, or leave it out ([[rules]] exclude)", str(schema.id)
+        )
 
 
 def _types(decoder: Decoder, schema: TableSchema) -> Iterator[CheckResult]:
@@ -121,14 +125,16 @@ def _types(decoder: Decoder, schema: TableSchema) -> Iterator[CheckResult]:
         kind = bare(column.native)
         if column.type is not None and kind in decoder.inexact:
             hint = f"{_OTHER}, or leave the column out ([[tables]] columns.drop)"
-            yield CheckResult(CHECK, "failed", f"column {column.name}, {kind}: {decoder.inexact[kind]}", hint, table)
+            yield CheckResult(
+                CHECK, CheckVerdict.FAILED, f"column {column.name}, {kind}: {decoder.inexact[kind]}", hint, table
+            )
     null = [c.name for c in schema.columns if c.type is not None and bare(c.native) in decoder.ambiguous]
     if null:
         why = (
             f"{', '.join(null)}: up to release 2.5 {decoder.plugin} writes NaN and infinity as NULL: a NULL there, or one of"
             " these, parks the table"
         )
-        yield CheckResult(CHECK, "warning", why, f"a newer {decoder.plugin}, or {_OTHER}", table)
+        yield CheckResult(CHECK, CheckVerdict.WARNING, why, f"a newer {decoder.plugin}, or {_OTHER}", table)
 
 
 def _binary(connection: Connection, decoder: Decoder, context: PreflightContext) -> Iterator[CheckResult]:
@@ -138,11 +144,11 @@ def _binary(connection: Connection, decoder: Decoder, context: PreflightContext)
     hint = "[source.options] binary = false; the trail is the same"
     if not decoder.binary or connection.info.server_version < BINARY:
         why = f"{decoder.plugin} of this server gives values as text"
-        yield CheckResult(CHECK, "warning", why, hint)
+        yield CheckResult(CHECK, CheckVerdict.WARNING, why, hint)
         return
     for table in sorted(context.tables, key=str):
         found = columns(connection, [table])
         named = [name for name, oid, modifier in found if reader(connection, oid, modifier) is None]
         if named:
             why = f"{', '.join(named)}: of a type that is read as text alone: all values of the log come as text"
-            yield CheckResult(CHECK, "warning", why, hint, str(table))
+            yield CheckResult(CHECK, CheckVerdict.WARNING, why, hint, str(table))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.contracts import PreflightContext
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
 
 SHOWN = 8  # names in one message
@@ -51,12 +51,12 @@ def some(names: Iterable[str]) -> str:
 
 
 def ok(check: str, message: str) -> CheckResult:
-    return CheckResult(f"source.{check}", "ok", message)
+    return CheckResult(f"source.{check}", CheckVerdict.OK, message)
 
 
 def warning(check: str, message: str, hint: str) -> CheckResult:
-    return CheckResult(f"source.{check}", "warning", message, hint)
+    return CheckResult(f"source.{check}", CheckVerdict.WARNING, message, hint)
 
 
 def failed(check: str, message: str, hint: str) -> CheckResult:
-    return CheckResult(f"source.{check}", "failed", message, hint)
+    return CheckResult(f"source.{check}", CheckVerdict.FAILED, message, hint)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.needed_objects import FUNCTION
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 
@@ -97,14 +97,16 @@ def objects(connection: Connection, tables: Mapping[TableId, TableSchema]) -> It
         names = tuple(name for name in _names(rows, tables) if what != "functions" or name not in carried)
         if names:
             is_any = True
-            yield CheckResult(CHECK, "warning", f"{what} are not carried over: {_some(names)}", HINT, "", names)
+            yield CheckResult(
+                CHECK, CheckVerdict.WARNING, f"{what} are not carried over: {_some(names)}", HINT, "", names
+            )
     keys = _names(connection.execute(_KEYS.encode(), schemas).fetchall(), tables)
     if keys:
         is_any = True
         message = f"DEFERRABLE and WITHOUT OVERLAPS of primary keys are not carried over: {_some(keys)}"
-        yield CheckResult(CHECK, "warning", message, "the target's keys are plain ones", "", keys)
+        yield CheckResult(CHECK, CheckVerdict.WARNING, message, "the target's keys are plain ones", "", keys)
     if not is_any:
-        yield CheckResult(CHECK, "ok", f"there are no {', '.join(list(known)[:-1])} or {list(known)[-1]}")
+        yield CheckResult(CHECK, CheckVerdict.OK, f"there are no {', '.join(list(known)[:-1])} or {list(known)[-1]}")
 
 
 def _names(rows: list[tuple[str, ...]], tables: Mapping[TableId, TableSchema]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.quoting import quote
 from anabranch.connectors.postgresql.source.slots import members
 from anabranch.contracts import PreflightContext
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
 
 CHECK = "source.publication"
@@ -61,4 +61,4 @@ def _some(names: Iterable[str]) -> str:
 
 
 def _warning(message: str, hint: str) -> CheckResult:
-    return CheckResult(CHECK, "warning", message, hint)
+    return CheckResult(CHECK, CheckVerdict.WARNING, message, hint)

@@ -47,7 +47,7 @@ from anabranch.connectors.postgresql.target.preflight_types import (
 )
 from anabranch.connectors.postgresql.target.preflight_writers import check_loops, check_subscriptions, check_writable
 from anabranch.contracts import PreflightContext
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
 
 
@@ -67,7 +67,7 @@ class PostgresChecks:
                 return found  # it does not know what the other checks ask for
             live = Live(self._connection, context)
             found = [result for check in SERVER_CHECKS for result in check(live)]
-            if any(result.check == STATE and result.verdict == "failed" for result in found):
+            if any(result.check == STATE and result.verdict == CheckVerdict.FAILED for result in found):
                 return found  # what the job has here cannot be read: of its tables every answer would be a guess
             found += [result for check in LIVE_CHECKS for result in check(live)]
         found += [*check_names(context), *check_key_sizes(context)]

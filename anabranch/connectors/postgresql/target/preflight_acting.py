@@ -13,7 +13,7 @@ from anabranch.connectors.postgresql.row_security import hidden
 from anabranch.connectors.postgresql.target.constraints import grant_statement
 from anabranch.connectors.postgresql.target.enforced import read_keys
 from anabranch.connectors.postgresql.target.preflight_facts import Live, failed, ok, some, warning
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.rows.keys import differences
 
 PARAMETER_GRANTS_SINCE = 150000  # https://www.postgresql.org/docs/release/15.0/
@@ -71,7 +71,7 @@ def check_logged_actions(live: Live) -> Iterator[CheckResult]:
             what = f"foreign keys act at both ends, and the source's log has what they do there: {some(names)}"
             since = live.version >= PARAMETER_GRANTS_SINCE
             hint = grant_statement(live.user) if since else f"ALTER ROLE {quote(live.user)} SUPERUSER"
-            yield CheckResult("target.foreign_keys", "failed", what, hint, str(table))
+            yield CheckResult("target.foreign_keys", CheckVerdict.FAILED, what, hint, str(table))
 
 
 def _firing(live: Live) -> Iterator[str]:

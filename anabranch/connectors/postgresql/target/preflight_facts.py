@@ -11,7 +11,7 @@ from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.target.catalog import ExistingTable, may_bypass_constraints, read_tables
 from anabranch.connectors.postgresql.target.own_source import followed, read_by_the_job, sees
 from anabranch.contracts import PreflightContext, ValueRules
-from anabranch.model.checks import CheckResult
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
 from anabranch.rows import zero_dates
 from anabranch.rows.net import TargetTable
@@ -86,17 +86,17 @@ def some(names: Iterable[str]) -> str:
 
 
 def ok(check: str, message: str) -> CheckResult:
-    return CheckResult(f"target.{check}", "ok", message)
+    return CheckResult(f"target.{check}", CheckVerdict.OK, message)
 
 
 def warning(
     check: str, message: str, hint: str, table: TargetTable | None = None, names: Iterable[str] = ()
 ) -> CheckResult:
     source = str(table.source) if table else ""
-    return CheckResult(f"target.{check}", "warning", message, hint, source, tuple(names))
+    return CheckResult(f"target.{check}", CheckVerdict.WARNING, message, hint, source, tuple(names))
 
 
 def failed(
     check: str, message: str, hint: str, table: TargetTable | None = None, names: Iterable[str] = ()
 ) -> CheckResult:
-    return replace(warning(check, message, hint, table, names), verdict="failed")
+    return replace(warning(check, message, hint, table, names), verdict=CheckVerdict.FAILED)
