@@ -13,11 +13,11 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Chunk
-from anabranch.rows.log_items import LogDecided, LogItem, LogPrepared, LogStatement
+from anabranch.rows.log_items import LogDecided, LogItem, LogPrepared, LogStatement, StatementKind
 from anabranch.trail.writer import TrailWriter
 
 TRIES = 5
-CHANGES_ROWS = frozenset({"alter", "columns", "drop", "rename", "partition", "create", "unknown"})
+CHANGES_ROWS = frozenset(StatementKind) - {StatementKind.TRUNCATE, StatementKind.DATA, StatementKind.HARMLESS}
 
 Wanted = Callable[[TableId], bool]
 

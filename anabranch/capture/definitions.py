@@ -25,11 +25,11 @@ from anabranch.model.schema import TableSchema, component
 from anabranch.model.table_life import DROPPED, tells_dropped
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
-from anabranch.rows.log_items import LogStatement, StatementFacts
+from anabranch.rows.log_items import LogStatement, StatementFacts, StatementKind
 from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter
 
-VANISHES = frozenset({"drop", "rename", "partition"})
+VANISHES = frozenset({StatementKind.DROP, StatementKind.RENAME, StatementKind.PARTITION})
 PREPARE_SECONDS = 10.0  # between two tries to prepare a table that others are in the way of
 WARN_SECONDS = 60.0  # between two warnings of the same table
 REMEDY = "anabranch load JOB --table {table} brings it in"
@@ -106,7 +106,7 @@ class DefinitionKeeper:
         facts = self.source.dialect.facts(statement.sql, statement.schema)
         for table in facts.tables:
             self.joining.pop(table, None)  # asked again by its request
-        if facts.kind == "harmless":
+        if facts.kind == StatementKind.HARMLESS:
             return None
         shown = replace(statement, sql=self.source.dialect.shown(statement.sql))
         barriers = self._barriers(facts, shown)
@@ -132,24 +132,30 @@ class DefinitionKeeper:
         in_force = self.trail.history.in_force()
         named = [table for table in in_force if table in facts.tables or table.schema == facts.schema]
         if facts.tables and not any(map(self.wanted, facts.tables)) and not named:
-            if facts.kind == "data":
+            if facts.kind == StatementKind.DATA:
                 self._warn_of_triggers(facts.tables)
             return []
         if facts.schema and not facts.tables and not named:
             return []  # a schema without any of ours
-        if facts.kind == "data" or (facts.kind == "truncate" and not self._is_of_engine(named, facts.engine)):
+        if facts.kind == StatementKind.DATA or (
+            facts.kind == StatementKind.TRUNCATE and not self._is_of_engine(named, facts.engine)
+        ):
             raise UnknownLogEvent(
                 f"a change logged as a statement, not as rows: {statement.sql}",
                 position=statement.mark.native,
                 hint="let every session log rows (ROW format), then load the job again",
             )
-        if facts.kind == "truncate":
+        if facts.kind == StatementKind.TRUNCATE:
             return [Barrier(0, place, BarrierKind.TRUNCATE, t, statement.sql) for place, t in enumerate(named)]
-        if facts.kind == "columns":
+        if facts.kind == StatementKind.COLUMNS:
             return self._park(named, "its columns or keys were altered at the source", statement.sql)
         if facts.kind in VANISHES:
             parked = self._park(named, f"{facts.kind} at the source", statement.sql)
-            return parked if facts.kind == "drop" else parked + self._new_tables(facts.tables, facts, statement)
+            return (
+                parked
+                if facts.kind == StatementKind.DROP
+                else parked + self._new_tables(facts.tables, facts, statement)
+            )
         return self._compared(facts, named, statement)
 
     def _warn_of_triggers(self, tables: Iterable[TableId]) -> None:
@@ -171,7 +177,7 @@ class DefinitionKeeper:
             now = read_definitions(catalog, lambda table: table in in_force or self.wanted(table)).tables
         changed = [table for table, schema in in_force.items() if not _same(now.get(table), schema)]
         unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]
-        if facts.kind == "unknown" or not self._is_of_engine(named, facts.engine):
+        if facts.kind == StatementKind.UNKNOWN or not self._is_of_engine(named, facts.engine):
             changed += named
         reason = "its definition changed at the source"
         parked = self._park([*dict.fromkeys([*changed, *unsettled])], reason, statement.sql)

@@ -6,6 +6,7 @@ What does not live here: how they are read (`contracts.LogReader`), logs of unco
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -66,19 +67,31 @@ class LogDecided:
     origin: str | None = None
 
 
+class StatementKind(StrEnum):
+    """What a logged statement may do to replicated tables."""
+
+    TRUNCATE = "truncate"  # empties exactly these tables
+    DROP = "drop"  # they vanish: park
+    RENAME = "rename"  # they vanish under their names: park
+    PARTITION = "partition"  # rows change or vanish with a partition: park
+    COLUMNS = "columns"  # columns, keys or values may change, even if the definition is the same afterwards: park
+    CREATE = "create"  # there is a new table
+    ALTER = "alter"  # none of that by itself: compare definitions
+    DATA = "data"  # a change in the format of statements: stop
+    HARMLESS = "harmless"  # views, users, comments, transaction control
+    UNKNOWN = "unknown"  # compare definitions, park what it names
+
+
 @dataclass(frozen=True, slots=True)
 class StatementFacts:
     """The meaning of a logged statement for replicated tables, without carrying it out.
 
-    kind: `truncate` (exactly these tables) · `drop`, `rename`, `partition` (rows change or vanish: park) · `columns`
-    (columns, keys or values may change, even if the definition is the same afterwards: park) · `create` · `alter` (none
-    of that by itself: compare definitions) · `data` (a statement-format change: stop) · `harmless` (views, users,
-    comments, transaction control) · `unknown` (compare definitions, park what it names). `schema` names, beside
-    `tables`, every table of that schema (DROP DATABASE). `engine`: a `truncate` of tables of this storage engine only,
-    for any other it is `data`; the engine that an `alter` gives its table, which is parked if it had another.
+    `schema` names, beside `tables`, every table of that schema (DROP DATABASE). `engine`: a TRUNCATE of tables of this
+    storage engine only, for any other it is DATA; the engine that an ALTER gives its table, which is parked if it had
+    another.
     """
 
-    kind: str
+    kind: StatementKind
     tables: tuple[TableId, ...] = ()
     schema: str = ""
     engine: str = ""

@@ -11,7 +11,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.model.writers import SourceWriter
-from anabranch.rows.log_items import StatementFacts
+from anabranch.rows.log_items import StatementFacts, StatementKind
 
 _TRUNCATE = re.compile(r"\s*TRUNCATE\s+TABLE\s+(\w+)\s*$", re.IGNORECASE)
 
@@ -81,8 +81,8 @@ class MemoryDialect:
     def facts(self, sql: str, default_schema: str) -> StatementFacts:
         found = _TRUNCATE.match(sql)
         if found:
-            return StatementFacts("truncate", (TableId(default_schema, found[1]),))
-        return StatementFacts("unknown")
+            return StatementFacts(StatementKind.TRUNCATE, (TableId(default_schema, found[1]),))
+        return StatementFacts(StatementKind.UNKNOWN)
 
     def shown(self, sql: str) -> str:
         return sql  # the twin's statements hold no values

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from anabranch.model.ids import TableId
-from anabranch.rows.log_items import StatementFacts
+from anabranch.rows.log_items import StatementFacts, StatementKind
 
 _TOKEN = re.compile(
     r"""
@@ -64,7 +64,7 @@ _CONSTRAINTS = frozenset(("CHECK", "FOREIGN", "PRIMARY", "UNIQUE"))
 _ENGINES = {"HEAP": "MEMORY", "INNOBASE": "INNODB"}  # other names of the same
 _BEFORE_TABLE = frozenset(("FROM", "JOIN", "STRAIGHT_JOIN", "INTO", "UPDATE", "USING", "TABLE"))
 _MODIFIERS = frozenset(("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"))
-DEFINES = frozenset(("alter", "columns", "create", "drop", "partition", "rename", "truncate"))  # kinds of facts
+DEFINES = frozenset(StatementKind) - {StatementKind.DATA, StatementKind.HARMLESS, StatementKind.UNKNOWN}
 _VALUE = re.compile(r"[0-9]{2,}|[0-9]+[eE][0-9]*|0x[0-9a-fA-F]+|0b[01]+")
 # A quote that a backslash escapes, or not: https://dev.mysql.com/doc/refman/8.0/en/sql-mode.html#sqlmode_no_backslash_escapes
 _ENDS_BY_MODE = re.compile(r"""\\['"]""")
@@ -72,7 +72,7 @@ _ENDS_BY_MODE = re.compile(r"""\\['"]""")
 # https://dev.mysql.com/doc/refman/8.0/en/identifiers.html
 _BEYOND = re.compile("[\U00010000-\U0010ffff]")
 SHOWN = 500  # characters of a statement that people are shown
-_HARMLESS = StatementFacts("harmless")
+_HARMLESS = StatementFacts(StatementKind.HARMLESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class MysqlDialect:
         try:
             return statement.facts()
         except IndexError:  # it ends where a name is expected
-            return StatementFacts("unknown")
+            return StatementFacts(StatementKind.UNKNOWN)
 
     def shown(self, sql: str) -> str:
         return shown(sql)
@@ -144,7 +144,7 @@ class _Statement:
             return self._data(verb)
         read = _VERBS.get(verb)
         if read is None:
-            return StatementFacts("unknown")
+            return StatementFacts(StatementKind.UNKNOWN)
         self.at += 1
         return read(self)
 
@@ -152,26 +152,26 @@ class _Statement:
 
     def truncate(self) -> StatementFacts:
         self._skip("TABLE")
-        return StatementFacts("truncate", (self._table(),))
+        return StatementFacts(StatementKind.TRUNCATE, (self._table(),))
 
     def rename(self) -> StatementFacts:
         if self._object() not in ("TABLE", "TABLES"):
             return _HARMLESS
         self._skip_if_exists()
-        return StatementFacts("rename", tuple(self._names(separators=("TO",))))
+        return StatementFacts(StatementKind.RENAME, tuple(self._names(separators=("TO",))))
 
     def drop(self) -> StatementFacts:
         is_temporary = self._word() == "TEMPORARY"
         kind = self._object()
         if kind in ("DATABASE", "SCHEMA"):
             self._skip_if_exists()
-            return StatementFacts("unknown", schema=self._folded(self._next_name()))
+            return StatementFacts(StatementKind.UNKNOWN, schema=self._folded(self._next_name()))
         if kind == "INDEX":
             return self._index()
         if kind not in ("TABLE", "TABLES") or is_temporary:
-            return _HARMLESS if kind else StatementFacts("unknown")
+            return _HARMLESS if kind else StatementFacts(StatementKind.UNKNOWN)
         self._skip_if_exists()
-        return StatementFacts("drop", tuple(self._names()))
+        return StatementFacts(StatementKind.DROP, tuple(self._names()))
 
     def create(self) -> StatementFacts:
         start = self.at
@@ -180,19 +180,19 @@ class _Statement:
         if kind in ("DATABASE", "SCHEMA"):
             self._skip_if_exists()
             schema = self._folded(self._next_name()) if "REPLACE" in before else ""
-            return StatementFacts("unknown", schema=schema) if schema else _HARMLESS
+            return StatementFacts(StatementKind.UNKNOWN, schema=schema) if schema else _HARMLESS
         if kind == "INDEX":
             return self._index()
         if kind != "TABLE" or "TEMPORARY" in before:
-            return _HARMLESS if kind else StatementFacts("unknown")
+            return _HARMLESS if kind else StatementFacts(StatementKind.UNKNOWN)
         self._skip_if_exists()
-        return StatementFacts("drop" if "REPLACE" in before else "create", (self._table(),))
+        return StatementFacts(StatementKind.DROP if "REPLACE" in before else StatementKind.CREATE, (self._table(),))
 
     def alter(self) -> StatementFacts:
         start = self.at
         kind = self._object()
         if kind != "TABLE":
-            return _HARMLESS if kind else StatementFacts("unknown")
+            return _HARMLESS if kind else StatementFacts(StatementKind.UNKNOWN)
         is_ignoring = any(
             token.word == "IGNORE" for token in self.tokens[start : self.at]
         )  # drops rows that are double
@@ -202,12 +202,12 @@ class _Statement:
         clauses = list(self._clauses())
         renamed, partition = self._renamed_to(clauses), self._lost_partition(clauses)
         if partition is not None:
-            return StatementFacts("partition", (table, *partition, *renamed))
+            return StatementFacts(StatementKind.PARTITION, (table, *partition, *renamed))
         if renamed:
-            return StatementFacts("rename", (table, *renamed))
+            return StatementFacts(StatementKind.RENAME, (table, *renamed))
         if is_ignoring or not self._keep_columns(clauses):
-            return StatementFacts("columns", (table,))
-        return StatementFacts("alter", (table,), engine=self._given_engine(clauses))
+            return StatementFacts(StatementKind.COLUMNS, (table,))
+        return StatementFacts(StatementKind.ALTER, (table,), engine=self._given_engine(clauses))
 
     # --- parts of statements ------------------------------------------------------------------------------------
 
@@ -223,8 +223,8 @@ class _Statement:
         """Classify CREATE or DROP INDEX … ON table."""
         words = [token.word for token in self.tokens]
         if "ON" not in words[self.at :]:
-            return StatementFacts("unknown")
-        kind = "columns" if self._is_primary(self.at) else "alter"
+            return StatementFacts(StatementKind.UNKNOWN)
+        kind = StatementKind.COLUMNS if self._is_primary(self.at) else StatementKind.ALTER
         return StatementFacts(kind, (self._table_at(words.index("ON", self.at) + 1),))
 
     def _is_primary(self, at: int) -> bool:
@@ -299,17 +299,17 @@ class _Statement:
     def _data(self, verb: str) -> StatementFacts:
         if verb in ("SELECT", "DO", "CALL"):
             words = {token.word for token in self.tokens}
-            return _HARMLESS if verb != "CALL" and words & SEQUENCE_FUNCTIONS else StatementFacts("data")
+            return _HARMLESS if verb != "CALL" and words & SEQUENCE_FUNCTIONS else StatementFacts(StatementKind.DATA)
         self.at += 1
         while self._word() in _MODIFIERS:
             self.at += 1
         if verb in ("INSERT", "REPLACE"):
             self._skip("INTO")
-            return StatementFacts("data", (self._table(),))
+            return StatementFacts(StatementKind.DATA, (self._table(),))
         if verb == "DELETE" and self._is_all_of_one_table():
-            return StatementFacts("truncate", (self._table_at(self.at + 1),), engine=EMPTIED_BY_RESTART)
+            return StatementFacts(StatementKind.TRUNCATE, (self._table_at(self.at + 1),), engine=EMPTIED_BY_RESTART)
         named = self._anywhere(verb)
-        return StatementFacts("data", tuple(dict.fromkeys(islice(named, 1) if verb == "LOAD" else named)))
+        return StatementFacts(StatementKind.DATA, tuple(dict.fromkeys(islice(named, 1) if verb == "LOAD" else named)))
 
     def _is_all_of_one_table(self) -> bool:
         """Return whether this is `DELETE FROM t` and nothing else: a server writes that for a MEMORY table that a

@@ -4,14 +4,14 @@ message says (relations.py).
 
 from __future__ import annotations
 
-from anabranch.rows.log_items import StatementFacts
+from anabranch.rows.log_items import StatementFacts, StatementKind
 
 
 class PostgresDialect:
     """Dialect."""
 
     def facts(self, sql: str, default_schema: str) -> StatementFacts:
-        return StatementFacts("unknown")
+        return StatementFacts(StatementKind.UNKNOWN)
 
     def shown(self, sql: str) -> str:
         return ""

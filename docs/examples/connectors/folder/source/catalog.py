@@ -11,7 +11,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.model.writers import SourceWriter
-from anabranch.rows.log_items import StatementFacts
+from anabranch.rows.log_items import StatementFacts, StatementKind
 
 
 class FolderCatalog:
@@ -73,7 +73,9 @@ class NothingOpen:
 class FolderDialect:
     def facts(self, sql: str, default_schema: str) -> StatementFacts:
         verb, _, table = sql.partition(" ")
-        return StatementFacts("truncate", (TableId.parse(table),)) if verb == "TRUNCATE" else StatementFacts("unknown")
+        if verb == "TRUNCATE":
+            return StatementFacts(StatementKind.TRUNCATE, (TableId.parse(table),))
+        return StatementFacts(StatementKind.UNKNOWN)
 
     def shown(self, sql: str) -> str:
         return sql
