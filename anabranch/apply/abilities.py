@@ -1,4 +1,5 @@
-"""What apply needs of a Writer that carries out net changes: the abilities together, asked for once, before the first epoch.
+"""The abilities that apply needs of a Writer that carries out net changes. They are asked for together, once, before
+the first epoch.
 
 What does not live here: the contracts (`contracts/writer.py`), abilities that apply can do without (pipelines, labels).
 """
@@ -14,11 +15,11 @@ NEEDED = (EpochState, RowWriter, Cascader, StagedWriter)
 
 
 class StateWriter(Writer, EpochState, Protocol):
-    """A Writer that keeps the job's state: what every way of carrying out takes."""
+    """A Writer that keeps the job's state. Every way of carrying out needs one."""
 
 
 class MergeWriter(Writer, EpochState, RowWriter, Cascader, StagedWriter, Protocol):
-    """A Writer with all abilities that merging takes."""
+    """A Writer with all abilities that merging needs."""
 
 
 def merging(writer: Writer) -> MergeWriter:

@@ -1,4 +1,5 @@
-"""Changes of the trail as an Appender takes them: chunks -> images -> a batch. Nothing is compacted and nothing is decided.
+"""Conversion of the trail's changes to batches for an Appender: chunks -> images -> a batch. Nothing is compacted and
+nothing is decided.
 
 What does not live here: epochs (an engine that carries out by appending comes with the first such target).
 """
@@ -18,8 +19,8 @@ from anabranch.rows.net import TargetTable
 
 
 def batch_of(chunks: Sequence[Chunk], tables: Mapping[TableId, tuple[TableSchema, TargetTable]]) -> ChangeBatch:
-    """Return what these chunks did to the tables: chunks that belong together, so with the last fragment of a large
-    transaction all others of it. Raises StateError for rows of another definition than the table's."""
+    """Return what these chunks did to the tables. The chunks must belong together: the last fragment of a large
+    transaction comes with all the others. Raises StateError for rows of another definition than the table's."""
     if not chunks:
         return ChangeBatch(())
     base = chunks[0].first_sequence

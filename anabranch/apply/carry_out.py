@@ -1,8 +1,9 @@
-"""The contract between following a trail and changing a target: what carries transactions out.
+"""The contract between following a trail and changing a target: how transactions are carried out.
 
-One per kind of target. `merge_carrier.py` brings the target's rows to the state that the source's had; a target that takes
-changes, and keeps no state, gets one of its own here. What does not live here: the checkpoint (`progress.py`), which every
-one of them moves by `begin` and `commit`; ends that are away, tables that park, transactions that are left out (`epoch.py`).
+Each kind of target has one implementation. `merge_carrier.py` brings the target's rows to the state that the source's
+had; a target that takes changes and keeps no state gets one of its own here. What does not live here: the checkpoint
+(`progress.py`), which each implementation moves by `begin` and `commit`; ends that are away, parked tables,
+transactions that are left out (`epoch.py`).
 """
 
 from __future__ import annotations
@@ -18,32 +19,39 @@ from anabranch.rows.net import RowChange
 
 
 class CarryOut(Protocol):
-    """Carries out parts of a trail. Called by one thread, after `Progress.look`, and again with the rest after any error.
+    """Carries out parts of a trail. One thread calls it, after `Progress.look`, and after any error again with the
+    rest.
 
-    Delivery: each of the target's transactions moves the checkpoint to the end of one of the source's, so what ends this half
-    way leaves nothing out and does nothing twice."""
+    Delivery: each target transaction moves the checkpoint to the end of one of the source's. So a crash at any point
+    leaves nothing out and applies nothing twice.
+    """
 
     def carry_out(self, feed: Feed) -> None:
-        """Carry out the transactions of the feed, in their order; where it returns, the checkpoint is at the feed's end.
+        """Carry out the transactions of the feed, in their order. When it returns, the checkpoint is at the feed's end.
 
-        Raises RowRefused for what the target does not take; the target's transaction may then still be open."""
+        Raises RowRefused for what the target does not take; the target's transaction may then still be open.
+        """
 
     def replay(self, states: Sequence[TableState], replayed: ApplyContext, joined: ApplyContext) -> None:
-        """Carry out some tables' part of the trail, from where it begins for them up to the checkpoint, in one epoch that saves
-        `states`. `replayed`: no other table has anything to do in it; `joined`: what holds afterwards.
+        """Carry out some tables' part of the trail, from where it begins for them up to the checkpoint, in one epoch
+        that saves `states`.
 
-        Raises RowRefused for what the target does not take, StateError for rows of another definition."""
+        `replayed`: the context of the replay, in which no other table has anything to do. `joined`: the context that
+        holds afterwards. Raises RowRefused for what the target does not take, StateError for rows of another
+        definition.
+        """
 
     def put(self, state: TableState, changes: Iterable[RowChange], window: Followed | None = None) -> None:
-        """Put rows that were read from the source, in one epoch that saves their table's new state. `window`: how the table is
-        followed from here on, where the log may have what was read (K3).
+        """Write rows that were read from the source, in one epoch that saves their table's new state.
 
-        Raises RowRefused for what the target does not take."""
+        `window`: how the table is followed afterwards, where the log may also have what was read (K3). Raises
+        RowRefused for what the target does not take.
+        """
 
 
 @runtime_checkable
 class ReleasesAside(Protocol):
-    """Releases rows that it has set aside; an ability that not all have (K26)."""
+    """The ability to release rows that were set aside; not every way of carrying out has it (K26)."""
 
     def release(
         self,
@@ -53,7 +61,8 @@ class ReleasesAside(Protocol):
         numbers: Sequence[int],
         discards: bool,
     ) -> None:
-        """One epoch that carries out `changes` of a row that is set aside, in their order; what `numbers` name waits no longer,
-        and is kept on record where it is discarded.
+        """Carry out `changes` of a set-aside row in their order, in one epoch. The changes that `numbers` names are
+        then no longer set aside; discarded ones stay on record.
 
-        Raises RowRefused, and Fenced where the table is not as `state` says."""
+        Raises RowRefused, and Fenced where the table is not as `state` says.
+        """

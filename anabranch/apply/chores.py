@@ -1,6 +1,7 @@
-"""What apply does between two epochs: idle log that is passed, tables that come and go, rows that are read again, keys.
+"""Work that apply does between two epochs: pass over idle log, let tables come and go, read rows again, build keys.
 
-What does not live here: when it is done, and what is said about it (`run.py`); each of these things (`life/`, `aside/`).
+What does not live here: when it is done, and what is reported about it (`run.py`); each single task (`life/`,
+`aside/`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from anabranch.model.table_life import TableState, note_built
 
 @dataclass(frozen=True)
 class Chores:
-    """Called by the thread that applies, never during an epoch. Each may be repeated after any error."""
+    """The tasks of apply between two epochs. The thread that applies calls them, never during an epoch. Each may be
+    repeated after any error."""
 
     applier: Applier
     following: Following
@@ -42,7 +44,7 @@ class Chores:
         forget_unbuilt(progress)
 
     def do(self, done: int) -> None:
-        """All but building. `done`: the sequence up to which epochs were carried out."""
+        """Do everything except building. `done`: the sequence up to which epochs were carried out."""
         progress = self.applier.progress
         progress.look_for_another()
         if progress.checkpoint.position.sequence < done:  # the target lost its last commits
@@ -57,7 +59,7 @@ class Chores:
         self.repairer.look(self.applier)
 
     def finish(self) -> bool:
-        """Take over what was built, and build what is left, once all is consistent. Returns whether it is."""
+        """Note what was built, and start building what is left, once everything is consistent. Returns whether it is."""
         if not self.is_consistent:
             return False
         progress = self.applier.progress
@@ -78,7 +80,7 @@ class Chores:
         )
 
     def _take_off(self, state: TableState) -> None:
-        """The keys of a table that leaves. Its load puts them back."""
+        """Remove the keys of a table that is taken out. Its load puts them back."""
         if state.schema is None:
             return
         table = self.following.rule_set.target_table(state.schema)

@@ -1,4 +1,5 @@
-"""Closure of a relation, step by step: tables by foreign keys, foreign keys by each other."""
+"""Closure of a relation, step by step: for tables connected by foreign keys, and for foreign keys that follow from each
+other."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def closure(start: T, further: Callable[[T], Iterable[T]]) -> set[T]:
-    """Return `start` and all that `further` leads to, circles or not."""
+    """Return `start` and everything that `further` leads to. Circles are allowed."""
     found: set[T] = set()
     open_ = [start]
     while open_:

@@ -31,7 +31,7 @@ IN_PART = "the row is not there, and the log has not all of it to write it anew:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`changes` carry the decision out. `stands`: what the source's keys did to children has to follow."""
+    """A decision. `changes` carry it out. `stands`: what the source's keys did to children has to follow."""
 
     changes: tuple[RowChange, ...]
     stands: bool = True
@@ -42,7 +42,8 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Decider:
-    """Looks at the rows that a change is about, and decides. `keys_act`: foreign keys of the target do on what is written."""
+    """Reads the rows that a change concerns, and decides. `keys_act`: foreign keys of the target act on what is
+    written."""
 
     writer: RowWriter
     keys_act: bool = False

@@ -1,4 +1,4 @@
-"""What an epoch needs to know besides its rows: tables, windows, cascades. Picklable: executors get it too."""
+"""The facts that an epoch needs besides its rows: tables, windows, cascades. Picklable: executors get them too."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ class Followed:
     """A table that the stream follows. Images with sequence <= `low` are in the loaded rows already; those up to `high`
     may be (K3); later ones are strict.
 
-    `filter`: the job's `where` for it (K27). `takeovers`: values that a parent took over inside the window
-    (cascades/takeovers.py). `waiting`: keys whose rows wait to be read again (waiting_rows.py). `unique`: columns (target
-    names) on which unique keys beside the primary depend, the target's or the source's (K8). `on_conflict`: what the job
-    declares for rows that differ at the target. `aside`: changes that are set aside, None where none are and none may be
-    (aside/). `loaded`: sequences after `low` that the loaded rows have, where that is known of each: then all others are
-    strict (K14)."""
+    - `filter`: the job's `where` for the table (K27).
+    - `takeovers`: values that a parent took over inside the window (cascades/takeovers.py).
+    - `waiting`: keys whose rows wait to be read again (waiting_rows.py).
+    - `unique`: columns (target names) of unique keys beside the primary key, the target's or the source's (K8).
+    - `on_conflict`: what the job declares for rows that differ at the target.
+    - `aside`: changes that are set aside (aside/); None where none are and none may be.
+    - `loaded`: sequences after `low` that the loaded rows have, where that is known of each; all others are then strict (K14).
+    """
 
     schema: TableSchema
     table: TargetTable
@@ -44,16 +46,20 @@ class Followed:
     loaded: frozenset[int] | None = None
 
     def is_strict_from(self, sequence: int) -> bool:
-        """Is every change of the table from there on to be found as the log says?"""
+        """Return whether the target must have every change of the table from `sequence` on as the log says it."""
         return self.loaded is not None or sequence > self.high
 
 
 @dataclass(frozen=True)
 class ApplyContext:
-    """`tables`: those that stream or are past their load. `cascades`: what the source's foreign keys do without logging
-    it, between replicated tables (empty where its log has them). `keys`: the order that the target's foreign keys accept,
-    None where they are off for what we write (K7). `watches`: what has to do with rows that are set aside, by table.
-    `computed`: columns that have to be computed anew where cascades change others of the row."""
+    """The tables that are followed, and what acts between them.
+
+    - `tables`: those that stream or are past their load.
+    - `cascades`: what the source's foreign keys do without logging it, between replicated tables (empty where its log has it).
+    - `keys`: the order that the target's foreign keys accept; None where they are off for what we write (K7).
+    - `watches`: what concerns set-aside rows, by table.
+    - `computed`: columns that have to be computed anew where cascades change others of the row.
+    """
 
     tables: Mapping[TableId, Followed]
     cascades: tuple[CascadeRule, ...] = ()
@@ -73,19 +79,19 @@ class ApplyContext:
             object.__setattr__(self, "watches", watches(known))
 
     def without(self, tables: frozenset[TableId]) -> ApplyContext:
-        """The same with some tables parked: their rows are left out, cascades do not reach them."""
+        """Return the context with some tables parked: their rows are left out, and cascades do not reach them."""
         return self.over({t: f for t, f in self.tables.items() if t not in tables})
 
     def with_followed(self, *changed: Followed) -> ApplyContext:
-        """The same with some tables followed anew, or otherwise than before."""
+        """Return the context with some tables added or replaced."""
         return self.over({**self.tables, **{one.table.source: one for one in changed}})
 
     def over(self, tables: Mapping[TableId, Followed]) -> ApplyContext:
-        """The same over other tables; cascades between tables that are not there are left out."""
+        """Return the context with other tables. Cascades of tables that are not among them are left out."""
         kept = tuple(r for r in self.cascades if r.child.source in tables and r.parent.source in tables)
         return ApplyContext(tables, kept, self.truncate, self.keys, self.computed)
 
 
 def closed(followed: Followed) -> Followed:
-    """The table after its window."""
+    """Return the table as it is followed after its window."""
     return replace(followed, low=0, high=0, takeovers={}, loaded=None)

@@ -1,5 +1,5 @@
-"""Takes a target along its trail, epoch by epoch: waits for an end that is away, parks what is refused, passes over what a
-person left out.
+"""Takes a target along its trail, epoch by epoch: waits for an end that is away, parks tables whose rows are refused,
+leaves out transactions that a person chose to skip.
 
 What does not live here: carrying an epoch out (`carry_out.py`), the checkpoint and its guarantees (`progress.py`).
 """
@@ -41,7 +41,8 @@ class Applier:
     settled: Callable[[TableId], bool] = lambda table: False  # waits for keys that are being built: were there any?
 
     def apply(self, upto: int) -> None:
-        """Carry out the transactions after the checkpoint, up to sequence `upto`. One that is away or full is waited for."""
+        """Carry out the transactions after the checkpoint, up to sequence `upto`. Waits for an end that is away or
+        full."""
         progress = self.progress
         refusal: RowRefused | None = None
         while True:
@@ -57,7 +58,7 @@ class Applier:
                 self._wait_for_end(lost)
             except RowRefused as error:
                 progress.writer.rollback()
-                if self._met_half_built_keys(error):
+                if self._had_half_built_keys(error):
                     continue
                 if isinstance(error, Redefined) and not self._is_told(error):
                     self._wait_for_end(SourceUnavailable(f"capture has not read of it yet: {error}", table=error.table))
@@ -69,7 +70,8 @@ class Applier:
                 return progress.patience.success()
 
     def take_out(self, refusal: RowRefused) -> bool:
-        """Park what is refused between two epochs. False where that is not asked for, or it is no table that is followed."""
+        """Park the refused table between two epochs. Returns False where the job does not want that, or the refusal is
+        about no followed table."""
         if not self._may_park(refusal):
             return False
         self.progress.back_out()
@@ -90,7 +92,7 @@ class Applier:
             self.carrier.carry_out(Feed(self.progress.trail, at, upto))
 
     def _pass_over(self, sequence: int) -> None:
-        """A transaction that is left out."""
+        """Move the checkpoint past a transaction that is left out."""
         where = self.progress.where(sequence)
         log.get(job=self.progress.job).warning("transaction_skipped", position=where.position)
         self.progress.move_on(Position.parse(where.position), where.commit_time)
@@ -104,8 +106,9 @@ class Applier:
     def _is_told(self, refusal: RowRefused) -> bool:
         return is_told(refusal, self.progress.context, self.progress.trail, self.progress.checkpoint)
 
-    def _met_half_built_keys(self, refusal: RowRefused) -> bool:
-        """A unique key that waits for the commit asks at once until its index has become the constraint (K8)."""
+    def _had_half_built_keys(self, refusal: RowRefused) -> bool:
+        """Return whether keys of the table were being built, so that the refused change is worth another try. Until its
+        index has become the constraint, a deferrable unique key is checked immediately (K8)."""
         table = refused_table(refusal, self.progress.context)
         if table is None or not self.settled(table):
             return False
@@ -114,7 +117,7 @@ class Applier:
         return True
 
     def _park(self, refusal: RowRefused) -> None:
-        """Take out the table that is refused, with what goes with it. The trail is held for them before the target says so."""
+        """Park the refused table and those that go with it. The trail is held for them before the target says so."""
         progress = self.progress
         table, at = refused_table(refusal, progress.context), progress.checkpoint.position
         parked = parked_with(table, refusal, at, progress.states) if table else []
@@ -129,7 +132,8 @@ class Applier:
     # --- an end that is away --------------------------------------------------------------------------------------------
 
     def _wait_for_end(self, lost: TargetUnavailable | SourceUnavailable) -> None:
-        """The same work again afterwards, over new connections: the checkpoint row says what of it is left."""
+        """Wait, and close the connections. The same work is then tried again over new ones: the checkpoint row says
+        what is left of it."""
         progress = self.progress
         progress.ask_again()
         pause = progress.patience.failure(lost)

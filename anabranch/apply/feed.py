@@ -17,7 +17,7 @@ GROUP_ROWS, GROUP_BYTES = 100_000, 32 << 20
 
 @dataclass(frozen=True)
 class SourceTransaction:
-    """One source transaction: `chunks` reads it, as often as needed; small ones share the chunk they come in."""
+    """One source transaction. `chunks` reads it, as often as needed; small transactions share a chunk."""
 
     sequence: int
     position: Position
@@ -35,7 +35,7 @@ class Feed:
 
     @cached_property
     def refs(self) -> list[ChunkRef]:
-        """Looked up once: finding them costs a read for every chunk."""
+        """Return the references to the chunks. They are looked up once: finding them costs a read for every chunk."""
         return self.trail.descriptors(self.after, self.upto)
 
     def groups(self) -> Iterator[list[Chunk]]:
@@ -43,7 +43,7 @@ class Feed:
             yield [self.trail.load(ref) for ref in refs]
 
     def some(self, most: int) -> Iterator[Chunk]:
-        """Chunks from all over, at most so many."""
+        """Return at most so many chunks, spread evenly over the feed."""
         step = max(1, -(-len(self.refs) // most))
         return (self.trail.load(ref) for ref in self.refs[::step])
 
@@ -59,7 +59,7 @@ class Feed:
                 fragments = []
 
     def stretches(self) -> Iterator[list[Chunk] | SourceTransaction]:
-        """Chunks in a row that hold whole transactions, in bounded groups, and large transactions alone."""
+        """Yield consecutive chunks of whole transactions in bounded groups, and each large transaction alone."""
         for is_whole, refs in groupby(self.refs, key=lambda ref: ref.part is Part.WHOLE):
             if is_whole:
                 yield from ([self.trail.load(ref) for ref in some] for some in grouped(refs))
@@ -72,7 +72,7 @@ class Feed:
                     fragments = []
 
     def end(self) -> tuple[Position, int]:
-        """Position and commit time of the last transaction."""
+        """Return position and commit time of the last transaction."""
         ref = self.refs[-1]
         if ref.last_sequence <= self.upto:
             return ref.last_position, ref.last_commit_time
@@ -90,7 +90,7 @@ class Feed:
 
 
 def grouped(refs: Iterable[ChunkRef]) -> Iterator[list[ChunkRef]]:
-    """Chunks in a row that are planned together: at least one, no more when they are many rows or many bytes."""
+    """Group consecutive chunks that are planned together: at least one, and no more when they have many rows or bytes."""
     group: list[ChunkRef] = []
     rows = size = 0
     for ref in refs:
@@ -116,7 +116,7 @@ def each(chunk: Chunk) -> Iterator[SourceTransaction]:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The transactions behind `after` up to `before`; then one that is left out, or the end."""
+    """A part of the way: the transactions after `after` up to `before`; then comes one that is left out, or the end."""
 
     after: int
     before: int
@@ -124,7 +124,7 @@ class Stop:
 
 
 def stops(skipped: Iterable[int], after: int, upto: int) -> Iterator[Stop]:
-    """The way from `after` to `upto` around what is left out."""
+    """Yield the parts of the way from `after` to `upto`, around the transactions that are left out."""
     for sequence in sorted(one for one in skipped if after < one <= upto):
         yield Stop(after, sequence - 1, sequence)
         after = sequence

@@ -1,7 +1,7 @@
 """A job's `where` on the stream (K27): rows that move into the filter are inserted, rows that move out are deleted.
 
-The condition is Spark SQL, evaluated by Spark on the columns it names, like in the load. It is true, or the row does not
-pass; NULL is not true.
+The condition is Spark SQL. As in the load, Spark evaluates it on the columns it names. A row passes only if the
+condition is true; NULL is not true.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ PREFIX = "_where_"  # columns that only the filter needs travel beside the repli
 
 @dataclass(frozen=True)
 class StreamFilter:
-    """Made by the driver of the apply process; filtered tables are not planned by executors."""
+    """The filter of the stream, made by the driver of the apply process. Executors do not plan filtered tables."""
 
     engine: Engine
 
     def __call__(self, followed: Followed, images: Images) -> Images:
-        """`images` with the filter's columns after the replicated ones -> images of the replicated columns that pass."""
+        """Return the images that pass, with the replicated columns only. `images` have the filter's columns after the
+        replicated ones."""
         width = len(followed.table.columns)
         _require_converted(followed, images)
         passes = self._passes(followed, images, width)
@@ -53,7 +54,7 @@ class StreamFilter:
         return passes
 
     def _complete(self, followed: Followed, images: Images, place: int) -> pa.ChunkedArray:
-        """A column of the filter for every image: an AFTER image that left it out has its BEFORE image's value."""
+        """Return a column of the filter for every image. An AFTER image that left it out has its BEFORE image's value."""
         absent = ~images.present(place)
         if (absent & ((images.op != Op.AFTER) | np.roll(absent, 1))).any():
             raise RowRefused(
@@ -72,7 +73,8 @@ def _of_table(unconverted: Mapping[int, Mapping[str, str]]) -> dict[int, dict[st
 
 
 def _require_converted(followed: Followed, images: Images) -> None:
-    """Nobody can say whether a row passes whose value could not be converted."""
+    """Raise RowRefused where a column of the filter has a value that could not be converted: nobody can say whether
+    such a row passes."""
     assert followed.filter is not None
     for at in places(images):
         marks = images.unconverted_at(at)
@@ -84,7 +86,7 @@ def _require_converted(followed: Followed, images: Images) -> None:
 
 
 def with_filter_columns(followed: Followed) -> TargetTable:
-    """The table as it has to be gathered: replicated columns, then those of the filter."""
+    """Return the table as it has to be gathered: the replicated columns, then those of the filter."""
     table = followed.table
     if followed.filter is None:
         return table
@@ -99,7 +101,7 @@ def with_filter_columns(followed: Followed) -> TargetTable:
 
 
 def passing(images: Images, passes: Bools, followed: Followed) -> Images:
-    """What is left of the images when some rows do not pass."""
+    """Return the images without the rows that do not pass. A row that moves in or out becomes an insert or a delete."""
     before = np.flatnonzero(images.op == Op.BEFORE)
     after = before + 1
     comes, goes = ~passes[before] & passes[after], passes[before] & ~passes[after]

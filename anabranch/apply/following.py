@@ -1,6 +1,6 @@
-"""What apply follows, made from what the target says: tables, windows, filters, cascades.
+"""The context that apply follows, made from what the target says: tables, windows, filters, cascades.
 
-Made at the start, and again whenever it is in doubt what the target has.
+It is made at the start, and again whenever it is in doubt what the target has.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Following:
     asked: AskedSource | None = None  # what computed columns become, where the log does not say it
 
     def context(self, states: Mapping[TableId, TableState]) -> ApplyContext:
-        """Everything that streams or was loaded with the others."""
+        """Return the context of all tables that stream or were loaded with the others."""
         return self.of(self.tables([state for state in states.values() if state.is_followed]))
 
     def of(self, tables: Mapping[TableId, Followed]) -> ApplyContext:
@@ -55,7 +55,7 @@ class Following:
         return key_order({source: followed.schema for source, followed in tables.items()}, targets, enforced)
 
     def tables(self, states: Sequence[TableState]) -> dict[TableId, Followed]:
-        """Raises StateError for a loaded table without its definition."""
+        """Return the tables as they are followed. Raises StateError for a loaded table without its definition."""
         for state in states:
             if state.schema is None:
                 raise StateError("a loaded table without its definition", table=str(state.source), hint="load it again")
@@ -80,8 +80,8 @@ class Following:
     def joined(
         self, context: ApplyContext, states: Sequence[TableState], sequence: int
     ) -> tuple[ApplyContext, ApplyContext]:
-        """For tables that join at `sequence`: what their part of the trail is replayed by, where the others have nothing to
-        do, and what holds afterwards."""
+        """Return two contexts for tables that join at `sequence`: one to replay their part of the trail, in which the
+        other tables have nothing to do, and the one that holds afterwards."""
         joining = self.tables(states)
         others = {t: f for t, f in context.tables.items() if t not in joining}
         still = {t: replace(f, low=sequence, high=sequence) for t, f in others.items()}
@@ -93,8 +93,8 @@ class Following:
 
 
 def unique_columns(schema: TableSchema, table: TargetTable) -> frozenset[str]:
-    """The columns of the source's unique keys beside the primary, by their target names: the target has such keys, or will
-    have them once it is consistent."""
+    """Return the columns of the source's unique keys beside the primary key, by their target names. The target has such
+    keys, or gets them once it is consistent."""
     names = dict(zip(table.source_columns, table.columns, strict=True))
     keys = (index.columns for index in schema.indexes if index.unique)
     return frozenset(names[column] for key in keys for column in key if column in names)

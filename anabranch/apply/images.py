@@ -22,8 +22,8 @@ Ints = npt.NDArray[np.int64]
 
 
 def order_of(sequence: int, base: int, ordinal: int = 0) -> int:
-    """Place of (sequence, ordinal) on the one axis that everything in a group of chunks is sorted by. What lies far
-    outside the group is before or after all of it."""
+    """Return the place of (sequence, ordinal) on the axis that everything in a group of chunks is sorted by. A place
+    far outside the group is before or after all of it."""
     return max(-END, min(END, ((sequence - base) << ORDINAL_BITS) + ordinal))
 
 
@@ -33,10 +33,15 @@ def sequence_of(order: int, base: int) -> int:
 
 @dataclass(frozen=True)
 class Images:
-    """n row images. `op` holds Op values, `order` rises strictly; row i carries column c iff
-    `presence[shape[i], c]`; the source's foreign keys were off for it iff `keys_off[shape[i]]`; `rows` has the
-    replicated columns by target name. `unconverted`: by order (also of images that are not among these), target columns
-    whose value could not be converted, and words for it; the image does not carry them."""
+    """Row images of one table.
+
+    - `op`: Op values. `order` rises strictly.
+    - `presence`: row i carries column c if and only if `presence[shape[i], c]`.
+    - `keys_off`: the source's foreign keys were off for row i if and only if `keys_off[shape[i]]`.
+    - `rows`: the replicated columns, by target name.
+    - `unconverted`: by order (also of images that are not among these), the target columns whose value could not be
+      converted, with words for it; the image does not carry them.
+    """
 
     op: npt.NDArray[np.int8]
     order: Ints
@@ -55,23 +60,23 @@ class Images:
 
     @property
     def is_removal(self) -> Bools:
-        """The image says what was there: DELETE or BEFORE."""
+        """Return which images say what was there: DELETE or BEFORE."""
         removal: Bools = (self.op == Op.DELETE) | (self.op == Op.BEFORE)
         return removal
 
     @property
     def is_followed_by_keys(self) -> Bools:
-        """Did the source's foreign keys react to the change that the image belongs to? (K1)"""
+        """Return for which images the source's foreign keys reacted to the change (K1)."""
         followed: Bools = ~self.keys_off[self.shape]
         return followed
 
     def present(self, column: int) -> Bools:
-        """For every row: does the image carry this column?"""
+        """Return for every image whether it carries this column."""
         found: Bools = self.presence[self.shape, column]
         return found
 
     def between(self, start: int, stop: int) -> Images:
-        """Images with start <= order < stop."""
+        """Return the images with start <= order < stop."""
         low, high = np.searchsorted(self.order, (start, stop))
         if low == 0 and high == len(self):
             return self
@@ -81,7 +86,7 @@ class Images:
         return Images(self.op[cut], self.order[cut], self.shape[cut], *shapes, rows, self.unconverted)
 
     def where(self, keep: Bools, op: npt.NDArray[np.int8] | None = None) -> Images:
-        """The images that `keep` marks; `op` replaces the operations (before the selection)."""
+        """Return the images that `keep` marks. `op` replaces the operations (before the selection)."""
         ops = self.op if op is None else op
         rows = self.rows.filter(pa.array(keep))
         shapes = self.presence, self.keys_off
@@ -95,9 +100,12 @@ class Images:
 def gather(
     chunks: Sequence[Chunk], table: TargetTable, schema: TableSchema, base: int, low: int = 0, parked: int = END
 ) -> Images | None:
-    """All images of `table` in `chunks`, or None. Those of another definition are left out up to sequence `low`, where they
-    are in the loaded rows already, and from sequence `parked` on, where the table is not followed any more (another target
-    has had it brought in again); between they raise StateError."""
+    """Return all images of `table` in `chunks`; None for none.
+
+    Images of another definition are left out up to sequence `low`, where they are in the loaded rows already, and from
+    sequence `parked` on, where the table is no longer followed (another target had it brought in again). Between the
+    two they raise StateError.
+    """
     parts = [(chunk, rows) for chunk in chunks for rows in chunk.tables if rows.table == table.source]
     parts = [
         (chunk, rows) for chunk, rows in parts if rows.batch.num_rows and _is_readable(chunk, rows, schema, low, parked)

@@ -1,6 +1,6 @@
-"""Asks the source which labels its types have now: a row may hold one that the target's type lacks, since no log tells of
-ALTER TYPE. What does not live here: how the target gets them (the connector's `labels.py`).
-"""
+"""Questions to the source about the labels that its types have now. A row may hold a label that the target's type
+lacks, since no log tells of ALTER TYPE. What does not live here: how the target gets them (the connector's
+`labels.py`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from anabranch.model.table_life import TableState
 
 
 def needed_now(source: SourceConnector, states: Callable[[], Mapping[TableId, TableState]]) -> Needed:
-    """Makes the question for the types that a table needs at the source; a table that never needed one asks nothing."""
+    """Return the function that asks the source for the types a table needs. For a table that never needed one it asks
+    nothing."""
 
     def needed(table: TableId) -> tuple[TableSchema, TableSchema] | None:
         state = states().get(table)

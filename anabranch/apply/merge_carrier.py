@@ -1,8 +1,8 @@
-"""Carries out a trail at a target that keeps rows: it comes to the state that the source had (`CarryOut`).
+"""Carrying out a trail at a target that keeps rows: it comes to the state that the source had (`CarryOut`).
 
-The quick way merges the net changes of an epoch set-wise. A conflict rolls everything back, and the epoch is cut into halves
-until a few source transactions are left. Each of these is an epoch of its own: what conflicts then goes the slow way, each
-row change alone. What still conflicts there is refused by its key.
+The quick way merges the net changes of an epoch set-wise. A conflict rolls everything back, and the epoch is cut into
+halves until a few source transactions are left. Each of these is an epoch of its own. If it conflicts too, it goes the
+slow way, each row change alone. What still conflicts there is refused, with its key.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Way = Callable[[Group, Work], None]
 
 @dataclass
 class MergeCarrier:
-    """`CarryOut` by merging. Where it goes from one way to another the transaction is rolled back first."""
+    """`CarryOut` by merging. Before it changes from one way to another, the transaction is rolled back."""
 
     progress: Progress
     writer: MergeWriter
@@ -82,7 +82,8 @@ class MergeCarrier:
         progress.commit(then, work)
 
     def _by_halves(self, feed: Feed) -> None:
-        """Carry out halves of an epoch that met a conflict, and so on: only what is near the conflict goes row by row."""
+        """Carry out an epoch that had a conflict in halves, and these in halves again: only what is near the conflict
+        goes row by row."""
         middle = (feed.after + feed.upto) // 2
         if feed.upto - feed.after <= FEW_TRANSACTIONS:
             self._each(feed)
@@ -95,12 +96,13 @@ class MergeCarrier:
                 self._by_halves(half)
 
     def _each(self, feed: Feed) -> None:
-        """One transaction by its net change first: it may have an order that foreign keys accept, and a source that checks
-        unique keys at its end (DEFERRABLE) has accepted what no order of its rows leads to."""
+        """Carry out each transaction by its net change first, then row by row. The net change may have an order that
+        foreign keys accept; and a source that checks unique keys at the transaction's end (DEFERRABLE) has accepted
+        changes that no order of rows leads to."""
         if self.progress.context.keys is not None:
             self._one_after_the_other(feed)
             return
-        is_alone = feed.upto - feed.after == 1  # and was met as such
+        is_alone = feed.upto - feed.after == 1  # and conflicted alone
         for transaction in feed.transactions():
             try:
                 if not is_alone:
@@ -113,8 +115,8 @@ class MergeCarrier:
     # --- one target transaction per source transaction -----------------------------------------------------------------
 
     def _one_after_the_other(self, feed: Feed) -> None:
-        """`mode = "transaction"`: small ones without waiting for each, where the target can; set-wise where possible, one by
-        one where not."""
+        """Carry out each transaction in one of the target (`mode = "transaction"`). Small ones go in pipelines, without
+        waiting for each, where the target can; others set-wise where possible, else row by row."""
         writer = self.writer
         if not isinstance(writer, PipelinedWriter) or not self.progress.settings.per_transaction:
             for transaction in feed.transactions():
@@ -135,8 +137,8 @@ class MergeCarrier:
             self._slow(transaction)
 
     def _slow(self, transaction: SourceTransaction, attempt: int = 0) -> None:
-        """Up to three attempts. Rows are set aside from the second on; what only the commit refuses names no row, and the
-        third asks behind each."""
+        """Carry out a transaction row by row, in up to three attempts. From the second on, rows may be set aside. A
+        refusal that comes only at the commit names no row, so the third attempt checks after each change."""
         sets_aside = self.progress.settings.sets_aside
         try:
             self._one(transaction, self._row_by_row(attempt > 0 and sets_aside, attempt > 1))
@@ -157,7 +159,8 @@ class MergeCarrier:
         self.progress.commit(then, work)
 
     def _only(self, chunk: Chunk, sequence: int, work: Work) -> Group:
-        """The rows of one transaction. The last chunk's group is kept: its transactions come one after another."""
+        """Return the rows of one transaction. The last chunk's group is kept, because its transactions come one after
+        another."""
         context = work.context
         if self._grouped is None or self._grouped[0] is not chunk or self._grouped[1] is not context:
             self._grouped = (chunk, context, group([chunk], context, self.filtered))
@@ -264,7 +267,7 @@ class MergeCarrier:
 
 
 def _note(part: Group, work: Work) -> None:
-    """What a group changes besides rows."""
+    """Note what a group changes besides rows."""
     work.reread_waiting(part)
     work.count(part.counts())
     work.park(part.parked)

@@ -1,9 +1,10 @@
 """The slow way: every row change alone, in the source's own order, with its cascades at once.
 
-MySQL and MariaDB check unique and foreign keys row by row, so an order that was possible there is possible at the target.
-What still fails here is a row that cannot be applied, and is named. Where the target enforces foreign keys (K7), children
-go, or lose their parent, just before it does, so that a key that only checks finds nothing. Rows of a table without a key
-have no name: those that change one after the other go together, since finding one reads the whole table.
+MySQL and MariaDB check unique and foreign keys row by row, so an order that was possible there is possible at the
+target. What still fails here is a row that cannot be applied, and is named. Where the target enforces foreign keys
+(K7), children are deleted, or lose their parent, just before the parent goes, so that a key that only checks finds
+nothing. Rows of a table without a key cannot be named. Consecutive changes of such a table go together, since finding
+one row reads the whole table.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ Step = Emptied | RowChange | TableNet | Cascade | Disputable
 def steps(
     part: Group, context: ApplyContext, removed: RemovedByKeys, waits: Callable[[int], bool] = lambda order: False
 ) -> Iterator[Step]:
-    """Give the steps to carry out, one by one: tables to truncate at once, a row change, several of a table without a key, a
-    cascade. `waits`: does the change with this order wait behind another one of its row? Then it comes as one, also in a
-    window."""
+    """Yield the steps to carry out, one by one: tables to truncate together, a row change, several changes of a table
+    without a key, a cascade. `waits`: whether the change with this order waits behind another one of its row; it then
+    comes as one change, also in a window."""
     cascades: dict[int, list[cascade.ParentChange]] = {}
     for change in part.changes:
         cascades.setdefault(change.order, []).append(change)
@@ -76,7 +77,8 @@ def steps(
 
 
 def _may_be_gone(change: Made) -> Made:
-    """MySQL logs the removal of a row by a DELETE of several tables also where a key has taken that row along before."""
+    """Return the change without its check if it is a delete. MySQL logs the removal of a row by a DELETE of several
+    tables even where a key has removed that row before."""
     is_removal = isinstance(change, RowChange) and change.operation == "delete"
     return replace(change, checked=False) if is_removal else change
 
@@ -87,9 +89,12 @@ def _runs(
     ends: Collection[int],
     alone: Collection[TableId],
 ) -> Iterator[tuple[int, TableId | None, list[int]]]:
-    """Consecutive changes of one table without a key together, up to one with an order in `ends`: order of the last,
-    table, places in its images. All others are alone, also those of `alone`: rows that children refer to are changed in
-    their places, and rows that a policy decides about are looked at one by one."""
+    """Group consecutive changes of one table without a key, up to one with an order in `ends`: (order of the last,
+    table, places in its images).
+
+    All others are alone, also those of tables in `alone`: rows that children refer to are changed in their places, and
+    rows that a policy decides about are looked at one by one.
+    """
     last: tuple[int, TableId | None, list[int]] | None = None
     for order, table, at in found:
         follows = last and table is not None and table == last[1] and table not in alone
@@ -105,7 +110,7 @@ def _runs(
 
 
 def _in_order(part: Group) -> list[tuple[int, TableId | None, int]]:
-    """Truncates, changed rows, and cascades of parents whose own change was loaded already."""
+    """Return truncates, changed rows, and cascades of parents whose own change was loaded already, by order."""
     found: list[tuple[int, TableId | None, int]] = [(order, None, 0) for order in dict(part.truncates)]
     changed = {change.order: change.rule.parent.source for change in part.changes}
     found.extend((o, None, 0) for o, t in changed.items() if t not in part.images or o not in part.images[t].order)
@@ -115,7 +120,7 @@ def _in_order(part: Group) -> list[tuple[int, TableId | None, int]]:
 
 
 class _Reader:
-    """Row changes of one table, made from its images when they are asked for."""
+    """The row changes of one table, made from its images when they are asked for."""
 
     def __init__(self, followed: Followed, images: Images, base: int) -> None:
         self.table, self.images = followed.table, images
@@ -128,7 +133,7 @@ class _Reader:
         return not self.table.key
 
     def changes(self, places: Sequence[int]) -> Iterator[RowChange | TableNet]:
-        """Gives the change of one image, or the net change of the images of a run."""
+        """Yield the change of one image, or the net change of the images of a run."""
         if len(places) > 1:
             first = places[0] - int(self.images.op[places[0]] == Op.AFTER)
             start, stop = int(self.images.order[first]), int(self.images.order[places[-1]]) + 1
@@ -140,8 +145,8 @@ class _Reader:
         return lacking_of(self.images, places, self.table)
 
     def one(self, at: int, lacks: Mapping[str, str]) -> RowChange:
-        """A change as it is set aside, without what could not be converted. Raises Unconvertible where that is not for rows of
-        the table."""
+        """Return a change in the form in which it is set aside, without values that could not be converted. Raises
+        Unconvertible where rows of the table may not be set aside so."""
         if lacks and (not (self.is_disputable and self.table.key) or not lacks.keys().isdisjoint(self.table.key)):
             key = {} if not self.table.key else self._key_of(at)
             row = f" (row {', '.join(f'{name} = {value}' for name, value in key.items())})" if key else ""
@@ -196,11 +201,11 @@ class _Reader:
         return {name: row[name] for name in self.table.key}, {}
 
     def _before(self, at: int) -> Texts:
-        """All that the log has of a row as it was, where somebody may want it."""
+        """Return everything that the log has of the old row, where it may be needed."""
         return self._row(at) if self.is_disputable else {}
 
     def _new(self, at: int) -> Texts:
-        """What an AFTER image sets; of a keyless table the whole row, completed from its BEFORE image."""
+        """Return what an AFTER image sets. For a keyless table this is the whole row, completed from the BEFORE image."""
         return self._row(at) if self.table.key else {**self._row(at - 1), **self._row(at)}
 
     def _row(self, at: int) -> Texts:

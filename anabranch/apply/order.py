@@ -1,12 +1,12 @@
-"""The order of a stage's net changes that foreign keys accept where the target enforces them (K7).
+"""The order of a stage's net changes that foreign keys accept, where the target enforces them (K7).
 
-Rows come before those that refer to them, and go after them: inserts, then updates, parents first; deletes last, children
-first. In between stand, whole, the tables that nobody refers to: with what becomes of their parents already done and
-before any parent goes. So a row that is given another parent has it when the old one is deleted, and a key of the target
-that deletes or changes children finds none that the source has kept.
+Rows come before those that refer to them, and go after them: inserts, then updates, parents first; deletes last,
+children first. In between come all changes of the tables that nobody refers to: after the inserts and updates of their
+parents, and before any parent goes. So a row that is given another parent has it when the old one is deleted, and a key
+of the target that deletes or changes children finds none that the source has kept.
 
-Tables that refer to each other in a circle have one rank; keys that can be asked at the end of the transaction do not mind
-any order, for others the epoch goes the slow way. What does not live here: statements (the Writer's).
+Tables that refer to each other in a circle have one rank. Keys that can be checked at the end of the transaction accept
+any order; for others the epoch goes the slow way. What does not live here: statements (the Writer's).
 """
 
 from __future__ import annotations
@@ -33,9 +33,13 @@ DELTA = "_delta"
 
 @dataclass(frozen=True)
 class KeyOrder:
-    """Made from the source's keys, which the target gets sooner or later, and from its own. `ranks`: of tables that a key
-    leads to or from, a parent's is lower than its children's. `inner`: tables that others, or their own rows, refer to.
-    `acting`: parents of keys that change children by themselves, with the columns that are referred to."""
+    """The order that the keys need. It is made from the source's keys, which the target gets sooner or later, and from
+    the target's own.
+
+    - `ranks`: of tables that a key leads to or from; a parent's rank is lower than its children's.
+    - `inner`: tables that others, or their own rows, refer to. `to_themselves`: tables whose own rows refer to each other.
+    - `acting`: parents of keys that change children by themselves, with the columns that are referred to.
+    """
 
     ranks: Mapping[TableId, int] = field(default_factory=dict)
     inner: frozenset[TableId] = frozenset()
@@ -43,7 +47,7 @@ class KeyOrder:
     acting: Mapping[TableId, frozenset[str]] = field(default_factory=dict)
 
     def ordered(self, nets: Sequence[TableNet]) -> tuple[TableNet, ...]:
-        """Return the same changes, those of tables that are referred to in parts."""
+        """Return the same changes in order. Those of tables that are referred to are split into parts."""
         split = [n for n in nets if n.checked and n.table.source in self.inner]  # in a load's window no key stands
         inner = sorted(split, key=lambda net: self.ranks[net.table.source])
         outer = [n for n in nets if not (n.checked and n.table.source in self.inner)]
@@ -80,9 +84,10 @@ class KeyOrder:
 
     def refuse_hidden(self, table: TargetTable, images: Images) -> None:
         """Raise NeedsSlowWay for rows that went or moved while the source's keys were off, where a key of the target
-        would take children along.
+        would also change their children.
 
-        One by one it is asked whether there are any. So are changed rows without a key, which would go and come.
+        The slow way asks row by row whether there are any children. Changed rows without a key go the slow way as well:
+        the quick way would delete and insert them.
         """
         names = self.acting.get(table.source)
         off = ~images.is_followed_by_keys
@@ -153,7 +158,7 @@ def _new_keys(update: Updates, names: Sequence[str]) -> pa.Table:
 
 
 def _meet(one: pa.Table, other: pa.Table) -> bool:
-    """Do they share a row?"""
+    """Return whether the two tables share a row."""
     return not set(_tuples(one)).isdisjoint(_tuples(other))
 
 
@@ -162,7 +167,7 @@ def _tuples(rows: pa.Table) -> Iterator[tuple[object, ...]]:
 
 
 def _changes(images: Images, table: TargetTable, names: frozenset[str], chosen: Bools) -> bool:
-    """Do some of the chosen updates set one of these columns to another value?"""
+    """Return whether some of the chosen updates set one of these columns to another value."""
     after = np.flatnonzero(chosen & (images.op == Op.AFTER))
     for name in names & set(table.columns) if len(after) else ():
         place = table.columns.index(name)

@@ -44,14 +44,15 @@ class Patience:
         return pause
 
     def wait(self, seconds: float) -> None:
-        """Wait, less where `stop` says so."""
+        """Wait that long, or until `stop` says so."""
         for _ in range(round(seconds / STEP)):
             if self.stop():
                 return
             time.sleep(STEP)
 
     def _is_over(self, error: AnabranchError) -> bool:
-        """Time and the least number of tries have to be over: one try alone may take longer."""
+        """Return whether the limit is reached. Both the time and the least number of tries have to be over: one try
+        alone may take longer than the time."""
         seconds = self.retry.lock if isinstance(error, TargetBusy) else self.retry.away
         tries = len(self._failures)
         is_late = tries >= self.retry.least and tries > 0 and self._failures[-1] - self._failures[0] > seconds

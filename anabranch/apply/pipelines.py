@@ -1,7 +1,7 @@
-"""`mode = "transaction"` at a target that takes many source transactions at once: runs of small ones, each committed by itself;
-what is none, or is refused, alone between them.
+"""`mode = "transaction"` at a target that takes many source transactions at once: runs of small ones, each committed by
+itself. A transaction that is not small, or is refused, goes alone between them.
 
-What does not live here: which are small (`small.py`), one transaction alone (`epoch.py`).
+What does not live here: which are small (`small.py`), one transaction alone (`merge_carrier.py`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def in_pipelines(
     filtered: FilterImages | None,
     alone: Callable[[SourceTransaction], None],
 ) -> None:
-    """Carry out runs of small transactions; what is none, or is refused, by `alone` between them."""
+    """Carry out runs of small transactions. Those that are not small, or are refused, are carried out by `alone`
+    between them."""
     line = _Line(chunks)
     try:
         plans = _Plans(line, group(chunks, progress.context, filtered), progress.context)
@@ -70,7 +71,7 @@ def in_pipelines(
 
 
 class _Line:
-    """The transactions of some chunks, one behind the other."""
+    """The transactions of some chunks, one after the other."""
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self.sequences: list[int] = []
@@ -94,7 +95,7 @@ class _Line:
 
 
 class _Plans:
-    """Plans PIPELINED transactions of a line at a time, the next ones while the target is at those before."""
+    """Plans of PIPELINED transactions at a time. The next ones are planned while the target works on those before."""
 
     def __init__(self, line: _Line, part: Group, context: ApplyContext) -> None:
         self._line, self._threads = line, ThreadPoolExecutor(1, "anabranch-plan")
@@ -111,7 +112,7 @@ class _Plans:
         self.part, self.context, self._ahead, self._end = part, context, None, 0
 
     def at(self, place: int) -> tuple[Planned, int]:
-        """Give the plan that holds at a place, and the place where it ends."""
+        """Return the plan that holds at a place, and the place where it ends."""
         if place >= self._end:
             ahead, self._ahead = self._ahead, None
             self._planned = (
@@ -134,8 +135,8 @@ def _end(line: _Line, planned: Planned, place: int, end: int) -> int:
 
 
 def _pipelined(progress: Progress, writer: PipelinedWriter, line: _Line, small: range, planned: Planned) -> int:
-    """How many are done. They are committed one by one, and certain to stay with the epoch behind them, which also says
-    what they came to."""
+    """Carry out small transactions, and return how many are done. They are committed one by one. The epoch after them
+    makes them durable, and saves what they changed besides rows."""
     some = [n for n in small if line.sequences[n] in planned.sequences]
     sent = SmallTransactions(
         [line.sequences[n] for n in some],

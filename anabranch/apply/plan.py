@@ -1,7 +1,7 @@
-"""A group of chunks as stages: what is merged in which order inside one target transaction. Pure: no database.
+"""Plan of a group of chunks as stages: what is merged in which order inside one target transaction. Pure: no database.
 
 Between two stages lies something that may not be merged over: a TRUNCATE, the end of a table's load window (for tables
-that cascades reach its begin, too), a cascade that later images depend on.
+that cascades reach, its beginning, too), a cascade that later images depend on.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _parked(chunk: Chunk, barrier: Barrier) -> Parked:
 
 
 def stages(part: Group, context: ApplyContext) -> list[Stage]:
-    """The group's stages in order. Raises NeedsSlowWay."""
+    """Return the group's stages in order. Raises NeedsSlowWay."""
     refuse_touched(part, context)
     refuse_unconverted(part.images, {table: context.tables[table].table for table in part.images})
     starts = [-END, *sorted(_bounds(part, context))]
@@ -116,8 +116,8 @@ def stages(part: Group, context: ApplyContext) -> list[Stage]:
 
 
 def _bounds(part: Group, context: ApplyContext) -> set[int]:
-    """The orders at which a stage ends and the next one begins, whatever the reason. What a table is merged by does not change
-    inside a stage, so a definition that changes is one more reason here."""
+    """Return the orders at which a stage ends and the next one begins, whatever the reason. The way a table is merged
+    does not change inside a stage, so a definition that changes would be one more reason here."""
     found = {order for order, _ in part.truncates}
     found.update(cuts(part.images, part.changes, context, part.base))
     found.update(order_of(f.high + 1, part.base) for f in context.tables.values() if f.high >= part.base)
@@ -153,8 +153,8 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
 def _ahead(
     nets: Sequence[TableNet], follow: Sequence[cascade.Follow], context: ApplyContext
 ) -> tuple[dict[int, tuple[Cascade, ...]], tuple[Cascade, ...]]:
-    """Splits cascades: some come just before the net at a place, the others last. A parent that gets another value may
-    go in the end, and children may come under its former one meanwhile: what clears them comes each time."""
+    """Split cascades: some come just before the net at a place, the others last. A parent that gets another value may
+    be deleted in the end, and children may come under its former value meanwhile, so what clears them comes each time."""
     checked = [(place, net) for place, net in enumerate(nets) if net.checked]
     go = {net.table.source: place for place, net in checked if _only_deletes(net)}
     change = {net.table.source: place for place, net in checked if net.updates}
@@ -162,8 +162,8 @@ def _ahead(
     last: tuple[Cascade, ...] = ()
     for found in follow:
         first = found.ahead(context)
-        met = [places.get(found.rule.parent.source) for places in ((go,) if found.is_removal else (change, go))]
-        places = [place for place in met if place is not None]
+        found_at = [places.get(found.rule.parent.source) for places in ((go,) if found.is_removal else (change, go))]
+        places = [place for place in found_at if place is not None]
         if first is not None:
             ahead |= {place: (*ahead.get(place, ()), first) for place in places}
         if not (places and found.is_removal and first is found.cascade):

@@ -34,11 +34,13 @@ GONE = "restore the target, or drop and load the job again"
 
 
 class OutOfStep(TargetUnavailable):
-    """The target is not where this process left it: it lost its last commits, or has one whose answer was lost."""
+    """The error for a target that is not where this process left it: it lost its last commits, or has one whose answer
+    was lost."""
 
 
 def claim(job: str, writer: Writer) -> str:
-    """Make the checkpoint this process's own, and return the owner's new name: whoever had it can commit no more (K9)."""
+    """Make the checkpoint this process's own, and return the owner's new name. Whoever had it can no longer commit
+    (K9)."""
     owner = uuid.uuid4().hex
     reach("apply.claim")
     writer.claim(job, owner)
@@ -51,9 +53,10 @@ class Progress:
     """Keeps what the target said or committed last (`checkpoint`, `states`, `context`). One per apply process, for one
     thread at a time.
 
-    An epoch is `begin`, what its changes take, `commit`. One that does not end with a known commit leaves all of it in
-    doubt: `look` then asks the target before anything else is done. States and what is followed change by a commit here,
-    by `look`, and by `learn`; in no other way."""
+    An epoch is `begin`, its changes, `commit`. An epoch that does not end with a known commit leaves all of this in
+    doubt: `look` then asks the target before anything else is done. States and what is followed change only by a commit
+    here, by `look`, and by `learn`.
+    """
 
     job: str
     trail: TrailReader
@@ -95,18 +98,20 @@ class Progress:
             self.settle()
 
     def with_aside(self, context: ApplyContext, states: Mapping[TableId, TableState]) -> ApplyContext:
-        """Also where the job sets nothing aside any more: what is stays so."""
+        """Return the context with what is set aside. What is set aside stays so even if the job no longer sets anything
+        aside."""
         found = self.store.asides.set_aside(self.job) if any(state.facts.set_aside for state in states.values()) else []
         return with_aside(context, found, self.settings.aside_limit, self.settings.sets_aside)
 
     def look_for_another(self) -> None:
-        """Also where nothing changes, whoever was replaced ends soon. Raises Fenced."""
+        """Check for another owner. Without this, a process that was replaced would not end while nothing changes.
+        Raises Fenced."""
         found = self.store.jobs.checkpoint(self.job)
         self._is_in_doubt |= found is None or found.owner != self.owner
         self.look()
 
     def ask_again(self) -> None:
-        """Before the next epoch the target is asked anew where it is and what it enforces."""
+        """Ask the target again, before the next epoch, where it is and what it enforces."""
         self._is_in_doubt = True
 
     def back_out(self) -> None:
@@ -115,11 +120,12 @@ class Progress:
         self.look()
 
     def learn(self, states: Iterable[TableState]) -> None:
-        """Take over states that others have written, of tables that are not followed: a load's, of one that is resumed."""
+        """Take over states that others have written, for tables that are not followed: those of a load, or of a table
+        that is resumed."""
         self.states |= {state.source: state for state in states}
 
     def where(self, sequence: int) -> Where:
-        """The source transaction with this sequence."""
+        """Return the source transaction with this sequence."""
         ref = self.trail.descriptors(sequence - 1, sequence)[-1]
         row = self.trail.transactions(ref).slice(sequence - ref.first_sequence, 1).to_pylist()[0]
         return Where(sequence, str(Position(sequence, row["native"])), row["commit_time"])
@@ -134,7 +140,7 @@ class Progress:
         self.commit(then, self.work())
 
     def save(self, *states: TableState) -> None:
-        """Give tables new states, at once."""
+        """Save new states of tables, at once."""
         then = self.here()
         self.begin(then)
         work = self.work()
@@ -142,7 +148,7 @@ class Progress:
         self.commit(then, work)
 
     def park(self, *states: TableState) -> None:
-        """Take tables out, as these states of theirs say."""
+        """Take tables out, and save these states of theirs."""
         then = self.here()
         self.begin(then)
         work = self.work()
@@ -151,33 +157,34 @@ class Progress:
         self.commit(then, work)
 
     def settle(self) -> None:
-        """Commit once with the target's disk, behind pipelined commits whose closing epoch did not come: what stands behind
-        them counts as applied, and lets the trail go, only when it is durable."""
+        """Commit once with the target's disk, after pipelined commits without a closing epoch. They count as applied,
+        and release the trail, only when they are durable."""
         self.move_on(self.checkpoint.position, self.checkpoint.commit_time)
         self._is_unsettled = False
 
     # --- one epoch -----------------------------------------------------------------------------------------------------
 
     def then(self, position: Position, commit_time: int) -> Checkpoint:
-        """The checkpoint of an epoch that ends there."""
+        """Return the checkpoint of an epoch that ends at this position."""
         return Checkpoint(self.checkpoint.owner, self.checkpoint.epoch + 1, position, commit_time)
 
     def here(self) -> Checkpoint:
-        """The checkpoint of an epoch that does not go on in the log."""
+        """Return the checkpoint of an epoch that does not move on in the log."""
         return self.then(self.checkpoint.position, self.checkpoint.commit_time)
 
     def work(self, context: ApplyContext | None = None, states: Mapping[TableId, TableState] | None = None) -> Work:
-        """What an epoch notes beside its rows; it begins with what holds now, or with what is given."""
+        """Return the record of what an epoch changes besides rows. It begins with the present context and states, or
+        with those given."""
         states = dict(self.states if states is None else states)
         return Work(self.context if context is None else context, states, self.target_of, self._has_joined)
 
     def _has_joined(self, table: TableId, sequence: int) -> bool:
-        """Was the table brought in again after `sequence`?"""
+        """Return whether the table was brought in again after `sequence`."""
         return self.trail.history.joined_after(table, sequence)
 
     def begin(self, then: Checkpoint, now: Checkpoint | None = None) -> None:
-        """Open the target's transaction; its first statement moves the checkpoint from `now`, by default the one that is known
-        here. Raises OutOfStep where the target stands elsewhere."""
+        """Open the target's transaction. Its first statement moves the checkpoint from `now`, by default the one that
+        is known here. Raises OutOfStep where the target is elsewhere."""
         self._is_in_doubt = True
         reach("apply.begin")
         if self.writer.begin(now or self.checkpoint, then) is not Begun.OPEN:
@@ -209,10 +216,12 @@ class Progress:
         self._is_in_doubt = False
 
     def begin_pipeline(self) -> None:
-        """From here on transactions are committed one by one, of which the target need not have all on its disk."""
+        """Note that transactions are committed one by one from here on, and that the target's disk may not have all of
+        them."""
         self._is_in_doubt = self._is_unsettled = True
 
     def end_pipeline(self, number: int = 0) -> None:
-        """A later epoch was committed with the target's disk: `number` epochs before it count as well."""
+        """Note that a later epoch was committed with the target's disk. `number`: the epochs before it, which count as
+        well."""
         self.totals.epochs += number
         self._is_unsettled = False

@@ -10,7 +10,7 @@ from anabranch.model.position import Position
 
 
 def refused(reason: Conflict | NeedsSlowWay, position: Position) -> RowRefused:
-    """Say the row that cannot be applied, with its key where it is known."""
+    """Return the error for a row that cannot be applied, with its key where it is known."""
     if isinstance(reason, NeedsSlowWay):
         hint = reason.hint if isinstance(reason, Unconvertible) else ""
         return RowRefused(reason.why, table=str(reason.table), position=str(position), hint=hint)

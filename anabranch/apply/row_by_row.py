@@ -1,5 +1,5 @@
-"""Carry out a group row by row: each change alone, in the source's order, in one target transaction that somebody else begins
-and commits.
+"""Carrying out a group row by row: each change alone, in the source's order, in one target transaction that the caller
+begins and commits.
 
 What a policy covers is settled and noted; what the target refuses may be set aside. What does not live here: the steps
 (`onebyone.py`), which changes may be set aside (`aside/`), what a policy decides (`conflict.py`).
@@ -30,8 +30,8 @@ BEHIND = "it waits behind an earlier change of the row"
 
 @dataclass(frozen=True)
 class RowByRow:
-    """One attempt. `sets_aside`: what the target refuses; `at_once`: what it would ask at the commit is asked behind each
-    change, so that a refusal has a row's name."""
+    """One attempt. `sets_aside`: changes that the target refuses may be set aside. `at_once`: checks that the target
+    would make at the commit are made after each change, so that a refusal names a row."""
 
     progress: Progress
     writer: MergeWriter
@@ -39,7 +39,7 @@ class RowByRow:
     at_once: bool = False
 
     def carry_out(self, part: Group, work: Work) -> None:
-        """Raises Conflict, NeedsSlowWay, and RowRefused for what has to do with rows that are set aside."""
+        """Carry out the group. Raises Conflict, NeedsSlowWay, and RowRefused for a change that concerns set-aside rows."""
         writer, waits = self.writer, self._behind_rows_aside(part, work)
         for step in steps(part, work.context, work.removed, waits.__contains__):
             if isinstance(step, Disputable):
@@ -56,7 +56,7 @@ class RowByRow:
                     waits |= self._behind_rows_aside(part.within(step.order + 1, END), work)
             elif isinstance(step, RowChange):
                 if not work.leaves_out(step):
-                    work.reread_partial(step, is_met=writer.change(step))
+                    work.reread_partial(step, has_row=writer.change(step))
             elif isinstance(step, TableNet):
                 writer.merge(step)
             elif isinstance(step, Cascade):
@@ -69,8 +69,8 @@ class RowByRow:
         reach("apply.one")
 
     def _behind_rows_aside(self, part: Group, work: Work) -> set[int]:
-        """The orders of changes that wait behind others of their rows. Raises RowRefused where something else has to do with
-        rows that are set aside."""
+        """Return the orders of changes that wait behind others of their rows. Raises RowRefused for any other change
+        that concerns set-aside rows."""
         found = touches(part, work.context)
         for order, touch in found.items():
             if not touch.waits:
@@ -78,7 +78,8 @@ class RowByRow:
         return set(found)
 
     def _settle_or_set_aside(self, step: Disputable, work: Work) -> None:
-        """A change that needs no staging table, and that nothing follows from."""
+        """Carry out a change, or set it aside if the target refuses it. The change must need no staging table, and
+        nothing may follow from it."""
         try:
             with self.writer.alone(self.at_once):
                 self.settle(step, work)
@@ -86,7 +87,7 @@ class RowByRow:
             self._set_aside(step, work, refused(reason, self.progress.checkpoint.position).message)
 
     def _set_aside(self, step: Disputable, work: Work, reason: str, is_first: bool = True) -> None:
-        """In the epoch's transaction. Raises RowRefused where it may not be."""
+        """Set a change aside, in the epoch's transaction. Raises RowRefused where that may not be."""
         table, where = step.change.table.source, self.progress.where(step.sequence)
         why_not = unfit(step, work.context, work.states, is_first)
         reason = words(step.unconverted) if step.unconverted and is_first else reason
@@ -97,7 +98,8 @@ class RowByRow:
         reach("apply.set.aside")
 
     def settle(self, step: Disputable, work: Work, where: Where | None = None) -> None:
-        """Carry out a change that may find the target otherwise: what its table's policy makes of it, noted beside it."""
+        """Carry out a change that may disagree with the target: do what its table's policy decides, and note the
+        decision."""
         writer = self.writer
         waits = work.leaves_out(step.change)  # its row is read again from the source; what follows from it is not
         if step.unconverted and not waits:

@@ -44,7 +44,7 @@ class Groups:
 
     @property
     def first_image(self) -> Ints:
-        """Per group."""
+        """Return the first image of each group."""
         found: Ints = self.at[self.first]
         return found
 

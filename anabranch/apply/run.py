@@ -1,4 +1,5 @@
-"""The apply process: waits for trail and load, follows the trail, lets tables join, builds what waits for consistency.
+"""The apply process: it waits for trail and load, follows the trail, lets tables join, and builds what waits for
+consistency.
 
 Delivery: see `progress.py`. Everything kept here can be rebuilt from the target and the trail.
 """
@@ -51,28 +52,28 @@ T = TypeVar("T")
 
 
 class Watcher(Protocol):
-    """Who is told how far apply is."""
+    """The receiver of reports on how far apply is."""
 
     def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
-        """`on`: what for, in one word, or the error behind it."""
+        """Take note that apply waits. `on`: what for, in one word, or the error behind it."""
 
     def counted(self, totals: Totals) -> None:
-        """Now and then."""
+        """Take the counts over. Called now and then."""
 
     def streaming(self, consistent: bool) -> None: ...
 
     def enforcing(self, keys: bool) -> None:
-        """Do foreign keys and triggers of the target act on what is applied?"""
+        """Take note whether foreign keys and triggers of the target act on what is applied."""
 
     def applied(self, checkpoint: Checkpoint) -> None: ...
 
     def slow(self, totals: Totals) -> None:
-        """There are more slow epochs than when it was last called, or this is the start."""
+        """Take note of slow epochs: there are more than at the last call, or apply starts."""
 
 
 @dataclass
 class ApplyRun:
-    """One run of apply. `stop` is asked between epochs; the running one finishes."""
+    """One run of apply. `stop` is asked between epochs; the running one is finished."""
 
     job: str
     trail_directory: Path
@@ -93,7 +94,7 @@ class ApplyRun:
         self.patience = Patience(retry=self.settings.retry)
 
     def run(self) -> None:
-        """Returns when `stop` says so. Raises what a person has to look at."""
+        """Run until `stop` says so. Raises errors that a person has to look at."""
         self.engine.warm_up()
         with closing(self.target.store()) as store:
             trail = self._wait_for_load(store)
@@ -103,7 +104,8 @@ class ApplyRun:
     # --- before the first epoch ----------------------------------------------------------------------------------
 
     def _wait_for_load(self, store: TargetStore) -> TrailReader | None:
-        """The trail once every table is loaded and the trail reaches past every load window; None when stopped."""
+        """Wait until every table is loaded and the trail reaches past every load window. Returns the trail; None when
+        stopped."""
         store.exists()  # a target that is away at the start is an error at once
         while not self.stop():
             why = self._patiently(store, lambda: self._missing(store))
@@ -163,7 +165,7 @@ class ApplyRun:
         return self.chores.applier.progress
 
     def _begun(self, trail: TrailReader) -> Epochs | None:
-        """The trail is held from where the target is, and followed. None when stopped before."""
+        """Hold the trail from where the target is, and begin to follow it. Returns None when stopped before."""
         start = self._at()
         refuse_other_trail(self.job, trail, self._progress.checkpoint.position)
         self._with_room(lambda: retention.register(self.trail_directory, self.settings.names.apply, start))
@@ -175,7 +177,8 @@ class ApplyRun:
         )
 
     def _claimed(self, store: TargetStore, trail: TrailReader) -> Chores | None:
-        """A target that is away, or in the way, now is waited for: hours of loading may lie before. None when stopped."""
+        """Claim the target. A target that is away or busy is waited for now: hours of loading may lie behind. Returns
+        None when stopped."""
         while not self.stop():
             chores = self._patiently(store, lambda: self._chores(store, trail))
             if chores is not None:
@@ -184,7 +187,8 @@ class ApplyRun:
         return None
 
     def _with_room(self, action: Callable[[], T]) -> T | None:
-        """Does it; waits meanwhile for room on the disk beside the trail, as capture does. None when stopped before."""
+        """Run an action, and wait for room on the trail's disk as long as it is full, as capture does. Returns None
+        when stopped before."""
         while not self.stop():
             try:
                 return action()
@@ -195,7 +199,8 @@ class ApplyRun:
         return None
 
     def _note_place(self) -> None:
-        """How far the trail has been read. That it cannot be noted keeps more of the trail, and nothing else."""
+        """Note how far the trail has been read. If there is no room for the note, more of the trail is kept; nothing
+        else happens."""
         with suppress(StorageFull):
             retention.advance(self.trail_directory, self.settings.names.apply, self._at())
 
@@ -243,7 +248,7 @@ class ApplyRun:
         return chores
 
     def _carrier(self, progress: Progress, writer: MergeWriter) -> CarryOut:
-        """What this kind of target needs: today all of them keep rows."""
+        """Return the way of carrying out that this kind of target needs: today all of them keep rows."""
         executors = Executors(
             self.job, self.trail_directory, self.target, self.rules, self.engine, self.settings.stage_rows
         )
@@ -257,7 +262,8 @@ class ApplyRun:
         log.get(job=self.job).info("foreign_keys_and_triggers", **facts)
 
     def _is_guarded(self, states: Mapping[TableId, TableState]) -> bool:
-        """Are there foreign keys or triggers that would react to what we write, now or once the source's are built?"""
+        """Return whether foreign keys or triggers would react to what we write, now or once the source's keys are
+        built."""
         schemas = [state.schema for state in states.values() if state.schema]
         if any(key.parent in states for schema in schemas for key in schema.foreign_keys):
             return True
@@ -299,7 +305,7 @@ class ApplyRun:
             self._patiently(store, self._between_epochs)
 
     def _patiently(self, store: TargetStore, action: Callable[[], T]) -> T | None:
-        """An end that is away is tried again for as long as an epoch would; None meanwhile."""
+        """Run an action, and return None if an end is away. Raises once that lasts longer than an epoch would wait."""
         try:
             found = action()
         except (TargetUnavailable, SourceUnavailable) as lost:

@@ -1,6 +1,5 @@
-"""Is this the trail by which the target came to where it is? Copies of one home that both ran have two trails under one name,
-and the same sequence may be another transaction in each.
-"""
+"""The check that this is the trail by which the target came to where it is. Copies of one home that both ran have two
+trails under one name, and the same sequence may be another transaction in each."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ NEAR = 5_000  # transactions to both sides among which the target's position is 
 def refuse_other_trail(job: str, trail: TrailReader, at: Position) -> None:
     """Raise StateError unless the target's position belongs to this trail.
 
-    It is that of its sequence in the trail, or lies behind it where the log had nothing for us: no other transaction of
-    the trail has it.
+    It belongs to it if it is the position of its sequence in the trail, or lies after that where the log had nothing
+    for us: no other transaction of the trail has it.
     """
     end, first = trail.end().position, trail.first()
     if at.sequence > end.sequence:

@@ -1,4 +1,4 @@
-"""Carry out stages: net changes merged as sets, in one target transaction that somebody else begins and commits."""
+"""Carrying out stages: net changes are merged as sets, in one target transaction that the caller begins and commits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PlannedStage = tuple[Stage, Sequence[TableNet | StagedNet]]
 
 
 def carry_out_stages(planned: Sequence[PlannedStage], writer: MergeWriter, work: Work) -> None:
-    """Each stage with its nets, which may be staged. Raises Conflict, and NeedsSlowWay where rows have to be read again that a
-    later stage was planned with."""
+    """Carry out each stage with its nets, which may be staged. Raises Conflict; and NeedsSlowWay if rows have to be
+    read again which a later stage was planned with."""
     for number, (stage, nets) in enumerate(planned, 1):
         if stage.truncates:
             writer.truncate(stage.truncates, work.context.truncate)
@@ -33,7 +33,7 @@ def carry_out_stages(planned: Sequence[PlannedStage], writer: MergeWriter, work:
 
 
 def carry_out_cascades(cascades: Iterable[Cascade], writer: Cascader, work: Work) -> list[TargetTable]:
-    """Returns the children of which rows have to be read again."""
+    """Carry out cascades. Returns the children whose rows have to be read again."""
     noted = []
     for cascade in cascades:
         if work.reread(cascade.child.source, writer.cascade(cascade, cascade.rules)):

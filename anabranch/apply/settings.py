@@ -1,4 +1,4 @@
-"""What a job says about applying: values that do not change while apply runs. No behaviour lives here."""
+"""The settings of a job for apply: values that do not change while apply runs. No behaviour lives here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Source transactions of few row changes, planned many at once: which they are, and their changes in the source's order.
+"""Plan of source transactions with few row changes, many at once: which transactions these are, and their changes in
+the source's order.
 
-Their images are taken apart by columns; no net change is made, for each transaction is carried out alone. Whatever needs
-more than its rows' own statements goes the way of an epoch of its own: tables without a key, in a load window or with rows
-that wait, cascades, TRUNCATE, tables that park, foreign keys that act. What does not live here: carrying out (`epoch.py`).
+Their images are split by columns. No net change is made, because each transaction is carried out alone. Whatever needs
+more than its rows' own statements goes in an epoch of its own: tables without a key, in a load window or with rows that
+wait, cascades, TRUNCATE, tables that park, foreign keys that act. What does not live here: carrying out
+(`pipelines.py`).
 """
 
 from __future__ import annotations
@@ -30,15 +32,16 @@ MOST_CHANGES = (
 
 @dataclass
 class Planned:
-    """The changes of small transactions by their shapes, `transactions` being sequences for now, and those that go another way.
-    A transaction of neither has nothing for us."""
+    """The changes of small transactions, by their shapes, and the transactions that go another way (`apart`). In
+    `changes`, `transactions` are sequences for now. A transaction of neither kind has nothing for us."""
 
     changes: list[SmallChanges] = field(default_factory=list)
     apart: set[int] = field(default_factory=set)
     sequences: set[int] = field(default_factory=set)  # with changes
 
     def of(self, some: Sequence[int]) -> list[SmallChanges]:
-        """Changes of the transactions of these sequences: all that have any between the first and the last one."""
+        """Return the changes of the transactions with these sequences. They must be all that have any changes between
+        the first and the last one."""
         numbers = np.array(some, dtype=np.int64)
         found = []
         for one in self.changes:
@@ -51,7 +54,7 @@ class Planned:
 
 
 def plan(part: Group, context: ApplyContext) -> Planned:
-    """Sorts the transactions of the group: small ones with their changes, and those that go alone."""
+    """Sort the transactions of the group: small ones with their changes, and those that go alone."""
     found = Planned()
     orders = [order for order, _ in part.truncates] + [change.order for change in part.changes]
     found.apart.update(sequence_of(order, part.base) for order in orders)
@@ -71,8 +74,8 @@ def plan(part: Group, context: ApplyContext) -> Planned:
 
 
 def _better_merged(changes: Sequence[SmallChanges]) -> set[int]:
-    """Transactions of many changes, and those in which a row may go and come again, which leaves columns of the target's own
-    as they are."""
+    """Return transactions that go alone: those with many changes, and those in which a row may be deleted and inserted
+    again, since a merge keeps the columns that are the target's own."""
     if not changes:
         return set()
     numbers, counts = np.unique(np.concatenate([one.transactions for one in changes]), return_counts=True)
@@ -85,7 +88,7 @@ def _better_merged(changes: Sequence[SmallChanges]) -> set[int]:
 
 
 def _fits(followed: Followed, context: ApplyContext, base: int) -> bool:
-    """Are changes of the table nothing but what the images say, each to be found as they say?"""
+    """Return whether the table's changes are nothing but what the images say, and each is found as they say."""
     is_plain = bool(followed.table.key) and not followed.waiting and followed.high < base and not context.watches
     keys, source = context.keys, followed.table.source
     keys_act = keys is not None and (source in keys.ranks or source in keys.acting)
@@ -113,14 +116,14 @@ class _Reader:
             yield from self._updates(updates[self.images.shape[updates] == shape], self.carried[shape])
 
     def _with_key(self, places: Ints, back: int) -> Ints:
-        """Images of which the row as it was, so many images before, has the whole key."""
+        """Return the places whose old row, `back` images before, has the whole key."""
         known = self._carry(self.key_places)[self.images.shape[places - back]]
         self.unfit[places[~known]] = True
         found: Ints = places[known]
         return found
 
     def _carry(self, columns: Sequence[int]) -> Bools:
-        """Tells for each shape whether it has all of these columns."""
+        """Return for each shape whether it has all of these columns."""
         found: Bools = np.all(self.carried[:, list(columns)], axis=1)
         return found
 
@@ -138,7 +141,7 @@ class _Reader:
             self.unfit[places[~moves]] = True
 
     def _same(self, shape: ChangeShape, places: Ints) -> Iterator[SmallChanges]:
-        """Changes of one shape, by the places of their last images."""
+        """Yield changes of one shape, by the places of their last images."""
         if not len(places):
             return
         columns = [self._column(name, places) for name in shape.sets]
@@ -158,7 +161,7 @@ class _Reader:
 
 
 def _differ(old: pa.Array, new: pa.Array) -> Bools:
-    """Row for row; NULL is like NULL."""
+    """Compare row by row; NULL equals NULL."""
     both = pc.fill_null(pc.not_equal(old, new), False)
     found: Bools = pc.or_(both, pc.xor(pc.is_null(old), pc.is_null(new))).to_numpy(zero_copy_only=False)
     return found

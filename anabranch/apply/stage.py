@@ -1,7 +1,7 @@
-"""Values between planning and carrying out: what a group of chunks holds, a stage of net changes, a change that may be refused.
+"""Values between planning and carrying out: a group of chunks, a stage of net changes, a change that may be refused.
 
-No behaviour lives here but cutting a group. Planning is in `plan.py` and `onebyone.py`, carrying out in `set_wise.py` and
-`row_by_row.py`.
+No behaviour lives here but cutting a group. Planning is in `plan.py` and `onebyone.py`, carrying out in `set_wise.py`
+and `row_by_row.py`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Parked:
 
 @dataclass(frozen=True)
 class Stage:
-    """In this order: truncates, nets (as they stand where the target enforces foreign keys, else in any order), cascades;
-    `ahead` are those that come before the net at a place (K7). `reread` are keys that the load window must read again from
-    the source (K3)."""
+    """A stage. It is carried out in this order: truncates, nets (in their order where the target enforces foreign keys,
+    else in any), cascades. `ahead`: cascades that come before the net at a place (K7). `reread`: keys that the load
+    window must read again from the source (K3)."""
 
     truncates: tuple[TargetTable, ...] = ()
     nets: tuple[TableNet, ...] = ()
@@ -54,7 +54,7 @@ class Group:
     waiting: Mapping[TableId, frozenset[KeyTexts]] = field(default_factory=dict)  # of tables with rows to be read again
 
     def within(self, start: int, stop: int) -> Group:
-        """The part with start <= order < stop."""
+        """Return the part with start <= order < stop."""
         images = {table: images.between(start, stop) for table, images in self.images.items()}
         low, high = sequence_of(start, self.base), sequence_of(stop, self.base)
         return Group(
@@ -67,14 +67,14 @@ class Group:
         )
 
     def counts(self) -> dict[TableId, int]:
-        """Row changes per table: an update's two images are one."""
+        """Return row changes per table: the two images of an update count once."""
         return {table: int((images.op != Op.BEFORE).sum()) for table, images in self.images.items()}
 
 
 @dataclass(frozen=True)
 class Disputable:
-    """A change of a table whose policy decides where it finds the target otherwise (conflict.py), or that may be set aside
-    (aside/setting_aside.py): what comes just before it, and what follows, if it stands."""
+    """A change of a table whose policy decides about disagreements (conflict.py), or that may be set aside
+    (aside/setting_aside.py). `ahead` comes just before it, and `follow` after it, if the change stands."""
 
     sequence: int
     order: int
@@ -89,7 +89,8 @@ class Disputable:
 
 @dataclass
 class RemovedByKeys:
-    """Tables of which the cascades of a transaction, so far, have removed rows. A large one comes in several groups."""
+    """Tables from which cascades of the present transaction have removed rows. A large transaction comes in several
+    groups."""
 
     sequence: int = 0
     tables: set[TableId] = field(default_factory=set)

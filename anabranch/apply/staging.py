@@ -1,8 +1,8 @@
-"""Large epochs on executors: each task plans a piece of the epoch and puts its net changes into staging tables of its own
-attempt (K10); the committing connection proves what it finds there and merges piece after piece, in order.
+"""Large epochs on executors: each task plans a piece of the epoch and writes its net changes into staging tables of its
+own attempt (K10). The committing connection checks what it finds there and merges piece after piece, in order.
 
-Same planning code as on the driver. Not staged are epochs that Spark SQL has to look at (filters), that change what is
-followed (barriers) or meet rows to be read again: the driver plans those itself.
+The planning code is the same as on the driver. The driver itself plans epochs that Spark SQL has to look at (filters),
+that change what is followed (barriers), or that concern rows to be read again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StagedStage:
 
 @dataclass(frozen=True)
 class StagedPiece:
-    """What a task reports: its stages in order, row changes per table; or why there is none."""
+    """The report of a task: its stages in order, and row changes per table; or the reason why there are none."""
 
     stages: tuple[StagedStage, ...] = ()
     counts: tuple[tuple[TableId, int], ...] = ()
@@ -52,7 +52,7 @@ class StagedPiece:
 
 @dataclass(frozen=True)
 class Piece:
-    """What a task is given."""
+    """The work of one task."""
 
     job: str
     trail: Path
@@ -93,8 +93,8 @@ class Executors:
     stage_rows: int | None  # images of an epoch from which it is for executors; None: as was measured
 
     def takes(self, feed: Feed, context: ApplyContext) -> bool:
-        """Is this epoch one for executors? Inserts as such are not: one COPY into the table itself is done sooner than
-        staging tables from which the same connection takes them, however many tasks fill those."""
+        """Return whether this epoch is one for executors. Inserts alone are not a reason: one COPY into the table
+        itself is faster than staging tables from which the same connection copies them, however many tasks fill those."""
         rows, least = sum(ref.rows for ref in feed.refs), self.stage_rows or STAGE_ROWS
         if rows < least or any(f.filter or f.waiting for f in context.tables.values()):
             return False
@@ -103,7 +103,7 @@ class Executors:
         return self.stage_rows is not None or _changing(feed, rows) >= STAGE_ROWS
 
     def stage(self, feed: Feed, context: ApplyContext) -> list[StagedPiece]:
-        """All pieces in order. Raises NeedsSlowWay, or what a task met."""
+        """Stage all pieces, and return them in order. Raises NeedsSlowWay, or the error of a task."""
         pieces = [
             Piece(self.job, self.trail, tuple(refs), context, self.target, self.rules) for refs in grouped(feed.refs)
         ]
@@ -117,7 +117,7 @@ class Executors:
 
 
 def _changing(feed: Feed, rows: int) -> int:
-    """How many of the feed's images are of updates and deletes, by some of its chunks."""
+    """Estimate how many of the feed's images are of updates and deletes, from some of its chunks."""
     ops = [rows.batch.column("_op") for chunk in feed.some(LOOKED_AT) for rows in chunk.tables]
     others = sum(pc.sum(pc.not_equal(op, int(Op.INSERT))).as_py() or 0 for op in ops)
     return int(rows * others // max(1, sum(map(len, ops))))

@@ -1,4 +1,4 @@
-"""The contract of the job's rules, as apply asks them. What does not live here: the rules (`rules/rule_set.py`)."""
+"""The contract of the job's rules, as apply uses them. What does not live here: the rules (`rules/rule_set.py`)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from anabranch.rules.rule_set import Filter
 
 
 class Tables(Protocol):
-    """Tells what becomes of the source's tables at the target. Asked at the start, and whenever a table comes or goes."""
+    """Decides what becomes of the source's tables at the target. Asked at the start, and whenever a table comes or
+    goes."""
 
     def target_of(self, table: TableId) -> TableId | None:
-        """The table's name at the target; None for one that the job leaves out."""
+        """Return the table's name at the target; None for a table that the job leaves out."""
 
     def target_table(self, schema: TableSchema) -> TargetTable:
-        """How the table looks at the target. Raises ConfigError where the job does not fit the definition."""
+        """Return the table as it looks at the target. Raises ConfigError where the job does not fit the definition."""
 
     def where(self, schema: TableSchema) -> Filter | None:
-        """The rows that are replicated; None: all. Raises ConfigError for a filter that does not fit."""
+        """Return the filter of the rows that are replicated; None for all rows. Raises ConfigError for a filter that
+        does not fit."""
 
     def on_conflict(self, schema: TableSchema) -> ConflictPolicy:
-        """What becomes of rows that differ at the target. Raises ConfigError where it does not fit the table."""
+        """Return the policy for rows that differ at the target. Raises ConfigError where it does not fit the table."""

@@ -1,7 +1,7 @@
-"""Images with values that could not be converted, which the source's reader has left out and marked (ValueRules.carries): their
-changes are refused where they stand, as what the target refuses is.
+"""Images with values that could not be converted. The source's reader has left these values out and marked them
+(ValueRules.carries). Their changes are refused where they stand, just as what the target refuses.
 
-What does not live here: what comes of a refused change (`onebyone.py`, `aside/`, `life/park.py`).
+What does not live here: what becomes of a refused change (`onebyone.py`, `aside/`, `life/park.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HINT = f"{LEAVE_OUT}; a value that stands for such ones: [types] zero_date, nul"
 
 
 class Unconvertible(NeedsSlowWay):
-    """A change that cannot be applied, whatever the target holds."""
+    """The error for a change that cannot be applied, whatever the target holds."""
 
     hint = HINT
 
@@ -42,15 +42,15 @@ def places(images: Images) -> Iterator[int]:
 
 
 def lacking(images: Images, at: int, table: TargetTable) -> dict[str, str]:
-    """Tell which missing values keep the change of an image from being applied: of a row as it was only its key counts,
-    where it has one."""
+    """Return the missing values that keep the change of an image from being applied. Of an old row only the key counts,
+    where the table has one."""
     marks = images.unconverted_at(at)
     is_put = images.op[at] in (Op.INSERT, Op.AFTER)
     return {name: what for name, what in marks.items() if is_put or not table.key or name in table.key}
 
 
 def lacking_of(images: Images, changed: Sequence[int], table: TargetTable) -> dict[str, str]:
-    """Tell the same of changes, by the place of their last image."""
+    """Return the same for changes, by the place of their last image."""
     if not images.unconverted:
         return {}
     found: dict[str, str] = {}

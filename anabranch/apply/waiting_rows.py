@@ -1,6 +1,7 @@
-"""Rows that wait to be read again (K3): what the log does to them is left out, and a key that they move to waits as well.
+"""Rows that wait to be read again (K3): changes of them in the log are left out, and a key that they move to waits as
+well.
 
-Everything else in the table is as strict as ever, so that reading again comes to an end while the source goes on.
+Everything else in the table stays strict, so that reading again comes to an end while the source goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from anabranch.rows.lines import texts
 
 
 def without_waiting(images: Images, followed: Followed) -> tuple[Images, frozenset[KeyTexts]]:
-    """The images without those of rows that wait, and the keys that wait now."""
+    """Return the images without those of waiting rows, and the keys that wait now."""
     columns = _key_texts(images, followed)
     first = pa.array([key[0] for key in followed.waiting], pa.string())
     if not pc.any(pc.is_in(columns[0], value_set=first)).as_py():
@@ -32,7 +33,7 @@ def without_waiting(images: Images, followed: Followed) -> tuple[Images, frozens
 
 
 def _key_texts(images: Images, followed: Followed) -> list[pa.Array]:
-    """Key columns of every image; an AFTER image that leaves a key column out has its BEFORE image's."""
+    """Return the key columns of every image. A key column that an AFTER image leaves out comes from its BEFORE image."""
     found = []
     for name in followed.table.key:
         place = followed.table.columns.index(name)

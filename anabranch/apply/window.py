@@ -43,10 +43,9 @@ class WindowResolver:
         return low, max((self.high(mark) for mark in json.loads(state.high or "[]")), default=low)
 
     def loaded(self, state: TableState, low: int, high: int) -> frozenset[int] | None:
-        """Return sequences behind `low` up to `high` that are loaded already; None where that cannot be told one by
-        one.
+        """Return sequences after `low` up to `high` that are loaded already; None where that cannot be told for each.
 
-        It can where all rows are of one snapshot that knows each of the log's transactions (K14).
+        It can be told where all rows are of one snapshot that knows each of the log's transactions (K14).
         """
         marks = {*json.loads(state.low or "[]"), *json.loads(state.high or "[]")}
         if (

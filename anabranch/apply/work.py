@@ -1,4 +1,5 @@
-"""What an epoch changes besides rows: table states, windows that end, tables that park. Taken over only on commit."""
+"""Changes of an epoch besides rows: table states, windows that end, tables that park. They are taken over only on
+commit."""
 
 from __future__ import annotations
 
@@ -23,9 +24,10 @@ Texts = Mapping[str, str | None]
 class Work:
     """The context and the states as they will be when the running epoch commits.
 
-    Changes of what is followed are noted, and a context is made of them when somebody asks for it: an epoch that notes a
-    thousand keys makes one. `counts`: row changes per table; `conflicts`: those settled, by table and what became of them;
-    `asides`: changes that are set aside in this epoch."""
+    Changes of what is followed are noted, and a new context is made from them when somebody asks for it: an epoch that
+    notes a thousand keys makes one. `counts`: row changes per table. `conflicts`: settled ones, by table and decision.
+    `asides`: changes that are set aside in this epoch.
+    """
 
     def __init__(
         self,
@@ -34,7 +36,8 @@ class Work:
         target_of: Callable[[TableId], TableId | None],
         has_joined: Callable[[TableId, int], bool] = lambda table, sequence: False,
     ) -> None:
-        """`has_joined`: was a table that parked at a sequence brought in again later?"""
+        """Begin with a context and states. `has_joined`: whether a table that parked at a sequence was brought in again
+        later."""
         self._context, self._changed = context, dict[TableId, Followed]()
         self.states, self._target_of, self._has_joined = states, target_of, has_joined
         self.counts = Counter[TableId]()
@@ -46,14 +49,14 @@ class Work:
 
     @property
     def context(self) -> ApplyContext:
-        """What holds from here on; the same object until something changes."""
+        """Return the context that holds from here on; the same object until something changes."""
         if self._changed:
             self._context = self._context.with_followed(*self._changed.values())
             self._changed.clear()
         return self._context
 
     def turn_to(self, context: ApplyContext) -> None:
-        """From here on another context holds."""
+        """Change to another context."""
         self._context = context
         self._changed.clear()
 
@@ -61,11 +64,11 @@ class Work:
         return self._changed.get(table) or self._context.tables[table]
 
     def follow(self, followed: Followed) -> None:
-        """From here on a table is followed so."""
+        """Follow a table in this way from now on."""
         self._changed[followed.table.source] = followed
 
     def leave(self, tables: Iterable[TableId]) -> None:
-        """From here on tables are followed no longer."""
+        """Stop following tables."""
         self.turn_to(self.context.without(frozenset(tables)))
 
     # --- counts, and rows that are set aside ---------------------------------------------------------------------------
@@ -76,12 +79,12 @@ class Work:
             self.states[table] = self.states[table].counted(number)
 
     def note(self, table: TableId, what: str) -> None:
-        """A disagreement that the table's policy has settled."""
+        """Note a disagreement that the table's policy has settled."""
         self.conflicts[table, what] += 1
         self.states[table] = self.states[table].with_conflict()
 
     def set_aside(self, change: AsideChange) -> None:
-        """A change of a table that may be."""
+        """Note a change that was set aside. Its table must be one that may have such changes."""
         self.asides.append(change)
         self.states[change.source] = self.states[change.source].with_aside(1)
         followed = self.followed(change.source)
@@ -89,7 +92,7 @@ class Work:
         self.follow(replace(followed, aside=followed.aside.plus(change)))
 
     def settle_aside(self, table: TableId, number: int) -> None:
-        """So many changes wait no longer."""
+        """Note that `number` changes are no longer set aside."""
         self.states[table] = self.states[table].with_aside(-number)
 
     # --- tables that park, windows that end ------------------------------------------------------------------------------
@@ -108,24 +111,26 @@ class Work:
         self.leave(one.table for one in parked if (state := self.states.get(one.table)) and state.is_parked)
 
     def _forgets(self, dropped: Parked) -> bool:
-        """Has this target nothing of a table that the source has no longer, and does nobody bring it in?"""
+        """Return whether the target has nothing of a table that was dropped at the source, and nobody brings it in
+        again."""
         state = self.states.get(dropped.table)
         if state is None:
             return True
         return state.is_parked and state.is_untouched and not self._has_joined(dropped.table, dropped.sequence)
 
     def _is_newer(self, parked: Parked) -> bool:
-        """Was what is followed loaded behind the barrier? A target that lost its last commits has the former table."""
+        """Return whether the followed table was loaded after the barrier. A target that lost its last commits has the
+        former table."""
         followed = self.context.tables.get(parked.table)
         return followed is None or followed.low >= parked.sequence
 
     def _new(self, table: TableId) -> TableState | None:
-        """A table created after the start: it is first heard of when it parks."""
+        """Return the state of a table that was created after the start: apply first hears of it when it parks."""
         target = self._target_of(table)
         return heard_of(table, target) if target else None
 
     def pass_windows(self, sequence: int) -> None:
-        """Tables whose window ends here stream from now on, unless keys still have to be read again (K3)."""
+        """Let tables whose window ends here stream from now on, unless keys still have to be read again (K3)."""
         for table, followed in self.context.tables.items():
             state = self.states[table]
             if state.is_loading and followed.high <= sequence and not state.facts.reread:
@@ -151,13 +156,13 @@ class Work:
         return self.reread(table, [dict(zip(target.key, row, strict=True)) for row in zip(*columns, strict=True)])
 
     def reread_waiting(self, part: Group) -> None:
-        """Keys that rows moved to which wait to be read again."""
+        """Remember the keys that waiting rows moved to."""
         for table, keys in part.waiting.items():
             target = self.followed(table).table
             self.reread(table, [dict(zip(target.key, key, strict=True)) for key in keys])
 
     def leaves_out(self, change: RowChange) -> bool:
-        """Is it a change of a row that waits to be read again? Then its new key waits, too."""
+        """Return whether the change is one of a row that waits to be read again. Its new key then waits, too."""
         table = change.table
         waiting = self.followed(table.source).waiting if table.key else frozenset[KeyTexts]()
         if not waiting:
@@ -169,11 +174,12 @@ class Work:
         self.reread(table.source, both)
         return True
 
-    def reread_partial(self, change: RowChange, is_met: bool) -> None:
-        """In a window a partial update may meet no row, or move to where another one was loaded: read again."""
+    def reread_partial(self, change: RowChange, has_row: bool) -> None:
+        """Remember the keys of a partial update in a window that found no row (`has_row`), or moved a row to where
+        another one may have been loaded: they are read again."""
         if not change.checked and change.operation == "update":
             moved = {name: value for name, value in change.values.items() if name in change.old_key}
-            if not is_met or moved.items() - change.old_key.items():
+            if not has_row or moved.items() - change.old_key.items():
                 self.reread(change.table.source, [{**change.old_key, **moved}])
 
 

@@ -15,6 +15,7 @@ FORBIDDEN = {"utils", "helpers", "common", "misc", "core", "base", "types", "con
 # Rooms whose docstrings are in plain English, beside the files of no room: the list grows until it has all (and with it
 # D401 in pyproject.toml).
 PLAIN = (
+    "apply",
     "capture",
     "cli",
     "config",
@@ -75,7 +76,7 @@ def test_docstrings_begin_with_what_is_done() -> None:
     package = REPOSITORY / "anabranch"
     paths = [*package.glob("*.py"), *(path for room in PLAIN for path in (package / room).rglob("*.py"))]
     found = [one for path in sorted(paths) for one in docstrings(path)]
-    assert len(found) > 2000
+    assert len(found) > 2500
     wrong = [
         f"{place}: {text.splitlines()[0]}"
         for place, node, text in found

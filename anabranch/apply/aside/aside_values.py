@@ -1,9 +1,15 @@
-"""Values that rows which are set aside have had, and row images that have to do with them (K26).
+"""Values that set-aside rows have had, and the row images that concern such rows (K26).
 
-A row that is set aside makes the target differ in that row, and in nothing else, as long as no later change is applied that
-has to do with it: one of the row itself, one that takes a unique value of its, one that refers to it, one that takes away
-what it refers to. Those are found here, by the values in the images of either. What does not live here: cascades,
-truncates, and what is done about it (`setting_aside.py`).
+While a row is set aside, the target differs in that row and in nothing else, as long as no later change is applied that
+concerns it. Such a change
+
+- changes the row itself,
+- takes a value that the row has in a unique key,
+- refers to the row, or
+- takes away, or exchanges, what the row refers to.
+
+They are found here by the values in both images. What does not live here: cascades, truncates, and what is done about
+it (`setting_aside.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +44,7 @@ EXACT = frozenset(
 
 
 class Side(Enum):
-    """Which images of a table are looked at: all of the row; those that bring values; those that take values away."""
+    """The way in which a change of a table can concern a row that is set aside."""
 
     ROW = "changes it again"
     COMES = "takes a unique value of it"
@@ -48,8 +54,8 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """`columns` of a `table` that are looked at for the values of `own` columns of the table with the row. `why`: they cannot
-    tell it, and every change of the table has to do with the row."""
+    """A place where changes that concern a row are found: `columns` of `table`, compared with the values of the `own`
+    columns of the row's table. `why`: the reason why columns cannot tell it; then every change of the table counts."""
 
     table: TableId
     columns: tuple[str, ...]
@@ -60,7 +66,8 @@ class Link:
 
 @dataclass(frozen=True)
 class Watch:
-    """`values` of `columns` that some row of the table `by`, which is set aside, has had; without columns anything counts."""
+    """Values to look for in the images of a table: `values` of `columns` that some set-aside row of table `by` has had.
+    Without columns every change counts."""
 
     columns: tuple[str, ...]
     values: frozenset[Tuple]
@@ -70,7 +77,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A table that is followed, as it is looked at."""
+    """A table that is followed, with what is set aside of it."""
 
     schema: TableSchema
     table: TargetTable
@@ -78,7 +85,7 @@ class Known:
 
 
 def links(of: TableId, tables: Mapping[TableId, Known]) -> list[Link]:
-    """Everything by which a change may have to do with a row of the table, which has a key."""
+    """Return all links by which a change may concern a row of the table. The table has a key."""
     schema, table = tables[of].schema, tables[of].table
     found = [Link(of, table.key, table.key, Side.ROW)]
     for index in schema.indexes:
@@ -105,7 +112,7 @@ def _link(
     name: str,
     tables: Mapping[TableId, Known],
 ) -> Link:
-    """Over a foreign key, from the row's end of it to the other one."""
+    """Return the link over a foreign key, from the end that the row is at to the other end."""
     ours, theirs = tables[own[0]].table, tables[other[0]].table
     if not (set(own[1]) <= set(ours.source_columns) and set(other[1]) <= set(theirs.source_columns)):
         why = f"the job leaves out columns of foreign key {name}"
@@ -126,7 +133,7 @@ def _names(table: TargetTable, source: Sequence[str]) -> tuple[str, ...]:
 
 
 def watches(tables: Mapping[TableId, Known]) -> dict[TableId, tuple[Watch, ...]]:
-    """By table that is looked at. Nothing where nothing is set aside."""
+    """Return what to look for, by the table whose images are looked at. Empty where nothing is set aside."""
     found: dict[TableId, list[Watch]] = {}
     for by, known in tables.items():
         changes = known.aside.changes if known.aside else ()
@@ -139,9 +146,9 @@ def watches(tables: Mapping[TableId, Known]) -> dict[TableId, tuple[Watch, ...]]
     return {table: tuple(some) for table, some in found.items()}
 
 
-def met(images: Images, table: TargetTable, watch: Watch) -> Iterator[tuple[int, bool]]:
-    """The orders of changes that have to do with the values, and whether the row gets another key. What an image does not
-    tell counts as if it were one of them."""
+def concerned(images: Images, table: TargetTable, watch: Watch) -> Iterator[tuple[int, bool]]:
+    """Yield the changes that concern the watched values: the order of each, and whether the row gets another key. A
+    value that an image does not carry counts as if it were one of them."""
     if not watch.columns:
         yield from ((int(order), False) for order in images.order[images.op != Op.BEFORE])
         return
@@ -166,7 +173,7 @@ UNKNOWN: Tuple = ("", "unknown", "")  # compared by identity only
 
 
 def _values(images: Images, columns: Sequence[pa.Array], known: Bools, at: int) -> tuple[Tuple, Tuple]:
-    """Before and after the change whose image, or second image, stands at a place."""
+    """Return the values before and after a change. `at`: the place of its only image, or of its AFTER image."""
 
     def value(place: int) -> Tuple:
         return tuple(column[place].as_py() for column in columns) if known[place] else UNKNOWN
@@ -178,7 +185,7 @@ def _values(images: Images, columns: Sequence[pa.Array], known: Bools, at: int) 
 
 
 def _moves(images: Images, table: TargetTable, names: Sequence[str], at: int, old: Tuple, new: Tuple) -> bool:
-    """Does the row get another value, as far as one can tell? An insert does, and a delete."""
+    """Return whether the row gets another value in the columns, or may get one. An insert and a delete count."""
     if images.op[at] != Op.AFTER:
         return True
     if not any(images.present(table.columns.index(name))[at] for name in names):
@@ -187,7 +194,8 @@ def _moves(images: Images, table: TargetTable, names: Sequence[str], at: int, ol
 
 
 def _completed(images: Images, table: TargetTable, names: Sequence[str]) -> tuple[list[pa.Array], Bools]:
-    """Columns in text form, and which rows have all of them; an AFTER image that leaves one out has its BEFORE image's."""
+    """Return columns in text form, and which images have all of them. A column that an AFTER image leaves out comes
+    from its BEFORE image."""
     known = np.ones(len(images), dtype=bool)
     found = []
     for name in names:

@@ -1,5 +1,6 @@
-"""Rows that are set aside and that a person wants released or discarded (K26): all that waits for a row, in its order and in
-one target transaction that changes nothing else. Apply does it between two epochs, because nobody else changes rows.
+"""Release and discard of set-aside rows, on a person's request (K26). All changes that wait for a row go together, in
+their order, in one target transaction that changes nothing else. Apply does this between two epochs, because nobody
+else changes rows.
 
 What does not live here: asking for it (`lifecycle/asides.py`), what may be set aside (`setting_aside.py`).
 """
@@ -23,7 +24,7 @@ AGAIN = "still refused: "
 
 
 def settle_wishes(applier: Applier, following: Following) -> None:
-    """Carry out what is asked for; what the target still refuses stays set aside, and says so."""
+    """Carry out what was asked for. A change that the target still refuses stays set aside, with the new reason."""
     progress, carrier = applier.progress, applier.carrier
     has_some = any(state.facts.set_aside for state in progress.states.values())
     if not has_some or not isinstance(carrier, ReleasesAside) or not progress.store.asides.asked(progress.job):
@@ -69,7 +70,7 @@ def _settle(
 
 
 def _require_fit(changes: Sequence[AsideChange], followed: Followed) -> None:
-    """Raises RowRefused where the job has changed what the table looks like at the target."""
+    """Require that the changes fit the table as the job now writes it. Raises RowRefused."""
     table = followed.table
     for change in changes:
         names = {name for image in (change.before, change.after) if image is not None for name in image}

@@ -1,12 +1,12 @@
-"""Row changes that the target refuses and that are set aside while the rest goes on (K26): which may be, and what may not be
-applied past them.
+"""Setting aside row changes that the target refuses (K26): which may be set aside, and which later ones may not be
+applied.
 
-As long as a row is set aside the target differs from the source in that row and in nothing else. That is kept by a rule
-that needs no look ahead: a later change of the row itself waits behind it, in order; any other change that has to do with
-the row (`aside_values.py`, a cascade, a truncate) is not applied: its table is parked there, with what foreign keys connect it
-with. So what waits for a row, carried out in its order, is always all that the source has done to it since.
+While a row is set aside, the target differs from the source in that row and in nothing else. One rule keeps this
+without looking ahead: a later change of the row itself waits behind it, in order; any other change that concerns the
+row (`aside_values.py`, a cascade, a truncate) is not applied, and parks its table there, with the tables that foreign
+keys connect it with. So what waits for a row, carried out in order, is always all that the source has done to it since.
 
-What does not live here: carrying out (`epoch.py`), releasing and discarding (`release.py`).
+What does not live here: carrying out (`row_by_row.py`), releasing and discarding (`release.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from anabranch.apply.aside.aside_values import Known, Side, Watch, links, met
+from anabranch.apply.aside.aside_values import Known, Side, Watch, concerned, links
 from anabranch.apply.cascades.cascade import changed_with
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Where
@@ -31,7 +31,7 @@ HINT = "anabranch parked ls JOB lists the rows that are set aside: release or di
 
 
 def with_aside(context: ApplyContext, found: Iterable[AsideChange], limit: int, may_be: bool) -> ApplyContext:
-    """The context with what is set aside. `may_be`: more may come to it, up to `limit` changes of a table."""
+    """Return the context with what is set aside. `may_be`: more may be set aside, up to `limit` changes of a table."""
     by_table: dict[TableId, tuple[AsideChange, ...]] = {}
     for change in found:
         by_table[change.source] = (*by_table.get(change.source, ()), change)
@@ -49,7 +49,7 @@ def with_aside(context: ApplyContext, found: Iterable[AsideChange], limit: int, 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """A change that has to do with a row of the table `by`. `waits`: it is one of the row itself, which waits behind it."""
+    """A change that concerns a set-aside row of table `by`. `waits`: it changes the row itself, and waits behind it."""
 
     by: TableId
     what: str
@@ -57,19 +57,19 @@ class Touch:
 
 
 def refuse_touched(part: Group, context: ApplyContext) -> None:
-    """The quick way applies nothing that has to do with a row that is set aside. Raises NeedsSlowWay."""
+    """Raise NeedsSlowWay for a change that concerns a set-aside row: the quick way applies none."""
     for touch in touches(part, context).values():
         raise NeedsSlowWay(context.tables[touch.by].table, f"a row is set aside, and what comes {touch.what}")
 
 
 def touches(part: Group, context: ApplyContext) -> dict[int, Touch]:
-    """By order, the changes that have to do with rows that are set aside; costs nothing where there are none."""
+    """Return the changes that concern set-aside rows, by order. Costs nothing where no row is set aside."""
     found: dict[int, Touch] = {}
     if not context.watches:
         return found
     for table, images in part.images.items():
         for watch in context.watches.get(table, ()):
-            for order, moves in met(images, context.tables[table].table, watch):
+            for order, moves in concerned(images, context.tables[table].table, watch):
                 if order not in found or found[order].waits:  # the row itself, and more: not behind it
                     found[order] = _touch(watch, moves)
     for order, target in part.truncates:
@@ -90,8 +90,8 @@ def _touch(watch: Watch, moves: bool) -> Touch:
 
 
 def _hidden(context: ApplyContext) -> dict[TableId, TableId]:
-    """Tables whose cascades go on, unseen, to one of which rows are set aside: which. Those that reach it at once are told
-    by values."""
+    """Return child tables whose own cascades reach a table with set-aside rows without being seen, and that table.
+    Children that reach it directly are found by values."""
     by = {watch.by for watches in context.watches.values() for watch in watches}
     found: dict[TableId, TableId] = {}
     for child in {rule.child.source for rule in context.cascades}:
@@ -102,7 +102,7 @@ def _hidden(context: ApplyContext) -> dict[TableId, TableId]:
 
 
 def parks(touch: Touch, where: Where) -> RowRefused:
-    """What takes the table out."""
+    """Return the error that parks the table."""
     return RowRefused(
         f"a row of {touch.by} is set aside, and a change {touch.what}",
         table=str(touch.by),
@@ -115,7 +115,8 @@ def parks(touch: Touch, where: Where) -> RowRefused:
 
 
 def unfit(step: Disputable, context: ApplyContext, states: Mapping[TableId, TableState], is_first: bool) -> str:
-    """Why a change may not be set aside (`is_first`), or may not wait behind another one of its row; "" where it may."""
+    """Say why a change may not be set aside (`is_first`), or may not wait behind another change of its row; "" where it
+    may."""
     change, table = step.change, step.change.table.source
     aside = context.tables[table].aside
     assert aside is not None
@@ -146,13 +147,14 @@ def unfit(step: Disputable, context: ApplyContext, states: Mapping[TableId, Tabl
 
 
 def _not_streaming(table: TableId, states: Mapping[TableId, TableState]) -> TableId | None:
-    """The table, or one that foreign keys connect it with, of which not every change is seen."""
+    """Return the table, or one that foreign keys connect it with, that does not stream: not every change of it is seen.
+    None if all stream."""
     schemas = {one: state.schema for one, state in states.items() if state.schema}
     return next((one for one in sorted(component([table], schemas)) if not states[one].is_streaming), None)
 
 
 def _known(change: RowChange) -> dict[str, str | None]:
-    """The row before the change; of an insert as it comes."""
+    """Return the row before the change; for an insert, the new row."""
     return {**change.before, **change.old_key} if change.operation != "insert" else dict(change.values)
 
 

@@ -23,7 +23,7 @@ from anabranch.rows.net import CascadeRule
 
 
 class ArrivingChildren:
-    """The images of a group. `changes`: all that will be asked about."""
+    """The images of a group, by child table. `changes`: all parent changes that will be asked about."""
 
     def __init__(self, images: Mapping[TableId, Images], changes: Sequence[ParentChange]) -> None:
         self._images = images
@@ -68,8 +68,8 @@ class Orders:
 
 
 class Under:
-    """Orders of the images of a child table by the value of a foreign key, for values that matter; None for images of which
-    it cannot be told."""
+    """Orders of the images of a child table, by the value of a foreign key and for the values that matter. None is the
+    key for images whose value cannot be told."""
 
     def __init__(self, images: Images | None, rule: CascadeRule, values: set[Values]) -> None:
         self._puts: dict[Values | None, list[int]] = {}
@@ -92,14 +92,13 @@ class Under:
             self._add(None, order, bool(removal[place]))
 
     def next_of(self, value: Values, after: int, puts_only: bool) -> int:
-        """Return the next image of a row under this value, or of which that cannot be told. `puts_only`: only of rows
-        that come.
-        """
+        """Return the next image of a row under this value, or of a row whose value cannot be told. `puts_only`: only
+        rows that come."""
         orders = self._puts if puts_only else self._all
         return min(_after(orders.get(value, ()), after), _after(orders.get(None, ()), after))
 
     def next_unclear(self, after: int) -> int:
-        """Return the next put of which its parent cannot be told."""
+        """Return the next put whose parent cannot be told."""
         return _after(self._puts.get(None, ()), after)
 
     def _add(self, value: Values | None, order: int, is_removal: bool) -> None:
@@ -114,8 +113,8 @@ class Under:
 
     @cached_property
     def _completed(self) -> tuple[pa.Table, Bools]:
-        """The foreign key's columns, and for which images they are known: an AFTER image leaves out what did not change, and
-        its BEFORE image may have that."""
+        """Return the foreign key's columns, and for which images they are known. An AFTER image leaves out what did not
+        change; its BEFORE image may have it."""
         names, rows = self._rule.columns, self._images.rows
         if all(carried.all() for carried in self._carried):
             return rows.select(list(names)), np.ones(len(self._images), dtype=bool)

@@ -1,7 +1,6 @@
-"""Foreign-key actions that the source's log does not show (K1): which changes of parents there are, and what they do to
-children as sets for the Writer. A stage's net changes come first, its cascades last; where it has to end because of them is
-in cuts.py.
-"""
+"""Foreign-key actions that the source's log does not show (K1): the changes of parents that cause them, and what they
+do to children, as sets for the Writer. The net changes of a stage come first, its cascades last; `cuts.py` decides
+where a stage has to end because of them."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ class ParentChange:
 
 
 def parent_changes(images: Mapping[TableId, Images], context: ApplyContext, base: int) -> list[ParentChange]:
-    """Every change of a referenced value, in log order, for children that are being replayed at that place."""
+    """Return every change of a referenced value, in log order, for children that are being replayed at that place."""
     found: list[ParentChange] = []
     for table, rules in context.references.items():
         if table in images:
@@ -93,7 +92,7 @@ def tuples(rows: pa.Table) -> list[Values]:
 
 
 class NeedsReferencedColumns(NeedsSlowWay):
-    """A partial image leaves out the columns that children reference."""
+    """The error for a partial image that leaves out columns which children reference."""
 
     def __init__(self, rule: CascadeRule) -> None:
         super().__init__(rule.parent, f"the image lacks what {rule.child.source} references")
@@ -101,12 +100,12 @@ class NeedsReferencedColumns(NeedsSlowWay):
 
 
 def changed_with(table: TableId, context: ApplyContext) -> set[TableId]:
-    """The table and all that its own changes may cascade to."""
+    """Return the table and all tables that its changes may cascade to."""
     return _reached(table, context, lambda rule: True)
 
 
 def removed_with(table: TableId, context: ApplyContext) -> set[TableId]:
-    """Lists the table and all tables whose rows go when rows of it go."""
+    """Return the table and all tables whose rows go when rows of it go."""
     return _reached(table, context, lambda rule: rule.on_delete is CascadeAction.DELETE)
 
 
@@ -115,7 +114,7 @@ def _reached(table: TableId, context: ApplyContext, over: Callable[[CascadeRule]
 
 
 def hangs_on_hidden_rows(context: ApplyContext, table: TableId) -> bool:
-    """Do cascades reach the table over rows of a table between, which other cascades change unseen?"""
+    """Return whether cascades reach the table through rows of a table between, which other cascades change unseen."""
     between = {rule.parent.source for rule in context.cascades if rule.child.source == table}
     return any(rule.child.source in between for rule in context.cascades)
 
@@ -147,10 +146,12 @@ class Follow:
     cascade: Cascade
 
     def ahead(self, context: ApplyContext) -> Cascade | None:
-        """The part of it that may be done just before the parents change. Keys that stand at the target then find
-        nothing to do; if they did it themselves, the actions would stop at the next key that is missing there. Left
-        out is what gives children the parents' new values. Of an action that removes rows of the parents' own table,
-        where a parent may be among them, only their children are taken."""
+        """Return the part of the cascade that may be done just before the parents change; None for no part.
+
+        Keys of the target then find nothing to do. If they acted themselves, their actions would stop at the next key
+        that is missing there. Giving children the parents' new values is left out. Of an action that removes rows of
+        the parents' own table, where a parent may be among them, only the children of these rows are handled.
+        """
         parent, child = self.rule.parent, self.rule.child.source
         if self.cascade.action is CascadeAction.UPDATE or (
             not parent.key and parent.source in changed_with(child, context)
@@ -162,7 +163,7 @@ class Follow:
 
 
 def cascades(changes: Sequence[ParentChange], context: ApplyContext, base: int) -> list[Follow]:
-    """The stage's cascades per foreign key, as sets for the Writer. No parent moves twice in a stage (cuts.py)."""
+    """Return the stage's cascades per foreign key, as sets for the Writer. No parent moves twice in a stage (cuts.py)."""
     pending: dict[CascadeRule, dict[Values, Values | None]] = {}
     for change in changes:
         pending.setdefault(change.rule, {}).setdefault(change.old, change.new)
@@ -178,9 +179,9 @@ def _as_sets(
     context: ApplyContext,
     further: tuple[CascadeRule, ...],
 ) -> Iterator[Follow]:
-    """`parents`: value before -> value after, None = the parent is gone."""
-    taken = context.tables[rule.child.source].takeovers.get(rule, frozenset())
-    tells = not taken.isdisjoint(parents)
+    """Yield the cascades of one foreign key. `parents`: value before -> value after, None where the parent is gone."""
+    taken_over = context.tables[rule.child.source].takeovers.get(rule, frozenset())
+    tells = not taken_over.isdisjoint(parents)
     cascade = partial(Cascade, rule.child, rule.columns, rules=further, tells_keys=tells, computed=context.computed)
     gone = [old for old, new in parents.items() if new is None]
     moved = {old: new for old, new in parents.items() if new is not None}
@@ -193,16 +194,17 @@ def _as_sets(
 
 
 def _table(rows: Sequence[Values], rule: CascadeRule) -> pa.Table:
-    """Parent values under the names of the child's columns, in the parent's Arrow types."""
+    """Return parent values under the names of the child's columns, in the parent's Arrow types."""
     types = [arrow_type(rule.parent.type_of(name)) for name in rule.parent_columns]
     arrays = [pa.array([row[place] for row in rows], type_) for place, type_ in enumerate(types)]
     return pa.Table.from_arrays(arrays, names=list(rule.columns))
 
 
 def rules_of(tables: Mapping[TableId, Followed]) -> tuple[CascadeRule, ...]:
-    """The foreign keys between followed tables that change rows without logging it, in target names.
+    """Return the foreign keys between followed tables that change rows without logging it, in target names.
 
-    Raises StateError when the job leaves out a column, or by a filter rows, that are needed to follow such a key."""
+    Raises StateError if the job leaves out columns, or filters rows, that are needed to follow such a key.
+    """
     found = (
         _rule(child, tables[key.parent], key)
         for child in tables.values()

@@ -1,6 +1,6 @@
-"""Computed columns that follow from foreign-key actions that the log does not show (K1): which they are, and whom the Writer
-asks for them. What does not live here: how they get into the children's rows (the connector's `computed.py`).
-"""
+"""Computed columns that depend on foreign-key actions which the log does not show (K1): which columns they are, and
+whom the Writer asks for their values. What does not live here: how the values get into the children's rows (the
+connector's `computed.py`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNTOLD = (
 
 @dataclass(frozen=True)
 class AskedSource:
-    """The source, and whatever a question needs. `identity`: of the server that capture follows (K29)."""
+    """The source, with what a question to it needs. `identity`: the server that capture follows (K29)."""
 
     source: SourceConnector
     identity: str
@@ -32,7 +32,7 @@ class AskedSource:
 
 @dataclass(frozen=True)
 class _Compute:
-    """Computed.compute for one table. Connects when it is called, which is rare."""
+    """Computed.compute for one table. It connects to the source when it is called, which is rare."""
 
     asked: AskedSource
     schema: TableSchema

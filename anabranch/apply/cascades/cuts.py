@@ -1,10 +1,11 @@
-"""Finds where the cascades of an epoch cut it into stages (K1): what may not be merged over.
+"""Search for the places where cascades cut an epoch into stages (K1): what may not be merged over.
 
-Cascades come at the end of a stage. That is the same as doing each at its ordinal as long as no later image of the stage
-puts a child row under a parent value that a pending cascade is about to clear, or is of a row that one is about to move;
-and as long as no cascade reaches rows that another one moves (effect.py). Where that test is not enough (a load window,
-foreign keys that reference something else than the primary key, keys of the target that act, rows put with foreign keys
-off) any later put into an affected table begins a stage. What does not live here: the cascades (cascade.py).
+Cascades come at the end of a stage. That equals doing each at its own place as long as no later image of the stage puts
+a child row under a parent value that a pending cascade will clear, or belongs to a row that a pending cascade will
+move, and as long as no cascade reaches rows that another one moves (effect.py). Where that test is not enough (a load
+window, foreign keys that reference something else than the primary key, keys of the target that act, rows put with
+foreign keys off), any later put into an affected table begins a stage. What does not live here: the cascades
+(cascade.py).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def cuts(
 ) -> list[int]:
     """Return the orders at which a new stage has to begin because of `changes`.
 
-    Raises RowRefused for what cannot be told where keys of the target act.
+    Raises RowRefused for an effect that cannot be told where keys of the target act.
     """
     found: list[int] = []
     pending, until = _Pending(), END
@@ -44,7 +45,7 @@ def cuts(
         if until <= parent.begin:
             cut(until)
         is_late = (
-            context.keys and parent.kind.is_move and parent.kind.has_met(found[-1] if found else -END, parent.begin)
+            context.keys and parent.kind.is_move and parent.kind.has_image(found[-1] if found else -END, parent.begin)
         )
         if is_late or pending.collides(parent):
             cut(parent.begin)
@@ -57,14 +58,14 @@ def cuts(
 
 @dataclass(frozen=True)
 class _Parent:
-    """A row that goes or gets another value."""
+    """A parent row that is deleted or gets another value."""
 
     kind: Kind
     changes: tuple[ParentChange, ...]
 
     @property
     def begin(self) -> int:
-        """The order of its first image: an update's two stay together."""
+        """Return the order of its first image: the two images of an update stay together."""
         return self.changes[0].order - self.kind.is_move
 
 
@@ -85,12 +86,12 @@ class _Pending:
     """The parents of a stage so far, by what happens to them."""
 
     kinds: set[Kind] = field(default_factory=set)
-    met: set[tuple[CascadeRule, Values | None]] = field(default_factory=set)  # values that moves come to
+    new_values: set[tuple[CascadeRule, Values | None]] = field(default_factory=set)  # values that moves come to
 
     def add(self, parent: _Parent) -> None:
         self.kinds.add(parent.kind)
         if parent.kind.effect.moved:
-            self.met |= {(change.rule, change.new) for change in parent.changes}
+            self.new_values |= {(change.rule, change.new) for change in parent.changes}
 
     def collides(self, parent: _Parent) -> bool:
         """Return whether the parent's cascade reaches rows that those of the stage move, or moves rows that they reach.
@@ -101,7 +102,7 @@ class _Pending:
         ours = parent.kind
         if any(kind.meets(ours) for kind in self.kinds if kind is not ours or not ours.effect.is_plain):
             return True
-        return bool(self.met) and any((change.rule, change.old) in self.met for change in parent.changes)
+        return bool(self.new_values) and any((change.rule, change.old) in self.new_values for change in parent.changes)
 
 
 def _two_ways(parent: _Parent) -> RowRefused:

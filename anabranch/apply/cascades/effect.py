@@ -1,6 +1,6 @@
-"""Effect of a parent row's change at the source, by tables (K1): in which of them rows change, and in which they move.
+"""Effect of a parent row's change at the source, by tables (K1): in which tables rows change, and in which they move.
 
-A row moves if it gets another value in a column that other rows refer to, or that another foreign key has, too: then it
+A row moves if it gets another value in a column that other rows refer to, or that another foreign key also has: then it
 matters what happens before and what after. What does not live here: what is done about it (cuts.py, cascade.py).
 """
 
@@ -17,7 +17,7 @@ from anabranch.rows.net import CascadeAction, CascadeRule
 
 @dataclass(frozen=True)
 class _Edge:
-    """A foreign key as it acts here. `is_move`: from a parent that got another value."""
+    """A foreign key as it acts here. `is_move`: the parent got another value."""
 
     rule: CascadeRule
     action: CascadeAction
@@ -49,10 +49,15 @@ class _Edge:
 
 @dataclass(frozen=True)
 class Effect:
-    """`rules`: the foreign keys that act; `reached`: tables in which rows change; `moved`: those of them in which they move.
-    `is_plain`: there is one way to each of them, and none back. `direct`: foreign keys by which rows of a moved table hang on
-    the parent, where that is the only way and nothing follows from it. `twice`: tables in which rows follow by two keys at
-    once, and others follow these."""
+    """The effect of a parent's change.
+
+    - `rules`: the foreign keys that act.
+    - `reached`: tables in which rows change. `moved`: those of them in which rows move.
+    - `is_plain`: there is one way to each of them, and none back.
+    - `direct`: foreign keys by which rows of a moved table depend on the parent, if that is the only way and nothing
+      follows from it.
+    - `twice`: tables in which rows follow by two keys at once, and other rows follow these.
+    """
 
     rules: frozenset[CascadeRule]
     reached: frozenset[TableId]

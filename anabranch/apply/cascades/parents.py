@@ -1,6 +1,6 @@
-"""Parents of one kind: rows of one table that go, or that get other values, and that the same foreign keys act on (K1). What
-follows from their changes, and which later image the pending cascades of one may meet, is looked up once for all of them.
-"""
+"""Parents of one kind (K1): rows of one table that are deleted, or that get other values, and that the same foreign
+keys act on. What follows from their changes, and which later image their pending cascades may affect, is looked up once
+for all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anabranch.rows.net import CascadeRule
 
 
 class Kind:
-    """`rules`: the foreign keys that act, as they come in each parent's changes."""
+    """A kind of parents. `rules`: the foreign keys that act, in the order of each parent's changes."""
 
     def __init__(
         self, rules: Sequence[CascadeRule], is_move: bool, children: ArrivingChildren, context: ApplyContext, base: int
@@ -37,7 +37,7 @@ class Kind:
         ours, theirs = self.effect, other.effect
         return not (ours.moved.isdisjoint(theirs.reached) and theirs.moved.isdisjoint(ours.reached))
 
-    def has_met(self, start: int, stop: int) -> bool:
+    def has_image(self, start: int, stop: int) -> bool:
         """Return whether there is an image with start <= order < stop of a row that may follow.
 
         Where keys of the target act, children follow when their parent's own change is carried out, which is before

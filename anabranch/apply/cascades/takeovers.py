@@ -1,9 +1,10 @@
 """Values that a parent takes over inside the load window of its children (K1).
 
-ON UPDATE CASCADE moves children without logging them. A value that one parent left in the window and another took over
-makes the window's replay meet children that were loaded under the second parent, and move them after the first. Which
-values that may happen to is known before the replay begins: the trail has the whole window by then. The children that a
-cascade from such a value meets are read again from the source (life/reread.py).
+ON UPDATE CASCADE moves children without logging them. Suppose one parent leaves a value inside the window and another
+parent takes it over. The replay of the window then finds children that were loaded under the second parent, and would
+move them after the first. The values that this may happen to are known before the replay begins, because the trail has
+the whole window by then. The children that a cascade from such a value reaches are read again from the source
+(life/reread.py).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ ByRule = dict[CascadeRule, set[Values]]
 
 
 def with_takeovers(context: ApplyContext, trail: TrailReader) -> ApplyContext:
-    """The context with `takeovers` for every table whose window is known and whose parents may take over values in it."""
+    """Return the context with `takeovers` for every table whose window is known and whose parents may take over values
+    in it."""
     rules = _open_rules(context)
     if not rules:
         return context
@@ -35,7 +37,7 @@ def with_takeovers(context: ApplyContext, trail: TrailReader) -> ApplyContext:
 
 
 def takeovers_in(chunks: Iterable[Chunk], context: ApplyContext) -> ApplyContext:
-    """`with_takeovers` for the chunks of the windows."""
+    """Return the context with `takeovers`, as `with_takeovers` does, from the chunks of the windows."""
     taken: ByRule = {rule: set() for rule in _open_rules(context)}
     left: ByRule = {rule: set() for rule in taken}
     for chunk in chunks:

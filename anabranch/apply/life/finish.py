@@ -1,5 +1,5 @@
-"""What is built once the target is consistent, while the stream goes on (K29): secondary indexes, foreign keys,
-statistics."""
+"""Building of secondary indexes, foreign keys and statistics, once the target is consistent and while the stream goes
+on (K29)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # a large index that finds no room is no
 class Finisher:
     """Builds in a thread of its own, over a connection of its own. Results are taken over between two epochs.
 
-    Delivery: every step finds what stands already, so it may be repeated after any crash."""
+    Delivery: every step finds what is built already, so it may be repeated after any crash.
+    """
 
     def __init__(
         self,
@@ -47,7 +48,8 @@ class Finisher:
         self._not_before, self._pause = 0.0, FIRST_PAUSE
 
     def start(self, states: Mapping[TableId, TableState]) -> None:
-        """Begin with what is not built yet, unless that is going on. Raises what stopped the last attempt."""
+        """Start building what is not built yet, unless that is going on. Raises the error that stopped the last
+        attempt."""
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
@@ -61,21 +63,22 @@ class Finisher:
             self._thread.start()
 
     def take_results(self, states: Mapping[TableId, TableState]) -> Iterator[tuple[TableId, Sequence[str]]]:
-        """Tables that are done and still stream, not loaded again since, with what the target has refused."""
+        """Yield tables that are done, with what the target refused. Left out are those that no longer stream or were
+        loaded again since."""
         done, self._results = self._results, {}
         for table, (generation, not_built) in done.items():
             if table in states and states[table].is_streaming and states[table].generation == generation:
                 yield table, not_built
 
     def lets_go(self, table: TableId) -> bool:
-        """A table that is to be loaded again is left alone from here on. False while it is being worked at."""
+        """Leave a table that is to be loaded again alone from now on. Returns False while it is being worked on."""
         with self._mutex:
             self._gone.add(table)
             return table not in self._at
 
     def settle(self, table: TableId, stop: Callable[[], bool]) -> bool:
-        """Waits, a minute at most, while keys of the table are being built. True where some were, since it was asked before:
-        what they refuse half-built may pass now."""
+        """Wait, a minute at most, while keys of the table are being built. Returns True if some were since this was
+        last asked: what half-built keys refuse may pass now."""
         until = time.monotonic() + SETTLE_SECONDS
         while not stop() and time.monotonic() < until:
             with self._mutex:
@@ -87,7 +90,8 @@ class Finisher:
         return False
 
     def raise_sequences(self, states: Mapping[TableId, TableState]) -> None:
-        """Raises sequences where apply ends: rows that came by the stream have their numbers from the source."""
+        """Raise the target's sequences when apply ends: rows that came by the stream have their numbers from the
+        source."""
         tables = [self.tables.target_table(s.schema) for s in states.values() if s.is_streaming and s.schema]
         target = self.target.tables(self.rules)
         try:
@@ -133,7 +137,7 @@ class Finisher:
             self._at = frozenset()
 
     def _few(self, todo: Mapping[TableId, TableState]) -> Iterator[dict[TableId, TableSchema]]:
-        """As `_some`, so many tables at a time as are at work together for a moment."""
+        """Yield groups of up to TOGETHER tables that are built together. Stops, and leaves tables out, as `_some` does."""
         names = list(todo)
         for first in range(0, len(names), TOGETHER):
             if self._is_closing.is_set():
@@ -147,7 +151,7 @@ class Finisher:
             self._at = frozenset()
 
     def _some(self, todo: Mapping[TableId, TableState]) -> Iterator[tuple[TableId, TableSchema]]:
-        """Until closing is asked for, without what was let go."""
+        """Yield the tables one by one, until closing is asked for. Tables that were let go are left out."""
         for table, state in todo.items():
             if state.schema is None or self._is_closing.is_set():
                 continue
@@ -161,8 +165,8 @@ class Finisher:
 
 
 def _deepest_first(todo: Mapping[TableId, TableState]) -> list[TableId]:
-    """A table whose rows go with another's comes before that one: where a key of the target removes rows by itself, what is
-    to follow from that stands already."""
+    """Return the tables with children before parents, by keys that delete children. Where a key of the target removes
+    rows by itself, the keys of the next level are then built already."""
     below: dict[TableId, set[TableId]] = {}
     for table, state in todo.items():
         for key in state.schema.foreign_keys if state.schema else ():

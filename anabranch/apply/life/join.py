@@ -1,6 +1,8 @@
-"""Tables that join while the others stream (K15): their part of the trail is carried out up to where the job is, in one
-epoch that changes nothing else; from then on they stream with the rest. A table joins behind its own load; those that apply
-has parked together are resumed together, where they were parked.
+"""Tables that join while the others stream (K15). Their part of the trail is carried out up to where the job is, in one
+epoch that changes nothing else; from then on they stream with the rest.
+
+A table joins after its own load. Tables that apply has parked together are resumed together, from where they were
+parked.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ HIDDEN_ROWS = (
 
 
 def join_loaded(applier: Applier, following: Following) -> None:
-    """Let every table join that has been loaded or resumed since, as soon as the trail reaches past its load. They
-    announce themselves by what they hold of the trail."""
+    """Let every table join that has been loaded or resumed since, as soon as the trail reaches past its load. Such
+    tables are found by what they hold of the trail."""
     progress = applier.progress
     directory, names = progress.trail.directory, progress.settings.names
     holds = set(filter(names.is_table, retention.readers(directory)))
@@ -49,7 +51,8 @@ def join_loaded(applier: Applier, following: Following) -> None:
 
 
 def _let_join(applier: Applier, following: Following, group: Sequence[TableState]) -> bool:
-    """Are they through: followed now, or parked for good? What cannot be resumed yet keeps its part of the trail."""
+    """Let a group join. Returns whether that is settled: the tables are followed now, or parked for good. A group that
+    cannot be resumed yet keeps its part of the trail."""
     if group[0].facts.resumes is not None:
         return _resume(applier, following, group)
     if _comes_after(applier.progress, following, group[0]):
@@ -59,7 +62,7 @@ def _let_join(applier: Applier, following: Following, group: Sequence[TableState
 
 
 def _comes_after(progress: Progress, following: Following, state: TableState) -> bool:
-    """Is a table to join first, of which foreign keys change rows of this one with its own, unseen by the log (K1)?"""
+    """Return whether a parent has to join first, whose foreign keys change rows of this table unseen by the log (K1)."""
     if following.settings.logs_cascades or state.schema is None:
         return False
     parents = {key.parent for key in state.schema.foreign_keys if key.changes_rows} - {state.source}
@@ -95,7 +98,7 @@ def _join(applier: Applier, following: Following, state: TableState) -> None:
 
 
 def _resume(applier: Applier, following: Following, group: Sequence[TableState]) -> bool:
-    """All of them, or none: where the trail or the target still refuses, they are parked again."""
+    """Resume all tables of the group, or none: where the trail or the target still refuses, they are parked again."""
     progress = applier.progress
     if not all(state.is_joining for state in group):
         return False  # somebody is about to resume the rest

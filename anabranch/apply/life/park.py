@@ -1,7 +1,7 @@
-"""Choose the tables that are taken out when the target refuses a row of one (K15, K26), and how they come back.
+"""Choice of the tables that are parked when the target refuses a row of one (K15, K26), and of how they come back.
 
-Parked are the table and all that foreign keys connect it with: half of them would not be consistent. What streamed can go
-on where it stands, once the target takes it; what was being loaded is loaded again.
+The table is parked with all tables that foreign keys connect it with: half of them would not be consistent. Tables that
+streamed can go on where they stopped, once the target takes the row; tables that were being loaded are loaded again.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ def together(state: TableState, states: Mapping[TableId, TableState]) -> list[Ta
 def let_go(
     job: str, store: TargetStore, trail: Path, names: retention.Names, forgotten: Iterable[TableId]
 ) -> dict[TableId, TableState]:
-    """Release the trail for forgotten tables whose rows are gone, after the commit. Returns the others, of which a load
-    had begun before.
-    """
+    """Release the trail for forgotten tables whose state is gone after the commit. Returns the states of the others,
+    for which a load had begun before."""
     found = {table: store.states.table(job, table) for table in forgotten}
     for table in (table for table, state in found.items() if state is None):
         retention.unregister(trail, names.table(table))
@@ -56,7 +55,7 @@ def let_go(
 def parked_with(
     table: TableId, refusal: RowRefused, at: Position, states: Mapping[TableId, TableState]
 ) -> list[TableState]:
-    """Return the states of the table and all that goes with it, parked at `at`."""
+    """Return the states of the table and of all that are parked with it, at `at`."""
     schemas = {t: state.schema for t, state in states.items() if state.schema and not state.is_parked}
     found = {t: states[t] for t in sorted(component([table], schemas))}  # one that is being loaded goes with it
     may_resume = all(state.is_streaming for state in found.values()) and not isinstance(refusal, Redefined)

@@ -1,11 +1,11 @@
-"""Rows that differ are put to what they are at the source, between two epochs and at one place of the stream.
+"""Repair of rows that differ: they are made equal to the source's, between two epochs and at one place of the stream.
 
-The rows are read in a snapshot, the stream is carried out up to where that snapshot begins, and they are put there. What
-came between the snapshot's two marks is carried out as in a load's window. So a row that changes meanwhile is the
-stream's, and what was compared may be long past: it only says which rows to look at.
+The rows are read in a snapshot, the stream is carried out up to where that snapshot begins, and the rows are written.
+Changes between the snapshot's two marks are applied as in a load's window. So a row that changes meanwhile is left to
+the stream, and the comparison may be long past: it only says which rows to look at.
 
-A row that the source had and has no more is left to the stream, which brings its end. Where the target refuses rows, they
-are tried in halves, and what is left is said.
+A row that the source had and no longer has is left to the stream, which brings its delete. Where the target refuses
+rows, they are tried in halves, and what still fails is reported.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Keys = tuple[tuple[Key, bool], ...]
 
 @dataclass
 class _Open:
-    """A repair that is going on: what of it is left, and what the target refuses."""
+    """A repair that is going on: the keys that are left, and those that the target refuses."""
 
     asked: Repair
     left: deque[tuple[Keys, int]]  # with how often it was tried
@@ -53,13 +53,14 @@ class _Open:
 
 @dataclass
 class Repairer:
-    """Called between two epochs. Kept in memory only: what was asked stays in the mailbox until all of it is done."""
+    """Repairs rows between two epochs. Its work is kept in memory only: a request stays in the mailbox until all of it
+    is done."""
 
     reader: Rereader
     _open: dict[TableId, _Open] = field(default_factory=dict, init=False)
 
     def look(self, applier: Applier) -> None:
-        """A batch of every table that somebody asked for, while it streams."""
+        """Repair one batch of every table that somebody asked for, while it streams."""
         progress = applier.progress
         directory = progress.settings.names.repairs(Path(progress.trail.directory))
         for asked in repairs.asked(directory):
@@ -111,8 +112,9 @@ class Repairer:
         work.left.popleft()
 
     def _read(self, applier: Applier, followed: Followed, keys: Keys) -> tuple[bytes, int | None]:
-        """The rows, the stream carried out up to where their snapshot begins, and the last sequence that it may have. None
-        where the stream is past it already, or capture does not come to it: soon again."""
+        """Read the rows in a snapshot, and carry the stream out up to where the snapshot begins. Returns the rows, and
+        the last sequence that the snapshot may have. None for it means "try again soon": the stream is already past the
+        snapshot, or capture does not reach it."""
         target, reader = followed.table, self.reader
         names = dict(zip(target.columns, target.source_columns, strict=True))
         with closing(reader.source.snapshot(reader.identity)) as snapshot:
@@ -144,8 +146,8 @@ class Repairer:
 def _changes(
     table: TargetTable, keys: Keys, rows: Sequence[Mapping[str, str | None]], keys_act: bool
 ) -> Iterator[RowChange]:
-    """What leaves goes first, so that its unique values are free. Rows that stay are only set: the target may have columns of
-    its own."""
+    """Yield the changes that make the rows equal. Deletes come first, so that their unique values are free. Other rows
+    are only set, not replaced: the target may have columns of its own."""
     found = {tuple(row[name] for name in table.key) for row in rows}
     for key, was_present in keys:
         if not was_present and tuple(key[name] for name in table.key) not in found:
@@ -155,13 +157,14 @@ def _changes(
 
 
 def _has_rows_aside(progress: Progress, table: TableId) -> bool:
-    """Do rows wait for a person, here or where foreign keys lead? What touches them is told only while all of these stream."""
+    """Return whether rows are set aside, here or where foreign keys lead. What concerns them is found only while all
+    these tables stream."""
     schemas = {name: state.schema for name, state in progress.states.items() if state.schema}
     return any(progress.states[name].facts.set_aside for name in component([table], schemas))
 
 
 def _is_behind(progress: Progress) -> bool:
-    """By more than an epoch: then the stream comes first, in steps of its own."""
+    """Return whether the target is behind by more than an epoch: then the stream comes first, in steps of its own."""
     end, at = progress.trail.end().position.sequence, progress.checkpoint.position.sequence
     refs = progress.trail.descriptors(at, limit_rows=GROUP_ROWS)
     return bool(refs) and refs[-1].last_sequence < end

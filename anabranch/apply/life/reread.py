@@ -1,9 +1,9 @@
-"""Rows that the load window could not complete are read from the source again (K3).
+"""Reading rows from the source again that the load window could not complete (K3).
 
-A partial image met no row, because a key had moved between two chunks; or a cascade moved children whose parent had
-taken over another one's value (cascades/takeovers.py). The keys are kept with the table's state. Once the stream is past
-the window, their rows are read in a snapshot, the stream is carried out up to where that snapshot begins, and the rows are
-put. What came between the snapshot's two marks is the table's last window.
+A partial image found no row, because a key had moved between two chunks; or a cascade moved children whose parent had
+taken over another one's value (cascades/takeovers.py). The keys are kept with the table's state. Once the stream is
+past the window, their rows are read in a snapshot, the stream is carried out up to where that snapshot begins, and the
+rows are written. The changes between the snapshot's two marks are the table's last window.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ POLL = 0.05
 
 
 class Rereader:
-    """Called between two epochs."""
+    """Reads rows again, between two epochs."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Rereader:
         self.identity, self.stop = identity, stop
 
     def look(self, applier: Applier) -> None:
-        """Read again where a window has passed."""
+        """Read rows again in tables whose window has passed."""
         progress = applier.progress
         for table, followed in list(progress.context.tables.items()):
             state = progress.states[table]
@@ -84,7 +84,7 @@ class Rereader:
                 self._put(applier, state.source, keys, high.resume, lines)
 
     def _put(self, applier: Applier, table: TableId, keys: Sequence[Texts], high: str, lines: bytes) -> None:
-        """The target is where the snapshot is, but for what came between its two marks."""
+        """Write the rows. The target is where the snapshot is, except for what came between the snapshot's two marks."""
         progress = applier.progress
         followed = progress.context.tables.get(table)
         if followed is None:
@@ -100,7 +100,8 @@ class Rereader:
         log.get(job=progress.job, table=str(table)).info("rows_read_again", keys=len(keys), left=len(left))
 
     def is_reached(self, read: TableState) -> bool:
-        """Hold the stream until capture is past the snapshot; while capture is away, later again."""
+        """Hold the stream until capture is past the snapshot. Returns False if that takes too long, as when capture is
+        away: try later."""
         until = time.monotonic() + PATIENCE
         while not self.resolver.reached(read):
             if time.monotonic() > until or self.stop():

@@ -19,9 +19,12 @@ from anabranch.trail import retention
 def let_leave(
     progress: Progress, take_off: Callable[[TableState], None], lets_go: Callable[[TableId], bool] = lambda table: True
 ) -> None:
-    """Take out what is asked for, as soon as it streams and `lets_go` of it who builds its keys. From the next epoch on its
-    rows are old: where keys act `take_off` removes its own, which would hold parents that go. Of what was taken out by an
-    attempt that ended before that it does so now."""
+    """Take out the tables that a load asks for, as soon as they stream and are not being built (`lets_go`).
+
+    From the next epoch on the rows of such a table are old. Where keys act, `take_off` removes the table's own keys,
+    which would hold back parents that are deleted. A table that an earlier attempt took out without getting this far
+    loses its keys now.
+    """
     directory = progress.trail.directory
     found = {name: progress.settings.names.leaving(name) for name in retention.readers(directory)}
     tables = {name: table for name, table in found.items() if table is not None}
