@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.apply.aside.aside_values import Known, Side, Watch, links, met
+from anabranch.apply.aside.aside_values import Known, Side, Watch, concerned, links
 from anabranch.apply.aside.setting_aside import touches, with_aside
 from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.context import ApplyContext
@@ -65,7 +65,7 @@ def test_rule_26_columns_tell_what_single_changes_tell(changes: list[Any], side:
     images = gather([chunk], table, ITEMS, 1)
     assert images is not None
     watch = Watch(columns, frozenset(tuple(map(str, value)) for value in values), side, ITEMS.id)
-    found = {order >> 40 for order, _ in met(images, table, watch)}
+    found = {order >> 40 for order, _ in concerned(images, table, watch)}
     assert found == {n for n, change in enumerate(changes) if expected(change, columns, values, side)}
 
 
