@@ -39,7 +39,7 @@ class Chores:
 
     def before_first_epoch(self) -> None:
         progress = self.applier.progress
-        let_leave(progress, self._take_off)  # the first epoch may meet what the table is loaded again for,
+        let_leave(progress, self._take_off)  # the first epoch may fail at what the table is loaded again for,
         settle_wishes(self.applier, self.following)  # or a row that a person has just released
         forget_unbuilt(progress)
 
@@ -67,7 +67,7 @@ class Chores:
         if built := [note_built(progress.states[table], points) for table, points in results]:
             reach("apply.built.told")
             progress.save(*built)
-            progress.ask_again()  # keys that were taken off for the load stand again
+            progress.ask_again()  # keys that were taken off for the load are built again
         self.finisher.start(progress.states)
         return True
 

@@ -37,7 +37,7 @@ class Applier:
 
     progress: Progress
     carrier: CarryOut
-    waiting: Callable[[str, AnabranchError], None] = lambda why, error: None  # told what for
+    waiting: Callable[[str, AnabranchError], None] = lambda why, error: None  # is told what for
     settled: Callable[[TableId], bool] = lambda table: False  # waits for keys that are being built: were there any?
 
     def apply(self, upto: int) -> None:

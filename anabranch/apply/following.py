@@ -35,8 +35,8 @@ class Following:
     rule_set: Tables
     settings: ApplySettings
     resolver: WindowResolver
-    enforces_keys: bool = False  # the target does, on what we write (K7)
-    asked: AskedSource | None = None  # what computed columns become, where the log does not say it
+    enforces_keys: bool = False  # whether the target enforces its keys on what we write (K7)
+    asked: AskedSource | None = None  # who is asked for computed columns that the log does not have
 
     def context(self, states: Mapping[TableId, TableState]) -> ApplyContext:
         """Return the context of all tables that stream or were loaded with the others."""
@@ -68,7 +68,7 @@ class Following:
         assert state.schema is not None
         low, high = self.resolver.window(state) if state.is_loading else (0, 0)
         loaded = self.resolver.loaded(state, low, high) if low < high else None
-        if state.facts.resumes is not None:  # everything behind it is strict
+        if state.facts.resumes is not None:  # everything after that place is strict
             low, high, loaded = state.facts.resumes, state.facts.resumes, None
         waiting = frozenset(key_of(table, key) for key in state.facts.reread)
         unique = unique_columns(state.schema, table)

@@ -34,7 +34,7 @@ from anabranch.rows.aside import AsideChange
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import RowChange
 
-FEW_TRANSACTIONS = 4  # from here on row by row is quicker than more halves
+FEW_TRANSACTIONS = 4  # with so few, row by row is quicker than more halves
 
 Way = Callable[[Group, Work], None]
 """Carries out a group inside the open transaction. Raises Conflict or NeedsSlowWay."""
@@ -145,7 +145,7 @@ class MergeCarrier:
         except (Conflict, NeedsSlowWay) as reason:
             self.writer.rollback()
             decides = any(followed.on_conflict.decides for followed in self.progress.context.tables.values())
-            last = 2 if sets_aside else int(decides)  # a row that was not there may have come meanwhile
+            last = 2 if sets_aside else int(decides)  # a row that was missing may be there by now
             if attempt >= last:
                 raise refused(reason, transaction.position) from reason
             self._slow(transaction, attempt + 1)
@@ -226,7 +226,7 @@ class MergeCarrier:
         progress.begin(then)
         work, table, rows = progress.work(), state.source, RowByRow(progress, self.writer)
         context, work.states[table] = work.context, state
-        work.follow(followed)  # it may be parked
+        work.follow(followed)  # the table may be parked, and is followed for this epoch only
         try:
             for one in changes:
                 where = Where(one.sequence, one.position, one.commit_time)
@@ -234,12 +234,12 @@ class MergeCarrier:
                 rows.settle(step, work, where)
             self.writer.settle_aside(progress.job, state, numbers, discards)
             work.settle_aside(table, len(numbers))
-            work.turn_to(context)  # and it stays so
+            work.turn_to(context)  # back to what was followed before
             reach("apply.aside.settled")
             progress.commit(then, work)
         except Conflict as reason:
             raise refused(reason, then.position) from reason
-        progress.ask_again()  # what is set aside is known by the target
+        progress.ask_again()  # the target knows what is still set aside
 
     # --- the two ways --------------------------------------------------------------------------------------------------
 

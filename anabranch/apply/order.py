@@ -48,7 +48,8 @@ class KeyOrder:
 
     def ordered(self, nets: Sequence[TableNet]) -> tuple[TableNet, ...]:
         """Return the same changes in order. Those of tables that are referred to are split into parts."""
-        split = [n for n in nets if n.checked and n.table.source in self.inner]  # in a load's window no key stands
+        # In a load's window no key is built yet.
+        split = [n for n in nets if n.checked and n.table.source in self.inner]
         inner = sorted(split, key=lambda net: self.ranks[net.table.source])
         outer = [n for n in nets if not (n.checked and n.table.source in self.inner)]
         parts = [self._parts(net) for net in inner]
@@ -126,7 +127,7 @@ def key_order(
             parent = sources[key.parent]
             acting[parent] = acting.get(parent, frozenset()) | frozenset(key.parent_columns)
     return KeyOrder(
-        # more than of any table that it depends on, and as many for all of a circle
+        # the count is higher than that of any parent, and the same for all tables of a circle
         {table: len(closure(table, lambda one: above[one])) for table in above},
         frozenset(parent for parents in above.values() for parent in parents),
         frozenset(table for table, parents in above.items() if table in parents),

@@ -29,8 +29,8 @@ from anabranch.rows.chunk import Chunk
 from anabranch.rows.small import SmallTransactions
 
 PIPELINED = 8000  # transactions that are sent to the target between two commits that wait for its disk
-FEW = 4  # fewer gain nothing
-LONG_S = 2.0  # at a slow target the disk is waited for, and status told, more often
+FEW = 4  # shorter runs gain nothing
+LONG_S = 2.0  # a slow target is given shorter runs, so that its disk is waited for, and status updated, more often
 
 
 def in_pipelines(
@@ -45,7 +45,7 @@ def in_pipelines(
     line = _Line(chunks)
     try:
         plans = _Plans(line, group(chunks, progress.context, filtered), progress.context)
-    except NeedsSlowWay:  # of one of them: alone it says what it lacks
+    except NeedsSlowWay:  # the transaction that needs it says why when it is carried out alone
         for place in range(len(line)):
             alone(line[place])
         return
@@ -55,12 +55,12 @@ def in_pipelines(
             if plans.context is not progress.context:
                 plans.change(group(chunks, progress.context, filtered), progress.context)
             planned, end = plans.at(place)
-            # What moves a row that waits to be read again is noted in the epoch that carries it out.
+            # A change that moves a row that waits to be read again is noted in the epoch that carries it out.
             stop = place if any(plans.part.waiting.values()) else _end(line, planned, place, min(end, place + most))
             begin, are_some = time.monotonic(), stop - place >= FEW
             done = _pipelined(progress, writer, line, range(place, stop), planned) if are_some else 0
             if are_some and done < stop - place:
-                most = FEW * 4  # others may be refused near it
+                most = FEW * 4  # transactions near a refused one may be refused, too
             elif are_some:
                 is_slow = time.monotonic() - begin > LONG_S
                 most = max(FEW * 4, most // 2) if is_slow else min(PIPELINED, most * 2)

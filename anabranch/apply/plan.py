@@ -71,7 +71,8 @@ def _images(
     if images is None or followed.filter is None:
         return images
     assert filtered is not None, "a table with a filter is planned where Spark SQL can be asked"
-    left = _not_loaded(images, followed, base)  # of what the load has read the log need not say whether it passes
+    # For rows that the load has read, the log need not have the filter's columns.
+    left = _not_loaded(images, followed, base)
     return filtered(followed, left) if len(left) else None
 
 
@@ -121,7 +122,7 @@ def _bounds(part: Group, context: ApplyContext) -> set[int]:
     found = {order for order, _ in part.truncates}
     found.update(cuts(part.images, part.changes, context, part.base))
     found.update(order_of(f.high + 1, part.base) for f in context.tables.values() if f.high >= part.base)
-    if part.changes:  # cascades go on into a table from its window on
+    if part.changes:  # cascades reach a table only from its window on
         children = (context.tables[rule.child.source] for rule in context.cascades)
         found.update(order_of(child.low + 1, part.base) for child in children if child.low >= part.base)
     return found

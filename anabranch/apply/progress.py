@@ -63,10 +63,10 @@ class Progress:
     writer: StateWriter
     store: TargetStore
     owner: str
-    context_of: Callable[[Mapping[TableId, TableState]], ApplyContext]  # what is followed
+    context_of: Callable[[Mapping[TableId, TableState]], ApplyContext]  # the tables that are followed, and how
     target_of: Callable[[TableId], TableId | None]  # the name at the target of a table that is first heard of
     settings: ApplySettings = field(default_factory=ApplySettings)
-    sweep: Callable[[], None] = lambda: None  # takes away what a failed epoch has staged at the target
+    sweep: Callable[[], None] = lambda: None  # removes what a failed epoch has staged at the target
     totals: Totals = field(default_factory=Totals)
     patience: Patience = field(default_factory=Patience)  # for both ends; a commit ends it
     checkpoint: Checkpoint = field(init=False)

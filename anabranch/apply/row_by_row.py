@@ -51,7 +51,7 @@ class RowByRow:
                     self._settle_or_set_aside(step, work)
                 else:
                     self.settle(step, work)
-                if len(work.asides) > number:  # what comes now may have to do with it
+                if len(work.asides) > number:  # later changes may concern it
                     waits -= {order for order in waits if order > step.order}  # one before was not set aside: it parks
                     waits |= self._behind_rows_aside(part.within(step.order + 1, END), work)
             elif isinstance(step, RowChange):
@@ -63,7 +63,7 @@ class RowByRow:
                 work.reread(step.child.source, writer.cascade(step, step.rules))
             else:
                 writer.truncate(step, work.context.truncate)
-        if waits:  # of changes that are not checked nothing is set aside
+        if waits:  # unchecked changes are not set aside, so these could not wait
             where = self.progress.where(sequence_of(min(waits), part.base))
             raise parks(touches(part, work.context)[min(waits)], where)
         reach("apply.one")
@@ -101,7 +101,8 @@ class RowByRow:
         """Carry out a change that may disagree with the target: do what its table's policy decides, and note the
         decision."""
         writer = self.writer
-        waits = work.leaves_out(step.change)  # its row is read again from the source; what follows from it is not
+        # A waiting row is read again from the source; the cascades of its change still have to be carried out.
+        waits = work.leaves_out(step.change)
         if step.unconverted and not waits:
             key = step.change.old_key or {name: step.change.values[name] for name in step.change.table.key}
             raise Conflict(step.change.table.source, words(step.unconverted), key)

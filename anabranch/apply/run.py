@@ -87,7 +87,7 @@ class ApplyRun:
     stop: Callable[[], bool]
     watcher: Watcher
     patience: Patience = field(init=False)
-    chores: Chores = field(init=False)  # with the applier
+    chores: Chores = field(init=False)  # it has the applier
     query: Epochs = field(init=False)
 
     def __post_init__(self) -> None:
@@ -151,7 +151,7 @@ class ApplyRun:
             chores.finisher.raise_sequences(progress.states)
         except TrailError:
             with suppress(TargetUnavailable):
-                progress.look_for_another()  # who took over has read on, and what this one misses may be gone since
+                progress.look_for_another()  # another owner may have read on, and let the trail drop what is missing here
             raise
         finally:
             if query is not None:

@@ -7,7 +7,7 @@ from anabranch.errors import StateError
 from anabranch.model.position import Position
 from anabranch.trail.reader import TrailReader
 
-NEAR = 5_000  # transactions to both sides among which the target's position is looked for
+NEAR = 5_000  # transactions before and after, among which the target's position is looked for
 
 
 def refuse_other_trail(job: str, trail: TrailReader, at: Position) -> None:
@@ -27,7 +27,7 @@ def refuse_other_trail(job: str, trail: TrailReader, at: Position) -> None:
         return
     for ref in trail.descriptors(max(first, at.sequence - NEAR) - 1, min(at.sequence + NEAR, end.sequence)):
         if ref.has_barriers and ref.rows == 0 and trail.load(ref).is_ours:
-            continue  # it stands in no log, and has the native position of what comes before
+            continue  # it is in no log, and has the native position of the transaction before it
         natives = trail.transactions(ref).column("native").to_pylist()
         if at.native in natives:
             there = Position(ref.first_sequence + natives.index(at.native), at.native)

@@ -17,9 +17,9 @@ class ApplySettings:
     truncate: Emptying = Emptying.TRUNCATE
     lock: str = "none"  # what a snapshot may lock at the source when rows are read again
     logs_cascades: bool = False  # does the source's log have what its foreign keys do?
-    parks: bool = False  # tables whose rows are refused
-    sets_aside: bool = False  # single rows that are refused, where nothing comes to depend on it
+    parks: bool = False  # park tables whose rows are refused
+    sets_aside: bool = False  # set single refused rows aside, where nothing depends on them
     aside_limit: int = 1000  # changes of a table that may be set aside
-    stage_rows: int | None = None  # row images of an epoch from which executors plan it; None: as was measured
+    stage_rows: int | None = None  # row images from which executors plan an epoch; None: the measured default
     retry: EndLimits = USUAL  # how long an end is waited for
-    names: retention.Names = field(default_factory=retention.Names)  # of what this target holds of the trail
+    names: retention.Names = field(default_factory=retention.Names)  # names of this target's holds of the trail

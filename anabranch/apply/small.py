@@ -135,7 +135,7 @@ class _Reader:
             moves |= _differ(self._column(name, places - 1), self._column(name, places))
         stays = tuple(name for name in names if name not in self.table.key)
         yield from self._same(ChangeShape(self.table, "update", tuple(names)), places[moves])
-        if stays:  # else it sets nothing of ours
+        if stays:  # else it sets no column of ours
             yield from self._same(ChangeShape(self.table, "update", stays), places[~moves])
         else:
             self.unfit[places[~moves]] = True
@@ -154,7 +154,7 @@ class _Reader:
     def _column(self, name: str, places: Ints) -> pa.Array:
         text = texts(self.table.type_of(name), self.images.rows.column(name).take(pa.array(places)))
         text = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
-        if has_nul(text):  # a parameter in text form ends there
+        if has_nul(text):  # a parameter in text form would end there
             cut = pc.fill_null(pc.match_substring(text, "\0"), False)
             self.unfit[places[cut.to_numpy(zero_copy_only=False)]] = True
         return text

@@ -82,7 +82,7 @@ class Disputable:
     ahead: tuple[Cascade, ...]
     change: RowChange
     follow: tuple[Cascade, ...]
-    may_be_gone: bool = False  # with a parent, in the same transaction: that it is missing says nothing
+    may_be_gone: bool = False  # it may have gone with a parent in the same transaction: then it may be missing
     unconverted: Mapping[str, str] = field(default_factory=dict)
     """Columns that the change lacks, and why: it is refused."""
 

@@ -28,8 +28,8 @@ from anabranch.spark.engine import Engine
 from anabranch.spark.work import Failure
 from anabranch.trail.reader import ChunkRef, TrailReader
 
-STAGE_ROWS = 250_000  # images of updates and deletes; below, one connection is done sooner (python -m bench stage)
-LOOKED_AT = 8  # chunks of an epoch that say for all what they are made of
+STAGE_ROWS = 250_000  # images of updates and deletes; with fewer, one connection is faster (python -m bench stage)
+LOOKED_AT = 8  # chunks by which the operations of a whole epoch are estimated
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Executors:
     target: RowTarget
     rules: ValueRules
     engine: Engine
-    stage_rows: int | None  # images of an epoch from which it is for executors; None: as was measured
+    stage_rows: int | None  # images from which an epoch is for executors; None: the measured default
 
     def takes(self, feed: Feed, context: ApplyContext) -> bool:
         """Return whether this epoch is one for executors. Inserts alone are not a reason: one COPY into the table

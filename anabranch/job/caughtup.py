@@ -35,7 +35,7 @@ class Progress:
         self.job = job
         self.states: dict[TableId, TableState] = {}
         self.checkpoint: Checkpoint | None = None
-        self.is_asked = False  # for rows that are set aside; apply has not come to it
+        self.is_asked = False  # a release or discard was asked for, and apply has not done it yet
         self._store: TargetStore | None = None
         self._next, self._pause = 0.0, REFRESH_SECONDS
         self._first_owner: str | None = None
@@ -51,11 +51,11 @@ class Progress:
                 self.checkpoint = self._store.jobs.checkpoint(self.job.config.name)
                 self.states = self._store.states.tables(
                     self.job.config.name
-                )  # later: what parked up to there is parked in it
+                )  # read after the checkpoint, so that it has every table parked up to there
                 self.is_asked = bool(self.set_aside()) and self._store.asides.asked(self.job.config.name)
             if self._first_owner is None:
                 self._first_owner = self.checkpoint.owner if self.checkpoint else ""
-        except AnabranchError:  # a line into nowhere takes seconds, each time, of whoever watches other targets, too
+        except AnabranchError:  # trying to connect takes seconds, and the other targets' display waits
             self._pause = min(2 * self._pause, AWAY_SECONDS)
             self._next = time.monotonic() + self._pause
             if self._store is not None:

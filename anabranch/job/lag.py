@@ -16,7 +16,7 @@ from anabranch.model.state import Checkpoint
 from anabranch.rows.chunk import Part
 from anabranch.trail.reader import TrailReader, exists
 
-FRESH_SECONDS = 5.0  # for which capture's word holds that it has all that the source has; it is given every three
+FRESH_SECONDS = 5.0  # how long capture's note counts that it has read everything; it writes one every three
 MICROSECONDS = 1_000_000
 
 
@@ -26,7 +26,7 @@ class Lag:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._trail: TrailReader | None = None
-        self._oldest = (-1, 0)  # of the transactions behind this sequence: commit time
+        self._oldest = (-1, 0)  # a sequence, and the commit time of the first transaction after it
 
     def seconds(
         self, snapshot: dict[str, Any], checkpoint: Checkpoint | None, is_all_read: bool | None = None
@@ -52,7 +52,7 @@ class Lag:
             return _age(self._oldest_behind(trail, applied))
         noted, is_alive = _noted_end(snapshot), lives(snapshot, "capture")
         if is_all_read is None and is_alive:
-            is_all_read = 0 <= time.time() - noted / MICROSECONDS < FRESH_SECONDS or None  # not noted after now
+            is_all_read = 0 <= time.time() - noted / MICROSECONDS < FRESH_SECONDS or None  # no note of the future
         if is_all_read:
             return 0.0
         is_followed = is_alive and snapshot["phase"] != "waiting"

@@ -37,8 +37,8 @@ class Lane:
         self.children = [_child(job, name, more) for name in ("load", "apply")]
         self.progress = Progress(job)
         self.caught_up = CaughtUp(self.progress)
-        self.failures: dict[str, PartFailed] = {}  # by part: of those that wait for another try
-        self.away: set[str] = set()  # those of them whose target could not be reached
+        self.failures: dict[str, PartFailed] = {}  # by part, for parts that wait for another try
+        self.away: set[str] = set()  # parts among these whose target could not be reached
         self._pause, self._sequence = PAUSES[0], -1
 
     def poll(self, now: float) -> None:

@@ -133,7 +133,7 @@ def run_load(
 
     engine = engine or SparkEngine(spark_factory(job, "load"))
     with Stop() as stop, part(job, "load", stop.asked) as state, stop.excused(), waits.in_tasks():
-        has_looked = os.environ.get(SUPERVISED) and not os.environ.get(PREFLIGHT)  # `run` has
+        has_looked = os.environ.get(SUPERVISED) and not os.environ.get(PREFLIGHT)  # `run` has made the preflight
         if table is None and not has_looked:
             preflight_report(job).require()
         begin_trail_if_none(job, stop.asked)
@@ -143,7 +143,7 @@ def run_load(
             if table is None:
                 loading.all_tables()
                 if not os.environ.get(SUPERVISED) and not stop.asked():
-                    loading.tell_parked()  # `run` does it itself, and takes the code for one that a start may mend
+                    loading.tell_parked()  # `run` reports them itself, and would start the part again for this code
             else:
                 loading.one_table(table, recreate, with_children, keep)
     stop.exit_if_signalled()

@@ -68,7 +68,8 @@ def script(job: JobView, table: TableId | None) -> Script:
     definitions = _definitions(job, table)
     job.rules.targets(definitions)
     tables = [(schema, job.rules.target_table(schema)) for _, schema in sorted(definitions.items())]
-    with closing(target_of(job.targets()[0]).tables(value_rules(job))) as target:  # the same for each
+    # The script is the same for each target.
+    with closing(target_of(job.targets()[0]).tables(value_rules(job))) as target:
         steps = list(target.script(tables))
         if table is not None:  # its foreign keys need the others' names
             alone = target.script([(s, t) for s, t in tables if s.id == table])

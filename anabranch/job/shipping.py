@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 SHIP_S, AWAY_S = 5.0, 60.0  # seconds between two looks for entries, and between two tries at most
-LAST_S = 3.0  # that a part waits at its end for what it noted last
+LAST_S = 3.0  # how long a part waits at its end until its last entries are sent
 BATCH = 500
 
 

@@ -14,7 +14,7 @@ from anabranch.model.status import StateStatus
 
 FOLLOWING = ("streaming", "draining")
 WORK = ("capture", "load", "apply")
-# Whose comes first is the job's, of several targets.
+# Of several targets, the state that comes first here is the job's.
 WORST = ("died", "failed", "waiting", "starting", "loading", "stopping", "streaming", "stopped")
 
 
@@ -88,7 +88,7 @@ def _failed(snapshot: Mapping[str, Any], alive: Mapping[str, Any]) -> Condition 
     ends = snapshot["ends"]
     last = max(ends, key=lambda name: str(ends[name]["at"]), default="")
     failed = [name for name, end in ends.items() if end["has_failed"] and name not in alive]
-    if not alive and last == "run":  # it knows of the others
+    if not alive and last == "run":  # `run` knows how its parts ended
         failed = [name for name in failed if name == "run"]
     elif not alive:  # a load that failed beside the others is over when they end
         failed = [name for name in failed if name != "load" or last == "load"]

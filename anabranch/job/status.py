@@ -50,7 +50,7 @@ NOBODY: dict[str, Any] = {
     "phase_since": None,
     "phase_error": None,
 }
-PHASES = ("preflight", "waiting", "loading", "draining", "streaming", "stopped")  # whose comes first is the job's
+PHASES = ("preflight", "waiting", "loading", "draining", "streaming", "stopped")  # the job's is the first
 
 
 def status(job: JobView) -> Status:
@@ -58,7 +58,8 @@ def status(job: JobView) -> Status:
     pictures = [(view, _now(view)) for view in job.targets()]
     snapshot = _now(job) if len(pictures) > 1 else pictures[0][1]
     errors: list[str] = []
-    source_end, sizes, held = _source(job, errors)  # before the trail's: what is there now was there to be read
+    # The source is asked before the trail's end is read: the trail can have everything that is seen here.
+    source_end, sizes, held = _source(job, errors)
     end = _trail_end(job)
     targets = [_target(view, found, end, source_end, sizes, errors) for view, found in pictures]
     conditions = [
@@ -278,7 +279,7 @@ def _is_all_read(job: JobView, end: TrailEnd | None, source_end: LogMark | None)
         return None
     try:
         return source_of(job).order.includes(LogMark(end.position.native, end.resume), source_end.native, None)
-    except SourceError:  # a log that got another name: capture says so
+    except SourceError:  # the log has another name by now: capture reports it
         return None
 
 

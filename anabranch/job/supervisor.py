@@ -64,7 +64,7 @@ class Supervisor:
             finally:
                 self._end([capture, *(child for lane in lanes for child in lane.children)])
                 for lane in lanes:
-                    lane.state.forget_gone("run")  # what did not end in time was ended
+                    lane.state.forget_gone("run")  # parts that did not end in time were killed
                     lane.state.phase("stopped")
                 state.forget_gone("run")
                 state.phase("stopped")
@@ -135,7 +135,7 @@ class Supervisor:
                 if seconds is not None and deadline is None and going and all(lane.is_streaming for lane in going):
                     deadline = now + seconds
                 if until_caught_up:
-                    reached = [lane.caught_up.is_reached() for lane in going]  # asks every one for its goal
+                    reached = [lane.caught_up.is_reached() for lane in going]  # asks every lane for its goal
                     if all(reached):
                         return self._finish(lanes)
                     for lane in going:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 NOTED = ("table_forgotten", "table_dropped", "table_joined", "table_taken_out", "tables_resumed", "source_set_up")
-# A log line's keys that are said otherwise.
+# Keys of a log line that an entry has in another form.
 OWN = ("level", "event", "timestamp", "message", "error", "reason", "why", "waits_for")
 SHIPPING = "anabranch-trace-"  # threads whose own statements are not noted: each batch would make the next one
 
@@ -88,7 +88,7 @@ class PartTrace:
             return
         message = next((str(facts[key]) for key in ("error", "reason", "why", "waits_for") if facts.get(key)), "")
         rest = {key: value for key, value in facts.items() if key not in OWN}
-        if isinstance(rest.get("code"), int):  # of a process
+        if isinstance(rest.get("code"), int):  # the exit code of a process
             rest["exit_code"] = rest.pop("code")
         if event == "waiting_for_others":
             rest |= {"state": "waiting", "sub_state": str(Waiting.OTHERS)}

@@ -32,10 +32,10 @@ INTERVAL = 0.25
 SPARK_STARTS = "Spark is starting: rows come behind that"
 
 OF_TARGET = ("load", "apply")
-BEAT = 2.0  # seconds between two words of a part that it is there
-CLEAN = 600.0  # seconds between two looks for what of the trace is too old
+BEAT = 2.0  # seconds between two notes that a part is alive
+CLEAN = 600.0  # seconds between two removals of old trace entries
 TICK = 0.25  # seconds between two looks whether it has to stop
-IN_ORDER = (TablesParked, NotCaughtUp)  # it did what it was told to do, and has something to say
+IN_ORDER = (TablesParked, NotCaughtUp)  # the part did its work, and reports something
 ABOUT = {"target_busy": Waiting.OTHERS, "target_full": Waiting.ROOM, "storage_full": Waiting.ROOM}
 BY_SIDE = {Side.SOURCE: Waiting.SOURCE, Side.TARGET: Waiting.TARGET, Side.JOB: Waiting.ROOM}
 
@@ -207,7 +207,7 @@ class ApplyWatcher:
     def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
         if self._phase != why:
             self._phase = why
-            if on is not Waiting.LOAD:  # which has a phase of its own
+            if on is not Waiting.LOAD:  # the load has a phase of its own
                 self.state.phase("waiting", why, *_facts(on, self.state.task))
 
     def streaming(self, consistent: bool) -> None:

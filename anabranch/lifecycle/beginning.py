@@ -19,14 +19,14 @@ from anabranch.view.opened import catalog_of, source_of
 from anabranch.view.options import limits_of, log_options, set_up_seconds
 from anabranch.view.refusals import TARGET, refuse_changes
 
-if TYPE_CHECKING:  # contracts take time to come
+if TYPE_CHECKING:  # importing contracts takes time
     from anabranch.contracts import LogOptions, SourceConnector, TargetStore
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
     from anabranch.trail.writer import TrailWriter
     from anabranch.view.job_view import JobView
 
-JOIN_SECONDS = 2.0  # that others may be in the way of what a table needs at the source, while capture follows
+JOIN_SECONDS = 2.0  # how long a set-up statement of a joining table waits for others, while capture follows
 
 
 def begin_trail_if_none(job: JobView, stop: Callable[[], bool] = lambda: False) -> None:

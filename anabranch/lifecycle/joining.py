@@ -70,7 +70,7 @@ class Joining:
             return None
         hold = self.job.names.table(table)
         with TrailReader(self.job.trail) as trail:
-            held = retention.readers(self.job.trail).get(hold)  # of a table that may still go on where it stood
+            held = retention.readers(self.job.trail).get(hold)  # a parked table that may still be resumed has one
             end = trail.end().position.sequence
             retention.hold(self.job.trail, hold, min(end, held.sequence) if held else end)
         found = None
@@ -100,7 +100,7 @@ class Joining:
                 job=self.name,
                 hint="let capture run, then load it",
             )
-        # what is none of the definition is as it is now
+        # indexes and partitions do not belong to the definition: as they are now
         return found and replace(found, indexes=now.indexes, partitions=now.partitions, partition_key=now.partition_key)
 
     def _brought_in(self, table: TableId) -> TableSchema | None:
@@ -165,7 +165,7 @@ class Joining:
         while joining := [s for t in children if (s := self.states().get(t)) and s.is_joining]:
             if self.stop():
                 return False
-            is_waited_for = is_applied(self.job)  # those that are loaded join at any moment
+            is_waited_for = is_applied(self.job)  # while apply runs, loaded ones may join at any moment
             self._take_out([s for s in joining if not s.is_loaded or not is_waited_for])
             time.sleep(0.2)
         return self.await_leaving([*reversed(children), table])
@@ -272,7 +272,7 @@ class Joining:
             if away:
                 raise self._parents_first(table, away, now)
             if all(states[parent].is_streaming for parent in parents) or not is_applied(self.job):
-                return  # where apply stands still, they join first when it starts
+                return  # if apply does not run, they join first when it starts
             if not is_told:
                 log.get(job=self.name, table=str(table)).info("waiting_for_parents", parents=list(map(str, parents)))
             is_told = True

@@ -45,7 +45,7 @@ def parked_for(
 
     [] where the job is to stop: it says so, or some of them are loaded already.
     """
-    names = {str(table): table for table in states}  # never those of the target: another source's may be the same
+    names = {str(table): table for table in states}  # by source names: a target name may be another source's, too
     table = names.get(refusal.table or "")
     if job.config.apply.on_error == "stop" or table is None:
         return []

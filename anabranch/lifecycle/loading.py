@@ -44,7 +44,7 @@ from anabranch.view.options import source_limits, target_limits, value_rules
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
-PARKING_SECONDS = 10.0  # for capture to come to the statement after which a table cannot be read any more
+PARKING_SECONDS = 10.0  # how long capture may take to reach the statement after which a table cannot be read
 
 
 class Watcher(Protocol):
@@ -241,7 +241,7 @@ class Loading:
         identity = load_identity(LocalStorage(self.job.trail))
         assert identity is not None
         schemas = {load.schema.id: load.schema for load in tables}
-        trail = TrailReader(self.job.trail)  # one, that reads the history again only where it has grown
+        trail = TrailReader(self.job.trail)  # one reader for all: it reads the history again only where it has grown
         try:
             load_tables(
                 self.name,

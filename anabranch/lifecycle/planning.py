@@ -121,7 +121,7 @@ def _plan(job: JobView, before: dict[str, Any], states: Mapping[TableId, TableSt
         return Plan((), ())
     former = RuleSet(_former(job.config, before, job.target), job.types, job.target)
     present, logs_cascades = _source(job, states.keys())
-    job.rules.targets({*states, *present})  # none shares its target with another
+    job.rules.targets({*states, *present})  # raises if two tables share a target
     if not logs_cascades:
         Report(job.config.name, tuple(check_cascades(job.rules, present.values(), value_rules(job)))).require()
     gone = [TableChange(table, GONE) for table in sorted(states) if not job.rules.includes(table)]
@@ -192,7 +192,7 @@ def _changed(
         was, where_was = former.target_table(schema), former.where(schema)
         try:
             is_, where_is = now.target_table(schema), now.where(schema)
-        except ConfigError:  # settings for columns that the source has got since
+        except ConfigError:  # the settings name columns that the source got later
             newer = present.get(table, schema)
             is_, where_is = now.target_table(newer), now.where(newer)
         why = [*_differences(was, is_)]

@@ -43,7 +43,7 @@ def repair(
     for one in results:
         if not one.identical and one.source not in left:
             table = by_name[one.source]
-            waits = [dict(change.key) for change in set_aside(job, table.table.source)]  # for a person
+            waits = [dict(change.key) for change in set_aside(job, table.table.source)]  # these rows wait for a person
             found = [d for d in one.sample if dict(d.key) not in waits]
             present = [d.key for d in found if d.kind != "extra"]
             extra = [d.key for d in found if d.kind == "extra" and not table.is_shared]

@@ -124,7 +124,7 @@ def _require_ahead(job: JobView, store: TargetStore, found: Skipped) -> None:
         return
     states = store.states.tables(job.config.name)
     if found.changes and all(_waits(states.get(TableId.parse(name)), found.sequence) for name in found.changes):
-        return  # the others have nothing in it
+        return  # only parked tables have changes in it, and these have not applied it
     parked = [
         str(table)
         for table, state in sorted(states.items())

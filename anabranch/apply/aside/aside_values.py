@@ -33,7 +33,7 @@ from anabranch.rows.net import TargetTable
 
 Tuple = tuple[str | None, ...]  # values of some columns, in text form
 
-# Of these the source takes two values for equal exactly if their text forms are; of texts its collation decides.
+# Kinds whose values are equal for the source exactly if their text forms are; for texts its collation decides.
 EXACT = frozenset(
     {
         *(Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64),

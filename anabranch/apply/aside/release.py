@@ -57,7 +57,7 @@ def _settle(
         carrier.release(state, [] if discards else carried_out(changes), followed, numbers, discards)
     except TargetUnavailable:
         raise
-    except Fenced:  # its state was changed meanwhile, by a load or by somebody who resumes it; or we were replaced
+    except Fenced:  # a load, or somebody who resumes it, has changed its state meanwhile; or we were replaced
         progress.back_out()
     except (TargetError, ConfigError, StateError) as refusal:
         progress.back_out()

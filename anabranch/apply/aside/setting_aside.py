@@ -70,7 +70,7 @@ def touches(part: Group, context: ApplyContext) -> dict[int, Touch]:
     for table, images in part.images.items():
         for watch in context.watches.get(table, ()):
             for order, moves in concerned(images, context.tables[table].table, watch):
-                if order not in found or found[order].waits:  # the row itself, and more: not behind it
+                if order not in found or found[order].waits:  # the stricter touch counts
                     found[order] = _touch(watch, moves)
     for order, target in part.truncates:
         for watch in context.watches.get(target.source, ()):

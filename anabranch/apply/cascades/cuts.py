@@ -86,7 +86,7 @@ class _Pending:
     """The parents of a stage so far, by what happens to them."""
 
     kinds: set[Kind] = field(default_factory=set)
-    new_values: set[tuple[CascadeRule, Values | None]] = field(default_factory=set)  # values that moves come to
+    new_values: set[tuple[CascadeRule, Values | None]] = field(default_factory=set)  # values that moved parents get
 
     def add(self, parent: _Parent) -> None:
         self.kinds.add(parent.kind)

@@ -61,7 +61,7 @@ def _note(chunk: Chunk, context: ApplyContext, left: ByRule, taken: ByRule) -> N
     images = {f.schema.id: gather([chunk], f.table, f.schema, base, f.low) for f in parents}
     try:
         changes = parent_changes({t: some for t, some in images.items() if some is not None}, context, base)
-    except NeedsSlowWay:  # the epoch meets the same image and refuses it by name
+    except NeedsSlowWay:  # the epoch comes to the same image, and refuses it with its key
         return
     for change in changes:
         if change.rule in taken:

@@ -19,7 +19,7 @@ from anabranch.model.schema import Action, TableSchema
 from anabranch.model.table_life import TableState
 
 TOGETHER = 32  # small tables that are built in one transaction: it holds their locks for a tenth of a second
-SETTLE_SECONDS, PAUSE = 60.0, 0.1  # that a refused row waits for keys of its table, and between two looks
+SETTLE_SECONDS, PAUSE = 60.0, 0.1  # how long a refused row waits for keys of its table, and the pause between two looks
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # a large index that finds no room is not begun again every second
 
 
@@ -38,11 +38,11 @@ class Finisher:
     ) -> None:
         self.job, self.target, self.rules, self.tables = job, target, rules, tables
         self._thread: threading.Thread | None = None
-        self._results: dict[TableId, tuple[int, Sequence[str]]] = {}  # generation that it was built for, what was not
+        self._results: dict[TableId, tuple[int, Sequence[str]]] = {}  # generation, what the target refused
         self._is_closing = threading.Event()
-        self._at: frozenset[TableId] = frozenset()  # what the thread is at
-        self._gone: set[TableId] = set()  # what it is to leave alone
-        self._built: set[TableId] = set()  # what it has been at since that was asked
+        self._at: frozenset[TableId] = frozenset()  # tables that the thread is building
+        self._gone: set[TableId] = set()  # tables that it has to leave alone
+        self._built: set[TableId] = set()  # tables that it has built since `settle` last asked for them
         self._mutex = threading.Lock()
         self.failure: AnabranchError | None = None
         self._not_before, self._pause = 0.0, FIRST_PAUSE

@@ -36,7 +36,7 @@ from anabranch.trail.repairs import Key, Repair
 BATCH = 1_000  # rows read and put at once
 NOT_NOW = "the table does not stream, or not with all its rows by a key"
 ASIDE = "rows are set aside, here or where foreign keys lead: anabranch parked release, or discard, first"
-TRIES = 5  # for a row whose unique value another one leaves meanwhile
+TRIES = 5  # for a row whose unique value another row may give up meanwhile
 
 Keys = tuple[tuple[Key, bool], ...]
 """Keys, each with: did the source have it when it was compared?"""
@@ -47,7 +47,7 @@ class _Open:
     """A repair that is going on: the keys that are left, and those that the target refuses."""
 
     asked: Repair
-    left: deque[tuple[Keys, int]]  # with how often it was tried
+    left: deque[tuple[Keys, int]]  # each with the number of tries so far
     refused: list[tuple[Key, str]] = field(default_factory=list)
 
 
@@ -91,7 +91,7 @@ class Repairer:
             lines, high = self._read(applier, followed, keys)
         except SourceUnavailable:
             raise
-        except SourceError as error:  # the table is another one by now, or the server
+        except SourceError as error:  # the table was redefined by now, or the server is another one
             work.refused += [(key, error.message) for batch, _ in work.left for key, _ in batch]
             work.left.clear()
             return

@@ -70,7 +70,7 @@ class Rereader:
             low, high = snapshot.open(followed.schema, self.lock)
             wanted = [{names[name]: value for name, value in key.items()} for key in keys]
             lines = b"".join(snapshot.lines_of(followed.schema, followed.table.source_columns, wanted, self.rules))
-        except ValueRefused as refusal:  # a row as any other that cannot be applied
+        except ValueRefused as refusal:  # treated like any other row that cannot be applied
             raise RowRefused(refusal.message, table=refusal.table, hint=refusal.hint) from refusal
         finally:
             snapshot.close()
@@ -79,7 +79,7 @@ class Rereader:
             at = self.resolver.low(low.resume)
             if (
                 at >= applier.progress.checkpoint.position.sequence
-            ):  # else the snapshot lacks what the target has: soon again
+            ):  # else the snapshot lacks what the target has: try again soon
                 applier.apply(at)
                 self._put(applier, state.source, keys, high.resume, lines)
 
