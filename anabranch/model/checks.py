@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class CheckVerdict(StrEnum):
-    """What a check says of the job, from the mildest to the worst."""
+    """The verdict of a check on the job, from the mildest to the worst."""
 
     OK = "ok"  # nothing needs doing
     WARNING = "warning"  # the job may run; somebody should know of it

@@ -68,7 +68,7 @@ class LogDecided:
 
 
 class StatementKind(StrEnum):
-    """What a logged statement may do to replicated tables."""
+    """The kinds of logged statements, by what they may do to replicated tables."""
 
     TRUNCATE = "truncate"  # empties exactly these tables
     DROP = "drop"  # they vanish: park
