@@ -13,7 +13,7 @@ ARGS   =
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # Workers of the tests that speak to servers, which wait for a third of their time. Each has servers of its own, and Spark: 3 GB.
 JOBS  := $(shell memory=`awk '/^MemTotal/ { print int($$2 / 3000000) }' /proc/meminfo 2>/dev/null`; \
-  most=`expr 2 \* $(CORES)`; [ "$${memory:-2}" -lt "$$most" ] && most=$${memory:-2}; [ "$$most" -gt 2 ] || most=2; echo $$most)
+  most=`expr $(CORES) + $(CORES) / 2`; [ "$${memory:-2}" -lt "$$most" ] && most=$${memory:-2}; [ "$$most" -gt 2 ] || most=2; echo $$most)
 # Failed tests that are run once more at the end of `make test` (tests/second_run.py).
 AGAIN  = $(VENV)/.second-run
 SEEDS  = 1..300
