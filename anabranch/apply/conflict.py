@@ -23,7 +23,7 @@ from anabranch.rows.conflict import (
     NotedConflict,
     Texts,
 )
-from anabranch.rows.net import RowChange
+from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange
 
 KEYS_ACT = "a row is there already where this one moves to, and foreign keys of the target act on rows that leave"
 IN_PART = "the row is not there, and the log has not all of it to write it anew: let the source log full row images"
@@ -57,9 +57,9 @@ class Decider:
             return Verdict((change,))
         if not change.table.key:
             return self._keyless(change, policy)
-        if change.operation == "insert":
+        if change.operation == INSERT:
             return self._insert(change, policy)
-        return self._delete(change, policy) if change.operation == "delete" else self._update(change, policy)
+        return self._delete(change, policy) if change.operation == DELETE else self._update(change, policy)
 
     def _insert(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
         key = {name: change.values.get(name) for name in change.table.key}
@@ -67,7 +67,7 @@ class Decider:
         if there is None:
             return Verdict((change,))
         if self._source_wins(change, policy, there):
-            instead = replace(change, operation="update", old_key=key)
+            instead = replace(change, operation=UPDATE, old_key=key)
             return Verdict((instead,), kind="exists", decision="source", found=there.values)
         return Verdict((), stands=False, kind="exists", decision="target", found=there.values)
 
@@ -93,7 +93,7 @@ class Decider:
         self, change: RowChange, policy: ConflictPolicy, there: FoundRow | None, other: FoundRow, new_key: Texts
     ) -> Verdict:
         """Decide a row that moves to a key that another row has."""
-        leaves = RowChange(change.table, "delete", dict(change.old_key))
+        leaves = RowChange(change.table, DELETE, dict(change.old_key))
         wins = self._source_wins(change, policy, other)
         if there is not None and self.keys_act:
             raise Conflict(change.table.source, KEYS_ACT, dict(new_key))
@@ -103,22 +103,20 @@ class Decider:
         if there is None:
             changes: tuple[RowChange, ...] = (replace(change, old_key=dict(new_key), values=_whole(change)),)
         else:
-            changes = (RowChange(change.table, "delete", dict(new_key)), change)
+            changes = (RowChange(change.table, DELETE, dict(new_key)), change)
         return Verdict(changes, kind="exists", decision="source", found=other.values)
 
     def _missing(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
         if policy.name in (IGNORE_MISSING, TARGET_WINS):
             return Verdict((), kind="missing", decision="ignored")
-        row = RowChange(change.table, "insert", values=_whole(change))
+        row = RowChange(change.table, INSERT, values=_whole(change))
         return Verdict((row,), kind="missing", decision="source")
 
     def _keyless(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
         """Decide a change of a table without a key: only carrying it out tells whether one of the equal rows is there."""
-        if change.operation == "insert" or self.writer.change(replace(change, checked=False)):
-            return Verdict((change,) if change.operation == "insert" else ())
-        return (
-            self._missing(change, policy) if change.operation == "update" else Verdict((), True, "missing", "ignored")
-        )
+        if change.operation == INSERT or self.writer.change(replace(change, checked=False)):
+            return Verdict((change,) if change.operation == INSERT else ())
+        return self._missing(change, policy) if change.operation == UPDATE else Verdict((), True, "missing", "ignored")
 
     @staticmethod
     def _kept(there: FoundRow) -> Verdict:
@@ -180,7 +178,7 @@ def note_of(change: RowChange, policy: ConflictPolicy, verdict: Verdict, where: 
         verdict.kind,
         policy.name,
         verdict.decision,
-        before if change.operation != "insert" else None,
-        after if change.operation != "delete" else None,
+        before if change.operation != INSERT else None,
+        after if change.operation != DELETE else None,
         verdict.found,
     )

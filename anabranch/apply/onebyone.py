@@ -27,7 +27,7 @@ from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Op
 from anabranch.rows.conflict import STRICT
 from anabranch.rows.lines import texts
-from anabranch.rows.net import Cascade, CascadeAction, RowChange, TableNet, TargetTable
+from anabranch.rows.net import DELETE, INSERT, UPDATE, Cascade, CascadeAction, RowChange, TableNet, TargetTable
 
 Texts = dict[str, str | None]
 Made = TypeVar("Made", RowChange, RowChange | TableNet)
@@ -79,7 +79,7 @@ def steps(
 def _may_be_gone(change: Made) -> Made:
     """Return the change without its check if it is a delete. MySQL logs the removal of a row by a DELETE of several
     tables even where a key has removed that row before."""
-    is_removal = isinstance(change, RowChange) and change.operation == "delete"
+    is_removal = isinstance(change, RowChange) and change.operation == DELETE
     return replace(change, checked=False) if is_removal else change
 
 
@@ -153,11 +153,11 @@ class _Reader:
             raise Unconvertible(self.table, words(lacks) + row)
         off = bool(self.images.keys_off[self.images.shape[at]])
         if self.images.op[at] == Op.INSERT:
-            return RowChange(self.table, "insert", values=self._row(at))
+            return RowChange(self.table, INSERT, values=self._row(at))
         if self.images.op[at] == Op.DELETE:
-            return RowChange(self.table, "delete", self._old(at)[0], keys_off=off, before=self._row(at))
+            return RowChange(self.table, DELETE, self._old(at)[0], keys_off=off, before=self._row(at))
         old, before = self._old(at - 1)[0], self._row(at - 1)
-        return RowChange(self.table, "update", old, self._row(at), keys_off=off, before=before)
+        return RowChange(self.table, UPDATE, old, self._row(at), keys_off=off, before=before)
 
     def _key_of(self, at: int) -> Texts:
         row = self._row(at - 1 if self.images.op[at] == Op.AFTER else at)
@@ -169,13 +169,13 @@ class _Reader:
         if op == Op.DELETE:
             key, whole = self._old(at)
             before = self._before(at)
-            yield RowChange(self.table, "delete", key, {}, whole, checked=checked, keys_off=off, before=before)
+            yield RowChange(self.table, DELETE, key, {}, whole, checked=checked, keys_off=off, before=before)
         elif op == Op.INSERT:
-            yield RowChange(self.table, "insert", values=self._row(at), checked=checked)
+            yield RowChange(self.table, INSERT, values=self._row(at), checked=checked)
         elif checked:
             key, whole = self._old(at - 1)
             before = self._before(at - 1)
-            yield RowChange(self.table, "update", key, self._new(at), whole, keys_off=off, before=before)
+            yield RowChange(self.table, UPDATE, key, self._new(at), whole, keys_off=off, before=before)
         else:
             yield from self._in_window(at)
 
@@ -183,10 +183,10 @@ class _Reader:
         key, _ = self._old(at - 1)
         new = self._row(at)
         if len(new) == len(self.table.columns):
-            yield RowChange(self.table, "delete", key, checked=False)
-            yield RowChange(self.table, "insert", values=new, checked=False)
+            yield RowChange(self.table, DELETE, key, checked=False)
+            yield RowChange(self.table, INSERT, values=new, checked=False)
         else:
-            yield RowChange(self.table, "update", key, new, checked=False)
+            yield RowChange(self.table, UPDATE, key, new, checked=False)
 
     def _old(self, at: int) -> tuple[Texts, Texts]:
         row = self._row(at)

@@ -22,7 +22,7 @@ from anabranch.apply.images import ORDINAL_BITS, Bools, Images, Ints, sequence_o
 from anabranch.apply.stage import Group
 from anabranch.rows.chunk import Op
 from anabranch.rows.lines import has_nul, texts
-from anabranch.rows.net import ChangeShape, TargetTable
+from anabranch.rows.net import DELETE, INSERT, UPDATE, ChangeShape, TargetTable
 from anabranch.rows.small import SmallChanges
 
 MOST_CHANGES = (
@@ -80,9 +80,9 @@ def _better_merged(changes: Sequence[SmallChanges]) -> set[int]:
         return set()
     numbers, counts = np.unique(np.concatenate([one.transactions for one in changes]), return_counts=True)
     found = set(numbers[counts > MOST_CHANGES].tolist())
-    gone = {one.shape.table.source: one for one in changes if one.shape.operation == "delete"}
+    gone = {one.shape.table.source: one for one in changes if one.shape.operation == DELETE}
     for one in changes:
-        if one.shape.operation == "insert" and (left := gone.get(one.shape.table.source)) is not None:
+        if one.shape.operation == INSERT and (left := gone.get(one.shape.table.source)) is not None:
             found.update(np.intersect1d(one.transactions, left.transactions).tolist())
     return found
 
@@ -106,11 +106,11 @@ class _Reader:
 
     def changes(self) -> Iterator[SmallChanges]:
         op = self.images.op
-        yield from self._same(ChangeShape(self.table, "delete"), self._with_key(np.flatnonzero(op == Op.DELETE), 0))
+        yield from self._same(ChangeShape(self.table, DELETE), self._with_key(np.flatnonzero(op == Op.DELETE), 0))
         inserts = np.flatnonzero(op == Op.INSERT)
         whole = self._carry(range(len(self.table.columns)))[self.images.shape[inserts]]
         self.unfit[inserts[~whole]] = True
-        yield from self._same(ChangeShape(self.table, "insert", self.table.columns), inserts[whole])
+        yield from self._same(ChangeShape(self.table, INSERT, self.table.columns), inserts[whole])
         updates = self._with_key(np.flatnonzero(op == Op.AFTER), 1)
         for shape in np.unique(self.images.shape[updates]):
             yield from self._updates(updates[self.images.shape[updates] == shape], self.carried[shape])
@@ -134,9 +134,9 @@ class _Reader:
         for name in keys:
             moves |= _differ(self._column(name, places - 1), self._column(name, places))
         stays = tuple(name for name in names if name not in self.table.key)
-        yield from self._same(ChangeShape(self.table, "update", tuple(names)), places[moves])
+        yield from self._same(ChangeShape(self.table, UPDATE, tuple(names)), places[moves])
         if stays:  # else it sets no column of ours
-            yield from self._same(ChangeShape(self.table, "update", stays), places[~moves])
+            yield from self._same(ChangeShape(self.table, UPDATE, stays), places[~moves])
         else:
             self.unfit[places[~moves]] = True
 
@@ -145,8 +145,8 @@ class _Reader:
         if not len(places):
             return
         columns = [self._column(name, places) for name in shape.sets]
-        if shape.operation != "insert":
-            back = int(shape.operation == "update")
+        if shape.operation != INSERT:
+            back = int(shape.operation == UPDATE)
             columns += [self._column(name, places - back) for name in self.table.key]
         orders = self.images.order[places]
         yield SmallChanges(shape, (orders >> ORDINAL_BITS) + self.base, orders, tuple(columns))

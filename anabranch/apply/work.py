@@ -16,7 +16,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState, heard_of, park, stream, tells_dropped
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.lines import texts
-from anabranch.rows.net import RowChange, TargetTable
+from anabranch.rows.net import UPDATE, RowChange, TargetTable
 
 Texts = Mapping[str, str | None]
 
@@ -177,7 +177,7 @@ class Work:
     def reread_partial(self, change: RowChange, has_row: bool) -> None:
         """Remember the keys of a partial update in a window that found no row (`has_row`), or moved a row to where
         another one may have been loaded: they are read again."""
-        if not change.checked and change.operation == "update":
+        if not change.checked and change.operation == UPDATE:
             moved = {name: value for name, value in change.values.items() if name in change.old_key}
             if not has_row or moved.items() - change.old_key.items():
                 self.reread(change.table.source, [{**change.old_key, **moved}])

@@ -151,11 +151,9 @@ class DefinitionKeeper:
             return self._park(named, "its columns or keys were altered at the source", statement.sql)
         if facts.kind in VANISHES:
             parked = self._park(named, f"{facts.kind} at the source", statement.sql)
-            return (
-                parked
-                if facts.kind == StatementKind.DROP
-                else parked + self._new_tables(facts.tables, facts, statement)
-            )
+            if facts.kind != StatementKind.DROP:
+                parked += self._new_tables(facts.tables, facts, statement)
+            return parked
         return self._compared(facts, named, statement)
 
     def _warn_of_triggers(self, tables: Iterable[TableId]) -> None:

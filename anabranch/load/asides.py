@@ -9,6 +9,7 @@ from __future__ import annotations
 from anabranch.load.plan import LoadTable
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.left_out import LeftOut
+from anabranch.rows.net import INSERT
 from anabranch.rows.refused import LEAVE_OUT, refused
 
 
@@ -42,7 +43,7 @@ class PieceAsides:
                 load.table.source,
                 load.table.target,
                 key,
-                "insert",
+                INSERT,
                 None,
                 kept,
                 f"{words} (read by the load)",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
-from anabranch.rows.net import RowChange, TargetTable
+from anabranch.rows.net import DELETE, INSERT, UPDATE, Operation, RowChange, TargetTable
 
 Texts = Mapping[str, str | None]
 
@@ -35,7 +35,7 @@ class AsideChange:
     source: TableId
     target: TableId
     key: Texts
-    operation: str
+    operation: Operation
     before: Texts | None
     after: Texts | None
     reason: str
@@ -54,7 +54,7 @@ class AsideChange:
 
     def change(self, table: TargetTable) -> RowChange:
         """Build the row change that carries it out."""
-        is_insert = self.operation == "insert"
+        is_insert = self.operation == INSERT
         return RowChange(
             table,
             self.operation,
@@ -76,20 +76,20 @@ def carried_out(changes: Sequence[AsideChange]) -> list[AsideChange]:
     values: dict[str, str | None] = {}
     missing: dict[str, str] = {}
     for change in changes:
-        values = {} if change.operation == "insert" else values
+        values = {} if change.operation == INSERT else values
         values |= change.after or {}
         missing = {name: what for name, what in missing.items() if name not in values} | dict(change.unconverted)
         values = {name: value for name, value in values.items() if name not in change.unconverted}
     first, last = changes[0], changes[-1]
-    was_there, is_there = first.operation != "insert", last.operation != "delete"
+    was_there, is_there = first.operation != INSERT, last.operation != DELETE
     if is_there and missing:
         what = ", ".join(f"column {name} holds {what}" for name, what in missing.items())
         raise RowRefused(f"{what}: {STILL}", table=str(first.source))
     if not is_there and was_there:
-        return [replace(first, operation="delete", after=None, unconverted={})]
+        return [replace(first, operation=DELETE, after=None, unconverted={})]
     if not is_there:  # the target refused what it could be given: another row may stand in its place
         return [] if first.unconverted else [first, last]
-    operation = "update" if was_there else "insert"
+    operation = UPDATE if was_there else INSERT
     return [replace(first, operation=operation, after=values, keys_off=last.keys_off, unconverted={})]
 
 

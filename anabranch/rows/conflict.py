@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anabranch.model.ids import TableId
+from anabranch.rows.net import Operation
 
 Texts = Mapping[str, str | None]
 
@@ -65,7 +66,7 @@ class NotedConflict:
     source: TableId
     target: TableId
     key: Texts
-    operation: str
+    operation: Operation
     kind: str
     policy: str
     decision: str

@@ -155,6 +155,18 @@ class CascadeRule:
         return hash((self.child.source, self.columns, self.parent.source))
 
 
+class Operation(StrEnum):
+    """What is done to a row."""
+
+    INSERT = "insert"  # it comes
+    UPDATE = "update"  # it is there, and some of its columns get other values
+    DELETE = "delete"  # it goes
+
+
+# Names of their own: with Python 3.11 looking a member up in its class costs more than comparing it, and rows are many.
+INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
+
+
 @dataclass(frozen=True)
 class RowChange:
     """A single row change, for the slow way: values in text form (rows/lines.py without escapes), None = NULL.
@@ -165,7 +177,7 @@ class RowChange:
     """
 
     table: TargetTable
-    operation: str  # insert | update | delete
+    operation: Operation
     old_key: dict[str, str | None] = field(default_factory=dict)
     values: dict[str, str | None] = field(default_factory=dict)
     old_values: dict[str, str | None] = field(default_factory=dict)
@@ -181,10 +193,10 @@ class ChangeShape:
     """
 
     table: TargetTable
-    operation: str  # insert | update | delete
+    operation: Operation
     sets: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the values, in their order."""
-        return self.sets if self.operation == "insert" else (*self.sets, *self.table.key)
+        return self.sets if self.operation == INSERT else (*self.sets, *self.table.key)

@@ -25,7 +25,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import component
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import Aside, AsideChange
-from anabranch.rows.net import RowChange
+from anabranch.rows.net import DELETE, INSERT, RowChange
 
 HINT = "anabranch parked ls JOB lists the rows that are set aside: release or discard them, then resume the table"
 
@@ -122,9 +122,7 @@ def unfit(step: Disputable, context: ApplyContext, states: Mapping[TableId, Tabl
     assert aside is not None
     known = {source: Known(followed.schema, followed.table) for source, followed in context.tables.items()}
     found = links(table, known)
-    is_whole = change.operation == "delete" or change.values.keys() | step.unconverted.keys() >= set(
-        change.table.columns
-    )
+    is_whole = change.operation == DELETE or change.values.keys() | step.unconverted.keys() >= set(change.table.columns)
     waits_behind_load = not is_first and is_whole and states[table].is_loading
     if (waits := _not_streaming(table, states)) is not None and not waits_behind_load:
         return f"{waits} is not streaming" + ("" if waits == table else ", with which foreign keys connect it")
@@ -155,11 +153,11 @@ def _not_streaming(table: TableId, states: Mapping[TableId, TableState]) -> Tabl
 
 def _known(change: RowChange) -> dict[str, str | None]:
     """Return the row before the change; for an insert, the new row."""
-    return {**change.before, **change.old_key} if change.operation != "insert" else dict(change.values)
+    return {**change.before, **change.old_key} if change.operation != INSERT else dict(change.values)
 
 
 def to_set_aside(change: RowChange, where: Where, reason: str, unconverted: Mapping[str, str]) -> AsideChange:
-    is_insert = change.operation == "insert"
+    is_insert = change.operation == INSERT
     return AsideChange(
         where.sequence,
         where.position,
@@ -169,7 +167,7 @@ def to_set_aside(change: RowChange, where: Where, reason: str, unconverted: Mapp
         {name: change.values[name] for name in change.table.key} if is_insert else dict(change.old_key),
         change.operation,
         None if is_insert else _known(change),
-        dict(change.values) if change.operation != "delete" else None,
+        dict(change.values) if change.operation != DELETE else None,
         reason,
         change.keys_off,
         unconverted=dict(unconverted),

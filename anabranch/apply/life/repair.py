@@ -29,7 +29,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import component
 from anabranch.model.table_life import open_window
 from anabranch.rows.lines import parse_line
-from anabranch.rows.net import RowChange, TargetTable
+from anabranch.rows.net import DELETE, INSERT, RowChange, TargetTable
 from anabranch.trail import repairs
 from anabranch.trail.repairs import Key, Repair
 
@@ -151,9 +151,9 @@ def _changes(
     found = {tuple(row[name] for name in table.key) for row in rows}
     for key, was_present in keys:
         if not was_present and tuple(key[name] for name in table.key) not in found:
-            yield RowChange(table, "delete", dict(key), checked=False, keys_off=keys_act)
+            yield RowChange(table, DELETE, dict(key), checked=False, keys_off=keys_act)
     for row in rows:
-        yield RowChange(table, "insert", values=dict(row), checked=False)
+        yield RowChange(table, INSERT, values=dict(row), checked=False)
 
 
 def _has_rows_aside(progress: Progress, table: TableId) -> bool:

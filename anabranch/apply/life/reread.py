@@ -25,7 +25,7 @@ from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState, open_window
 from anabranch.rows.lines import parse_line
-from anabranch.rows.net import RowChange, TargetTable
+from anabranch.rows.net import DELETE, INSERT, RowChange, TargetTable
 
 PATIENCE = 10.0  # seconds that the stream is held until capture has passed the snapshot
 POLL = 0.05
@@ -112,7 +112,7 @@ class Rereader:
 
 def _changes(table: TargetTable, keys: Iterable[Texts], lines: bytes) -> Iterator[RowChange]:
     for key in keys:
-        yield RowChange(table, "delete", dict(key), checked=False)
+        yield RowChange(table, DELETE, dict(key), checked=False)
     for line in lines.split(b"\n")[:-1]:
         values = dict(zip(table.columns, parse_line(line), strict=True))
-        yield RowChange(table, "insert", values=values, checked=False)
+        yield RowChange(table, INSERT, values=values, checked=False)

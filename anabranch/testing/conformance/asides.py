@@ -15,7 +15,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import DISCARD, RELEASE, AsideChange
-from anabranch.rows.net import RowChange, TargetTable
+from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange, TargetTable
 from anabranch.testing.conformance.subject import refuses
 from anabranch.testing.conformance.writer import JOB, RULES, Epochs, Target, make, rows, table
 
@@ -23,12 +23,12 @@ FIRST = [("1", None, "a"), ("2", None, "b")]
 
 
 def insert(of: TargetTable, number: str) -> RowChange:
-    return RowChange(of, "insert", values={"id": number, "parent": None, "word": "x"})
+    return RowChange(of, INSERT, values={"id": number, "parent": None, "word": "x"})
 
 
 def aside(of: TargetTable, number: str, **options: object) -> AsideChange:
     where = (7, "7@log.1:5", 1_700_000_000_000_001, of.source, of.target)
-    made = AsideChange(*where, {"id": number}, "insert", None, {"id": number, "word": "tab\t\\ nul\0"}, "a check")
+    made = AsideChange(*where, {"id": number}, INSERT, None, {"id": number, "word": "tab\t\\ nul\0"}, "a check")
     return replace(made, **options)  # type: ignore[arg-type]  # by name
 
 
@@ -47,7 +47,7 @@ def what_is_done_alone_counts_only_if_it_ends_well(target: Target) -> None:
         refuses(Conflict, refused)
         with writer.alone():
             writer.change(insert(of, "5"))
-        writer.change(RowChange(of, "delete", {"id": "2"}))
+        writer.change(RowChange(of, DELETE, {"id": "2"}))
 
     with Epochs(target) as epochs:
         epochs.do(one_epoch)
@@ -56,7 +56,7 @@ def what_is_done_alone_counts_only_if_it_ends_well(target: Target) -> None:
 
 def rule_26_what_is_set_aside_is_kept_with_the_epoch(target: Target) -> None:
     of, other = make(target, table("aside_kept")), make(target, table("aside_other"))
-    update = aside(of, "1", operation="update", before={"id": "1", "word": None}, after={"word": "z"}, keys_off=True)
+    update = aside(of, "1", operation=UPDATE, before={"id": "1", "word": None}, after={"word": "z"}, keys_off=True)
     changes = [aside(of, "1"), update, aside(other, "9")]
 
     def breaks(writer: MergeWriter) -> None:

@@ -19,7 +19,18 @@ from anabranch.model.state import Checkpoint
 from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import Life, TableState, heard_of, park
 from anabranch.rows.lines import escaped_line, parse_line
-from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, TableNet, TargetTable, Updates
+from anabranch.rows.net import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    Cascade,
+    CascadeAction,
+    CascadeRule,
+    RowChange,
+    TableNet,
+    TargetTable,
+    Updates,
+)
 from anabranch.testing.conformance.subject import refuses
 
 JOB, OWNER = "conformance", "owner-1"
@@ -441,13 +452,13 @@ def rule_28_equal_rows_are_counted(target: Target) -> None:
 def single_changes_hit_exactly_one_row(target: Target) -> None:
     of = three(target)
     with Epochs(target) as epochs:
-        epochs.change(RowChange(of, "insert", values={"id": "4", "parent": None, "word": "vier\n"}))
-        epochs.change(RowChange(of, "update", {"id": "2"}, {"id": "20", "word": None}))
-        epochs.change(RowChange(of, "delete", {"id": "1"}))
+        epochs.change(RowChange(of, INSERT, values={"id": "4", "parent": None, "word": "vier\n"}))
+        epochs.change(RowChange(of, UPDATE, {"id": "2"}, {"id": "20", "word": None}))
+        epochs.change(RowChange(of, DELETE, {"id": "1"}))
         for refused in (
-            RowChange(of, "insert", values={"id": "4", "parent": None, "word": "again"}),
-            RowChange(of, "update", {"id": "77"}, {"word": "x"}),
-            RowChange(of, "delete", {"id": "77"}),
+            RowChange(of, INSERT, values={"id": "4", "parent": None, "word": "again"}),
+            RowChange(of, UPDATE, {"id": "77"}, {"word": "x"}),
+            RowChange(of, DELETE, {"id": "77"}),
         ):
             error = refuses(Conflict, lambda row=refused: epochs.change(row))  # type: ignore[misc]  # mypy knows no types of bound defaults
             assert isinstance(error, Conflict) and error.key["id"] in ("4", "77")
@@ -458,9 +469,9 @@ def single_changes_take_one_of_equal_rows(target: Target) -> None:
     of = make(target, table("k", has_key=False), [("1", None, "x")] * 3)
     same = {"id": "1", "parent": None, "word": "x"}
     with Epochs(target) as epochs:
-        epochs.change(RowChange(of, "delete", old_values=same))
-        epochs.change(RowChange(of, "update", values={"word": "y"}, old_values=same))
-        refuses(Conflict, lambda: epochs.change(RowChange(of, "delete", old_values={**same, "word": "z"})))
+        epochs.change(RowChange(of, DELETE, old_values=same))
+        epochs.change(RowChange(of, UPDATE, values={"word": "y"}, old_values=same))
+        refuses(Conflict, lambda: epochs.change(RowChange(of, DELETE, old_values={**same, "word": "z"})))
     assert rows(target, of) == [("1", None, "x"), ("1", None, "y")]
 
 

@@ -23,7 +23,18 @@ from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.lines import texts
-from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, StagedNet, TableNet, TargetTable, Updates
+from anabranch.rows.net import (
+    DELETE,
+    INSERT,
+    Cascade,
+    CascadeAction,
+    CascadeRule,
+    RowChange,
+    StagedNet,
+    TableNet,
+    TargetTable,
+    Updates,
+)
 
 DELTA = "_delta"
 
@@ -152,10 +163,10 @@ class MemoryWriter:
 
     def change(self, row: RowChange) -> bool:
         relation, table = self._relation(row.table), row.table
-        if row.operation == "insert":
+        if row.operation == INSERT:
             _insert(table, relation, row.values, row.checked)
             return True
-        if row.operation == "delete":
+        if row.operation == DELETE:
             return _remove(table, relation, row.old_key or row.old_values, row.checked)
         return _change_row(table, relation, row.old_key or row.old_values, row.values, row.checked)
 

@@ -52,7 +52,7 @@ from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
-from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
+from anabranch.rows.net import INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.rows.small import SmallTransactions
 
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
@@ -267,7 +267,7 @@ class PostgresWriter:
         with self._policies_named(), self._knowing_labels(source), translated(doing, source, onerow.key(row)):
             if not self._waits:  # unique keys too: their rows may meet on the way to where the source took them
                 self._defer(connection)
-            if self._followers is not None and row.keys_off and row.operation != "insert":
+            if self._followers is not None and row.keys_off and row.operation != INSERT:
                 self._followers.refuse(row)
             return onerow.change(connection, stages, row, self._rules.nul)
 

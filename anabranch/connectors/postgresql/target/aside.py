@@ -99,6 +99,8 @@ def _json(values: Mapping[str, str | None] | None) -> Json | None:
 
 def _change(row: tuple[Any, ...]) -> AsideChange:
     from anabranch.rows.aside import AsideChange  # most who open a store have nothing to do with such rows
+    from anabranch.rows.net import Operation
 
-    sequence, position, time, source, target, *rest = row
-    return AsideChange(sequence, position, time, TableId.parse(source), TableId.parse(target), *rest)
+    sequence, position, time, source, target, key, operation, *rest = row
+    tables = TableId.parse(source), TableId.parse(target)
+    return AsideChange(sequence, position, time, *tables, key, Operation(operation), *rest)

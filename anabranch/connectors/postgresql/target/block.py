@@ -38,7 +38,7 @@ from anabranch.connectors.postgresql.target.known_columns import (
 )
 from anabranch.connectors.postgresql.target.store import TARGET
 from anabranch.model.state import Checkpoint
-from anabranch.rows.net import ChangeShape
+from anabranch.rows.net import DELETE, INSERT, ChangeShape
 from anabranch.rows.small import SmallTransactions
 
 # A block is planned anew each time it is sent, about 0.5 ms for each shape, and saves about 20 us for each change.
@@ -214,12 +214,12 @@ def _statement(kind: int, shape: ChangeShape, known: KnownTable) -> sql.Composed
         for place, name in enumerate(shape.columns)
     ]
     same = _same(shape, known)
-    if shape.operation == "insert":
+    if shape.operation == INSERT:
         query = sql.SQL("INSERT INTO {} AS t ({}) OVERRIDING SYSTEM VALUE SELECT {} WHERE {}")
         listed = sql.SQL(", ").join(values)
         return query.format(table_name(shape.table.target), column_list(shape.sets), listed, same)
     own, where = own_rows(shape, known), on_key(shape, values)
-    if shape.operation == "delete":
+    if shape.operation == DELETE:
         return sql.SQL("DELETE FROM {} WHERE {} AND {}").format(own, where, same)
     return sql.SQL("UPDATE {} SET {} WHERE {} AND {}").format(own, sets(shape, values), where, same)
 

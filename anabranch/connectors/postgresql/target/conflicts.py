@@ -70,9 +70,11 @@ def _json(values: Texts | None) -> Json | None:
 
 def _conflict(found: tuple[Any, ...]) -> NotedConflict:
     from anabranch.rows.conflict import NotedConflict  # as above
+    from anabranch.rows.net import Operation
 
-    sequence, position, time, source, target, *rest = found
-    return NotedConflict(sequence, position, time, TableId.parse(source), TableId.parse(target), *rest)
+    sequence, position, time, source, target, key, operation, *rest = found
+    tables = TableId.parse(source), TableId.parse(target)
+    return NotedConflict(sequence, position, time, *tables, key, Operation(operation), *rest)
 
 
 @lru_cache(maxsize=1024)

@@ -16,7 +16,7 @@ from anabranch.contracts import Conflict
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action
 from anabranch.rows.keys import CHANGES_ROWS, EnforcedKey
-from anabranch.rows.net import RowChange, TargetTable
+from anabranch.rows.net import UPDATE, RowChange, TargetTable
 
 ACTIONS = {"a": Action.RESTRICT, "r": Action.RESTRICT, "c": Action.CASCADE}
 ACTIONS |= {"n": Action.SET_NULL, "d": Action.SET_DEFAULT}
@@ -79,7 +79,7 @@ class Followers:
         """
         event = row.operation
         for key in self._acting(row.table.target, event):
-            if event == "update" and not row.values.keys() & set(key.parent_columns):
+            if event == UPDATE and not row.values.keys() & set(key.parent_columns):
                 continue
             if not row.table.key or self._exists(_children_of(key, row), _values(key, row)):
                 raise Conflict(row.table.source, _refusal(key, event), dict(row.old_key))
@@ -119,7 +119,7 @@ def _children_of(key: EnforcedKey, row: RowChange) -> sql.Composed:
         sql.SQL("{} = {}").format(sql.Identifier("c", child), sql.Identifier("p", parent)) for child, parent in pairs
     )
     found = [sql.SQL("{} = %s").format(sql.Identifier("p", name)) for name in row.table.key]
-    if row.operation == "update":
+    if row.operation == UPDATE:
         changed = [sql.SQL("{} IS DISTINCT FROM %s").format(sql.Identifier("p", name)) for name in _changing(key, row)]
         found.append(sql.SQL("({})").format(sql.SQL(" OR ").join(changed)))
     query = sql.SQL("SELECT FROM {} AS c JOIN {} AS p ON {} WHERE {}")
@@ -130,7 +130,7 @@ def _children_of(key: EnforcedKey, row: RowChange) -> sql.Composed:
 def _values(key: EnforcedKey, row: RowChange) -> list[str | None]:
     """Return values of the statement's parameters."""
     values = [row.old_key[name] for name in row.table.key]
-    return values + ([row.values[name] for name in _changing(key, row)] if row.operation == "update" else [])
+    return values + ([row.values[name] for name in _changing(key, row)] if row.operation == UPDATE else [])
 
 
 def _changing(key: EnforcedKey, row: RowChange) -> list[str]:

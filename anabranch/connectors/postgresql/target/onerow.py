@@ -30,14 +30,14 @@ from anabranch.connectors.postgresql.target.staging import StagingTables
 from anabranch.connectors.postgresql.target.swallowed_rows import UPSERT, reason, switches
 from anabranch.contracts import Conflict
 from anabranch.rows.lines import escaped_line, texts
-from anabranch.rows.net import RowChange, TargetTable
+from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange, TargetTable
 
 Names = tuple[str, ...]
 
 
 def change(connection: Connection, stages: StagingTables, row: RowChange, nul: str) -> bool:
     """Carry out one change: did it meet a row? Conflict unless a checked one hits exactly one. Psycopg errors pass."""
-    keyless = not row.table.key and row.operation != "insert"
+    keyless = not row.table.key and row.operation != INSERT
     found = _keyless(connection, stages, row, nul) if keyless else _keyed(connection, row, nul)
     if not found:
         _refuse_left_out(connection, [row], nul)
@@ -51,7 +51,7 @@ def _refuse_left_out(connection: Connection, missed: Sequence[RowChange], nul: s
     `missed`: changes that hit no row. Asks for triggers first: in a load's window rows may well be missing.
     """
     row = missed[0]
-    found = switches(connection, row.table.target, *(UPSERT if row.operation == "insert" else (row.operation,)))
+    found = switches(connection, row.table.target, *(UPSERT if row.operation == INSERT else (row.operation,)))
     left = next((row for row in missed if _should_have_hit(connection, row, nul)), None) if found else None
     if left is not None:
         raise Conflict(
@@ -66,9 +66,9 @@ def _should_have_hit(connection: Connection, row: RowChange, nul: str) -> bool:
     is there. For a table without a key `_keyless` tells.
     """
     if not row.table.key:
-        return row.operation == "insert"
+        return row.operation == INSERT
     there = _run(connection, _exists(row.table), nul, _ordered(row.table, key(row))) > 0
-    if row.operation != "insert":
+    if row.operation != INSERT:
         return there
     return not there or not set(row.values) <= set(row.table.key)
 
@@ -89,7 +89,7 @@ def merge_few(connection: Connection, piece: MergePiece, arrays: Sequence[Any], 
         _refuse_left_out(connection, missed, nul)
     for change, found in zip(made, counts, strict=True):
         _check(change, found)
-        again += [dict(change.old_key)] if not found and change.operation == "update" else []
+        again += [dict(change.old_key)] if not found and change.operation == UPDATE else []
     return again
 
 
@@ -107,11 +107,14 @@ def _merge_moves(connection: Connection, piece: MergePiece, changes: Sequence[Ro
     return again
 
 
+_OPERATIONS = {MergeAction.DELETE: DELETE, MergeAction.UPDATE: UPDATE, MergeAction.INSERT: INSERT}
+
+
 def _change(piece: MergePiece, row: Sequence[str | None]) -> RowChange:
     """Return a row of a piece as a single change."""
     table, width = piece.table, _key_width(piece)
     old, values = dict(zip(table.key, row[:width], strict=False)), dict(zip(piece.values, row[width:], strict=False))
-    return RowChange(table, piece.action.value, old, values, checked=piece.checked)
+    return RowChange(table, _OPERATIONS[piece.action], old, values, checked=piece.checked)
 
 
 def _key_width(piece: MergePiece) -> int:
@@ -155,9 +158,9 @@ def _refuse_chains(rows: Sequence[RowChange]) -> None:
 
 def _keyed(connection: Connection, row: RowChange, nul: str) -> int:
     """Carry out a change of a table with a key, or any insert. Returns how many rows it has hit."""
-    if row.operation == "insert":
+    if row.operation == INSERT:
         return _run(connection, _insert(row.table, tuple(row.values), row.checked), nul, row.values)
-    if row.operation == "delete":
+    if row.operation == DELETE:
         return _run(connection, _delete(row.table), nul, _ordered(row.table, row.old_key))
     return _update_row(connection, row, nul)
 
@@ -170,7 +173,7 @@ def _check(row: RowChange, found: int) -> None:
 
 def key(row: RowChange) -> Texts:
     """Return the key that names a row change in messages; of a keyless table nothing."""
-    if row.operation == "insert":
+    if row.operation == INSERT:
         return {name: row.values.get(name) for name in row.table.key}
     return dict(row.old_key)
 
@@ -194,7 +197,7 @@ def _update_row(connection: Connection, row: RowChange, nul: str) -> int:
         there = {**here, **moved}
         if _run(connection, _exists(row.table), nul, there):
             if not _run(connection, _delete(row.table), nul, here):
-                _refuse_left_out(connection, [RowChange(row.table, "delete", here, checked=False)], nul)
+                _refuse_left_out(connection, [RowChange(row.table, DELETE, here, checked=False)], nul)
             here = there
             sets = {name: value for name, value in sets.items() if name not in here} or dict(here)
     return _run(connection, _update(row.table, tuple(sets)), nul, sets, here)
@@ -210,7 +213,7 @@ def _keyless(connection: Connection, stages: StagingTables, row: RowChange, nul:
         same = match(names, readable_columns(connection, table))
         target = table_name(table.target)
         parts = {"target": target, "stage": table_name(stage), "same": same}
-        if row.operation == "delete":
+        if row.operation == DELETE:
             done = connection.execute(REMOVE.format(**parts)).rowcount
         else:
             sets = _equals(tuple(row.values), ", ")

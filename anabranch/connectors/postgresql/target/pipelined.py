@@ -28,7 +28,7 @@ from anabranch.connectors.postgresql.connection import Connection, column_list, 
 from anabranch.connectors.postgresql.target.known_columns import KnownColumns, KnownTable, on_key, own_rows, sets
 from anabranch.connectors.postgresql.target.store import TARGET
 from anabranch.model.state import Checkpoint
-from anabranch.rows.net import ChangeShape
+from anabranch.rows.net import DELETE, INSERT, ChangeShape
 from anabranch.rows.small import SmallTransactions
 
 WINDOW = 500  # transactions that are sent and not answered
@@ -127,11 +127,11 @@ class Pipeline:
 def _statement(shape: ChangeShape, known: KnownTable) -> sql.Composed:
     places = [sql.Composed([sql.SQL(f"${number}")]) for number in range(1, len(shape.columns) + 1)]
     own = own_rows(shape, known)
-    if shape.operation == "insert":
+    if shape.operation == INSERT:
         query = sql.SQL("INSERT INTO {} AS t ({}) OVERRIDING SYSTEM VALUE VALUES ({})")
         listed = sql.SQL(", ").join(places)
         change = query.format(table_name(shape.table.target), column_list(shape.sets), listed)
-    elif shape.operation == "delete":
+    elif shape.operation == DELETE:
         change = sql.SQL("DELETE FROM {} WHERE {}").format(own, on_key(shape, places))
     else:
         change = sql.SQL("UPDATE {} SET {} WHERE {}").format(own, sets(shape, places), on_key(shape, places))
