@@ -12,17 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from anabranch.contracts import Conflict, RowWriter
-from anabranch.rows.conflict import (
-    IGNORE_MISSING,
-    NEWEST,
-    SOURCE_WINS,
-    TARGET_WINS,
-    Age,
-    ConflictPolicy,
-    FoundRow,
-    NotedConflict,
-    Texts,
-)
+from anabranch.rows.conflict import Age, ConflictPolicy, FoundRow, NotedConflict, OnConflict, Texts
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange
 
 KEYS_ACT = "a row is there already where this one moves to, and foreign keys of the target act on rows that leave"
@@ -107,7 +97,7 @@ class Decider:
         return Verdict(changes, kind="exists", decision="source", found=other.values)
 
     def _missing(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
-        if policy.name in (IGNORE_MISSING, TARGET_WINS):
+        if policy.name in (OnConflict.IGNORE_MISSING, OnConflict.TARGET_WINS):
             return Verdict((), kind="missing", decision="ignored")
         row = RowChange(change.table, INSERT, values=_whole(change))
         return Verdict((row,), kind="missing", decision="source")
@@ -124,10 +114,10 @@ class Decider:
 
     def _source_wins(self, change: RowChange, policy: ConflictPolicy, there: FoundRow) -> bool:
         """Return whether the source's row wins over one that is there and should not be."""
-        if policy.name == IGNORE_MISSING:
+        if policy.name == OnConflict.IGNORE_MISSING:
             what = f"{change.operation} in {change.table.target}: a row with this key is there already"
             raise Conflict(change.table.source, what, {name: there.values.get(name) for name in change.table.key})
-        return policy.name == SOURCE_WINS or (policy.name == NEWEST and not there.is_newer)
+        return policy.name == OnConflict.SOURCE_WINS or (policy.name == OnConflict.NEWEST and not there.is_newer)
 
     def _row(self, change: RowChange, key: Texts, policy: ConflictPolicy) -> FoundRow | None:
         return self.writer.row(change.table, key, _age(change, policy.newest_by) if policy.newest_by else None)

@@ -14,7 +14,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.writers import SourceWriter
 from anabranch.preflight.known import KnownJob
-from anabranch.rows.conflict import NEWEST, SOURCE_WINS
+from anabranch.rows.conflict import OnConflict
 from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import RuleSet
 
@@ -129,5 +129,6 @@ def _filter(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
 
 
 def _on_conflict(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
-    if rules.on_conflict(schema).name in (SOURCE_WINS, NEWEST) and schema.id not in selection.needs_full_images:
+    writes_missing = rules.on_conflict(schema).name in (OnConflict.SOURCE_WINS, OnConflict.NEWEST)
+    if writes_missing and schema.id not in selection.needs_full_images:
         selection.needs_full_images.append(schema.id)

@@ -7,29 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from anabranch.model.ids import TableId
 from anabranch.rows.net import Operation
 
 Texts = Mapping[str, str | None]
 
-STOP, SOURCE_WINS, TARGET_WINS = "stop", "source_wins", "target_wins"
-IGNORE_MISSING, NEWEST = "ignore_missing", "newest"
+
+class OnConflict(StrEnum):
+    """What becomes of a change that finds the target otherwise: `on_conflict` of the job file."""
+
+    STOP = "stop"  # the job stops, and a person decides
+    SOURCE_WINS = "source_wins"  # its row is written, whatever is there
+    TARGET_WINS = "target_wins"  # what is there stays
+    IGNORE_MISSING = "ignore_missing"  # a row that is not there is passed over; one that is there already stops the job
+    NEWEST = "newest"  # the row is written unless the target's is newer, by a column
 
 
 @dataclass(frozen=True, slots=True)
 class ConflictPolicy:
     """The job's choice for a table where stream and target disagree. `newest_by`: the target's name of the column that
-    NEWEST compares.
+    `OnConflict.NEWEST` compares.
     """
 
-    name: str = STOP
+    name: OnConflict = OnConflict.STOP
     newest_by: str = ""
 
     @property
     def decides(self) -> bool:
         """True if the policy settles conflicts; else every conflict stops the job."""
-        return self.name != STOP
+        return self.name != OnConflict.STOP
 
 
 STRICT = ConflictPolicy()
@@ -68,7 +76,7 @@ class NotedConflict:
     key: Texts
     operation: Operation
     kind: str
-    policy: str
+    policy: OnConflict
     decision: str
     before: Texts | None = None
     after: Texts | None = None

@@ -17,7 +17,7 @@ from anabranch.errors import ConfigError, Problem, SchemaError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.rows.conflict import ConflictPolicy
+from anabranch.rows.conflict import ConflictPolicy, OnConflict
 from anabranch.rows.net import TargetTable
 from anabranch.rules.choices import TypeChoices
 from anabranch.rules.contradictions import EXCLUDE, Contradiction, contradictions
@@ -186,13 +186,14 @@ class RuleSet:
         """Return the policy for the table's conflicts. Raises ConfigError for a `newest_by` that does not fit the table."""
         entry = self._entries.get(schema.id)
         if entry is None or entry.on_conflict is None:
-            return ConflictPolicy(self._config.apply.on_conflict)
+            return ConflictPolicy(OnConflict(self._config.apply.on_conflict))
         if entry.newest_by is None:
-            return ConflictPolicy(entry.on_conflict)
+            return ConflictPolicy(OnConflict(entry.on_conflict))
         if problem := self._unfit(entry, entry.newest_by, schema):
             at = self._at(entry, problem, "newest_by")
             raise ConfigError(f"the settings of {schema.id} do not fit the table", problems=[at])
-        return ConflictPolicy(entry.on_conflict, self._renames(schema.id).get(entry.newest_by, entry.newest_by))
+        column = self._renames(schema.id).get(entry.newest_by, entry.newest_by)
+        return ConflictPolicy(OnConflict(entry.on_conflict), column)
 
     def _unfit(self, entry: TableEntry, name: str, schema: TableSchema) -> str:
         """Say why the column cannot tell which row is newest; "" if it can."""

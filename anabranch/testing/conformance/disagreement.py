@@ -15,7 +15,7 @@ from anabranch.apply.abilities import MergeWriter
 from anabranch.contracts import Conflict
 from anabranch.model.ids import TableId
 from anabranch.model.state import Skipped
-from anabranch.rows.conflict import Age, FoundRow, NotedConflict
+from anabranch.rows.conflict import Age, FoundRow, NotedConflict, OnConflict
 from anabranch.rows.net import UPDATE, TableNet, Updates
 from anabranch.testing.conformance.subject import refuses
 from anabranch.testing.conformance.writer import JOB, RULES, Epochs, Target, arrow, keys, make, rows, table
@@ -71,8 +71,13 @@ def rule_28_a_newer_row_is_a_conflict(target: Target) -> None:
 def conflicts_are_noted_with_the_epoch(target: Target) -> None:
     of = make(target, table("noted"))
     first = NotedConflict(
-        *(7, "7@log.1:5", 1_700_000_000_000_001, of.source, of.target, {"id": "1"}, UPDATE, "missing", "source_wins"),
-        *("source", {"id": "1", "word": "tab\tund\nnul\0"}, {"word": None}, None),
+        *(7, "7@log.1:5", 1_700_000_000_000_001, of.source, of.target, {"id": "1"}),
+        operation=UPDATE,
+        kind="missing",
+        policy=OnConflict.SOURCE_WINS,
+        decision="source",
+        before={"id": "1", "word": "tab\tund\nnul\0"},
+        after={"word": None},
     )
     second = replace(first, source=TableId("shop", "other"), before=None, found={"word": "\\x00"})
 

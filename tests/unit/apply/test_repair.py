@@ -26,7 +26,7 @@ from anabranch.model.position import LogMark, Position
 from anabranch.model.table_facts import Facts, ParkedFor
 from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Chunk
-from anabranch.rows.conflict import SOURCE_WINS, STRICT, ConflictPolicy
+from anabranch.rows.conflict import STRICT, ConflictPolicy, OnConflict
 from anabranch.trail import repairs, retention
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
@@ -169,7 +169,7 @@ def make(tmp_path: Path) -> Iterator[Any]:
 def test_rows_are_repaired_at_one_place_of_the_stream(make: Any, seed: int) -> None:
     """Whatever was damaged before the last comparison is as at the source once the stream is through."""
     draw = random.Random(seed)
-    rig = make(behind=draw.choice([0, 0, 1, 3]), policy=ConflictPolicy(SOURCE_WINS))
+    rig = make(behind=draw.choice([0, 0, 1, 3]), policy=ConflictPolicy(OnConflict.SOURCE_WINS))
     steps = [rig.write] * 5 + [rig.damage] + [lambda _: rig.capture()] * 2 + [lambda _: rig.follow()] * 2
     steps += [lambda _: rig.repairer.look(rig.applier)] * 2 + [lambda _: ask(rig)]
     for _ in range(60):

@@ -69,12 +69,13 @@ def _json(values: Texts | None) -> Json | None:
 
 
 def _conflict(found: tuple[Any, ...]) -> NotedConflict:
-    from anabranch.rows.conflict import NotedConflict  # as above
+    from anabranch.rows.conflict import NotedConflict, OnConflict  # as above
     from anabranch.rows.net import Operation
 
-    sequence, position, time, source, target, key, operation, *rest = found
+    sequence, position, time, source, target, key, operation, kind, policy, *rest = found
     tables = TableId.parse(source), TableId.parse(target)
-    return NotedConflict(sequence, position, time, *tables, key, Operation(operation), *rest)
+    done, chosen = Operation(operation), OnConflict(policy)
+    return NotedConflict(sequence, position, time, *tables, key, done, kind, chosen, *rest)
 
 
 @lru_cache(maxsize=1024)
