@@ -16,7 +16,7 @@ Texts = Mapping[str, str | None]
 
 
 class OnConflict(StrEnum):
-    """What becomes of a change that finds the target otherwise: `on_conflict` of the job file."""
+    """The fate of a change that finds the target otherwise: `on_conflict` of the job file."""
 
     STOP = "stop"  # the job stops, and a person decides
     SOURCE_WINS = "source_wins"  # its row is written, whatever is there

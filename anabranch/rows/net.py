@@ -156,7 +156,7 @@ class CascadeRule:
 
 
 class Operation(StrEnum):
-    """What is done to a row."""
+    """The ways in which a row changes."""
 
     INSERT = "insert"  # it comes
     UPDATE = "update"  # it is there, and some of its columns get other values
