@@ -92,6 +92,15 @@ class Failures:
         if report.failed:
             was_late = self._failed.get(report.nodeid, True)
             self._failed[report.nodeid] = was_late and getattr(report, "is_late", False)
+            self._tell(report)
+
+    def _tell(self, report: pytest.TestReport) -> None:
+        """Names it at once: the summary comes half an hour later."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            why = next((line for line in report.longreprtext.splitlines() if line.startswith("E ")), "")
+            reporter.ensure_newline()
+            reporter.write_line(f"failed: {report.nodeid} {why}"[:400])
 
     @property
     def are_late(self) -> bool:
