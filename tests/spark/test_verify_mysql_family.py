@@ -11,6 +11,7 @@ import pytest
 
 from anabranch import connectors
 from anabranch.config.url import parse_url
+from anabranch.contracts import TypeMap, ValueRules
 from anabranch.errors import TargetError
 from anabranch.load.plan import LoadTable
 from anabranch.load.run import load_tables
@@ -49,7 +50,7 @@ class Pair:
         with closing(self.ends[0].catalog()) as catalog:
             found = catalog.tables(lambda table: table.schema == source.name)
         self.schemas = [schema for _, schema in sorted(found.items())]
-        self.tables = [VerifyTable(schema, _target_table(schema)) for schema in self.schemas]
+        self.tables = [VerifyTable(schema, _target_table(schema, self.ends[1].types)) for schema in self.schemas]
 
     def load(self) -> None:
         loads = [LoadTable(one.schema, one.table, one.filter) for one in self.tables]
@@ -61,9 +62,10 @@ class Pair:
         return result
 
 
-def _target_table(schema: Any) -> TargetTable:
+def _target_table(schema: Any, map: TypeMap) -> TargetTable:
     names = tuple(column.name for column in schema.columns)
-    types = tuple(column.type for column in schema.columns)
+    kinds = (column.type for column in schema.columns)
+    types = tuple(replace(type, at_target=map.at_target(type, ValueRules())) for type in kinds)
     return TargetTable(schema.id, replace(schema.id, schema="public"), names, types, schema.primary_key, names)
 
 
