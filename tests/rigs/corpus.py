@@ -218,7 +218,7 @@ def _texts(type: LogicalType | None, column: Any) -> list[str]:
     """A column's values: numbers as they are, all others in quotes. One without a type is never in an image."""
     if type is None:
         return ["-"] * len(column)
-    is_number = type.kind.startswith(("int", "uint", "float", "decimal", "year"))
+    is_number = type.carried.startswith(("int", "uint", "float", "decimal", "year"))
     return [_shown(value.decode(), is_number) for value in lines([type], [column]).split(b"\n")[:-1]]
 
 
