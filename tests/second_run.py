@@ -99,8 +99,7 @@ class Failures:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             why = next((line for line in report.longreprtext.splitlines() if line.startswith("E ")), "")
-            reporter.ensure_newline()
-            reporter.write_line(f"failed: {report.nodeid} {why}"[:400])
+            reporter.write_line(f"\nfailed: {report.nodeid} {why}"[:400])
 
     @property
     def are_late(self) -> bool:
