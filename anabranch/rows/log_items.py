@@ -100,4 +100,4 @@ class StatementFacts:
 LogItem = (
     Chunk | LogStatement | LogIdle | LogAbandoned | LogPrepared | LogDecided | LogChanges | LogTakenBack | LogEnded
 )
-"""What `contracts.LogReader.read` gives."""
+"""An item of a log, as `contracts.LogReader.read` returns it."""

@@ -1,4 +1,4 @@
-"""What tests are built with: `from rigs.scenario import Scenario`. Fixtures are in the conftest.py of their folder.
+"""Helpers that tests are built with: `from rigs.scenario import Scenario`. Fixtures are in the conftest.py of their folder.
 
 scenario*                  a job at the command line: from MySQL or MariaDB, from PostgreSQL, to several targets, and
                            somebody who writes meanwhile

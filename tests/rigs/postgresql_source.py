@@ -1,4 +1,4 @@
-"""What a PostgreSQL of the tests is started with so that it may be a source."""
+"""Settings that a PostgreSQL of the tests is started with, so that it may be a source."""
 
 from __future__ import annotations
 

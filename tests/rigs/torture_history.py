@@ -36,7 +36,7 @@ OUTCOMES = {
 
 
 def state(place: int, history: History = HISTORY) -> Contents:
-    """What is right after so many commits."""
+    """Return the rows that are right after so many commits."""
     model, ledger = Model(history.schema, "mysql"), []
     for number in ORDER[:place]:
         transaction = next(t for t in history.transactions if t.number == number)

@@ -1,4 +1,4 @@
-"""What every connector must do, contract by contract: plain functions over a subject, run by tests on each database.
+"""Checks of every contract, one suite each: plain functions over a subject, which tests run on each database.
 
 reader.py asks a LogReader, snapshot.py a SnapshotReader, loader.py a Loader, writer.py a Writer and its abilities,
 asides.py and disagreement.py what is noted in epochs, appender.py an Appender. Each has CHECKS: the functions in

@@ -1,4 +1,4 @@
-"""What a session of a history does at its source, and what the source said to it.
+"""Speaks for a session of a history: carries out what it does at its source, and keeps the answers.
 
 What does not live here: which sessions there are, and when they speak (sessions.py).
 """

@@ -22,7 +22,7 @@ LONGEST_LOOK = 60.0  # seconds until a look that does not end is an error of the
 
 @dataclass(slots=True, eq=False)
 class Observation:
-    """Of one snapshot, by table: its rows as they came (targets.Snapshot). What stays the same is the same object.
+    """Keep one snapshot's rows by table, as they came (targets.Snapshot). Rows that did not change stay the same object.
 
     `times`: how many in a row showed the same. `more`: tables that are no part of the history. `away`: tables that the job
     says are loading or parked, in the same snapshot."""

@@ -75,4 +75,4 @@ class FolderSnapshot:
 def _key(table: TableSchema, row: Mapping[str, str | None]) -> tuple[Any, ...]:
     """Values of the key in this database's own order."""
     types = {column.name: column.type for column in table.columns}
-    return tuple(parse_text(types[name], row[name] or "") for name in table.primary_key)  # type: ignore[arg-type]
+    return tuple(parse_text(types[name], row[name] or "") for name in table.primary_key)  # type: ignore[arg-type]  # keys have types
