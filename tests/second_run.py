@@ -2,7 +2,7 @@
 
 Who passes then is printed as `unsteady: …`, who does not fails the run. Only what can be the machine's fault gets there: all
 errors of the test, what they came from included, say that something did not come in time or that a connection was lost.
-Everything else is final, a failed comparison first of all, and so is all that fails under a folder `torture`.
+Everything else is final, a failed comparison first of all, and so is a history that fails under a folder `torture`.
 
 With `--second-run FILE` pytest ends with 0 where all that failed is of this kind, and notes it in FILE; this file as a program
 runs what stands there.
@@ -76,8 +76,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """In the worker, where the error still is one; the attribute travels with the report."""
     report = yield
     if report.failed:
-        is_torture = "torture" in item.nodeid.split("::")[0].split("/")
-        report.is_late = not is_torture and call.excinfo is not None and is_late(call.excinfo.value)
+        is_history = "torture" in item.nodeid.split("::")[0].split("/") and "histor" in item.nodeid
+        report.is_late = not is_history and call.excinfo is not None and is_late(call.excinfo.value)
     return report
 
 

@@ -49,7 +49,7 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def ended(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, str, str]:
+def ended(process: subprocess.Popen[str], seconds: float = 600) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=seconds)
     assert "Traceback" not in err, err
     return process.returncode, out, err
@@ -148,7 +148,7 @@ def test_torture_leaves_nothing_when_it_is_interrupted(
     pair: list[str], mariadb: Server, target_database: Database, tmp_path: Path
 ) -> None:
     process = start(tmp_path, *pair, "--minutes", "5")
-    until = time.monotonic() + 180
+    until = time.monotonic() + 240
     while not left(mariadb, target_database):
         assert time.monotonic() < until and process.poll() is None
         time.sleep(0.1)
