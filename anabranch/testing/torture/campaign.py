@@ -187,9 +187,14 @@ class _Hand:
         return found
 
     def terminate(self) -> None:
-        """It clears away what it has begun; a worker that waits for a seed ends at once."""
+        """It clears away what it has begun; a worker that waits for a seed ends at once.
+
+        One that clears away already takes no signal (`uninterrupted`): it ends when it finds no further seed."""
         if hasattr(self, "process"):
             self.process.terminate()
+            assert self.process.stdin is not None
+            with contextlib.suppress(OSError):  # what was not flushed is for nobody any more
+                self.process.stdin.close()
 
     def end(self, until: float) -> None:
         """Wait until then at most; then kill it with all that it has started."""
