@@ -8,16 +8,17 @@ import math
 import re
 import socket
 import ssl
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pymysql
 
 from anabranch import log
 from anabranch.connectors.mysql.errors import OTHER_LOGIN, translate
 from anabranch.connectors.mysql.lookout import MysqlLookout
-from anabranch.connectors.mysql.settings import FIRST, PINNED, UNLIMITED, pinning
+from anabranch.connectors.mysql.settings import FIRST, PINNED, UNLIMITED, Pin, pinning
 from anabranch.errors import AnabranchError, ConfigError, SourceError
 from anabranch.model.endpoint import Endpoint
 from anabranch.waits import Patience, Session, register
@@ -30,8 +31,11 @@ _USES_FILES = SSL_MODES[2:]
 # https://dev.mysql.com/doc/refman/8.0/en/cleartext-pluggable-authentication.html · https://mariadb.com/kb/en/authentication-plugin-pam/
 # https://dev.mysql.com/doc/refman/5.6/en/old-native-pluggable-authentication.html
 GIVES_AWAY = ("mysql_clear_password", "dialog", "mysql_old_password")
-_PINNING: dict[str, str] = {}  # release as the server greets -> the statement
+_THERE: dict[
+    tuple[str, tuple[str, ...]], frozenset[str]
+] = {}  # release as the server greets, pins -> those that it has
 OPTIONS = ("ssl_mode", *SSL_FILES, "unix_socket")
+Some = TypeVar("Some", bound="Connection")
 
 
 def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.Connection:
@@ -40,6 +44,19 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
 
     Raises SourceUnavailable or SourceError; ConfigError for an option of the URL that nobody knows.
     """
+    try:
+        connection = opened(endpoint, Connection, PINNED, **driver)
+    except (AnabranchError, pymysql.err.Error, OSError, RuntimeError) as error:
+        found = translate(error)
+        found.message = f"{endpoint.place}: {found.message}"
+        raise found from error
+    if watched:
+        watch(endpoint, connection)
+    return connection
+
+
+def opened(endpoint: Endpoint, kind: type[Some], pins: Mapping[str, Pin], **driver: Any) -> Some:
+    """Return a connection of this class, with these settings; errors of the driver pass."""
     settings: dict[str, Any] = {
         "user": endpoint.user,
         "password": endpoint.password.encode(),
@@ -54,24 +71,23 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
         **driver,
     }
     usual = None if endpoint.limits.statement == math.inf else endpoint.limits.statement
-    try:  # until it is open all answers have the limit: PyMySQL's own holds for the handshake of TCP only
-        connection = Connection(**settings | {"read_timeout": endpoint.limits.connect})
-        try:
-            _tell(connection, endpoint)
-            _pin(connection)
-        except BaseException:  # whatever it was: let go, and passed on
-            connection._force_close()
-            raise
-        connection._read_timeout = driver.get("read_timeout", usual)
-    except (AnabranchError, pymysql.err.Error, OSError, RuntimeError) as error:
-        found = translate(error)
-        found.message = f"{endpoint.place}: {found.message}"
-        raise found from error
-    if watched:
-        session = Session(connection.thread_id(), is_busy, cut)
-        patience = Patience(endpoint.limits.connect, endpoint.limits.silence)
-        register(str(endpoint), connection, session, partial(_lookout, endpoint), patience)
+    # until it is open all answers have the limit: PyMySQL's own holds for the handshake of TCP only
+    connection = kind(**settings | {"read_timeout": endpoint.limits.connect})
+    try:
+        _tell(connection, endpoint)
+        _pin(connection, pins)
+    except BaseException:  # whatever it was: let go, and passed on
+        connection._force_close()
+        raise
+    connection._read_timeout = driver.get("read_timeout", usual)
     return connection
+
+
+def watch(endpoint: Endpoint, connection: Connection) -> None:
+    """Have what the connection waits for told."""
+    session = Session(connection.thread_id(), is_busy, cut)
+    patience = Patience(endpoint.limits.connect, endpoint.limits.silence)
+    register(str(endpoint), connection, session, partial(_lookout, endpoint), patience)
 
 
 def _lookout(endpoint: Endpoint) -> MysqlLookout:
@@ -90,17 +106,17 @@ def is_busy(connection: Connection) -> bool:
     return connection.is_waiting
 
 
-def _pin(connection: pymysql.Connection) -> None:
+def _pin(connection: Connection, pins: Mapping[str, Pin]) -> None:
     """Pin the session's settings in one statement. A server of a release not seen by this process is first asked for
     its variables.
     """
-    release = connection.get_server_info()
-    if release not in _PINNING:
-        ask(connection, FIRST + UNLIMITED[family(connection)])
-        names = ", ".join(f"'{name}'" for name in PINNED)
-        rows = ask(connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
-        _PINNING[release] = pinning(str(name).lower() for name, _ in rows)
-    ask(connection, _PINNING[release])
+    seen = (connection.get_server_info(), tuple(pins))
+    if seen not in _THERE:
+        fetch(connection, FIRST + UNLIMITED[family(connection)])
+        names = ", ".join(f"'{name}'" for name in pins)
+        rows = fetch(connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
+        _THERE[seen] = frozenset(str(name).lower() for name, _ in rows)
+    fetch(connection, pinning(_THERE[seen], pins))
 
 
 class Connection(pymysql.Connection):  # type: ignore[misc]  # it has no types
@@ -169,11 +185,16 @@ def version(connection: pymysql.Connection) -> tuple[int, int, int]:
 def ask(connection: pymysql.Connection, sql: str, *values: object) -> list[tuple[Any, ...]]:
     """Return all rows of a small query. Raises errors of our tree."""
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(sql, values or None)
-            return list(cursor.fetchall())
+        return fetch(connection, sql, *values)
     except (pymysql.err.Error, OSError) as error:
         raise translate(error) from error
+
+
+def fetch(connection: pymysql.Connection, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    """Return all rows of a small query; errors of the driver pass."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values or None)
+        return list(cursor.fetchall())
 
 
 def variables(connection: pymysql.Connection, *names: str) -> dict[str, str]:

@@ -189,16 +189,16 @@ def translate(error: BaseException) -> AnabranchError:
     """Return the error of our tree for one of the driver or of the socket. Never contains a secret."""
     if isinstance(error, AnabranchError):
         return error
-    tls = _tls_error(error)
+    tls = tls_error(error)
     if isinstance(tls, CUT):
-        return SourceUnavailable(f"the line to the source broke: {_plain(tls)}")
+        return SourceUnavailable(f"the line to the source broke: {plain(tls)}")
     if tls is not None:
-        return SourceError(f"TLS with the source failed: {_plain(tls)}", hint=_tls_hint(str(tls)))
+        return SourceError(f"TLS with the source failed: {plain(tls)}", hint=tls_hint(str(tls)))
     if isinstance(error, OSError):
         return SourceUnavailable(f"the line to the source broke: {error or type(error).__name__}")
     if isinstance(error, RuntimeError):  # PyMySQL: the package `cryptography` is missing
         return SourceError(f"the driver cannot log in: {error}", hint=f"{install_hint('mysql')}; or use TLS")
-    number, text = _number_and_text(error)
+    number, text = number_and_text(error)
     if number == LOCKED and (who := said()):
         return SourceUnavailable(of_number(number, text).message, hint=who)
     if text == _NO_WAY_TO_LOG_IN:
@@ -213,7 +213,7 @@ def of_number(number: int, text: str) -> SourceError:
     known, lowered = MEANING.get(number, KnownError(SourceError, "")), text.lower()
     kind, _, hint = next((one for part, one in BY_TEXT.get(number, ()) if part in lowered), known)
     if number == 2026 or (number in (2003, 2013) and "SSL" in text and "EOF" not in text):
-        kind, hint = SourceError, _tls_hint(text)
+        kind, hint = SourceError, tls_hint(text)
     return kind(f"the source says {number}: {text}" if number else f"the driver says: {text}", hint=hint)
 
 
@@ -226,24 +226,24 @@ def translated() -> Iterator[None]:
         raise translate(error) from error
 
 
-def _tls_error(error: BaseException) -> ssl.SSLError | None:
+def tls_error(error: BaseException) -> ssl.SSLError | None:
     """Return the TLS library's error, or the one in the driver's."""
     inner = getattr(error, "original_exception", error)
     return inner if isinstance(inner, ssl.SSLError) else None
 
 
-def _plain(error: ssl.SSLError) -> str:
+def plain(error: ssl.SSLError) -> str:
     """Return the message without the library's own places: `[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed:
     … (_ssl.c:1006)`.
     """
     return re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", str(error.args[-1]))
 
 
-def _tls_hint(text: str) -> str:
+def tls_hint(text: str) -> str:
     return next((hint for words, hint in TLS_FAILED if words in text.lower().replace("_", " ")), _TLS)
 
 
-def _number_and_text(error: BaseException) -> tuple[int, str]:
+def number_and_text(error: BaseException) -> tuple[int, str]:
     if error.args[:1] == (0,):  # PyMySQL: InterfaceError(0, "") on a connection that is gone
         return 2013, "the connection is closed"
     if len(error.args) >= 2 and isinstance(error.args[0], int):

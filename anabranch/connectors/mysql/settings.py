@@ -181,8 +181,8 @@ def decided() -> frozenset[str]:
     return frozenset((*PINNED, *(name for names in LEFT.values() for name in names)))
 
 
-def pinning(there: Iterable[str]) -> str:
+def pinning(there: Iterable[str], pins: Mapping[str, Pin] = PINNED) -> str:
     """Return the one statement that pins, of a server with these variables. sql_big_selects comes behind max_join_size, which
     sets it."""
     known = set(there)
-    return "SET SESSION " + ", ".join(f"{name} = {pin.value}" for name, pin in PINNED.items() if name in known)
+    return "SET SESSION " + ", ".join(f"{name} = {pin.value}" for name, pin in pins.items() if name in known)
