@@ -58,7 +58,9 @@ class KnownError(NamedTuple):
 _BUSY, _AWAY, _FULL, _CONFLICT, _REFUSED = Meaning
 _LOAD = "load the table again"
 _CHANGED = f"the target table was changed: {_LOAD}"
-_CHECK = "if the source has no such check any more: ALTER TABLE … DROP CHECK … at the target (MariaDB: DROP CONSTRAINT …)"
+_TYPE = (
+    "ALTER TABLE … MODIFY … there to a type that holds it; a table that the load makes gets its types by [types] map"
+)
 _GRANT = "grant the job's user this right; preflight lists the statements"
 _LOGIN = "check user, password and host of the target's URL, and the account there (CREATE USER … @ …)"
 _ROOM = "make room on the target's disk"
