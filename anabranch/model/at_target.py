@@ -32,6 +32,7 @@ class CanonicalForm(StrEnum):
     ELEMENTS = "elements"  # of a vector, each as FLOAT32, whatever stands around them
     JSON_VALUES = "json values"  # numbers by value, keys without order, the last of equal keys, no -0
     JSON_TEXT = "json text"  # only the space between tokens is free
+    NUMBER = "number"  # of any digits, by its value: 1, 1.0 and 1e0 are one, -0 is 0
     ADDRESS = "address"  # an IP address, shortened or not
     UUID = "uuid"  # its digits
 

@@ -17,6 +17,8 @@ class ValueRules:
     json: str = "jsonb"  # "jsonb" | "json" | "text"
     geometry: str = "bytea"  # "bytea" | "geometry"
     vector: str = "real[]"  # "real[]" | "vector"
+    uuid: str = ""  # a target's own word for how UUIDs and instants stand there, "" for the type map's
+    instant: str = ""
     zero_dates: tuple[tuple[str, str, str], ...] = ()  # source table, column -> as zero_date, before which it goes
     texts: tuple[
         tuple[Kind, TextForm], ...

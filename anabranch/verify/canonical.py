@@ -100,6 +100,14 @@ def _without_sign(float_form: Cell) -> Cell:
     return lambda cell: b"0.0" if (form := float_form(cell)) == b"-0.0" else form
 
 
+def _number(cell: bytes) -> bytes:
+    """Rewrite a number by its value. What is none, NaN or Infinity, stays as it is."""
+    try:
+        return _Number(cell.decode()).text.encode()
+    except (ValueError, ArithmeticError):
+        return cell
+
+
 def _uuid(cell: bytes) -> bytes:
     """Rewrite a UUID: any spelling is read, one is printed (https://www.postgresql.org/docs/current/datatype-uuid.html)."""
     return cell.lower().translate(None, b"-{}")
@@ -167,6 +175,7 @@ _FORMS: Mapping[CanonicalForm, Cell] = {
     CanonicalForm.ELEMENTS: _vector,
     CanonicalForm.JSON_VALUES: partial(_json, by_value),
     CanonicalForm.JSON_TEXT: partial(_json, as_written),
+    CanonicalForm.NUMBER: _number,
     CanonicalForm.ADDRESS: _address,
     CanonicalForm.UUID: _uuid,
 }

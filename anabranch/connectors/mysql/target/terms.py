@@ -1,0 +1,219 @@
+"""SQL between a value's text form and a column: what a column is assigned, and what reads it back in the same text form.
+
+`assignment(type, value)` is SQL for the value of a column whose text form is `value`: a LOAD DATA variable (`@c3`), a
+literal, or a placeholder. It may name `value` more than once (`uses`), so a placeholder is a named one (`%(c3)s`) or its
+parameter is given as often. `read_term(type, column)` is SQL that prints the column in that text form; NULL stays NULL in both.
+No sign of percent is in either. `type` is the column's as the rules of the job have it (TargetTable.types).
+
+What does not live here: types (typemap.py), lines (rows/lines.py), statements (load.py, apply.py, verify.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from anabranch.connectors.mysql.target.words import bare, literal, sizes
+from anabranch.model.datatype import Kind, LogicalType
+
+MARIADB = "mariadb"
+INTEGERS = frozenset({Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64})
+CLOCKS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT})
+TEXT_TYPES = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"))
+# A date that the source has not, where [types] zero_date says "-infinity" for it, is the zero date again.
+ZERO = ("-infinity", "0000-00-00")
+# EWKB in hexadecimal digits: its byte order, its type of four bytes of which the last says that an SRID follows, the SRID.
+# https://postgis.net/docs/ST_AsEWKB.html · stored: https://dev.mysql.com/doc/refman/8.0/en/gis-data-formats.html
+_HAS_SRID, _NO_SRID = "'20'", "'00000000'"
+
+
+def assignment(type: LogicalType, value: str, family: str = "mysql") -> str:
+    """Return SQL for the value that a column gets, of its text form `value`."""
+    name = bare(type.target)
+    if name in TEXT_TYPES:  # the job's choice: the text form itself
+        return _within(type, value) if type.kind in (Kind.TEXT, Kind.NATIVE) else value
+    if name == "decimal" and type.kind not in INTEGERS:
+        return _digits(type, value)
+    put = _PUT.get(type.kind)
+    return put(type, value, family) if put else value
+
+
+def read_term(type: LogicalType, column: str, family: str = "mysql") -> str:
+    """Return SQL that prints a column in its text form. `column`: as SQL, in backticks and with its table where needed."""
+    name = bare(type.target)
+    if name in TEXT_TYPES or (name and type.kind is Kind.NATIVE):
+        return column
+    read = _READ.get(type.kind)
+    return read(type, column, family) if read else column
+
+
+def constant(type: LogicalType, text: str | None, family: str = "mysql") -> str:
+    """Return SQL for a value in text form, as a literal of the column's type; NULL for None."""
+    return "NULL" if text is None else assignment(type, literal(text), family)
+
+
+def uses(type: LogicalType, family: str = "mysql") -> int:
+    """Return how often `assignment` names the value."""
+    return assignment(type, "\0", family).count("\0")
+
+
+def is_plain(type: LogicalType, family: str = "mysql") -> bool:
+    """Return whether a column takes the text form as it is, so that LOAD DATA needs no variable for it."""
+    return assignment(type, "\0", family) == "\0"
+
+
+# --- into the column --------------------------------------------------------------------------------------------------
+
+
+def _within(type: LogicalType, value: str) -> str:
+    """Return text that fits, or is refused: a strict server cuts blanks at the end without an error.
+
+    https://dev.mysql.com/doc/refman/8.0/en/char.html
+    """
+    most = sizes(type.target)[:1]
+    if not most or (type.length or most[0] + 1) <= most[0]:
+        return value
+    return f"IF(CHAR_LENGTH({value}) > {most[0]}, CONCAT({value}, REPEAT('!', {most[0]})), {value})"
+
+
+def _digits(type: LogicalType, value: str) -> str:
+    """Return a number that has no digit which the column has not, or is refused: a strict server rounds without an error.
+
+    https://dev.mysql.com/doc/refman/8.0/en/precision-math-numbers.html
+    """
+    precision, scale = (*sizes(type.target), 10, 0)[:2] if sizes(type.target) else (10, 0)
+    if len(sizes(type.target)) == 1:
+        scale = 0
+    if type.kind is Kind.DECIMAL and type.precision and type.scale <= scale:
+        return value
+    whole = f"[0-9]{{1,{max(precision - scale, 1)}}}"
+    behind = f"([.][0-9]{{0,{scale}}}0*)?"
+    return f"IF({value} REGEXP '^-?0*{whole}{behind}$', {value}, CONCAT('!', {value}))"
+
+
+def _clock(type: LogicalType, value: str, family: str) -> str:
+    """Return a date or a moment. A printed one is checked: of a year with five digits the server would read the first four, and
+    of one before Christ all but that."""
+    zone = f"TRIM(TRAILING '+00' FROM {value})" if type.kind is Kind.INSTANT else value
+    if type.printed:
+        return f"IF(SUBSTR({value}, 5, 1) = '-' AND RIGHT({value}, 1) <> 'C', {zone}, CONCAT('!', {value}))"
+    return f"REPLACE({zone}, '{ZERO[0]}', '{ZERO[1]}')"
+
+
+def _geometry(type: LogicalType, value: str, family: str) -> str:
+    """Return a geometry as the server stores it, its SRID and WKB: no function may turn its axes."""
+    srid = f"CONCAT(SUBSTR({value}, 13, 8), '01', SUBSTR({value}, 5, 6), '00', SUBSTR({value}, 21))"
+    plain = f"CONCAT({_NO_SRID}, SUBSTR({value}, 3))"
+    return f"UNHEX(IF(SUBSTR({value}, 11, 2) = {_HAS_SRID}, {srid}, {plain}))"
+
+
+def _vector(type: LogicalType, value: str, family: str) -> str:
+    return f"{'VEC_FromText' if family == MARIADB else 'STRING_TO_VECTOR'}({value})"
+
+
+def _uuid(type: LogicalType, value: str, family: str) -> str:
+    return f"UNHEX(REPLACE({value}, '-', ''))" if bare(type.target) == "binary" else value
+
+
+def _bit(type: LogicalType, value: str, family: str) -> str:
+    return value if _is_long(type) else f"CAST(CONV({value}, 2, 10) AS UNSIGNED)"
+
+
+_PUT: Mapping[Kind, Callable[[LogicalType, str, str], str]] = {
+    Kind.BINARY: lambda type, value, family: f"UNHEX(SUBSTR({value}, 3))",
+    Kind.BOOLEAN: lambda type, value, family: f"({value} = 't')",
+    Kind.BIT: _bit,
+    Kind.YEAR: lambda type, value, family: f"CAST({value} AS UNSIGNED)",  # as text, 0 would be 2000
+    Kind.GEOMETRY: _geometry,
+    Kind.VECTOR: _vector,
+    Kind.UUID: _uuid,
+    **dict.fromkeys(CLOCKS, _clock),
+}
+
+# --- out of the column ------------------------------------------------------------------------------------------------
+
+
+def _moment(type: LogicalType, column: str, family: str) -> str:
+    """Print a moment with six decimals, as all sources but one do, or without zeros at its end, as PostgreSQL does."""
+    zone = ", '+00'" if type.kind is Kind.INSTANT else ""
+    if type.printed:
+        return f"CONCAT({_without_zeros(type, column)}{zone})" if zone else _without_zeros(type, column)
+    decimals = "." * (type.fraction == 0) + "0" * (6 - min(type.fraction, 6))
+    behind = f", '{decimals}'" if decimals else ""
+    full = f"CONCAT({column}{behind}{zone})" if behind or zone else f"CONCAT({column})"
+    return full if type.kind is Kind.DURATION else f"IF({column} = 0, '{ZERO[0]}', {full})"
+
+
+def _without_zeros(type: LogicalType, column: str) -> str:
+    if not type.fraction:
+        return f"CONCAT({column})"
+    return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM CONCAT({column})))"
+
+
+def _date(type: LogicalType, column: str, family: str) -> str:
+    shown = f"LEFT({column}, 10)" if bare(type.target) == "datetime" else f"CONCAT({column})"
+    return shown if type.printed else f"IF({column} = 0, '{ZERO[0]}', {shown})"
+
+
+def _bits(type: LogicalType, column: str, family: str) -> str:
+    return column if _is_long(type) else f"LPAD(BIN({column}+0), {type.length or 1}, '0')"
+
+
+def _ewkb(type: LogicalType, column: str, family: str) -> str:
+    stored = f"LOWER(HEX({column}))"
+    srid = f"CONCAT('\\\\x01', SUBSTR({stored}, 11, 6), '20', SUBSTR({stored}, 1, 8), SUBSTR({stored}, 19))"
+    return f"IF(LEFT({stored}, 8) = {_NO_SRID}, CONCAT('\\\\x', SUBSTR({stored}, 9)), {srid})"
+
+
+def _elements(type: LogicalType, column: str, family: str) -> str:
+    return f"{'VEC_ToText' if family == MARIADB else 'VECTOR_TO_STRING'}({column})"
+
+
+def _uuid_text(type: LogicalType, column: str, family: str) -> str:
+    if bare(type.target) != "binary":
+        return f"CONCAT({column})"
+    text = f"HEX({column})"
+    for place in (9, 14, 19, 24):
+        text = f"INSERT({text}, {place}, 0, '-')"
+    return f"LOWER({text})"
+
+
+def _json(type: LogicalType, column: str, family: str) -> str:
+    return column if family == MARIADB else f"CAST({column} AS CHAR)"
+
+
+def _decimal(type: LogicalType, column: str, family: str) -> str:
+    """Print a DECIMAL, without the zeros that ZEROFILL puts in front of it."""
+    if type.target or not 0 < type.precision <= 65 or type.printed:
+        return column
+    return f"CAST({column} AS DECIMAL({type.precision},{type.scale}))"
+
+
+def _double(type: LogicalType, column: str, family: str) -> str:
+    """Print a FLOAT as the double it is: as text of its own it has six digits."""
+    return f"({column}*1e0)" if type.kind is Kind.FLOAT32 and not type.target else column
+
+
+_READ: Mapping[Kind, Callable[[LogicalType, str, str], str]] = {
+    **dict.fromkeys(INTEGERS, lambda type, column, family: f"({column}+0)"),  # ZEROFILL
+    Kind.YEAR: lambda type, column, family: f"({column}+0)",
+    Kind.DECIMAL: _decimal,
+    Kind.FLOAT32: _double,
+    Kind.FLOAT64: _double,
+    Kind.BINARY: lambda type, column, family: f"CONCAT('\\\\x', LOWER(HEX({column})))",
+    Kind.BOOLEAN: lambda type, column, family: f"CASE {column} WHEN 1 THEN 't' WHEN 0 THEN 'f' ELSE {column} END",
+    Kind.BIT: _bits,
+    Kind.DATE: _date,
+    Kind.TIMESTAMP: _moment,
+    Kind.INSTANT: _moment,
+    Kind.DURATION: _moment,
+    Kind.TIME: lambda type, column, family: _without_zeros(type, column),
+    Kind.JSON: _json,
+    Kind.GEOMETRY: _ewkb,
+    Kind.VECTOR: _elements,
+    Kind.UUID: _uuid_text,
+}
+
+
+def _is_long(type: LogicalType) -> bool:
+    """Return whether bits are more than the server's type has: they stand as digits in a text."""
+    return (type.length or 1) > 64

@@ -1,0 +1,59 @@
+"""Text forms of values here: the texts that the terms (terms.py) read where they are not those of their kind, and the texts that
+MySQL and MariaDB print for one value in several ways. Data, told once per column (typemap.py).
+
+Bytes and geometry stay as their kind has them, `\\x` and hexadecimal digits: sources print them like that already, and a term
+takes them from there. What does not live here: making texts (rows/lines.py), comparing them (verify/), SQL (terms.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.connectors.mysql.target.words import bare
+from anabranch.contracts import ValueRules
+from anabranch.model.at_target import AtTarget, CanonicalForm, TextForm
+from anabranch.model.datatype import Kind, LogicalType
+
+# STRING_TO_VECTOR and VEC_FromText read brackets: https://dev.mysql.com/doc/refman/9.7/en/vector-functions.html,
+# https://mariadb.com/kb/en/vec_fromtext/
+TEXTS: Mapping[Kind, TextForm] = {Kind.VECTOR: TextForm.BRACKETS}
+# Kind and the name of the type that the job chose -> what that type makes alike. Of a DECIMAL the digits behind the last one that
+# counts; of a date its midnight.
+CHOSEN: Mapping[tuple[Kind, str], CanonicalForm] = {
+    (Kind.TEXT, "uuid"): CanonicalForm.UUID,
+    (Kind.UUID, "uuid"): CanonicalForm.UUID,
+    (Kind.DECIMAL, "decimal"): CanonicalForm.NUMBER,
+    (Kind.DECIMAL, "double"): CanonicalForm.FLOAT64_WITHOUT_SIGN,
+    (Kind.FLOAT32, "decimal"): CanonicalForm.NUMBER,
+    (Kind.FLOAT64, "decimal"): CanonicalForm.NUMBER,
+    (Kind.NATIVE, "decimal"): CanonicalForm.NUMBER,
+}
+SORT_AS_TEXT = frozenset(
+    ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json", "varbinary", "binary", "longblob", "enum")
+)
+WHOLE = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal"))  # types that hold whole numbers
+
+
+def at_target(type: LogicalType, rules: ValueRules, family: str) -> AtTarget:
+    name = bare(type.target)
+    return AtTarget(
+        text=TEXTS.get(type.carried, TextForm.OF_KIND),
+        canonical=_canonical(type, name, rules, family),
+        sorts_as_text=name in SORT_AS_TEXT,
+        keeps_whole=not name or name in WHOLE,
+    )
+
+
+def _canonical(type: LogicalType, name: str, rules: ValueRules, family: str) -> CanonicalForm:
+    """Return the canonical form of a type's values. MySQL's JSON is compared by value, MariaDB's is its text.
+
+    https://dev.mysql.com/doc/refman/8.0/en/json.html#json-normalization · https://mariadb.com/kb/en/json/
+    """
+    if Kind.JSON in (type.kind, _kind_of(name)):
+        is_text = family != "mysql" or (name or rules.json) not in ("json", "jsonb")
+        return CanonicalForm.JSON_TEXT if is_text else CanonicalForm.JSON_VALUES
+    return CHOSEN.get((type.kind, name), CanonicalForm.OF_KIND)
+
+
+def _kind_of(name: str) -> Kind | None:
+    return Kind.JSON if name == "json" else None

@@ -1,0 +1,173 @@
+"""Logical type -> type of MySQL and MariaDB, with fidelity and reason, as tables.
+
+`MysqlTypes.fit` knows the logical type alone; `MysqlTypes.column_fit` the source's column too, and takes the types of this family
+in the source's own words (own_words.py). What does not live here: what PostgreSQL prints (printed.py), types that a job chooses
+instead (choices.py), what values look like (text_forms.py, terms.py), collations (collations.py).
+Vendor facts: https://dev.mysql.com/doc/refman/8.0/en/data-types.html · https://mariadb.com/kb/en/data-types/
+"""
+
+from __future__ import annotations
+
+from anabranch.connectors.mysql.target import choices, own_words, printed, text_forms
+from anabranch.connectors.mysql.target.words import labelled
+from anabranch.contracts import ValueRules
+from anabranch.model.at_target import AtTarget
+from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
+from anabranch.model.schema import Column
+
+MYSQL, MARIADB = "mysql", "mariadb"
+FRACTION = 6  # digits of a second; https://dev.mysql.com/doc/refman/8.0/en/fractional-seconds.html
+# The longest that a row may have, in characters of utf8mb4: https://dev.mysql.com/doc/refman/8.0/en/column-count-limit.html
+VARCHAR_LIMIT = 16_383
+VARBINARY_LIMIT = 65_532
+KEY_LENGTH = 255  # characters of a text or bytes of a binary in a key, where the source declares none
+
+EXACT, WIDENED, LOSSY, REFUSED = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSSY, Fidelity.REFUSED
+ZERO_DATES = 'a zero date stops the job; [types] zero_date = "-infinity" keeps 0000-00-00, all others become that one'
+
+# Kind -> native type (fields of LogicalType are put in), fidelity, reason.
+NATIVE: dict[Kind, tuple[str, Fidelity, str]] = {
+    Kind.INT8: ("tinyint", EXACT, ""),
+    Kind.INT16: ("smallint", EXACT, ""),
+    Kind.INT32: ("int", EXACT, ""),
+    Kind.INT64: ("bigint", EXACT, ""),
+    Kind.UINT8: ("tinyint unsigned", EXACT, ""),
+    Kind.UINT16: ("smallint unsigned", EXACT, ""),
+    Kind.UINT32: ("int unsigned", EXACT, ""),
+    Kind.UINT64: ("bigint unsigned", EXACT, ""),
+    Kind.DECIMAL: ("decimal({precision},{scale})", EXACT, ""),
+    Kind.FLOAT32: ("float", EXACT, ""),
+    Kind.FLOAT64: ("double", EXACT, ""),
+    Kind.BOOLEAN: ("tinyint(1)", WIDENED, "a boolean is a number of one byte there"),
+    Kind.TEXT: ("varchar({length})", EXACT, ""),
+    Kind.BINARY: ("varbinary({length})", EXACT, ""),
+    Kind.BIT: ("bit({length})", EXACT, ""),
+    Kind.DATE: ("date", EXACT, ZERO_DATES),
+    Kind.TIME: ("time({fraction})", WIDENED, "it holds more than the times of a day"),
+    Kind.TIMESTAMP: ("datetime({fraction})", EXACT, ZERO_DATES),
+    Kind.INSTANT: ("timestamp({fraction})", EXACT, ZERO_DATES),
+    Kind.DURATION: ("time({fraction})", EXACT, ""),
+    Kind.INTERVAL: ("varchar(128)", WIDENED, printed.AS_PRINTED),
+    Kind.YEAR: ("year", EXACT, ""),
+    Kind.ENUM: ("enum", EXACT, "its error value, '' without a label, stops the job"),
+    Kind.SET: ("set", EXACT, ""),
+    Kind.UUID: ("char(36)", WIDENED, "any text of that length fits; [target.options] uuid chooses"),
+    Kind.INET: ("varchar(45)", WIDENED, "any text of that length fits"),
+    Kind.GEOMETRY: ("geometry", EXACT, ""),
+    Kind.VECTOR: ("vector({length})", EXACT, ""),
+    Kind.NATIVE: ("longtext", WIDENED, printed.AS_PRINTED),
+}
+# Types that only one of the two has. https://mariadb.com/kb/en/uuid-data-type/ (10.7)
+OWN: dict[tuple[str, Kind], tuple[str, Fidelity, str]] = {
+    (MARIADB, Kind.UUID): ("uuid", EXACT, "MariaDB has it since 10.7; [target.options] uuid chooses"),
+}
+JSON: dict[tuple[str, str], tuple[str, Fidelity, str]] = {
+    (MYSQL, "json"): (
+        "json",
+        LOSSY,
+        "keys in another order, one of equal keys, numbers beyond 64 bits as doubles, dates or decimals inside as plain JSON; "
+        '[target.options] json = "text" keeps the text',
+    ),
+    (MARIADB, "json"): ("json", EXACT, "a longtext that keeps the source's JSON text"),
+    (MYSQL, "text"): ("longtext", EXACT, "keeps the source's JSON text"),
+    (MARIADB, "text"): ("longtext", EXACT, "keeps the source's JSON text"),
+}
+# [target.options] uuid and instant -> the type for all columns of the kind
+UUIDS = {"char": "char(36)", "binary": "binary(16)"}
+INSTANTS = {"timestamp": "timestamp", "datetime": "datetime"}
+
+
+class MysqlTypes:
+    """The TypeMap of this target, `family` being "mysql" or "mariadb". Total: every kind has a row above."""
+
+    def __init__(self, family: str = MYSQL) -> None:
+        self.family = family
+
+    def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
+        if type.target and type.target != self.by_setting(type.kind, rules):
+            return choices.fit(type, self.family)
+        if type.fraction > FRACTION and type.kind in printed.CLOCKS:
+            text = f"it keeps {FRACTION} digits of a second, not {type.fraction}"
+            return Fit(NATIVE[type.kind][0].format(fraction=FRACTION), REFUSED, text)
+        native, fidelity, reason = self._row(type, rules)
+        if type.kind is Kind.TEXT and not type.printed:
+            native = native if type.length and type.length <= VARCHAR_LIMIT else "longtext"
+        if type.kind is Kind.BINARY:
+            native = native if type.length and type.length <= VARBINARY_LIMIT else "longblob"
+        if not type.fraction:
+            native = native.replace("({fraction})", "")
+        filled = native.format(
+            length=type.length or 1,
+            precision=type.precision,
+            scale=type.scale,
+            fraction=type.fraction,
+        )
+        if lossy := _chosen_loss(type, rules):
+            return Fit(filled, LOSSY if fidelity is not REFUSED else REFUSED, lossy)
+        return Fit(filled, fidelity, reason)
+
+    def column_fit(self, column: Column, type: LogicalType, rules: ValueRules) -> Fit:
+        """Choose the type of a source's column, whose logical type is `type` by the job's rules: in its own words where the
+        source is of this family."""
+        found = own_words.fit(column, type, self.family) if not type.target and type.kind is not Kind.JSON else None
+        if found is None:
+            return self.fit(type, rules)
+        lossy = _chosen_loss(type, rules)
+        return Fit(found.native, LOSSY, lossy) if lossy else found
+
+    def in_key(self, type: LogicalType, fit: Fit, length: int = KEY_LENGTH) -> Fit:
+        """Return a type that a key can have without a prefix, instead of one without a length."""
+        text = f"in a key it needs a length; a value longer than {length} stops the job ([[tables]] columns.type chooses)"
+        if fit.native.endswith("text"):
+            return Fit(f"varchar({length})", LOSSY if fit.fidelity is LOSSY else WIDENED, text)
+        if fit.native.endswith("blob"):
+            return Fit(f"varbinary({length})", fit.fidelity, text)
+        return fit
+
+    def by_setting(self, kind: Kind, rules: ValueRules) -> str:
+        if kind is Kind.UUID:
+            return UUIDS.get(rules.uuid, "")
+        return INSTANTS.get(rules.instant, "") if kind is Kind.INSTANT else ""
+
+    def at_target(self, type: LogicalType, rules: ValueRules) -> AtTarget:
+        return text_forms.at_target(type, rules, self.family)
+
+    def _row(self, type: LogicalType, rules: ValueRules) -> tuple[str, Fidelity, str]:
+        if type.target:  # what a setting of the job says for all columns of the kind
+            return self._set(type)
+        if type.kind is Kind.JSON:
+            return JSON[self.family, "text" if rules.json == "text" else "json"]
+        if type.carried is Kind.NATIVE:  # PostgreSQL's, as it prints them
+            return printed.row(type, self.family)
+        if type.native:  # PostgreSQL's, of which rows have the value
+            return printed.VALUES.get(type.native) or OWN.get((self.family, type.kind)) or NATIVE[type.kind]
+        if type.kind in (Kind.ENUM, Kind.SET):
+            return _labelled(type)
+        if type.kind is Kind.VECTOR and not type.length:
+            return ("vector(16383)", WIDENED, "the source's holds shorter ones too: the most that one may have")
+        return OWN.get((self.family, type.kind)) or NATIVE[type.kind]
+
+    def _set(self, type: LogicalType) -> tuple[str, Fidelity, str]:
+        if type.kind is Kind.UUID:
+            return type.target, EXACT if type.target == "binary(16)" else WIDENED, "[target.options] uuid"
+        if type.target == "datetime":
+            return "datetime({fraction})", WIDENED, printed.UTC
+        if type.printed:
+            return "timestamp({fraction})", LOSSY, printed.TIMESTAMP
+        return NATIVE[Kind.INSTANT]
+
+
+def _labelled(type: LogicalType) -> tuple[str, Fidelity, str]:
+    """Return an ENUM or SET in words. Braces in a label stay: the fields of the type are put into what is returned."""
+    text = labelled(type.kind.value, type.values).replace("{", "{{").replace("}", "}}")
+    return text, EXACT, NATIVE[type.kind][2]
+
+
+def _chosen_loss(type: LogicalType, rules: ValueRules) -> str:
+    """Say what the user's own [types] choices lose, "" for nothing."""
+    if type.carried is Kind.TEXT and rules.nul == "strip":
+        return 'NUL characters are removed ([types] nul = "strip")'
+    if type.carried in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT) and rules.zero_date not in ("stop", "-infinity"):
+        into = "NULL" if rules.zero_date == "null" else rules.zero_date
+        return f'zero dates become {into} (zero_date = "{rules.zero_date}")'
+    return ""
