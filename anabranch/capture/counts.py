@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow.compute as pc
+import numpy as np
 
 from anabranch.rows.chunk import BarrierKind, Chunk, Op, Part
 
@@ -48,5 +48,7 @@ _TRUNCATE = BarrierKind.TRUNCATE
 
 
 def changes_of(chunk: Chunk) -> int:
-    """Count the row changes of a chunk. An update has two images and counts once, by the after image."""
-    return sum(pc.sum(pc.not_equal(rows.batch.column(0), int(Op.BEFORE))).as_py() or 0 for rows in chunk.tables)
+    """Count the row changes of a chunk. An update has two images and counts once, by the after image.
+
+    Not by pyarrow.compute, of which capture needs nothing else: its import takes 10 MB and 50 ms."""
+    return sum(int(np.count_nonzero(rows.batch.column(0).to_numpy() != int(Op.BEFORE))) for rows in chunk.tables)
