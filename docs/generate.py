@@ -27,6 +27,8 @@ from settings_pages import settings_page
 from size_pages import size_pages
 from table_life_page import state_page
 from torture_pages import failpoints, torture
+from types_at_mysql import SOURCE as TYPES_AT_MYSQL
+from types_at_mysql import types_at_mysql
 
 from anabranch import errors
 from anabranch.cli.main import VERBS, cli
@@ -76,6 +78,9 @@ def pages() -> dict[str, str]:
         "errors.md": "\n".join(error_tree()),
         "errors-by-server.md": "\n".join(errors_by_server(GENERATED.format("anabranch/connectors/*/errors.py"))),
         "types.md": "\n".join(types()),
+        "types-at-mysql.md": "\n".join(
+            ["# Types at MySQL and MariaDB", "", GENERATED.format(TYPES_AT_MYSQL), *types_at_mysql(_examples())]
+        ),
         "servers.md": "\n".join(servers()),
         "session-settings.md": GENERATED.format(SETTINGS_SOURCE) + settings_page(),
         "state.md": state_page(),
@@ -387,6 +392,11 @@ EXAMPLES = {
     **{name: NativeType(name, name, "utf8mb4") for name in typemap.TEXTS},
     **{name: NativeType(name, name) for name in typemap.BLOBS},
 }
+
+
+def _examples() -> dict[str, NativeType]:
+    integers = {name: NativeType(name, f"{name} unsigned") for name in typemap.INTEGERS}
+    return integers | {name: EXAMPLES[name] for name in typemap._MAKERS}
 
 
 def types() -> Iterator[str]:

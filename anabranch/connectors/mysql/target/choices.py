@@ -59,7 +59,7 @@ _CHOICES: Mapping[Kind, Mapping[str, Choice]] = {
     },
     Kind.FLOAT32: {"double": Choice(WIDENED, "the shortest digits of the single number, read as a double", False), **_TEXT},
     Kind.FLOAT64: {"decimal": _DECIMAL, **_TEXT},
-    Kind.BOOLEAN: {"char": Choice(WIDENED, "t or f", sizes=(1, 1)), **_TEXT},
+    Kind.BOOLEAN: {"tinyint": Choice(EXACT, sizes=_CLOCK), "char": Choice(WIDENED, "t or f", sizes=(1, 1)), **_TEXT},
     Kind.TEXT: {
         **_TEXT,
         "varchar": Choice(EXACT, STOPS, sizes=(1, 1)),
@@ -110,7 +110,13 @@ def fit(type: LogicalType, family: str) -> Fit:
     if found is None:
         there = ", ".join(possible(type, family)) or "none"
         return Fit(type.target, Fidelity.REFUSED, f"{type} cannot become {type.target}; possible: {there}")
-    return Fit(type.target, found.fidelity, found.reason)
+    return Fit(_with_fraction(type), found.fidelity, found.reason)
+
+
+def _with_fraction(type: LogicalType) -> str:
+    """Return the chosen type; a clock without a size has the digits of the source's: the server's own default is none."""
+    is_clock = type.target in ("datetime", "timestamp") and type.kind in (Kind.TIMESTAMP, Kind.INSTANT)
+    return f"{type.target}({type.fraction})" if is_clock and type.fraction else type.target
 
 
 def choice(type: LogicalType, family: str) -> Choice | None:
@@ -121,9 +127,19 @@ def choice(type: LogicalType, family: str) -> Choice | None:
     found = _CHOICES.get(type.kind, {}).get(name)
     if found is None or found.family not in ("", family):
         return None
+    if not _holds(type, name):
+        return None
     least, most = found.sizes
     has_rest = type.target.partition("(")[0] != name and type.kind is not Kind.NATIVE  # `text collate …`
     return found if least <= len(sizes(type.target)) <= most and not has_rest else None
+
+
+def _holds(type: LogicalType, name: str) -> bool:
+    """Return whether the chosen size is one that a value keeps: no clock is rounded, and a UUID has 16 bytes."""
+    size = sizes(type.target)[:1]
+    if name in ("datetime", "timestamp") and type.kind is not Kind.DATE:
+        return not size or size[0] >= type.fraction
+    return size == (16,) if name == "binary" else True
 
 
 def _integer(type: LogicalType) -> Choice:

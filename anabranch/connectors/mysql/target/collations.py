@@ -72,13 +72,18 @@ def collating(charset: str, collation: str, known: Collection[str]) -> Collating
     for name in _spelled(collation, known):
         return Collating(_charset_of(charset, name), name)
     own, _, end = collation.partition("_")
-    for near in STAND_INS.get(end, ()):
+    for near in _stand_ins(end):
         for name in _spelled(f"{own}_{near}", known):
             reason = f"the target has no {collation}; {name} may take other texts for equal"
             return Collating(_charset_of(charset, name), name, Fidelity.LOSSY, reason)
     name = by_bytes(known)
     text = f"the target has no {collation}; {name} compares bytes: what was equal may not be any more"
     return Collating("utf8mb4", name, Fidelity.LOSSY, text)
+
+
+def _stand_ins(end: str) -> tuple[str, ...]:
+    """Return the ends that stand in for one; a language that the target does not have is that of none (`da_0900_ai_ci`)."""
+    return STAND_INS.get(end) or next((near for one, near in STAND_INS.items() if end.endswith(f"_{one}")), ())
 
 
 def _spelled(collation: str, known: Collection[str]) -> Iterator[str]:

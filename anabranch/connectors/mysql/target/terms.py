@@ -1,8 +1,7 @@
 """SQL between a value's text form and a column: what a column is assigned, and what reads it back in the same text form.
 
 `assignment(type, value)` is SQL for the value of a column whose text form is `value`: a LOAD DATA variable (`@c3`), a
-literal, or a placeholder. It may name `value` more than once (`uses`), so a placeholder is a named one (`%(c3)s`) or its
-parameter is given as often. `read_term(type, column)` is SQL that prints the column in that text form; NULL stays NULL in both.
+literal, or a placeholder. It may name `value` more than once: the parameter of a placeholder is given `uses` times. `read_term(type, column)` is SQL that prints the column in that text form; NULL stays NULL in both.
 No sign of percent is in either. `type` is the column's as the rules of the job have it (TargetTable.types).
 
 What does not live here: types (typemap.py), lines (rows/lines.py), statements (load.py, apply.py, verify.py).
@@ -33,6 +32,8 @@ def assignment(type: LogicalType, value: str, family: str = "mysql") -> str:
         return _within(type, value) if type.kind in (Kind.TEXT, Kind.NATIVE) else value
     if name == "decimal" and type.kind not in INTEGERS:
         return _digits(type, value)
+    if name and type.kind is Kind.NATIVE:  # as a number: the server would round 1.5 without an error
+        return f"IF({value} REGEXP '^-?[0-9]+$', {value}, CONCAT('!', {value}))"
     put = _PUT.get(type.kind)
     return put(type, value, family) if put else value
 

@@ -17,16 +17,11 @@ from anabranch.model.datatype import Kind, LogicalType
 # STRING_TO_VECTOR and VEC_FromText read brackets: https://dev.mysql.com/doc/refman/9.7/en/vector-functions.html,
 # https://mariadb.com/kb/en/vec_fromtext/
 TEXTS: Mapping[Kind, TextForm] = {Kind.VECTOR: TextForm.BRACKETS}
-# Kind and the name of the type that the job chose -> what that type makes alike. Of a DECIMAL the digits behind the last one that
-# counts; of a date its midnight.
+# Kind and the name of the type that the job chose -> what that type makes alike. A DECIMAL prints all of its digits.
 CHOSEN: Mapping[tuple[Kind, str], CanonicalForm] = {
     (Kind.TEXT, "uuid"): CanonicalForm.UUID,
     (Kind.UUID, "uuid"): CanonicalForm.UUID,
-    (Kind.DECIMAL, "decimal"): CanonicalForm.NUMBER,
     (Kind.DECIMAL, "double"): CanonicalForm.FLOAT64_WITHOUT_SIGN,
-    (Kind.FLOAT32, "decimal"): CanonicalForm.NUMBER,
-    (Kind.FLOAT64, "decimal"): CanonicalForm.NUMBER,
-    (Kind.NATIVE, "decimal"): CanonicalForm.NUMBER,
 }
 SORT_AS_TEXT = frozenset(
     ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json", "varbinary", "binary", "longblob", "enum")
@@ -52,6 +47,8 @@ def _canonical(type: LogicalType, name: str, rules: ValueRules, family: str) -> 
     if Kind.JSON in (type.kind, _kind_of(name)):
         is_text = family != "mysql" or (name or rules.json) not in ("json", "jsonb")
         return CanonicalForm.JSON_TEXT if is_text else CanonicalForm.JSON_VALUES
+    if name == "decimal":
+        return CanonicalForm.NUMBER
     return CHOSEN.get((type.kind, name), CanonicalForm.OF_KIND)
 
 
