@@ -23,8 +23,8 @@ SIZED = {
     "time without time zone": "time(6) without time zone",
 }
 MORE = ("bit(65)", "numeric(10,2)", "numeric(2,-3)", "integer[]", "public.a_type_of_your_own")
-_HEAD = """Columns of MySQL and MariaDB keep their types in the source's own words, sizes and attributes included. What one of the two
-does not have, or has in another sense:
+_HEAD = """Columns of MySQL and MariaDB keep their types in the source's own words, sizes and attributes included. What
+one of the two does not have, or has in another sense:
 """
 
 
@@ -87,9 +87,10 @@ def _json() -> Iterator[str]:
 def _choices() -> Iterator[str]:
     yield "## Types of your own choice"
     yield ""
-    yield "`[types.map]` and `columns.type` of a `[[tables]]` entry of the job file choose another type, with its sizes. Declared are"
-    yield "those that take the text form of a value exactly, or refuse it. Integers and `year` become every type of integer as well,"
-    yield "`unsigned` or not: a value that does not fit stops the job. `native` are the types of PostgreSQL that no other database has."
+    yield "`[types.map]` and `columns.type` of a `[[tables]]` entry of the job file choose another type, with its sizes."
+    yield "Declared are those that take the text form of a value exactly, or refuse it. Integers and `year` become every type"
+    yield "of integer as well, `unsigned` or not: a value that does not fit stops the job. `native` are the types of"
+    yield "PostgreSQL that no other database has."
     yield ""
     yield "| logical type | chosen type | fidelity | in keys | note |"
     yield "|---|---|---|---|---|"
@@ -107,11 +108,14 @@ def _collations() -> Iterator[str]:
     first, second, last = collations.BY_BYTES
     yield "## Collations"
     yield ""
-    yield f"Texts of a PostgreSQL compare byte by byte: made tables have `{first}`, `{second}` in MariaDB, and `{last}` where the"
-    yield "server has neither; there blanks at the end do not count. Columns of MySQL and MariaDB keep their collation. Where the target"
-    yield "does not have it, the first of these that it has stands in, of the same character set:"
+    yield f"Texts of a PostgreSQL compare byte by byte: made tables have `{first}`, `{second}` in MariaDB,"
+    yield f"and `{last}` where the server has neither; there blanks at the end do not count. Columns of MySQL and MariaDB"
+    yield "keep their collation. Where the target does not have it, the first of these that it has stands in, of the same"
+    yield "character set:"
     yield ""
     yield "| collation | stand-ins |"
     yield "|---|---|"
-    yield from (f"| `…_{end}` | {', '.join(f'`…_{one}`' for one in near)} |" for end, near in collations.STAND_INS.items())
+    yield from (
+        f"| `…_{end}` | {', '.join(f'`…_{one}`' for one in near)} |" for end, near in collations.STAND_INS.items()
+    )
     yield ""

@@ -39,7 +39,13 @@ from anabranch.errors import Problem
 from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.model.ids import TableId
 
-TYPE_CHOICES = ("json", "geometry", "vector", "uuid", "instant")  # options of that name choose a target's type for the kind
+TYPE_CHOICES = (
+    "json",
+    "geometry",
+    "vector",
+    "uuid",
+    "instant",
+)  # options of that name choose a target's type for the kind
 ONLY = "target"  # what the database in [target] is called among several
 JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
 TARGET_NAME = r"[a-z][a-z0-9_-]{0,30}"

@@ -16,8 +16,8 @@ from anabranch.model.datatype import Fidelity
 # Deterministic, by the bytes; the first ones do not fill up with blanks either. MySQL has it since 8.0.17, MariaDB since 10.2.
 BY_BYTES = ("utf8mb4_0900_bin", "utf8mb4_nopad_bin", "utf8mb4_bin")
 PADDED = frozenset(BY_BYTES[2:])  # 'a' = 'a ' in these
-# A collation's end -> ends that stand in for it, the nearest first. What is equal for the one is mostly equal for the other; the
-# first of each pair does not fill up with blanks, as UCA 9.0.0 does not.
+# A collation's end -> ends that stand in for it, the nearest first. What is equal for the one is mostly equal for the other;
+# the first ones do not fill up with blanks, as UCA 9.0.0 does not.
 STAND_INS: dict[str, tuple[str, ...]] = {
     "0900_ai_ci": ("uca1400_nopad_ai_ci", "unicode_520_nopad_ci", "uca1400_ai_ci", "unicode_520_ci", "unicode_ci"),
     "0900_as_ci": ("uca1400_nopad_as_ci", "unicode_520_nopad_ci", "uca1400_as_ci", "unicode_520_ci", "unicode_ci"),

@@ -1,5 +1,5 @@
-"""Columns of a MySQL or MariaDB source at a target of this family: the type as the source spells it, and what differs between the
-two, by table.
+"""Columns of a MySQL or MariaDB source at a target of this family: the type as the source spells it, and what differs
+between the two, by table.
 
 What does not live here: character sets and collations (collations.py), types of other sources (typemap.py).
 """

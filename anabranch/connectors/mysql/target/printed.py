@@ -1,4 +1,4 @@
-"""Types of PostgreSQL -> types of MySQL and MariaDB: every one that a PostgreSQL source captures, with fidelity and reason, as data.
+"""Types of PostgreSQL -> types of MySQL and MariaDB: every one that is captured, with fidelity and reason, as data.
 
 Of most of them the rows have the text that PostgreSQL prints. What has no counterpart keeps that text, so that nothing is lost,
 nothing rounded, and what comes back is what was there. https://www.postgresql.org/docs/current/datatype.html

@@ -80,6 +80,7 @@ class Connection(base.Connection):
         False  # an explicit NULL in a `timestamp NOT NULL` is refused, not turned into the time of day
     )
     _feed: Iterator[bytes] | None = None
+    _result: Any  # of the last statement, as PyMySQL keeps it
 
     def load_local(self, sql: str, blocks: Iterable[bytes]) -> Loaded:
         """Carry out a LOAD DATA LOCAL INFILE of FED with these bytes as the file. Where taking them from `blocks` fails, the

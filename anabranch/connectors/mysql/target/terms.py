@@ -1,8 +1,9 @@
 """SQL between a value's text form and a column: what a column is assigned, and what reads it back in the same text form.
 
 `assignment(type, value)` is SQL for the value of a column whose text form is `value`: a LOAD DATA variable (`@c3`), a
-literal, or a placeholder. It may name `value` more than once: the parameter of a placeholder is given `uses` times. `read_term(type, column)` is SQL that prints the column in that text form; NULL stays NULL in both.
-No sign of percent is in either. `type` is the column's as the rules of the job have it (TargetTable.types).
+literal, or a placeholder. It may name `value` more than once: the parameter of a placeholder is given `uses` times.
+`read_term(type, column)` is SQL that prints the column in that text form; NULL stays NULL in both, and neither has a sign of
+percent. `type` is the column's as the rules of the job have it (TargetTable.types).
 
 What does not live here: types (typemap.py), lines (rows/lines.py), statements (load.py, apply.py, verify.py).
 """

@@ -1,5 +1,5 @@
-"""Text forms of values here: the texts that the terms (terms.py) read where they are not those of their kind, and the texts that
-MySQL and MariaDB print for one value in several ways. Data, told once per column (typemap.py).
+"""Text forms of values here: the texts that the terms (terms.py) read where they are not those of their kind, and the
+texts that MySQL and MariaDB print for one value in several ways. Data, told once per column (typemap.py).
 
 Bytes and geometry stay as their kind has them, `\\x` and hexadecimal digits: sources print them like that already, and a term
 takes them from there. What does not live here: making texts (rows/lines.py), comparing them (verify/), SQL (terms.py).

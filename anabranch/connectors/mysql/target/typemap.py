@@ -1,8 +1,8 @@
 """Logical type -> type of MySQL and MariaDB, with fidelity and reason, as tables.
 
-`MysqlTypes.fit` knows the logical type alone; `MysqlTypes.column_fit` the source's column too, and takes the types of this family
-in the source's own words (own_words.py). What does not live here: what PostgreSQL prints (printed.py), types that a job chooses
-instead (choices.py), what values look like (text_forms.py, terms.py), collations (collations.py).
+`MysqlTypes.fit` knows the logical type alone; `MysqlTypes.column_fit` the source's column too, and takes the types of this
+family in the source's own words (own_words.py). What does not live here: what PostgreSQL prints (printed.py), types that a
+job chooses instead (choices.py), what values look like (text_forms.py, terms.py), collations (collations.py).
 Vendor facts: https://dev.mysql.com/doc/refman/8.0/en/data-types.html · https://mariadb.com/kb/en/data-types/
 """
 
@@ -117,7 +117,9 @@ class MysqlTypes:
 
     def in_key(self, type: LogicalType, fit: Fit, length: int = KEY_LENGTH) -> Fit:
         """Return a type that a key can have without a prefix, instead of one without a length."""
-        text = f"in a key it needs a length; a value longer than {length} stops the job ([[tables]] columns.type chooses)"
+        text = (
+            f"in a key it needs a length; a value longer than {length} stops the job ([[tables]] columns.type chooses)"
+        )
         if fit.native.endswith("text"):
             return Fit(f"varchar({length})", LOSSY if fit.fidelity is LOSSY else WIDENED, text)
         if fit.native.endswith("blob"):

@@ -203,14 +203,23 @@ def test_what_values_look_like_there() -> None:
         return MysqlTypes(family).at_target(type, ValueRules(json=json)).canonical
 
     assert form(LogicalType(Kind.JSON)) is form(logical_type("jsonb")) is CanonicalForm.JSON_VALUES
-    assert form(LogicalType(Kind.JSON), "mariadb") is form(LogicalType(Kind.JSON), json="text") is CanonicalForm.JSON_TEXT
+    assert (
+        form(LogicalType(Kind.JSON), "mariadb") is form(LogicalType(Kind.JSON), json="text") is CanonicalForm.JSON_TEXT
+    )
     assert form(LogicalType(Kind.FLOAT64)) is CanonicalForm.OF_KIND
     assert MysqlTypes().at_target(LogicalType(Kind.VECTOR), RULES).text is TextForm.BRACKETS
     assert MysqlTypes().at_target(LogicalType(Kind.INT32, target="varchar(20)"), RULES).sorts_as_text
 
 
 def test_a_collation_that_the_target_does_not_have_gets_the_nearest_that_does_not_pad() -> None:
-    mariadb = {"utf8mb4_bin", "utf8mb4_nopad_bin", "utf8mb4_unicode_520_nopad_ci", "utf8mb4_unicode_ci", "utf8mb3_bin", "latin1_bin"}
+    mariadb = {
+        "utf8mb4_bin",
+        "utf8mb4_nopad_bin",
+        "utf8mb4_unicode_520_nopad_ci",
+        "utf8mb4_unicode_ci",
+        "utf8mb3_bin",
+        "latin1_bin",
+    }
     found = collating("utf8mb4", "utf8mb4_0900_ai_ci", mariadb)
     assert found.collation == "utf8mb4_unicode_520_nopad_ci" and found.reason
     assert collating("utf8", "utf8_bin", mariadb).sql == "CHARACTER SET utf8mb3 COLLATE utf8mb3_bin"
