@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from anabranch.rows.fingerprint import Fingerprint, Hashed
+    from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing
     from anabranch.rows.net import TargetTable
 
 
@@ -25,5 +25,11 @@ class TargetReader(Protocol):
 class HashingReader(Protocol):
     """Has the target's server make fingerprints of its rows (rows/fingerprint.py), beside a TargetReader."""
 
-    def fingerprint(self, table: TargetTable, columns: Sequence[Hashed], piece: str) -> Fingerprint | None:
+    @property
+    def hashings(self) -> frozenset[Hashing]:
+        """The ways in which this kind of server can make them."""
+
+    def fingerprint(
+        self, table: TargetTable, columns: Sequence[Hashed], piece: str, hashing: Hashing
+    ) -> Fingerprint | None:
         """Sum up the rows that `lines` gives; None where this server cannot."""

@@ -15,7 +15,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.model.value_rules import ValueRules
 
 if TYPE_CHECKING:
-    from anabranch.rows.fingerprint import Fingerprint, Hashed
+    from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing
     from anabranch.rows.net import Row
 
 
@@ -99,7 +99,13 @@ class WaryReader(Protocol):
 class HashingSnapshot(Protocol):
     """Has the source's server make fingerprints of its rows (rows/fingerprint.py), beside a SnapshotReader."""
 
-    def fingerprint(self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds) -> Fingerprint | None:
+    @property
+    def hashings(self) -> frozenset[Hashing]:
+        """The ways in which this kind of server can make them."""
+
+    def fingerprint(
+        self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds, hashing: Hashing
+    ) -> Fingerprint | None:
         """Sum up the rows that `lines` gives; None where this server cannot."""
 
 

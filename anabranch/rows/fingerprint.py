@@ -1,9 +1,13 @@
 """A bag of rows as two numbers, which a server can make of its rows itself: how many there are, and the sum of their hashes.
 
-A row's hash goes from column to column, each hashed with the hash of those before it as its seed: first, where columns
-may be NULL, which of them are, 31 of them as one number; then each value by its form, a NULL as the form's empty value. The
-functions are those of lookup3 that PostgreSQL has for hash partitions, the same on every release of it since 11.
+There are two ways, and both ends of a pair take the same (Hashing). By LOOKUP3 a row's hash goes from column to column, each
+hashed with the hash of those before it as its seed: first, where columns may be NULL, which of them are, 31 of them as one
+number; then each value by its form, a NULL as the form's empty value. The functions are those of lookup3 that PostgreSQL has
+for hash partitions, the same on every release of it since 11.
 https://www.postgresql.org/docs/current/ddl-partitioning.html · https://burtleburtle.net/bob/c/lookup3.c
+
+By MD5 it is the first half of MD5 over the row's texts in UTF-8, one behind the other: between them a byte 0xFF and in place
+of a NULL a byte 0xFE, which no such text has.
 
 Sums are modulo 2**64, and add up. What does not live here: the functions as SQL (the connectors), in compiled code
 (native/src/hashes.rs).
@@ -13,13 +17,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 from anabranch.model.datatype import Kind, LogicalType
 
 FLAGS = 31  # columns that may be NULL, in one number
 MODULUS = 1 << 64
 MOST_COLUMNS = 200  # each is a call within a call of SQL
+
+
+class Hashing(StrEnum):
+    """The functions that make a row's hash. Where both ends have several, the first of these is taken."""
+
+    LOOKUP3 = "lookup3"  # compiled code makes it as well, of lines
+    MD5 = "md5"
 
 
 class Form(IntEnum):
@@ -64,23 +75,30 @@ _FORMS: Mapping[Kind, Form] = {
 }
 
 
-def form_of(type: LogicalType) -> Form | None:
+# More of them have one spelling where servers of different databases print them.
+_MD5_FORMS: Mapping[Kind, Form] = {**_FORMS, Kind.BOOLEAN: Form.TEXT, Kind.TIME: Form.CLOCK, Kind.DURATION: Form.TEXT}
+
+
+def form_of(type: LogicalType, hashing: Hashing = Hashing.LOOKUP3) -> Form | None:
     """Return the form in which a type is hashed; None where the same value may be written in several ways.
 
-    None as well where the job chose another type. A type that both ends spell alike is written alike by both.
+    None as well where the job chose another type. By LOOKUP3, both ends of which are PostgreSQL or one of them is
+    compiled code, a type that both ends spell alike is written alike by both.
     """
     if type.target:
         return None
+    if hashing is Hashing.MD5:
+        return _MD5_FORMS.get(type.kind)
     return _FORMS.get(type.carried, Form.TEXT if type.native else None)
 
 
-def are_hashed(types: Sequence[LogicalType]) -> bool:
+def are_hashed(types: Sequence[LogicalType], hashing: Hashing = Hashing.LOOKUP3) -> bool:
     """Return whether rows of these columns can have a fingerprint."""
-    return 0 < len(types) <= MOST_COLUMNS and all(form_of(type) is not None for type in types)
+    return 0 < len(types) <= MOST_COLUMNS and all(form_of(type, hashing) is not None for type in types)
 
 
 def of_lines(blocks: Iterable[bytes], columns: Sequence[Hashed]) -> Fingerprint | None:
-    """Sum up the rows of whole lines, by compiled code.
+    """Sum up the rows of whole lines, by LOOKUP3 in compiled code.
 
     None where it is not installed, or a row is unexpected: a NULL where none may be, a value without the form of its
     column.

@@ -15,30 +15,39 @@ from dataclasses import dataclass, field
 from anabranch.contracts import HashingReader, HashingSnapshot, RowTarget, SourceConnector, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled
-from anabranch.rows.fingerprint import Fingerprint, Hashed, are_hashed, of_lines
+from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing, are_hashed, of_lines
 from anabranch.rows.left_out import as_lines
 from anabranch.verify.canonical import Canonical
 from anabranch.verify.digest import PieceReading
 from anabranch.verify.plan import VerifyPiece, VerifyTable
 
 
-def possible(
-    source: SourceConnector, target: RowTarget, tables: Sequence[VerifyTable], rules: ValueRules
-) -> list[VerifyTable]:
-    """Return the tables that both ends can sum up: a target that makes fingerprints, and a source that does too.
+def agreed(source: SourceConnector, target: RowTarget, rules: ValueRules) -> Hashing | None:
+    """Return the way in which both ends can make fingerprints; None where there is none.
 
-    In place of the source's, compiled code can make them of its lines.
+    In place of the source's server, compiled code can make those of its lines.
     """
     with closing(target.reader(rules)) as reader, closing(source.snapshot()) as snapshot:
-        is_made = isinstance(snapshot, HashingSnapshot) or compiled.NATIVE is not None
-        if not isinstance(reader, HashingReader) or not is_made:
-            return []
-    return [one for one in tables if one.filter is None and not one.is_shared and are_hashed(one.table.types)]
+        here = reader.hashings if isinstance(reader, HashingReader) else frozenset()
+        there = snapshot.hashings if isinstance(snapshot, HashingSnapshot) else frozenset()
+    there |= {Hashing.LOOKUP3} if compiled.NATIVE is not None else set()
+    return next((one for one in Hashing if one in here & there), None)
+
+
+def possible(tables: Sequence[VerifyTable], hashing: Hashing | None) -> list[VerifyTable]:
+    """Return the tables that both ends can sum up in this way."""
+    return [
+        one
+        for one in tables
+        if hashing is not None and one.filter is None and not one.is_shared and are_hashed(one.table.types, hashing)
+    ]
 
 
 @dataclass(frozen=True)
 class Fingerprinting(PieceReading):
     """The outcome of a piece is its Fingerprint, or None."""
+
+    hashing: Hashing = Hashing.LOOKUP3
 
     @contextmanager
     def read(self, piece: VerifyPiece) -> Iterator[tuple[bytes, Iterator[bytes]]]:
@@ -47,11 +56,13 @@ class Fingerprinting(PieceReading):
         if piece.bounds is None:
             with self.reader() as reader:
                 assert isinstance(reader, HashingReader), "possible() has asked"
-                yield pickle.dumps(reader.fingerprint(one.table, _target_columns(one), piece.place)), iter(())
+                found = reader.fingerprint(one.table, _target_columns(one), piece.place, self.hashing)
+                yield pickle.dumps(found), iter(())
             return
         with self.snapshot() as snapshot:
-            if isinstance(snapshot, HashingSnapshot):
-                yield pickle.dumps(snapshot.fingerprint(one.schema, _source_columns(one), piece.bounds)), iter(())
+            if isinstance(snapshot, HashingSnapshot) and self.hashing in snapshot.hashings:
+                found = snapshot.fingerprint(one.schema, _source_columns(one), piece.bounds, self.hashing)
+                yield pickle.dumps(found), iter(())
             else:
                 columns = one.table.source_columns
                 yield b"", as_lines(snapshot.lines(one.schema, columns, piece.bounds, self.rules), columns)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.contracts import RowTarget, SourceConnector, ValueRules
 from anabranch.model.ids import TableId
+from anabranch.rows.fingerprint import Hashing
 from anabranch.spark import pieces
 from anabranch.spark.pieces import MOST_TOGETHER
 from anabranch.spark.where import where
@@ -95,8 +96,9 @@ def verify_tables(
         source, target, tables, rows_per_piece=rows_per_piece, rules=values, expected_identity=expected_identity
     )
     run = _Run(spark_factory, all_pieces, stop)
-    hashed = [] if by_rows else fingerprints.possible(source, target, tables, values)
-    equal = run.equal(fingerprints.Fingerprinting(*ends), {one.table.source for one in hashed})
+    hashing = None if by_rows else fingerprints.agreed(source, target, values)
+    hashed = {one.table.source for one in fingerprints.possible(tables, hashing)}
+    equal = run.equal(fingerprints.Fingerprinting(*ends, hashing or Hashing.LOOKUP3), hashed)
     read = None if equal is None else run.sides(Summing(*ends), equal)
     if equal is None or read is None:
         return None

@@ -11,6 +11,7 @@ import pytest
 
 from anabranch import connectors
 from anabranch.cli.main import exit_code
+from anabranch.connectors.mysql import room
 from anabranch.connectors.mysql.source import preflight_room
 from anabranch.connectors.mysql.source.options import MysqlSourceOptions
 from anabranch.contracts import PreflightContext
@@ -412,7 +413,7 @@ def test_connections_of_the_server_and_of_the_user(mysql_family: Server, source_
 
         assert found().verdict == "ok" and f"opens up to {most}" in found().message
         limit = f"ALTER USER {name} WITH MAX_USER_CONNECTIONS"
-        if version_of(mysql_family) < preflight_room.ALTERS_LIMITS[mysql_family.name]:
+        if version_of(mysql_family) < room.ALTERS_LIMITS[mysql_family.name]:
             limit = f"GRANT USAGE ON *.* TO {name} WITH MAX_USER_CONNECTIONS"
         for number, verdict in ((most - 4, "failed"), (most - 3, "warning"), (most - 1, "warning"), (most, "ok")):
             database.execute(f"{limit} {number}")

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.connectors.mysql.connection import ask, connect
-from anabranch.connectors.mysql.source.packets import RawRows
+from anabranch.connectors.mysql.source.packets import SourceRows
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import EndLimits
 from anabranch.testing.databases import Database
@@ -80,7 +80,7 @@ def test_a_server_that_falls_silent_in_the_middle_of_a_result(shop: Database) ->
             endpoint_of(shop), host="127.0.0.1", port=proxy.port, limits=EndLimits(connect=ENOUGH, silence=5.0)
         )
         with closing(connect(end, read_timeout=None)) as ours:
-            coming = RawRows(ours, rows).payloads()
+            coming = SourceRows(ours, rows).payloads()
             assert next(coming)
             doing = Doing(lambda: sum(len(some) for some in coming))
             proxy.stall()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 
-from anabranch.connectors.mysql.source import packets
-from anabranch.connectors.mysql.source.packets import RawRows
+from anabranch.connectors.mysql import packets
+from anabranch.connectors.mysql.source.packets import SourceRows
 
 EOF = b"\xfe\0\0\x02\0"
 
@@ -43,8 +43,8 @@ def lenenc(value: bytes | None) -> bytes:
     return bytes([mark]) + size.to_bytes(width, "little") + value
 
 
-def rows_of(data: bytes, step: int, width: int = 1) -> tuple[RawRows, Connection]:
-    raw, connection = RawRows.__new__(RawRows), Connection()
+def rows_of(data: bytes, step: int, width: int = 1) -> tuple[SourceRows, Connection]:
+    raw, connection = SourceRows.__new__(SourceRows), Connection()
     raw._connection, raw._finished, raw.width = connection, False, width
     raw._file = Line(data, step)
     return raw, connection

@@ -1,7 +1,7 @@
 """Fingerprints of rows (rows/fingerprint.py) by the server itself: one statement, one row of an answer.
 
 https://www.postgresql.org/docs/current/xindex.html#XINDEX-HASH-SUPPORT-TABLE has the support functions of hashing that take a
-seed; hash partitions depend on them, so that no release may change them.
+seed; hash partitions depend on them, so that no release may change them. md5() of bytes is that of every database.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from psycopg import sql
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
-from anabranch.rows.fingerprint import FLAGS, MODULUS, Fingerprint, Form, Hashed
+from anabranch.rows.fingerprint import FLAGS, MODULUS, Fingerprint, Form, Hashed, Hashing
 
+HASHINGS = frozenset((Hashing.LOOKUP3, Hashing.MD5))
 # What a machine of another byte order, or a hash of other functions, would give otherwise.
 PROBE = "hashtextextended('a probe of thirty-two characters' COLLATE \"C\", hashint8extended(-1, 1))"
 PROBED = -8016756017264622930
 # The inner query is not merged into the outer: each hash is made once.
 _SUM = """
 SELECT count(*), count(hash), coalesce(sum(hash), 0),
-       {probe} = {probed} AND pg_catalog.getdatabaseencoding() = 'UTF8' AND NOT EXISTS (
+       {probed} AND pg_catalog.getdatabaseencoding() = 'UTF8' AND NOT EXISTS (
          SELECT FROM pg_catalog.pg_attribute WHERE attrelid = {name}::regclass AND attname = ANY({characters}::text[])
             AND atttypid NOT IN ('text'::regtype, 'varchar'::regtype))
   FROM (SELECT {hash} AS hash FROM {table} WHERE {condition} OFFSET 0) AS hashed
@@ -43,6 +44,9 @@ _PRINTED: _Hashes = (
     'hashtextextended(concat({0}) COLLATE "C", {1})',
     'hashtextextended(CASE WHEN {0} IS NOT NULL THEN concat({0}) END COLLATE "C", {1})',
 )
+# For MD5: the value's bytes, and a byte that no text has for a NULL, of which concat() gives nothing.
+_BYTES_OF_CHARACTERS: LiteralString = "coalesce(convert_to({0}, 'UTF8'), '\\xfe')"
+_BYTES: LiteralString = "CASE WHEN {0} IS NULL THEN '\\xfe' ELSE convert_to(concat({0}), 'UTF8') END"
 _HASHES: dict[Form, _Hashes] = {
     Form.TEXT: _PRINTED,
     Form.CLOCK: _PRINTED,
@@ -60,17 +64,17 @@ def fingerprint(
     columns: Sequence[Hashed],
     condition: sql.Composable,
     rows: sql.Composable | None = None,
+    hashing: Hashing = Hashing.LOOKUP3,
 ) -> Fingerprint | None:
     """Ask the server for the fingerprint of the rows for which the condition holds. `rows`: how a query names them,
     if not by the table. None where the server has other hashes, no UTF-8, or other types than these columns were to
     have, and where one has a NULL that is to have none."""
-    name = table_name(table)
+    name, is_own = table_name(table), hashing is Hashing.LOOKUP3
     query = sql.SQL(_SUM).format(
-        probe=sql.SQL(PROBE),
-        probed=sql.Literal(PROBED),
+        probed=sql.SQL("{} = {}").format(sql.SQL(PROBE), sql.Literal(PROBED)) if is_own else sql.SQL("true"),
         name=sql.Literal(name.as_string(None)),
         characters=sql.Literal([column.name for column in columns if _is_of_characters(column)]),
-        hash=_hash(columns),
+        hash=_hash(columns) if is_own else _md5(columns),
         table=rows or name,
         condition=condition,
     )
@@ -109,3 +113,12 @@ def _flags(columns: Sequence[Hashed]) -> sql.Composable:
 def _column(column: Hashed, seed: sql.Composable) -> sql.Composable:
     with_null, without = _CHARACTERS if _is_of_characters(column) else _HASHES[column.form]
     return sql.SQL(with_null if column.nullable else without).format(sql.Identifier(column.name), seed)
+
+
+def _md5(columns: Sequence[Hashed]) -> sql.Composable:
+    """Return SQL for the first 64 bits of MD5, a signed number: sums are modulo 2**64."""
+    parts = sql.SQL(" || '\\xff'::bytea || ").join(
+        sql.SQL(_BYTES_OF_CHARACTERS if _is_of_characters(column) else _BYTES).format(sql.Identifier(column.name))
+        for column in columns
+    )
+    return sql.SQL("('x' || left(md5({}), 16))::bit(64)::bigint").format(parts)

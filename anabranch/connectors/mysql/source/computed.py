@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch.connectors.mysql.connection import ask
+from anabranch.connectors.mysql.rights import Rights
 from anabranch.connectors.mysql.source.chunks import qualified
 from anabranch.connectors.mysql.source.expressions import constant, name
 from anabranch.connectors.mysql.source.load import MysqlSnapshot
-from anabranch.connectors.mysql.source.privileges import TEMPORARY_TABLES, Rights
+from anabranch.connectors.mysql.source.privileges import TEMPORARY_TABLES
 from anabranch.contracts import ValueRules
 from anabranch.errors import SourceError
 from anabranch.model.ids import TableId

@@ -11,10 +11,12 @@ from __future__ import annotations
 from struct import Struct
 
 from anabranch.connectors.mysql.charsets import CHARSETS, ambiguous, is_total, is_utf8
+from anabranch.connectors.mysql.fingerprint import clock
 from anabranch.connectors.mysql.source.coded import CODES
 from anabranch.connectors.mysql.source.typemap import BLOBS, INTEGERS, TEXTS
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column
+from anabranch.rows.fingerprint import Form, Hashing, form_of
 
 SEPARATOR, NULL, ROW = b"\xff", b"\xfe", b"\xfd"
 DATE, FLOAT32, FLOAT64 = b"\xf9", b"\xf8", b"\xf7"
@@ -93,6 +95,20 @@ def cell(column: Column) -> str:
     else:
         value = as_bytes(column, text(column))
     return f"IFNULL({value}, {marker(NULL)})" if column.nullable else value
+
+
+def hashed(column: Column) -> str:
+    """Return SQL for what a column adds to its row's fingerprint: its text as bytes, clocks without zeros at their end."""
+    type = _type(column)
+    if form_of(type, Hashing.MD5) is Form.CLOCK:
+        told = clock(name(column.name), type.fraction)
+        return f"CONCAT({told}, '+00')" if type.kind is Kind.INSTANT else told
+    return f"CONCAT({text(column)})" if type.kind is Kind.UUID else as_bytes(column, text(column))
+
+
+def is_told(column: Column) -> bool:
+    """Return whether the server converts any text of the column to UTF-8 without losing some of it."""
+    return column.charset != "" and is_total(column.charset.lower())
 
 
 def mark(column: Column) -> bytes:

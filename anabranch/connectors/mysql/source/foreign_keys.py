@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 import pymysql
 
 from anabranch.connectors.mysql.connection import ask, family
+from anabranch.connectors.mysql.rights import Rights
 from anabranch.connectors.mysql.source.chunks import qualified
-from anabranch.connectors.mysql.source.privileges import Rights
 from anabranch.model.ids import TableId
 
 RIGHT = "REFERENCES"

@@ -15,6 +15,8 @@ import pymysql
 
 from anabranch.connectors.mysql.connection import ask, connect
 from anabranch.connectors.mysql.errors import translate
+from anabranch.connectors.mysql.fingerprint import HASHINGS, outcome, statement
+from anabranch.connectors.mysql.packets import NO_LINE, Front, single, values
 from anabranch.connectors.mysql.source import chunks
 from anabranch.connectors.mysql.source.expressions import (
     CODED,
@@ -23,7 +25,9 @@ from anabranch.connectors.mysql.source.expressions import (
     cell,
     code_of,
     equality,
+    hashed,
     is_plain,
+    is_told,
     is_words,
     mark,
     marker,
@@ -34,7 +38,7 @@ from anabranch.connectors.mysql.source.expressions import (
 from anabranch.connectors.mysql.source.lines import Finisher
 from anabranch.connectors.mysql.source.log_end import identity
 from anabranch.connectors.mysql.source.native import compiled_columns, compiled_lines
-from anabranch.connectors.mysql.source.packets import NO_LINE, Front, RawRows, single, values
+from anabranch.connectors.mysql.source.packets import SourceRows
 from anabranch.connectors.mysql.source.snapshot import open_snapshot
 from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import SourceError, ValueRefused
@@ -43,6 +47,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.counted import lines_in, miscount, piece_name
+from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing
 from anabranch.rows.refused import readable
 
 # Text comes as it is stored. The rest is as in every session (settings.py).
@@ -107,6 +112,26 @@ class MysqlSnapshot:
             where = " OR ".join(f"({_same_key(table, key)})" for key in keys[start : start + KEYS_AT_ONCE])
             yield from self._lines(table, columns, where, rules, "the rows of some keys")
 
+    @property
+    def hashings(self) -> frozenset[Hashing]:
+        return HASHINGS
+
+    def fingerprint(
+        self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds, hashing: Hashing
+    ) -> Fingerprint | None:
+        """Sum up rows as they are stored. None where a column's text is not the server's to say (`lines.py` has it)."""
+        own = [table.column(column.name) for column in columns]
+        if hashing not in HASHINGS or any(code_of(column) and not is_told(column) for column in own):
+            return None
+        where = chunks.condition(chunks.key_columns(table), bounds) if bounds != Bounds() else ""
+        rows = chunks.source(table, bool(where)) + (f" WHERE {where}" if where else "")
+        with _about(table):
+            session = self._session()
+            if table.row_end:
+                _refuse_past(session)
+            (row,) = ask(session, statement(list(map(hashed, own)), rows))
+            return outcome(row, session._result.warning_count)
+
     def close(self) -> None:
         if self._connection is not None and self._connection.open:
             self._connection.close()
@@ -123,7 +148,7 @@ class MysqlSnapshot:
             session = self._session()
             if table.row_end:
                 _refuse_past(session)
-            raw = RawRows(session, f"SELECT {COUNTED} {wanted} FROM {rows}")
+            raw = SourceRows(session, f"SELECT {COUNTED} {wanted} FROM {rows}")
         return _told(table, _counted(session, finisher.blocks(_joined(raw, parts, front)), piece))
 
     def _asked(self, columns: Sequence[Column], finisher: Finisher) -> tuple[list[_Part], Front | None]:
@@ -273,7 +298,7 @@ def _is_line(parts: Sequence[_Part]) -> bool:
     return len(parts) == 1 and not parts[0].is_alone
 
 
-def _joined(raw: RawRows, parts: Sequence[_Part], front: Front | None = None) -> Iterator[bytes | list[bytes]]:
+def _joined(raw: SourceRows, parts: Sequence[_Part], front: Front | None = None) -> Iterator[bytes | list[bytes]]:
     """Yield rows as marked bytes, in the lists in which they came, and as lines where `front` took them."""
     for some in raw.payloads(front):
         if isinstance(some, bytes):

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from anabranch.connectors.mysql.packets import Front
 from anabranch.connectors.mysql.source import binlog as b
 from anabranch.connectors.mysql.source.hashed import may_be_hashed
 from anabranch.connectors.mysql.source.left_out import LeftOutOrigins
 from anabranch.connectors.mysql.source.native_fields import described
-from anabranch.connectors.mysql.source.packets import Front
 from anabranch.connectors.mysql.source.rows_decode import Decoder, TableDecoders
 from anabranch.connectors.mysql.source.tablemap import TableMap
 from anabranch.contracts import ValueRules

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pymysql
 
 from anabranch.connectors.mysql.connection import account, connect
-from anabranch.connectors.mysql.source import privileges
+from anabranch.connectors.mysql.rights import grant
 from anabranch.connectors.mysql.source.options import MysqlSourceOptions
 from anabranch.connectors.mysql.source.preflight_facts import Live, warning
 from anabranch.connectors.mysql.source.preflight_room import check_connections
@@ -112,5 +112,5 @@ def _asked(check: Check, live: Live) -> list[CheckResult]:
         raise
     except SourceError as error:
         right = _RIGHT_TO_ASK.get((live.family, check))
-        hint = privileges.grant(right, "*.*", account(live.connection)) if right else error.hint
+        hint = grant(right, "*.*", account(live.connection)) if right else error.hint
         return [warning(check.__name__.removeprefix("check_"), f"could not be asked: {error.message}", hint)]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from anabranch.connectors.mysql.connection import account, ask
+from anabranch.connectors.mysql.rights import Rights
 from anabranch.connectors.mysql.source import privileges
 from anabranch.connectors.mysql.source.log_end import log_status
 from anabranch.connectors.mysql.source.preflight_facts import Live, failed, ok, warning
@@ -228,7 +229,7 @@ def check_xa(live: Live) -> Iterator[CheckResult]:
 
 def check_grants(live: Live) -> Iterator[CheckResult]:
     user = account(live.connection)
-    rights = privileges.Rights([str(row[0]) for row in ask(live.connection, "SHOW GRANTS")])
+    rights = Rights([str(row[0]) for row in ask(live.connection, "SHOW GRANTS")])
     needs = privileges.Needs(lock=live.lock if live.family == "mysql" else "none", watermark=live.needs_watermark)
     absent = list(privileges.missing(rights, live.family, user, sorted(live.context.tables), needs))
     yield from absent or [ok("grants", f"{user} has every right that the job needs")]

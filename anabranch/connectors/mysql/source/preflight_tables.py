@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from anabranch.connectors.mysql.collations import compares_exactly
 from anabranch.connectors.mysql.connection import account, ask
+from anabranch.connectors.mysql.rights import Rights, as_pattern, grant
 from anabranch.connectors.mysql.source import foreign_keys, mending, privileges
 from anabranch.connectors.mysql.source.catalog import cascades_are_logged
 from anabranch.connectors.mysql.source.preflight_facts import Live, failed, names_of, ok, some, warning
@@ -71,8 +72,8 @@ def check_hidden_keys(live: Live) -> Iterator[CheckResult]:
     found = list(foreign_keys.hidden(live.connection, live.context.tables))
     for schema in sorted({table.schema for table in found}):
         names = tuple(str(table) for table in found if table.schema == schema)
-        place, user = f"{privileges.as_pattern(schema)}.*", account(live.connection)
-        hint = privileges.grant(foreign_keys.RIGHT, place, user)
+        place, user = f"{as_pattern(schema)}.*", account(live.connection)
+        hint = grant(foreign_keys.RIGHT, place, user)
         yield replace(failed("hidden_keys", f"{some(names)}: {foreign_keys.MESSAGE}", hint), names=names)
 
 
@@ -130,16 +131,16 @@ def check_computed(live: Live) -> Iterator[CheckResult]:
     if cascades_are_logged(live.family, live.version, live.variables):
         return
     right = privileges.TEMPORARY_TABLES
-    rights = privileges.Rights([str(row[0]) for row in ask(live.connection, "SHOW GRANTS")])
+    rights = Rights([str(row[0]) for row in ask(live.connection, "SHOW GRANTS")])
     found = live.tables(_computes_from_keys)
     lacking = [schema for schema in found if not rights.has(right, schema.id)]
-    for place in sorted({f"{privileges.as_pattern(schema.id.schema)}.*" for schema in lacking}):
-        names = names_of([s for s in lacking if f"{privileges.as_pattern(s.id.schema)}.*" == place])
+    for place in sorted({f"{as_pattern(schema.id.schema)}.*" for schema in lacking}):
+        names = names_of([s for s in lacking if f"{as_pattern(s.id.schema)}.*" == place])
         message = (
             f"columns of {some(names)} are computed from foreign keys that change rows; without {right} the source"
             " cannot tell them for a row that has changed again meanwhile, and the job stops there"
         )
-        hint = privileges.grant(right, place, account(live.connection))
+        hint = grant(right, place, account(live.connection))
         yield replace(warning("computed", message, hint), names=names)
 
 

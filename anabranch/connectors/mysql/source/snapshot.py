@@ -17,6 +17,7 @@ import pymysql
 
 from anabranch.connectors.mysql.connection import account, ask, connect, family, variables
 from anabranch.connectors.mysql.errors import translated
+from anabranch.connectors.mysql.rights import grant
 from anabranch.connectors.mysql.source import mending, privileges, watermark
 from anabranch.connectors.mysql.source.chunks import qualified
 from anabranch.connectors.mysql.source.log_end import executed, is_filtered, log_end, place_at
@@ -224,7 +225,7 @@ def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogM
     except SourceUnavailable:
         raise
     except SourceError as error:
-        right = privileges.grant(", ".join(privileges.WATERMARK_RIGHTS), f"{watermark.SCHEMA}.*", account(connection))
+        right = grant(", ".join(privileges.WATERMARK_RIGHTS), f"{watermark.SCHEMA}.*", account(connection))
         message = f"no consistent start for the load: {error.message}"
         raise SourceError(message, hint=f"{right}; or {other_ways}") from error
     return low.mark()

@@ -108,7 +108,7 @@ class Connection(base.Connection):
 
     def _read_query_result(self, unbuffered: bool = False) -> int:
         """Read an answer as PyMySQL does, with another idea of LOAD DATA LOCAL."""
-        self._result = None
+        self._result: Any = None
         result = _Result(self)
         result.init_unbuffered_query() if unbuffered else result.read()
         self._result = result

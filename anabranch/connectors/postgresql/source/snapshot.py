@@ -16,7 +16,7 @@ from psycopg import sql
 from anabranch.connectors.postgresql.binary_forms import binary_forms
 from anabranch.connectors.postgresql.connection import Connection, column_list, one, table_name
 from anabranch.connectors.postgresql.copy_out import MISCOUNTED, copied, plain_lines
-from anabranch.connectors.postgresql.fingerprint import fingerprint
+from anabranch.connectors.postgresql.fingerprint import HASHINGS, fingerprint
 from anabranch.connectors.postgresql.pages import SIZE, TID_RANGES_SINCE, page_edges
 from anabranch.connectors.postgresql.row_security import policies_named
 from anabranch.connectors.postgresql.source.connection import (
@@ -40,7 +40,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.counted import miscount, piece_name
-from anabranch.rows.fingerprint import Fingerprint, Hashed
+from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing
 from anabranch.rows.refused import NO_KEY
 
 PLACE = "ctid"  # the name of no column
@@ -222,9 +222,16 @@ class PostgresSnapshot:
             equal = (self._compared(table, [name], "=", [key[name]]) for name in names)
             yield from self._copy(table, columns, sql.SQL(" AND ").join(equal), "the rows of a key")
 
-    def fingerprint(self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds) -> Fingerprint | None:
+    @property
+    def hashings(self) -> frozenset[Hashing]:
+        return HASHINGS
+
+    def fingerprint(
+        self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds, hashing: Hashing = Hashing.LOOKUP3
+    ) -> Fingerprint | None:
+        inside = self._inside(table, bounds)
         with self._about(table, f"sum up {table.id}"):
-            return fingerprint(self._session(), table.id, columns, self._inside(table, bounds), own_rows(table))
+            return fingerprint(self._session(), table.id, columns, inside, own_rows(table), hashing)
 
     def _inside(self, table: TableSchema, bounds: Bounds) -> sql.Composable:
         parts = [

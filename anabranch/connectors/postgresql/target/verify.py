@@ -13,14 +13,14 @@ from psycopg import sql
 from anabranch.connectors.postgresql.connection import Connection, connect, table_name
 from anabranch.connectors.postgresql.copy_out import MISCOUNTED, plain_lines
 from anabranch.connectors.postgresql.errors import translated
-from anabranch.connectors.postgresql.fingerprint import fingerprint
+from anabranch.connectors.postgresql.fingerprint import HASHINGS, fingerprint
 from anabranch.connectors.postgresql.pages import SIZE, TID_RANGES_SINCE, page_edges
 from anabranch.connectors.postgresql.target import choices
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.rows.counted import miscount
-from anabranch.rows.fingerprint import Fingerprint, Hashed
+from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing
 from anabranch.rows.net import TargetTable
 
 WHOLE_TABLE = "true"
@@ -68,9 +68,15 @@ class PostgresReader:
         with translated(f"read {table.target}"):
             yield from plain_lines(self._session(), select(table, piece), refusal)
 
-    def fingerprint(self, table: TargetTable, columns: Sequence[Hashed], piece: str) -> Fingerprint | None:
+    @property
+    def hashings(self) -> frozenset[Hashing]:
+        return HASHINGS
+
+    def fingerprint(
+        self, table: TargetTable, columns: Sequence[Hashed], piece: str, hashing: Hashing = Hashing.LOOKUP3
+    ) -> Fingerprint | None:
         with translated(f"sum up {table.target}"):
-            return fingerprint(self._session(), table.target, columns, sql.SQL(piece))
+            return fingerprint(self._session(), table.target, columns, sql.SQL(piece), hashing=hashing)
 
     def close(self) -> None:
         if self._connection is not None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.connectors.mysql.source import packets
+from anabranch.connectors.mysql import packets
+from anabranch.connectors.mysql.packets import NO_LINE, single, values
 from anabranch.connectors.mysql.source.load import _joined, _Part
-from anabranch.connectors.mysql.source.packets import NO_LINE, single, values
 from anabranch.errors import SourceError, SourceUnavailable
 from rigs.mysql_packets import EOF, lenenc, packet, rows_of
 

@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch import connectors
-from anabranch.connectors.mysql.source import chunks, defaults, privileges
+from anabranch.connectors.mysql import cutting
+from anabranch.connectors.mysql.rights import Rights
+from anabranch.connectors.mysql.source import defaults, privileges
 from anabranch.connectors.mysql.source.chunks import condition
 from anabranch.connectors.mysql.source.expressions import cell, literal
 from anabranch.connectors.mysql.source.lines import Finisher
 from anabranch.connectors.mysql.source.load import MysqlSnapshot
-from anabranch.connectors.mysql.source.privileges import Needs, Rights
+from anabranch.connectors.mysql.source.privileges import Needs
 from anabranch.connectors.mysql.source.typemap import NativeType, labels, logical_type
 from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import ValueRefused
@@ -89,7 +91,7 @@ def test_ranges_of_integers_cover_everything_once(keys: list[int], rows: int, er
         return min(int(sum(low < key <= high for key in keys) * error), high - low)
 
     low, high = min(keys) - 1, max(keys)
-    ends = list(chunks._merged(chunks._refined(estimate, low, high, rows), rows))
+    ends = list(cutting.merged(cutting.refined(estimate, low, high, rows), rows))
     assert ends == sorted(set(ends))
     assert all(low < end < high for end in ends)
     if error == 1:

@@ -1,0 +1,42 @@
+"""Fingerprints of rows (rows/fingerprint.py) by a MySQL or MariaDB itself: one statement, one row of an answer.
+
+MD5 is the one hash that every release of both has, and that other databases have, too. It is asked for once per row.
+https://dev.mysql.com/doc/refman/8.0/en/encryption-functions.html#function_md5 · https://mariadb.com/kb/en/md5/
+What does not live here: a column's text (each role), asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.rows.fingerprint import MODULUS, Fingerprint, Hashing
+
+HASHINGS = frozenset((Hashing.MD5,))
+SEPARATOR, NULL = "_binary x'ff'", "_binary x'fe'"
+
+
+def statement(texts: Sequence[str], rows: str) -> str:
+    """Return the query. `texts`: of each column, UTF-8 as bytes, or a number; `rows`: what stands behind FROM."""
+    cells = ", ".join(f"IFNULL({text}, {NULL})" for text in texts)
+    half = f"LEFT(MD5(CONCAT_WS({SEPARATOR}, {cells})), 16)"
+    return f"SELECT COUNT(*), SUM(CAST(CONV({half}, 16, 10) AS UNSIGNED)) FROM {rows}"
+
+
+def outcome(row: Sequence[Any], warnings: int) -> Fingerprint | None:
+    """Return the fingerprint of the query's answer. None where the server had a warning, of a row beyond max_allowed_packet
+    perhaps, which has no hash: https://dev.mysql.com/doc/refman/8.0/en/string-functions.html"""
+    count, total = row
+    if warnings or (count and total is None):
+        return None
+    return Fingerprint(int(count), int(total or 0) % MODULUS)
+
+
+def as_bytes(text: str) -> str:
+    """Return SQL for characters as UTF-8 bytes, which no character set of the session touches."""
+    return f"CAST(CONVERT({text} USING utf8mb4) AS BINARY)"
+
+
+def clock(text: str, fraction: int) -> str:
+    """Return SQL for a time without zeros at the end of the decimals of its seconds, which has some if `fraction` is not 0."""
+    return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))" if fraction else text

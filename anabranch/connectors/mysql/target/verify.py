@@ -1,0 +1,125 @@
+"""Reads the target's rows for verification, in the text form of model/datatype.py, in one statement per piece.
+
+The server has each value as its text form; rows stream, and nobody keeps more of them than one read of the socket. What does
+not live here: how a table is cut (`pieces.py`), which text a column has (`terms.py`), comparing (verify/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from anabranch.connectors.mysql.connection import family
+from anabranch.connectors.mysql.fingerprint import HASHINGS, as_bytes, clock, outcome, statement
+from anabranch.connectors.mysql.packets import Front, RawRows, joined, values
+from anabranch.connectors.mysql.target import pieces, terms
+from anabranch.connectors.mysql.target.errors import translated
+from anabranch.connectors.mysql.target.session import Connection, ask, connect, quoted
+from anabranch.errors import TargetError
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.rows import compiled
+from anabranch.rows.counted import lines_in, miscount
+from anabranch.rows.fingerprint import Fingerprint, Form, Hashed, Hashing, form_of
+from anabranch.rows.net import TargetTable
+
+# The server counts what it finds; on a statement without a limit that costs nothing.
+# https://dev.mysql.com/doc/refman/8.0/en/information-functions.html#function_found-rows
+COUNTED, COUNT = "SQL_CALC_FOUND_ROWS", "SELECT FOUND_ROWS()"
+MISCOUNTED = "let the URL lead to the server itself, with nothing in between that changes results, then start again"
+WORDS = b"w"  # native/src/lines.rs: a value with characters that are escaped
+_ESCAPES = ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r"))  # the backslash first
+_NUMBERS = (Form.INT32, Form.INT64)
+
+
+class MysqlTargetReader:
+    """Reads over one connection of its own; every piece is one statement and sees one moment.
+
+    Delivery: each row that was committed before a piece is read and stays, exactly once over all pieces."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._connection: Connection | None = None
+
+    def pieces(self, table: TargetTable, rows_per_piece: int) -> list[str]:
+        with translated(f"measure {table.target}"):
+            try:
+                return pieces.pieces(self._session(), table.target, rows_per_piece)
+            except TargetError as error:
+                error.table = error.table or str(table.source)
+                raise
+
+    def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
+        came = 0
+        with translated(f"read {table.target}"):
+            raw = RawRows(self._session(), select(table, piece, family(self._session())))
+            for block in joined(raw, partial(_line, width=raw.width), _front(raw.width)):
+                came += lines_in(block)
+                yield block
+            told = int(ask(self._session(), COUNT)[0][0])
+        if told != came:
+            place = "the whole table" if piece == pieces.WHOLE else f"the piece {piece}"
+            message = f"read {table.target}: {miscount(place, told, came)}"
+            raise TargetError(message, table=str(table.source), hint=MISCOUNTED)
+
+    @property
+    def hashings(self) -> frozenset[Hashing]:
+        return HASHINGS
+
+    def fingerprint(
+        self, table: TargetTable, columns: Sequence[Hashed], piece: str, hashing: Hashing = Hashing.MD5
+    ) -> Fingerprint | None:
+        if hashing not in HASHINGS:
+            return None
+        with translated(f"sum up {table.target}"):
+            session = self._session()
+            texts = [_hashed(column.name, column.type, family(session)) for column in columns]
+            (row,) = ask(session, statement(texts, pieces.source(table.target, piece)))
+            return outcome(row, session._result.warning_count)
+
+    def close(self) -> None:
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+        self._connection = None
+
+    def _session(self) -> Connection:
+        if self._connection is None or not self._connection.open:
+            self._connection = connect(self._endpoint, "anabranch-verify", autocommit=True)
+        return self._connection
+
+
+def select(table: TargetTable, piece: str, family: str) -> str:
+    """Return the query for the text forms of a piece's rows."""
+    columns = zip(table.columns, table.types, strict=True)
+    wanted = ", ".join(terms.read_term(type, quoted(name), family) for name, type in columns)
+    return f"SELECT {COUNTED} {wanted} FROM {pieces.source(table.target, piece)}"
+
+
+def _hashed(name: str, type: LogicalType, family: str) -> str:
+    """Return SQL for what a column adds to its row's hash: its text as bytes; dates and clocks as all servers print them."""
+    form, column = form_of(type, Hashing.MD5), quoted(name)
+    if form is Form.CLOCK:
+        told = clock(column, type.fraction)
+        return f"CONCAT({told}, '+00')" if type.kind is Kind.INSTANT else told
+    if type.kind is Kind.DATE:
+        return column
+    text = terms.read_term(type, column, family)
+    return text if form in _NUMBERS else as_bytes(text)
+
+
+def _front(width: int) -> Front | None:
+    """Return compiled code that makes lines of rows, where it is installed; what is not plain it leaves to `_line`."""
+    if compiled.NATIVE is None:
+        return None
+    of_columns = compiled.NATIVE.lines_of_columns
+    return lambda buffer: of_columns(buffer, WORDS * width)
+
+
+def _line(payload: bytes, width: int) -> bytes:
+    return b"\t".join(b"\\N" if cell is None else _escaped(cell) for cell in values(payload, width)) + b"\n"
+
+
+def _escaped(cell: bytes) -> bytes:
+    for character, written in _ESCAPES:
+        cell = cell.replace(character, written)
+    return cell

@@ -1,0 +1,152 @@
+"""Conformance of a target's TargetReader, and of a HashingReader's fingerprints, seen on rows that its own Loader has loaded.
+
+What does not live here: the tables that all of a target's roles use (`writer.py`), values of every type (tests of a connector).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from hashlib import md5
+
+from anabranch.contracts import HashingReader
+from anabranch.errors import TargetError
+from anabranch.rows.fingerprint import MODULUS, Fingerprint, Hashed, Hashing
+from anabranch.rows.lines import parse_line
+from anabranch.rows.net import TargetTable
+from anabranch.testing.conformance.subject import refuses
+from anabranch.testing.conformance.writer import RULES, Line, Target, make, rows, table
+
+# Words that a line escapes, that look like NULL, that end in blanks, that differ by their case.
+WORDS = (None, "", "\\N", "tab\t nl\n cr\r back\\slash", "'quoted' \"twice\"", "ünï😀", "blanks  ", "A", "a")
+
+
+def _many(count: int) -> list[Line]:
+    """Rows with gaps between their keys."""
+    return [(str(n * n), None if n % 3 else str(n), WORDS[n % len(WORDS)]) for n in range(count)]
+
+
+def _piece_by_piece(target: Target, of: TargetTable, rows_per_piece: int) -> list[list[Line]]:
+    with closing(target.connector.reader(RULES)) as reader:
+        found = []
+        for piece in reader.pieces(of, rows_per_piece):
+            blocks = list(reader.lines(of, piece))
+            assert all(block.endswith(b"\n") for block in blocks), "a block is whole lines"
+            found.append([tuple(parse_line(line)) for block in blocks for line in block.split(b"\n")[:-1]])
+    return found
+
+
+def a_table_without_rows_is_read(target: Target) -> None:
+    assert rows(target, make(target, table("a"))) == []
+
+
+def words_come_back_as_they_went(target: Target) -> None:
+    there = [(str(number), None, word) for number, word in enumerate(WORDS)]
+    assert rows(target, make(target, table("a"), there)) == sorted(there, key=str)
+
+
+def pieces_are_the_table(target: Target) -> None:
+    there = _many(900)
+    of = make(target, table("a"), there)
+    for size in (50, 10_000):
+        pieces = _piece_by_piece(target, of, size)
+        assert Counter(row for piece in pieces for row in piece) == Counter(there)
+
+
+def equal_rows_of_a_keyless_table_come_each(target: Target) -> None:
+    there: list[Line] = [("1", None, "same")] * 3 + [("1", "2", "same"), ("2", None, "same")]
+    pieces = _piece_by_piece(target, make(target, table("a", has_key=False), there), 2)
+    assert Counter(row for piece in pieces for row in piece) == Counter(there)
+
+
+def a_reader_reads_again(target: Target) -> None:
+    """Also one who left before the end."""
+    of = make(target, table("a"), _many(50))
+    with closing(target.connector.reader(RULES)) as reader:
+        (piece,) = reader.pieces(of, 1000)
+        lines = reader.lines(of, piece)
+        next(lines)
+        del lines
+        assert b"".join(reader.lines(of, piece)).count(b"\n") == 50
+
+
+def a_table_that_is_not_there_is_refused(target: Target) -> None:
+    make(target, table("a"))
+    with closing(target.connector.reader(RULES)) as reader:
+        refuses(TargetError, lambda: reader.pieces(table("nowhere"), 100))
+
+
+# --- fingerprints -----------------------------------------------------------------------------------------------------
+
+
+def _hashed(of: TargetTable) -> list[Hashed]:
+    return [Hashed(name, type, name not in of.key) for name, type in zip(of.columns, of.types, strict=True)]
+
+
+def _sum(reader: HashingReader, of: TargetTable, hashing: Hashing, pieces: Iterable[str]) -> Fingerprint:
+    parts = [reader.fingerprint(of, _hashed(of), piece, hashing) for piece in pieces]
+    return sum((part for part in parts if part is not None), Fingerprint())
+
+
+def fingerprints_of_pieces_add_up(target: Target) -> None:
+    of, other = make(target, table("a"), _many(300)), make(target, table("b"), list(reversed(_many(300))))
+    with closing(target.connector.reader(RULES)) as reader:
+        if not isinstance(reader, HashingReader):
+            return
+        for hashing in reader.hashings:
+            whole = _sum(reader, of, hashing, reader.pieces(of, 100_000))
+            assert whole.rows == 300
+            assert whole == _sum(reader, of, hashing, reader.pieces(of, 40))
+            assert whole == _sum(reader, other, hashing, reader.pieces(other, 70))
+
+
+def fingerprints_tell_rows_apart(target: Target) -> None:
+    """A value in another column or row, NULL for the empty text, a row twice."""
+    usual: list[Line] = [("1", "2", "x"), ("2", None, "")]
+    others: list[list[Line]] = [
+        [("1", "2", ""), ("2", None, "x")],
+        [("2", "1", "x"), ("1", None, "")],
+        [("1", "2", "x"), ("2", None, None)],
+        [("1", None, "2x"), ("2", None, "")],
+        [("1", "2", "x"), ("2", None, " ")],
+        [("1", "2", "X"), ("2", None, "")],
+    ]
+    made = [make(target, table(f"t{number}"), there) for number, there in enumerate([usual, *others])]
+    with closing(target.connector.reader(RULES)) as reader:
+        if not isinstance(reader, HashingReader):
+            return
+        for hashing in reader.hashings:
+            sums = [_sum(reader, of, hashing, reader.pieces(of, 1000)) for of in made]
+            assert len(set(sums)) == len(sums) and all(one.rows == 2 for one in sums)
+
+
+def md5_is_that_of_the_texts(target: Target) -> None:
+    """So it is the same at every server."""
+    there = [(str(number), None, word) for number, word in enumerate(WORDS)]
+    of = make(target, table("a"), there)
+    with closing(target.connector.reader(RULES)) as reader:
+        if isinstance(reader, HashingReader) and Hashing.MD5 in reader.hashings:
+            assert _sum(reader, of, Hashing.MD5, reader.pieces(of, 1000)) == of_texts(there)
+
+
+def of_texts(there: Iterable[Line]) -> Fingerprint:
+    """The fingerprint by MD5, as rows/fingerprint.py says it."""
+    found = Fingerprint()
+    for row in there:
+        text = b"\xff".join(b"\xfe" if value is None else value.encode() for value in row)
+        found += Fingerprint(1, int(md5(text, usedforsecurity=False).hexdigest()[:16], 16) % MODULUS)
+    return found
+
+
+CHECKS: tuple[Callable[[Target], None], ...] = (
+    a_table_without_rows_is_read,
+    words_come_back_as_they_went,
+    pieces_are_the_table,
+    equal_rows_of_a_keyless_table_come_each,
+    a_reader_reads_again,
+    a_table_that_is_not_there_is_refused,
+    fingerprints_of_pieces_add_up,
+    fingerprints_tell_rows_apart,
+    md5_is_that_of_the_texts,
+)

@@ -1,0 +1,272 @@
+"""Rows of a real MySQL and MariaDB as targets, in the text form that verification compares: pieces, lines, fingerprints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from anabranch import connectors
+from anabranch.connectors.mysql.target import terms
+from anabranch.connectors.mysql.target.typemap import MysqlTypes
+from anabranch.connectors.mysql.target.verify import MysqlTargetReader
+from anabranch.connectors.postgresql.target.verify import PostgresReader
+from anabranch.contracts import Bounds, HashingReader, HashingSnapshot, ValueRules
+from anabranch.errors import TargetError
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.rows import compiled
+from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing, form_of
+from anabranch.rows.lines import unescape
+from anabranch.rows.net import TargetTable
+from anabranch.testing.conformance.target_reader import of_texts
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
+from rigs.value_texts import VALUES
+
+Make = Callable[[Server], Database]
+RULES = ValueRules()
+INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT, length=100)
+
+
+@pytest.fixture
+def database(mysql_family: Server, source_database: Make) -> Database:
+    return source_database(mysql_family)
+
+
+@pytest.fixture
+def reader(database: Database) -> Iterator[MysqlTargetReader]:
+    with closing(MysqlTargetReader(endpoint_of(database))) as made:
+        yield made
+
+
+def table_of(database: Database, *types: LogicalType, names: tuple[str, ...] = ()) -> TargetTable:
+    names = names or tuple(f"c{number}" for number in range(len(types)))
+    return TargetTable(TableId("s", "t"), TableId(database.name, "t"), names, types, names[:1])
+
+
+def create(database: Database, types: tuple[LogicalType, ...], rows: list[list[str | None]]) -> None:
+    """The table as the type map has it, and rows of text forms by the terms that the load uses."""
+    family = database.server.name
+    natives = [MysqlTypes(family).fit(type, RULES).native for type in types]
+    columns = ", ".join(f"c{n} {native} NULL" for n, native in enumerate(natives))
+    database.execute(f"CREATE TABLE t ({columns}) COLLATE utf8mb4_bin")
+    for row in rows:
+        values = [terms.constant(type, text, family) for type, text in zip(types, row, strict=True)]
+        database.execute(f"INSERT INTO t VALUES ({', '.join(values)})")
+
+
+def lines(reader: MysqlTargetReader, table: TargetTable, rows_per_piece: int = 1000) -> list[bytes]:
+    pieces = reader.pieces(table, rows_per_piece)
+    return [
+        line for piece in pieces for block in reader.lines(table, piece) for line in block.splitlines(keepends=True)
+    ]
+
+
+@pytest.mark.parametrize("by_python", [False, True], ids=["compiled", "python"])
+@pytest.mark.parametrize(("logical", "texts"), VALUES, ids=lambda v: str(v) if isinstance(v, LogicalType) else "")
+def test_mysql_target_reads_back_the_same_lines(
+    database: Database,
+    reader: MysqlTargetReader,
+    logical: LogicalType,
+    texts: list[bytes],
+    by_python: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if by_python:
+        monkeypatch.setattr(compiled, "NATIVE", None)
+    if logical.kind is Kind.ENUM:
+        texts = [text for text in texts if text]  # '' without a label is no value that a target is given
+    there = [[str(number), unescape(text).decode()] for number, text in enumerate(texts)]
+    create(database, (INT, logical), [*there, [str(len(texts)), None]])
+    wanted = [b"%d\t%s\n" % (number, text) for number, text in enumerate([*texts, b"\\N"])]
+    assert [_plain(logical, line) for line in lines(reader, table_of(database, INT, logical))] == [
+        _plain(logical, line) for line in wanted
+    ]
+
+
+def _plain(logical: LogicalType, line: bytes) -> object:
+    """A number of floats by its value, JSON without the space between its tokens: verify/canonical.py makes them alike."""
+    key, cell = line.rstrip(b"\n").split(b"\t")
+    if cell == b"\\N":
+        return key, cell
+    if logical.kind is Kind.FLOAT32:
+        import numpy as np
+
+        return key, np.float32(cell.decode())
+    if logical.kind is Kind.FLOAT64:
+        return key, float(cell)
+    return key, cell.replace(b" ", b"") if logical.kind is Kind.JSON else cell
+
+
+def test_mysql_target_words_with_zero_characters_go_by_python(database: Database, reader: MysqlTargetReader) -> None:
+    create(database, (INT, TEXT), [["1", "a\0b"], ["2", "tab\there"], ["3", None]])
+    assert lines(reader, table_of(database, INT, TEXT)) == [b"1\ta\0b\n", b"2\ttab\\there\n", b"3\t\\N\n"]
+
+
+KEYS: list[tuple[str, str, str]] = [  # columns, key, and the values of a row numbered {n}
+    ("a int", "a", "{n} * 7 - 500"),
+    ("a bigint unsigned", "a", "18446744073709551615 - {n}"),
+    ("a varchar(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci", "a", "CONCAT('Ä', {n}, '''\\\\')"),
+    ("a varchar(20) CHARACTER SET latin1", "a", "CONCAT('é', {n})"),
+    ("a varbinary(20)", "a", "UNHEX(CONCAT('00FF', LPAD(HEX({n}), 6, '0'), '27'))"),
+    ("a decimal(20,4)", "a", "{n} / 4 - 30"),
+    ("a datetime(6)", "a", "'1999-12-31 23:59:59.5' + INTERVAL {n} * 1000003 MICROSECOND"),
+    ("a date", "a", "DATE'0001-01-01' + INTERVAL {n} * 1000 DAY"),
+    ("a enum('z', 'y', 'x'), b int", "a, b", "1 + {n} MOD 3, {n}"),
+    ("a int, b varchar(10)", "a, b", "{n} DIV 50, CONCAT('k', {n})"),
+    ("a int, b text", "a, b(20)", "{n} DIV 50, CONCAT('k', {n})"),  # cut by a alone
+    ("a bit(40)", "a", "{n} * 1234567"),
+    ("a double", "a", "{n} / 3"),  # not cut
+]
+
+
+@pytest.mark.parametrize(("columns", "key", "values"), KEYS, ids=[f"{key} of {columns}" for columns, key, _ in KEYS])
+def test_mysql_target_pieces_are_the_table(
+    database: Database, reader: MysqlTargetReader, columns: str, key: str, values: str
+) -> None:
+    database.execute(f"CREATE TABLE t ({columns}, v int NOT NULL, PRIMARY KEY ({key})) CHARACTER SET utf8mb4")
+    rows = ", ".join(f"({values.replace('{n}', str(n))}, {n})" for n in range(1, 401))
+    database.execute(f"INSERT INTO t VALUES {rows}", "ANALYZE TABLE t")
+    table = table_of(database, INT, names=("v",))
+    pieces = reader.pieces(table, 60)
+    assert len(pieces) == 1 if "double" in columns else 3 <= len(pieces) <= 20
+    found = [int(line) for piece in pieces for block in reader.lines(table, piece) for line in block.splitlines()]
+    assert Counter(found) == Counter(range(1, 401))
+
+
+def test_mysql_target_without_a_key_is_one_piece(database: Database, reader: MysqlTargetReader) -> None:
+    database.execute("CREATE TABLE t (v int)", f"INSERT INTO t VALUES {', '.join(['(1)'] * 100)}")
+    table = table_of(database, INT, names=("v",))
+    assert len(reader.pieces(table, 10)) == 1 and lines(reader, table, 10) == [b"1\n"] * 100
+    with pytest.raises(TargetError, match="does not exist"):
+        reader.pieces(TargetTable(table.source, TableId(database.name, "nowhere"), ("v",), (INT,), ()), 10)
+
+
+def test_mysql_target_rows_stream(database: Database, reader: MysqlTargetReader) -> None:
+    """The first rows come before the last are read, and who leaves early can read again."""
+    database.execute("CREATE TABLE t (c0 int PRIMARY KEY, c1 longtext)")
+    database.execute(*(f"INSERT INTO t VALUES ({n}, REPEAT('x', 1000000))" for n in range(40)))
+    table = table_of(database, INT, LogicalType(Kind.TEXT))
+    blocks = reader.lines(table, "TRUE")
+    assert next(blocks).count(b"\n") < 10
+    blocks.close()  # type: ignore[attr-defined]
+    assert sum(block.count(b"\n") for block in reader.lines(table, "TRUE")) == 40
+
+
+# --- fingerprints -----------------------------------------------------------------------------------------------------
+
+HASHED = [(logical, texts) for logical, texts in VALUES if form_of(logical, Hashing.MD5) is not None]
+HASHED += [
+    (LogicalType(Kind.UUID), [b"00000000-0000-0000-0000-00000000000a"]),
+    (LogicalType(Kind.BOOLEAN), [b"t", b"f"]),
+]
+HASHED += [(LogicalType(Kind.TIMESTAMP, fraction=3), [b"2024-02-29 10:20:30.000000", b"2024-02-29 10:20:00.120000"])]
+# As all servers print them, other than their text form
+AS_PRINTED = {Kind.TIMESTAMP: b"", Kind.INSTANT: b"+00"}
+
+
+def printed(logical: LogicalType, text: bytes) -> str:
+    zone = AS_PRINTED.get(logical.kind)
+    value = unescape(text)
+    if zone is not None:
+        value = value.removesuffix(zone).rstrip(b"0").rstrip(b".") + zone if b"." in value else value
+    return value.decode()
+
+
+def hashed(table: TargetTable) -> list[Hashed]:
+    return [Hashed(name, type, True) for name, type in zip(table.columns, table.types, strict=True)]
+
+
+def whole(reader: HashingReader, table: TargetTable, piece: str) -> Fingerprint | None:
+    return reader.fingerprint(table, hashed(table), piece, Hashing.MD5)
+
+
+@pytest.mark.parametrize(("logical", "texts"), HASHED, ids=lambda v: str(v) if isinstance(v, LogicalType) else "")
+def test_mysql_target_sums_are_those_of_every_other_server(
+    database: Database,
+    reader: MysqlTargetReader,
+    target_database: Database,
+    logical: LogicalType,
+    texts: list[bytes],
+) -> None:
+    if logical.kind is Kind.ENUM:
+        texts = [text for text in texts if text]
+    there: list[tuple[str, str | None]] = [(str(n), unescape(text).decode()) for n, text in enumerate(texts)]
+    there.append((str(len(texts)), None))
+    create(database, (INT, logical), [list(row) for row in there])
+    table = table_of(database, INT, logical)
+    wanted = of_texts([(str(n), printed(logical, text)) for n, text in enumerate(texts)] + [(str(len(texts)), None)])
+    assert whole(reader, table, "TRUE") == wanted
+    if logical.kind is not Kind.BOOLEAN:  # which a MySQL as a source has not: a number of one byte
+        assert of_source(database) == wanted
+    if logical.kind not in (Kind.DURATION,):  # PostgreSQL's intervals are printed otherwise: their tables are read
+        assert of_postgresql(target_database, logical, there) == wanted
+
+
+def of_source(database: Database) -> Fingerprint | None:
+    """The sum of the same rows by the same server as a source."""
+    source = connectors.source(endpoint_of(database))
+    with closing(source.catalog()) as catalog:
+        (schema,) = catalog.tables(lambda table: table.schema == database.name).values()
+    with closing(source.snapshot()) as snapshot:
+        assert isinstance(snapshot, HashingSnapshot)
+        columns = [Hashed(c.name, c.type, c.nullable) for c in schema.columns if c.type is not None]
+        return snapshot.fingerprint(schema, columns, Bounds(), Hashing.MD5)
+
+
+def of_postgresql(database: Database, logical: LogicalType, rows: list[tuple[str, str | None]]) -> Fingerprint | None:
+    native = connectors.target(endpoint_of(database)).types.fit(logical, RULES).native
+    database.execute(f"CREATE TABLE t (c0 int, c1 {native})")
+    for row in rows:
+        database.query(f"INSERT INTO t VALUES (%s, %s::{native}) RETURNING 1", row)
+    table = TargetTable(TableId("s", "t"), TableId("public", "t"), ("c0", "c1"), (INT, logical), ())
+    with closing(PostgresReader(endpoint_of(database))) as reader:
+        return whole(reader, table, "true")
+
+
+def test_mysql_target_sums_of_pieces_add_up(database: Database, reader: MysqlTargetReader) -> None:
+    database.execute("CREATE TABLE t (c0 int PRIMARY KEY, c1 varchar(100))")
+    rows = ", ".join(f"({n}, {'NULL' if n % 7 == 0 else repr('x' * (n % 50))})" for n in range(3000))
+    database.execute(f"INSERT INTO t VALUES {rows}", "ANALYZE TABLE t")
+    table = table_of(database, INT, TEXT)
+    pieces = reader.pieces(table, 500)
+    parts = [whole(reader, table, piece) for piece in pieces]
+    total = sum((part for part in parts if part), Fingerprint())
+    assert len(pieces) > 1 and None not in parts
+    assert total == whole(reader, table, "TRUE") and total.rows == 3000
+    database.execute("UPDATE t SET c1 = CONCAT(c1, ' ') WHERE c0 = 17")
+    assert whole(reader, table, "TRUE") not in (None, total)
+
+
+def test_mysql_target_has_no_sum_of_rows_that_are_too_long(mysql_family: Server, source_database: Make) -> None:
+    """A text beyond max_allowed_packet is NULL to the server, with a warning."""
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (c0 int PRIMARY KEY, c1 longtext, c2 longtext)")
+    database.execute("INSERT INTO t VALUES (1, REPEAT('a', 900000), REPEAT('b', 900000)), (2, 'x', 'y')")
+    ((before,),) = database.query("SELECT @@GLOBAL.max_allowed_packet")
+    long = LogicalType(Kind.TEXT)
+    database.execute("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        with closing(MysqlTargetReader(endpoint_of(database))) as reader:
+            table = table_of(database, INT, long, long)
+            assert whole(reader, table, "TRUE") is None
+            assert whole(reader, table, "c0 = 2") is not None
+            assert sum(map(len, lines(reader, table))) > 1_800_000
+    finally:
+        database.execute(f"SET GLOBAL max_allowed_packet = {before}")
+
+
+def test_mysql_source_texts_of_another_character_set(mysql_family: Server, source_database: Make) -> None:
+    """A source sums up what it converts without losing any, and nothing else."""
+    database = source_database(mysql_family)
+    for charset, is_told in (("latin1", True), ("sjis", False)):
+        database.execute(
+            "DROP TABLE IF EXISTS t",
+            f"CREATE TABLE t (c0 int PRIMARY KEY, c1 varchar(20) CHARACTER SET {charset})",
+            "INSERT INTO t VALUES (1, 'abc')",
+        )
+        assert of_source(database) == (of_texts([("1", "abc")]) if is_told else None)
