@@ -102,9 +102,7 @@ class MysqlTypes:
             scale=type.scale,
             fraction=type.fraction,
         )
-        if lossy := _chosen_loss(type, rules):
-            return Fit(filled, LOSSY if fidelity is not REFUSED else REFUSED, lossy)
-        return Fit(filled, fidelity, reason)
+        return _with_loss(Fit(filled, fidelity, reason), type, rules)
 
     def column_fit(self, column: Column, type: LogicalType, rules: ValueRules) -> Fit:
         """Choose the type of a source's column, whose logical type is `type` by the job's rules: in its own words where the
@@ -112,8 +110,7 @@ class MysqlTypes:
         found = own_words.fit(column, type, self.family) if not type.target and type.kind is not Kind.JSON else None
         if found is None:
             return self.fit(type, rules)
-        lossy = _chosen_loss(type, rules)
-        return Fit(found.native, LOSSY, lossy) if lossy else found
+        return _with_loss(found, type, rules)
 
     def in_key(self, type: LogicalType, fit: Fit, length: int = KEY_LENGTH) -> Fit:
         """Return a type that a key can have without a prefix, instead of one without a length."""
@@ -165,11 +162,13 @@ def _labelled(type: LogicalType) -> tuple[str, Fidelity, str]:
     return text, EXACT, NATIVE[type.kind][2]
 
 
-def _chosen_loss(type: LogicalType, rules: ValueRules) -> str:
-    """Say what the user's own [types] choices lose, "" for nothing."""
+def _with_loss(fit: Fit, type: LogicalType, rules: ValueRules) -> Fit:
+    """Add what the user's own [types] choices lose."""
     if type.carried is Kind.TEXT and rules.nul == "strip":
-        return 'NUL characters are removed ([types] nul = "strip")'
-    if type.carried in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT) and rules.zero_date not in ("stop", "-infinity"):
-        into = "NULL" if rules.zero_date == "null" else rules.zero_date
-        return f'zero dates become {into} (zero_date = "{rules.zero_date}")'
-    return ""
+        return Fit(fit.native, LOSSY, 'NUL characters are removed ([types] nul = "strip")')
+    if type.carried not in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT) or rules.zero_date == "stop":
+        return fit
+    if rules.zero_date == "infinity":
+        return Fit(fit.native, REFUSED, f"it has no date without end (zero_date); {ZERO_DATES.partition('; ')[2]}")
+    into = {"null": "NULL", "-infinity": "0000-00-00"}.get(rules.zero_date, rules.zero_date)
+    return Fit(fit.native, LOSSY, f'zero dates become {into} (zero_date = "{rules.zero_date}")')

@@ -232,3 +232,12 @@ def test_a_collation_that_the_target_does_not_have_gets_the_nearest_that_does_no
     assert by_bytes(mariadb) == "utf8mb4_nopad_bin" and by_bytes({"utf8mb4_bin"}) == "utf8mb4_bin"
     assert pads("utf8mb4_bin") and not pads("utf8mb4_0900_bin") and not pads("binary")
     assert is_deterministic("utf8mb4_bin") and not is_deterministic("utf8mb4_0900_ai_ci")
+
+
+def test_what_becomes_of_zero_dates_is_said() -> None:
+    def fit(zero_date: str) -> str:
+        found = MysqlTypes().fit(LogicalType(Kind.DATE), ValueRules(zero_date=zero_date))
+        return f"{found.fidelity}: {found.reason}"
+
+    assert fit("stop").startswith("exact") and "0000-00-00" in fit("-infinity") and "NULL" in fit("null")
+    assert fit("infinity").startswith("refused")
