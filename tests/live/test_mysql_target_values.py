@@ -186,8 +186,9 @@ def test_what_a_column_does_not_hold_is_refused(name: str, mysql_family: Server,
 def test_zero_dates_stand_as_they_are_where_the_job_keeps_them(
     mysql_family: Server, session: Connection
 ) -> None:
+    rules = ValueRules(json="json", zero_date="-infinity")
     for kind in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT):
-        column = OneColumn(session, family_of(mysql_family), LogicalType(kind))
+        column = OneColumn(session, family_of(mysql_family), LogicalType(kind), rules=rules)
         assert column.loaded(["-infinity"]) == ["-infinity"] == column.inserted(["-infinity"])
         assert [row[0] for row in _rows(session, "SELECT v + 0 = 0 FROM one_column")] == [1]
 

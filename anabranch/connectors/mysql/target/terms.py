@@ -19,7 +19,7 @@ MARIADB = "mariadb"
 INTEGERS = frozenset({Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64})
 CLOCKS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT})
 TEXT_TYPES = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"))
-# A date that the source has not, where [types] zero_date says "-infinity" for it, is the zero date again.
+# A date that is none, where [types] zero_date says "-infinity" for it, is the zero date again.
 ZERO = ("-infinity", "0000-00-00")
 # EWKB in hexadecimal digits: its byte order, its type of four bytes of which the last says that an SRID follows, the SRID.
 # https://postgis.net/docs/ST_AsEWKB.html · stored: https://dev.mysql.com/doc/refman/8.0/en/gis-data-formats.html
@@ -98,7 +98,7 @@ def _clock(type: LogicalType, value: str, family: str) -> str:
     zone = f"TRIM(TRAILING '+00' FROM {value})" if type.kind is Kind.INSTANT else value
     if type.printed:
         return f"IF(SUBSTR({value}, 5, 1) = '-' AND RIGHT({value}, 1) <> 'C', {zone}, CONCAT('!', {value}))"
-    return f"REPLACE({zone}, '{ZERO[0]}', '{ZERO[1]}')"
+    return f"REPLACE({zone}, '{ZERO[0]}', '{ZERO[1]}')" if type.at_target.zero_dates else zone
 
 
 def _geometry(type: LogicalType, value: str, family: str) -> str:
@@ -142,7 +142,7 @@ def _moment(type: LogicalType, column: str, family: str) -> str:
     decimals = "." * (type.fraction == 0) + "0" * (6 - min(type.fraction, 6))
     behind = f", '{decimals}'" if decimals else ""
     full = f"CONCAT({column}{behind}{zone})" if behind or zone else f"CONCAT({column})"
-    return full if type.kind is Kind.DURATION else f"IF({column} = 0, '{ZERO[0]}', {full})"
+    return _or_zero(type, column, full)
 
 
 def _without_zeros(type: LogicalType, column: str) -> str:
@@ -153,7 +153,11 @@ def _without_zeros(type: LogicalType, column: str) -> str:
 
 def _date(type: LogicalType, column: str, family: str) -> str:
     shown = f"LEFT({column}, 10)" if bare(type.target) == "datetime" else f"CONCAT({column})"
-    return shown if type.printed else f"IF({column} = 0, '{ZERO[0]}', {shown})"
+    return _or_zero(type, column, shown)
+
+
+def _or_zero(type: LogicalType, column: str, shown: str) -> str:
+    return f"IF({column} = 0, '{ZERO[0]}', {shown})" if type.at_target.zero_dates else shown
 
 
 def _bits(type: LogicalType, column: str, family: str) -> str:

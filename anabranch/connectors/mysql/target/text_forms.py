@@ -26,6 +26,7 @@ CHOSEN: Mapping[tuple[Kind, str], CanonicalForm] = {
 SORT_AS_TEXT = frozenset(
     ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json", "varbinary", "binary", "longblob", "enum")
 )
+CLOCKS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT})
 WHOLE = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal"))  # types that hold whole numbers
 
 
@@ -36,6 +37,7 @@ def at_target(type: LogicalType, rules: ValueRules, family: str) -> AtTarget:
         canonical=_canonical(type, name, rules, family),
         sorts_as_text=name in SORT_AS_TEXT,
         keeps_whole=not name or name in WHOLE,
+        zero_dates=type.carried in CLOCKS and "-infinity" in (rules.zero_date, *(to for _, _, to in rules.zero_dates)),
     )
 
 
