@@ -43,7 +43,10 @@ def _ints(low: int, high: int) -> Values:
 def _floats(form: str, width: int) -> Values:
     """Any bits that are a finite number."""
     bits = st.binary(min_size=width, max_size=width).map(lambda data: struct.unpack(form, data)[0])
-    return bits.filter(np.isfinite) | st.sampled_from((0.0, -0.0, 1.0))
+    least, greatest = (2**-149, 2**128 - 2**104) if width == 4 else (5e-324, 1.7976931348623157e308)
+    return bits.filter(np.isfinite) | st.sampled_from(
+        (0.0, -0.0, 1.0, least, -float(greatest), 7.038530691851209e-26, 1e23)
+    )
 
 
 def _point(srid: int, x: float, y: float) -> bytes:
@@ -88,7 +91,8 @@ DRAWN: dict[str, tuple[LogicalType, Values]] = {
         st.builds(_point, st.sampled_from((0, 3857)), st.floats(-1e9, 1e9), st.floats(-1e9, 1e9)),
     ),
 }
-NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False, allow_infinity=False)
+# MySQL reads some doubles of a document with another last digit; those with few digits it does not.
+NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-1_000_000, 1_000_000).map(lambda n: n / 64)
 DOCUMENTS = st.recursive(
     st.none() | st.booleans() | NUMBERS | WORDS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4),
@@ -103,6 +107,7 @@ def session(mysql_family: Server, source_database: Callable[[Server], Database])
     with closing(connect(endpoint, "anabranch-test", autocommit=True)) as connection:
         collation = "utf8mb4_0900_bin" if mysql_family.name.startswith("mysql") else "utf8mb4_nopad_bin"
         run(connection, f"ALTER DATABASE `{endpoint.database}` CHARACTER SET utf8mb4 COLLATE {collation}")
+        connection.decoders = {}  # answers as the server prints them
         run(connection, f"USE `{endpoint.database}`")
         yield connection
 
@@ -153,7 +158,10 @@ REFUSED: dict[str, tuple[LogicalType, tuple[str, ...]]] = {
         logical_type("timestamp without time zone"),
         ("infinity", "0044-03-15 12:00:00 BC", "12024-02-09 10:00:00", "294276-12-31 23:59:59.999999"),
     ),
-    "instant": (logical_type("timestamp with time zone"), ("-infinity", "0044-03-15 11:00:00+00 BC", "12024-02-09 10:00:00+00")),
+    "instant": (
+        logical_type("timestamp with time zone"),
+        ("-infinity", "0044-03-15 11:00:00+00 BC", "12024-02-09 10:00:00+00"),
+    ),
     "real": (logical_type("real"), ("NaN", "Infinity", "-Infinity", "nan", "inf", "-inf")),
     "double": (logical_type("double precision"), ("NaN", "Infinity", "-inf", "1e309")),
     "numeric": (logical_type("numeric(10,3)"), ("NaN", "10000000.000")),
@@ -162,7 +170,10 @@ REFUSED: dict[str, tuple[LogicalType, tuple[str, ...]]] = {
     "set": (LogicalType(Kind.SET, values=("a", "b")), ("c", "a,c")),
     "varchar": (LogicalType(Kind.TEXT, 3), ("abcd", "äöüß")),
     "year": (LogicalType(Kind.YEAR), ("1900", "2156")),
-    "instant outside of timestamp": (LogicalType(Kind.INSTANT), ("1969-12-31 23:59:59.000000+00", "2200-01-01 00:00:00.000000+00")),
+    "instant outside of timestamp": (
+        LogicalType(Kind.INSTANT),
+        ("1969-12-31 23:59:59.000000+00", "2200-01-01 00:00:00.000000+00"),
+    ),
     "json": (LogicalType(Kind.JSON), ("{", "")),
     "decimal by choice": (
         LogicalType(Kind.DECIMAL, native="numeric", printed=True, target="decimal(10,3)"),
@@ -177,20 +188,18 @@ def test_what_a_column_does_not_hold_is_refused(name: str, mysql_family: Server,
     type, told = REFUSED[name]
     column = OneColumn(session, family_of(mysql_family), type)
     for text in told:
-        with pytest.raises(ValueError, match="warnings"):
+        with pytest.raises((pymysql.err.Error, ValueError), match="warnings|JSON"):
             pytest.fail(f"{text!r} became {column.loaded([text])}")
         with pytest.raises((pymysql.err.Error, ValueError)):
             pytest.fail(f"{text!r} became {column.inserted([text])}")
 
 
-def test_zero_dates_stand_as_they_are_where_the_job_keeps_them(
-    mysql_family: Server, session: Connection
-) -> None:
+def test_zero_dates_stand_as_they_are_where_the_job_keeps_them(mysql_family: Server, session: Connection) -> None:
     rules = ValueRules(json="json", zero_date="-infinity")
     for kind in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT):
         column = OneColumn(session, family_of(mysql_family), LogicalType(kind), rules=rules)
         assert column.loaded(["-infinity"]) == ["-infinity"] == column.inserted(["-infinity"])
-        assert [row[0] for row in _rows(session, "SELECT v + 0 = 0 FROM one_column")] == [1]
+        assert [row[0] for row in _rows(session, "SELECT v + 0 = 0 FROM one_column")] == ["1"]
 
 
 def _rows(session: Connection, sql: str) -> list[tuple[Any, ...]]:
@@ -232,9 +241,7 @@ def test_every_type_of_postgresql_comes_back_as_it_is_printed_or_stops(
                 pytest.fail(f"{native}: {text!r} became {column.inserted([text])}")
 
 
-def _printed(
-    server: Server, source_database: Callable[[Server], Database]
-) -> dict[str, list[str | None]]:
+def _printed(server: Server, source_database: Callable[[Server], Database]) -> dict[str, list[str | None]]:
     """Every type of PostgreSQL with texts of its values as the load reads them."""
     database = source_database(server)
     values = values_of(int(server.version.partition(".")[0]))

@@ -14,8 +14,9 @@ class MysqlTargetOptions(Options):
 
     json: Literal["json", "text"] = "json"
     """The type for JSON: the server's own, or `longtext` with the source's text. MariaDB's own keeps the text, too."""
-    uuid: Literal["native", "char", "binary"] = "native"
-    """The type for UUIDs: MariaDB's own and `char(36)` in MySQL, `char(36)` in both, or `binary(16)` in both."""
+    uuid: Literal["char", "binary", "native"] = "char"
+    """The type for UUIDs of other databases: `char(36)`, `binary(16)`, or MariaDB's own, which refuses some
+    ([types](types-at-mysql.md)) and which MySQL does not have: there `"native"` is `char(36)`."""
     instant: Literal["fitting", "timestamp", "datetime"] = "fitting"
     """The type for instants: `timestamp` for those of MySQL and MariaDB, which have its range, and `datetime` in UTC for all
     others; or one of the two for every instant. What is outside of `timestamp` (1970 to 2038) stops the job."""

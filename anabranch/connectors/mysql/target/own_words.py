@@ -35,6 +35,8 @@ OF_ONE: dict[tuple[str, str], tuple[str, Fidelity, str]] = {
     ("mysql", "uuid"): ("char(36)", WIDENED, "MySQL has no UUID type; any text of that length fits"),
     ("mysql", "inet4"): ("varchar(15)", WIDENED, "MySQL has no type for addresses; any text of that length fits"),
     ("mysql", "inet6"): ("varchar(45)", WIDENED, "MySQL has no type for addresses; any text of that length fits"),
+    ("mariadb", "float"): ("float", EXACT, "MariaDB has no -0.0, which becomes 0"),
+    ("mariadb", "double"): ("double", EXACT, "MariaDB has no -0.0, which becomes 0"),
     ("mariadb", "uuid"): ("uuid", EXACT, ""),
     ("mariadb", "inet4"): ("inet4", EXACT, ""),
     ("mariadb", "inet6"): ("inet6", EXACT, ""),

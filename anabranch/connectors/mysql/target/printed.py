@@ -1,7 +1,7 @@
 """Types of PostgreSQL -> types of MySQL and MariaDB: every one that is captured, with fidelity and reason, as data.
 
-Of most of them the rows have the text that PostgreSQL prints. What has no counterpart keeps that text, so that nothing is lost,
-nothing rounded, and what comes back is what was there. https://www.postgresql.org/docs/current/datatype.html
+Of most of them the rows have the text that PostgreSQL prints. What has no counterpart keeps that text, so that nothing is
+lost, nothing rounded, and what comes back is what was there. https://www.postgresql.org/docs/current/datatype.html
 What does not live here: kinds of other sources (typemap.py), SQL (terms.py).
 """
 
@@ -16,6 +16,7 @@ Row = tuple[str, Fidelity, str]
 
 AS_PRINTED = "the text that PostgreSQL prints; it sorts as text"
 NO_NAN = "NaN and infinities, which it does not have, stop the job"
+NO_MINUS = "MariaDB has no -0.0, which becomes 0"
 RANGE = "infinity and what is outside of the years 1 to 9999 stop the job"
 UTC = "the instant's clock in UTC"
 TIMESTAMP = "what is outside of 1970 to 2038 stops the job"
@@ -93,6 +94,14 @@ NAMED: Mapping[str, Row] = {
 }  # fmt: skip
 ARRAY: Row = ("longtext", WIDENED, f"{AS_PRINTED}: {{1,2}}")
 OTHER: Row = ("longtext", WIDENED, f"{AS_PRINTED}: of enums the label, of domains the value, of composites (1,2)")
+
+
+def value(type: LogicalType, family: str) -> Row | None:
+    """Return the type for one whose values are not printed; None where there is no more to say than of its kind."""
+    found = VALUES.get(type.native)
+    if found and family == "mariadb" and type.kind in (Kind.FLOAT32, Kind.FLOAT64):
+        return found[0], found[1], f"{found[2]}; {NO_MINUS}"
+    return found
 
 
 def row(type: LogicalType, family: str) -> Row:

@@ -21,6 +21,9 @@ CLOCKS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT})
 TEXT_TYPES = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"))
 # A date that is none, where [types] zero_date says "-infinity" for it, is the zero date again.
 ZERO = ("-infinity", "0000-00-00")
+# A FLOAT is read as a DOUBLE first. Of all its values these have shortest digits that are another one then: the greatest, which
+# would be out of range, and one whose digits lie half way to its neighbour.
+FLOATS = {"3.4028235e+38": "3.4028234663852886e+38", "7.038531e-26": "7.038530691851209e-26"}
 # EWKB in hexadecimal digits: its byte order, its type of four bytes of which the last says that an SRID follows, the SRID.
 # https://postgis.net/docs/ST_AsEWKB.html · stored: https://dev.mysql.com/doc/refman/8.0/en/gis-data-formats.html
 _HAS_SRID, _NO_SRID = "'20'", "'00000000'"
@@ -116,11 +119,20 @@ def _uuid(type: LogicalType, value: str, family: str) -> str:
     return f"UNHEX(REPLACE({value}, '-', ''))" if bare(type.target) == "binary" else value
 
 
+def _float(type: LogicalType, value: str, family: str) -> str:
+    if type.target:
+        return value
+    for short, exact in FLOATS.items():
+        value = f"REPLACE({value}, '{short}', '{exact}')"
+    return value
+
+
 def _bit(type: LogicalType, value: str, family: str) -> str:
     return value if _is_long(type) else f"CAST(CONV({value}, 2, 10) AS UNSIGNED)"
 
 
 _PUT: Mapping[Kind, Callable[[LogicalType, str, str], str]] = {
+    Kind.FLOAT32: _float,
     Kind.BINARY: lambda type, value, family: f"UNHEX(SUBSTR({value}, 3))",
     Kind.BOOLEAN: lambda type, value, family: f"({value} = 't')",
     Kind.BIT: _bit,

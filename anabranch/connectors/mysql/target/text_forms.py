@@ -1,8 +1,8 @@
 """Text forms of values here: the texts that the terms (terms.py) read where they are not those of their kind, and the
 texts that MySQL and MariaDB print for one value in several ways. Data, told once per column (typemap.py).
 
-Bytes and geometry stay as their kind has them, `\\x` and hexadecimal digits: sources print them like that already, and a term
-takes them from there. What does not live here: making texts (rows/lines.py), comparing them (verify/), SQL (terms.py).
+Bytes and geometry stay as their kind has them, `\\x` and hexadecimal digits: sources print them like that already, and a
+term takes them from there. What does not live here: making texts (rows/lines.py), comparing them (verify/), SQL (terms.py).
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ CHOSEN: Mapping[tuple[Kind, str], CanonicalForm] = {
     (Kind.TEXT, "uuid"): CanonicalForm.UUID,
     (Kind.UUID, "uuid"): CanonicalForm.UUID,
     (Kind.DECIMAL, "double"): CanonicalForm.FLOAT64_WITHOUT_SIGN,
+}
+# MariaDB has no -0.0, in columns and in results.
+WITHOUT_SIGN: Mapping[Kind, CanonicalForm] = {
+    Kind.FLOAT32: CanonicalForm.FLOAT32_WITHOUT_SIGN,
+    Kind.FLOAT64: CanonicalForm.FLOAT64_WITHOUT_SIGN,
 }
 SORT_AS_TEXT = frozenset(
     ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json", "varbinary", "binary", "longblob", "enum")
@@ -49,6 +54,8 @@ def _canonical(type: LogicalType, name: str, rules: ValueRules, family: str) -> 
     if Kind.JSON in (type.kind, _kind_of(name)):
         is_text = family != "mysql" or (name or rules.json) not in ("json", "jsonb")
         return CanonicalForm.JSON_TEXT if is_text else CanonicalForm.JSON_VALUES
+    if family == "mariadb" and not name and type.carried in WITHOUT_SIGN:
+        return WITHOUT_SIGN[type.carried]
     if name == "decimal":
         return CanonicalForm.NUMBER
     return CHOSEN.get((type.kind, name), CanonicalForm.OF_KIND)

@@ -57,15 +57,15 @@ NATIVE: dict[Kind, tuple[str, Fidelity, str]] = {
     Kind.VECTOR: ("vector({length})", EXACT, ""),
     Kind.NATIVE: ("longtext", WIDENED, printed.AS_PRINTED),
 }
-# Types that only one of the two has. https://mariadb.com/kb/en/uuid-data-type/ (10.7)
-OWN: dict[tuple[str, Kind], tuple[str, Fidelity, str]] = {
-    (MARIADB, Kind.UUID): ("uuid", EXACT, "MariaDB has it since 10.7; [target.options] uuid chooses"),
-}
+# MariaDB's own, since 10.7. It stores time-based ones in another order, and refuses what would look like one of those.
+# https://mariadb.com/kb/en/uuid-data-type/
+OWN_UUID = ("uuid", LOSSY, "MariaDB refuses those whose version is 8 to 15 and variant below 6, which stops the job")
 JSON: dict[tuple[str, str], tuple[str, Fidelity, str]] = {
     (MYSQL, "json"): (
         "json",
         LOSSY,
-        "keys in another order, one of equal keys, numbers beyond 64 bits as doubles, dates or decimals inside as plain JSON; "
+        "keys in another order, one of equal keys, numbers beyond 64 bits as doubles, some doubles with another last digit, "
+        "dates or decimals inside as plain JSON; "
         '[target.options] json = "text" keeps the text',
     ),
     (MARIADB, "json"): ("json", EXACT, "a longtext that keeps the source's JSON text"),
@@ -73,7 +73,7 @@ JSON: dict[tuple[str, str], tuple[str, Fidelity, str]] = {
     (MARIADB, "text"): ("longtext", EXACT, "keeps the source's JSON text"),
 }
 # [target.options] uuid and instant -> the type for all columns of the kind
-UUIDS = {"char": "char(36)", "binary": "binary(16)"}
+UUIDS = {"binary": "binary(16)", "native": "uuid"}
 INSTANTS = {"timestamp": "timestamp", "datetime": "datetime"}
 
 
@@ -125,7 +125,8 @@ class MysqlTypes:
 
     def by_setting(self, kind: Kind, rules: ValueRules) -> str:
         if kind is Kind.UUID:
-            return UUIDS.get(rules.uuid, "")
+            chosen = UUIDS.get(rules.uuid, "")
+            return chosen if chosen != "uuid" or self.family == MARIADB else ""
         return INSTANTS.get(rules.instant, "") if kind is Kind.INSTANT else ""
 
     def at_target(self, type: LogicalType, rules: ValueRules) -> AtTarget:
@@ -139,16 +140,16 @@ class MysqlTypes:
         if type.carried is Kind.NATIVE:  # PostgreSQL's, as it prints them
             return printed.row(type, self.family)
         if type.native:  # PostgreSQL's, of which rows have the value
-            return printed.VALUES.get(type.native) or OWN.get((self.family, type.kind)) or NATIVE[type.kind]
+            return printed.value(type, self.family) or NATIVE[type.kind]
         if type.kind in (Kind.ENUM, Kind.SET):
             return _labelled(type)
         if type.kind is Kind.VECTOR and not type.length:
             return ("vector(16383)", WIDENED, "the source's holds shorter ones too: the most that one may have")
-        return OWN.get((self.family, type.kind)) or NATIVE[type.kind]
+        return NATIVE[type.kind]
 
     def _set(self, type: LogicalType) -> tuple[str, Fidelity, str]:
         if type.kind is Kind.UUID:
-            return type.target, EXACT if type.target == "binary(16)" else WIDENED, "[target.options] uuid"
+            return OWN_UUID if type.target == "uuid" else (type.target, EXACT, "")
         if type.target == "datetime":
             return "datetime({fraction})", WIDENED, printed.UTC
         if type.printed:
