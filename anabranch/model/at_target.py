@@ -40,8 +40,8 @@ class CanonicalForm(StrEnum):
 @dataclass(frozen=True, slots=True)
 class AtTarget:
     """The type map's word on a column's values. `sorts_as_text`: the target does not order them as the source does.
-    `keeps_whole`: whole numbers of the source are whole numbers there. `zero_dates`: an infinite one of a job that writes it for
-    dates that are none is such a date again.
+    `keeps_whole`: whole numbers of the source are whole numbers there. `zero_dates`: an infinite date, which the job writes
+    for dates that are none, is such a date again.
     """
 
     text: TextForm = TextForm.OF_KIND

@@ -188,7 +188,7 @@ def test_what_a_column_does_not_hold_is_refused(name: str, mysql_family: Server,
     type, told = REFUSED[name]
     column = OneColumn(session, family_of(mysql_family), type)
     for text in told:
-        with pytest.raises((pymysql.err.Error, ValueError), match="warnings|JSON"):
+        with pytest.raises((pymysql.err.Error, ValueError), match=r"warnings|JSON"):
             pytest.fail(f"{text!r} became {column.loaded([text])}")
         with pytest.raises((pymysql.err.Error, ValueError)):
             pytest.fail(f"{text!r} became {column.inserted([text])}")

@@ -48,7 +48,7 @@ class Collating:
 
     @property
     def sql(self) -> str:
-        """What follows a text type in a column's definition."""
+        """Return what follows a text type in a column's definition."""
         return f"CHARACTER SET {self.charset} COLLATE {self.collation}"
 
 
