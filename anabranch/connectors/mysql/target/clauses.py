@@ -1,0 +1,92 @@
+"""Conditions and expressions as SQL of this target: of terms (model/term.py), and in the source's own words.
+
+Own words are taken where the source is of this family: the server here is the judge of what it does not know. What names a
+column of which the job makes something else is told, never rewritten.
+https://dev.mysql.com/doc/refman/8.0/en/functions.html · https://mariadb.com/kb/en/built-in-functions/
+What does not live here: which terms a source makes (`source/conditions.py`), what another database's words mean
+(`other_words.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from anabranch.connectors.mysql.target.names import NotMade, target_columns
+from anabranch.connectors.mysql.target.session import quoted
+from anabranch.connectors.mysql.target.words import literal
+from anabranch.model.schema import TableSchema
+from anabranch.model.term import Term
+from anabranch.rows.net import TargetTable
+
+_BETWEEN_OPERANDS = {
+    op: op.upper() for op in ("=", "<>", "<", "<=", ">", ">=", "and", "or", "like", "+", "-", "*", "%")
+}
+_BETWEEN_OPERANDS["is not distinct from"] = "<=>"
+_FUNCTIONS = {"characters": "CHAR_LENGTH({})", "bytes": "OCTET_LENGTH(CONVERT({} USING utf8mb4))"}
+
+
+def condition(term: Term, names: Mapping[str, str]) -> str:
+    """Write a term as SQL. `names`: source column -> column as SQL. Raises KeyError with the name of one that is missing."""
+    of = [condition(operand, names) for operand in term.of]
+    if term.op == "column":
+        return names[term.text]
+    if term.op == "number":
+        return term.text
+    if term.op == "text":
+        return string(term.text)
+    if term.op in _FUNCTIONS:
+        return _FUNCTIONS[term.op].format(of[0])
+    if term.op in _BETWEEN_OPERANDS:
+        return f" {_BETWEEN_OPERANDS[term.op]} ".join(_wrapped(term, of))
+    first, *others = _wrapped(term, of)
+    forms = {
+        "in": f"{first} IN ({', '.join(others)})",
+        "between": f"{first} BETWEEN {' AND '.join(others)}",
+        "not": f"NOT {first}",
+        "is null": f"{first} IS NULL",
+        "negative": f"-{first}",
+    }
+    return forms[term.op]
+
+
+def _wrapped(term: Term, of: list[str]) -> list[str]:
+    """Return the operands, in parentheses unless they are a single thing."""
+    single = ("column", "number", "text", *_FUNCTIONS)
+    return [text if operand.op in single else f"({text})" for operand, text in zip(term.of, of, strict=True)]
+
+
+def string(text: str) -> str:
+    """Return a text as a literal, whatever the session's character set is."""
+    return f"_utf8mb4{literal(text)}"
+
+
+def is_of_family(schema: TableSchema) -> bool:
+    """Return whether the source is a MySQL or a MariaDB: of their tables an engine is told, and no dialect."""
+    return not schema.dialect and bool(schema.engine)
+
+
+def own_words(text: str, schema: TableSchema, table: TargetTable) -> str:
+    """Return an expression of a source of this family, if all columns that it names are the same here. Raises NotMade.
+
+    MySQL tells it as the text of a string, with a backslash before quotes and backslashes: then the first quote has one.
+    """
+    if (first := text.find("'")) > 0 and text[first - 1] == "\\":
+        text = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+    for name, why in _changed(schema, table):
+        if quoted(name).lower() in text.lower():
+            raise NotMade(f"it names {name}, which the job {why}")
+    return text
+
+
+def _changed(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str]]:
+    """Yield columns of which the job makes something else, and what."""
+    kept = target_columns(table)
+    for column in schema.columns:
+        target = kept.get(column.name)
+        if target is None:
+            yield column.name, "leaves out"
+        elif target != column.name:
+            yield column.name, "renames"
+        elif table.type_of(target).target:
+            yield column.name, "gives another type"

@@ -1,0 +1,344 @@
+"""Definitions rendered for MySQL and MariaDB: databases, tables, checks, foreign keys, computed columns. Text, nothing is
+executed.
+
+Every table is InnoDB in row format DYNAMIC, in utf8mb4, and in a collation that takes only texts of the same bytes for equal
+unless a column says otherwise. What does not live here: columns (`columns.py`), indexes (`indexes.py`), when something is built
+(`building.py`), what the target has already (`structures.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.connectors.mysql.target import clauses, defaults
+from anabranch.connectors.mysql.target.collations import by_bytes
+from anabranch.connectors.mysql.target.columns import MadeColumn, counting_index, made_columns, why_not_counting
+from anabranch.connectors.mysql.target.indexes import PlannedIndex, plan_index
+from anabranch.connectors.mysql.target.names import (
+    NAME_CHARACTERS,
+    NotMade,
+    mapped,
+    refused_names,
+    shortened,
+    target_columns,
+    with_digest,
+)
+from anabranch.connectors.mysql.target.other_defaults import DIALECT
+from anabranch.connectors.mysql.target.release import Release
+from anabranch.connectors.mysql.target.session import column_list, quoted, table_name
+from anabranch.connectors.mysql.target.words import bare, literal
+from anabranch.contracts import ValueRules
+from anabranch.errors import TargetError
+from anabranch.model.datatype import Kind
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Action, Check, Column, ForeignKey, TableSchema
+from anabranch.rows.net import TargetTable
+from anabranch.rows.zero_dates import KINDS, STOP, choice
+
+ACTIONS = {Action.RESTRICT: "NO ACTION", Action.CASCADE: "CASCADE", Action.SET_NULL: "SET NULL"}
+# Characters of a comment: https://dev.mysql.com/doc/refman/8.0/en/create-table.html
+TABLE_COMMENT, COLUMN_COMMENT = 2048, 1024
+NOT_ENFORCED, NOT_VALID = " NOT ENFORCED", " NOT VALID"  # of a foreign key, in PostgreSQL's words
+
+
+# --- databases and tables ---------------------------------------------------------------------------------------------
+
+
+def create_database(name: str, release: Release) -> str:
+    collation = by_bytes(release.collations)
+    return f"CREATE DATABASE IF NOT EXISTS {quoted(name)} CHARACTER SET utf8mb4 COLLATE {collation}"
+
+
+def create_table(
+    schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release, computes: bool = True
+) -> str:
+    """Return the statement that creates the table with its primary key, and the index that a column which counts needs.
+
+    `computes`: with the columns that the target computes. Raises TargetError for names that the servers do not take.
+    """
+    if bad := refused_names(table):
+        raise TargetError(
+            f"names longer than {NAME_CHARACTERS} characters, or with characters beyond U+FFFF: {', '.join(bad)}",
+            table=str(table.source),
+            hint="rename them in the job file ([[rules]] target, [[tables]] columns.rename)",
+        )
+    columns = made_columns(schema, table, rules, release)
+    lines = {column.source: _column(column, release) for column in columns}
+    lines |= dict(computed_columns(schema, table, release)) if computes else {}
+    parts = [lines[column.name] for column in schema.columns if column.name in lines]
+    if table.key:
+        parts.append(f"PRIMARY KEY ({column_list(table.key)})")
+    parts += [index.line() for index in early_indexes(schema, table, columns, release)]
+    return f"CREATE TABLE {table_name(table.target)} (\n  " + ",\n  ".join(parts) + f"\n){_options(schema, release)}"
+
+
+def _options(schema: TableSchema, release: Release) -> str:
+    how = " ROW_FORMAT=DYNAMIC" if release.has("long index rows") else ""
+    options = f" ENGINE=InnoDB{how} DEFAULT CHARSET=utf8mb4 COLLATE={by_bytes(release.collations)}"
+    return options + (f" COMMENT={literal(schema.comment)}" if _is_told(schema.comment, TABLE_COMMENT) else "")
+
+
+def _is_told(comment: str, most: int) -> bool:
+    return bool(comment) and len(comment) <= most and "\0" not in comment
+
+
+def _column(column: MadeColumn, release: Release) -> str:
+    parts = [quoted(column.name), column.native]
+    if column.collation:
+        parts.append(f"CHARACTER SET {column.charset} COLLATE {column.collation}")
+    parts.append("NULL" if column.nullable else "NOT NULL")
+    if column.counts:
+        parts.append("AUTO_INCREMENT")
+    elif column.default is not None:
+        parts.append(f"DEFAULT {column.default}")
+    elif is_unsaid(column, release):
+        parts.append(f"DEFAULT {defaults.FIRST_MOMENT}")
+    elif column.nullable and bare(column.native) == "timestamp":
+        parts.append("DEFAULT NULL")
+    if _is_told(column.comment, COLUMN_COMMENT):
+        parts.append(f"COMMENT {literal(column.comment)}")
+    return " ".join(parts)
+
+
+def is_unsaid(column: MadeColumn, release: Release) -> bool:
+    """Return whether the server would give the column a default and ON UPDATE of its own, if the definition had none."""
+    is_plain = column.default is None and not column.nullable and not column.counts
+    return is_plain and bare(column.native) == "timestamp" and not release.explicit
+
+
+def complete_table(schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release) -> list[str]:
+    """Return what follows CREATE TABLE: defaults that only kept the server from taking its own are taken off."""
+    return [
+        f"ALTER TABLE {table_name(table.target)} ALTER {quoted(column.name)} DROP DEFAULT"
+        for column in made_columns(schema, table, rules, release)
+        if is_unsaid(column, release)
+    ]
+
+
+def early_indexes(
+    schema: TableSchema, table: TargetTable, columns: Sequence[MadeColumn], release: Release
+) -> Iterator[PlannedIndex]:
+    """Yield the index that a column which counts has to begin, where the primary key does not."""
+    for column in columns:
+        if column.counts and table.key[:1] != (column.name,):
+            name = counting_index(schema, column.source)
+            planned = plan_index(next(i for i in schema.indexes if i.name == name), table, columns, release)
+            # A unique one could refuse rows of different moments: it is built behind the load, beside this one.
+            yield replace(planned, name=planned.fallback, unique=False) if planned.unique else planned
+
+
+def computed_columns(schema: TableSchema, table: TargetTable, release: Release) -> Iterator[tuple[str, str]]:
+    """Yield source column, and its line in the definition, for columns that the target computes. Others are left out."""
+    for column, name, planned in plan_computed(schema, table, release):
+        if not isinstance(planned, NotMade):
+            native, expression = planned
+            yield column.name, f"{quoted(name)} {native} GENERATED ALWAYS AS ({expression}) STORED"
+
+
+def plan_computed(
+    schema: TableSchema, table: TargetTable, release: Release
+) -> Iterator[tuple[Column, str, tuple[str, str] | NotMade]]:
+    """Yield source column, name here, and type and expression, or why there is none."""
+    names = {source: quoted(name) for source, name in target_columns(table).items()}
+    for source, name in table.computed:
+        column = schema.column(source)
+        try:
+            yield column, name, _computed(column, schema, names, release)
+        except KeyError as missing:
+            yield column, name, NotMade(f"it names {missing.args[0]}, which the job leaves out")
+        except NotMade as why:
+            yield column, name, why
+
+
+COMPUTED_TYPES = {"smallint": "smallint", "integer": "int", "bigint": "bigint"}  # in PostgreSQL's words -> here
+
+
+def _computed(column: Column, schema: TableSchema, names: dict[str, str], release: Release) -> tuple[str, str]:
+    if not release.has("generated columns"):
+        raise NotMade("this release computes no columns")
+    if schema.dialect != DIALECT or column.native not in COMPUTED_TYPES:
+        raise NotMade(f"{column.native} computed by {column.expression} is not known to mean the same here")
+    from anabranch.connectors.mysql.target import other_words  # with a parser that takes its time to come
+
+    return COMPUTED_TYPES[column.native], clauses.condition(other_words.computed(column, schema), names)
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCheck:
+    """`source`: what the source calls it. `is_asked`: the source says that no row breaks it."""
+
+    table: TargetTable
+    source: str
+    name: str
+    condition: str
+    is_asked: bool = True
+
+    @property
+    def fallback(self) -> str:
+        return with_digest(self.name, f"{self.table.target}.{self.source}")
+
+    def add(self, name: str) -> str:
+        return f"ALTER TABLE {table_name(self.table.target)} ADD CONSTRAINT {quoted(name)} CHECK ({self.condition})"
+
+    @property
+    def broken_by(self) -> str:
+        """The query for a row that breaks it."""
+        return f"SELECT 1 FROM {table_name(self.table.target)} WHERE NOT ({self.condition}) LIMIT 1"
+
+
+def plan_checks(
+    schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release
+) -> dict[str, PlannedCheck | NotMade]:
+    """Return, for every CHECK of the source, the planned one, or why there is none."""
+    found: dict[str, PlannedCheck | NotMade] = {}
+    for check in schema.checks:
+        try:
+            if not release.has("checks"):
+                raise NotMade("this release has no checks: it takes and forgets them")
+            condition, is_asked = _condition(check, schema, table, rules)
+            found[check.name] = PlannedCheck(table, check.name, shortened(check.name), condition, is_asked)
+        except KeyError as missing:
+            found[check.name] = NotMade(f"{missing.args[0]} of {table.source} is not a replicated column")
+        except NotMade as why:
+            found[check.name] = why
+    return found
+
+
+def _condition(check: Check, schema: TableSchema, table: TargetTable, rules: ValueRules) -> tuple[str, bool]:
+    """Return the condition, and whether the source has asked all rows. Own words, where the source is of this family."""
+    names = {source: quoted(target) for source, target in target_columns(table).items()}
+    if schema.dialect == DIALECT:
+        from anabranch.connectors.mysql.target import other_words  # with a parser that takes its time to come
+
+        term, is_asked = other_words.check(check.text, schema)
+    elif clauses.is_of_family(schema) and check.refusal != "the source does not enforce it":
+        try:
+            return clauses.own_words(check.text, schema, table), True
+        except NotMade:
+            if check.term is None:
+                raise
+            term, is_asked = check.term, True
+    elif check.term is not None:
+        term, is_asked = check.term, True
+    else:
+        raise NotMade(check.refusal)
+    _refuse_changed_values(tuple(term.columns()), schema, table, rules)
+    return clauses.condition(term, names), is_asked
+
+
+def _refuse_changed_values(named: tuple[str, ...], schema: TableSchema, table: TargetTable, rules: ValueRules) -> None:
+    """Raise NotMade for columns of which the job makes other values."""
+    columns = mapped(named, table)
+    kinds = {table.type_of(column).carried for column in columns}
+    if kinds & set(KINDS) and any(choice(rules, schema, column) != STOP for column in named):
+        raise NotMade("it names dates, of which [types] zero_date makes others")
+    if rules.nul == "strip" and Kind.TEXT in kinds:
+        raise NotMade('it names texts, which [types] nul = "strip" shortens')
+    if any(table.type_of(column).target for column in columns):
+        raise NotMade("it names a column whose type the job chose")
+
+
+# --- foreign keys -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedKey:
+    """A foreign key. `is_asked`: the source says that no row breaks it."""
+
+    name: str
+    child: TableId
+    columns: tuple[str, ...]
+    parent: TableId
+    parent_columns: tuple[str, ...]
+    actions: str
+    is_asked: bool = True
+
+    @property
+    def fallback(self) -> str:
+        return with_digest(self.name, f"{self.child}.{self.name}")
+
+    def renamed(self) -> PlannedKey:
+        return replace(self, name=self.fallback)
+
+    @property
+    def definition(self) -> str:
+        """All that follows the name in ADD CONSTRAINT."""
+        parent = f"{table_name(self.parent)} ({column_list(self.parent_columns)})"
+        return f"FOREIGN KEY ({column_list(self.columns)}) REFERENCES {parent}{self.actions}"
+
+    @property
+    def add(self) -> str:
+        return f"ALTER TABLE {table_name(self.child)} ADD CONSTRAINT {quoted(self.name)} {self.definition}"
+
+
+def plan_foreign_key(
+    key: ForeignKey, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
+) -> PlannedKey:
+    """Plan a foreign key. Raises NotMade when an end of it is not replicated, or InnoDB has no such key.
+
+    https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html
+    """
+    parent, told = resolve(key.parent), key.options or ""
+    if parent is None:
+        raise NotMade(f"its parent {key.parent} is not replicated")
+    if told.startswith("FOREIGN KEY"):
+        raise NotMade("it compares more than columns")
+    if told.endswith(NOT_ENFORCED):
+        raise NotMade("the source does not enforce it")
+    if "(" in told:
+        raise NotMade("its actions change some of its columns only")
+    if Action.SET_DEFAULT in (key.on_delete, key.on_update):
+        raise NotMade("InnoDB has no SET DEFAULT")
+    return PlannedKey(
+        shortened(key.name),
+        table.target,
+        mapped(key.columns, table),
+        parent.target,
+        mapped(key.parent_columns, parent),
+        f" ON DELETE {ACTIONS[key.on_delete]} ON UPDATE {ACTIONS[key.on_update]}",
+        not told.endswith(NOT_VALID),
+    )
+
+
+# --- what is left out -------------------------------------------------------------------------------------------------
+
+
+def left_out(schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release) -> Iterator[str]:
+    """Yield what the table lacks that the source's has, and why: what it is divided by, computed columns, numbers, defaults,
+    comments."""
+    if schema.partition_key or schema.partitions:
+        yield "partitions: the table is made in one piece"
+    for own, _, planned in plan_computed(schema, table, release):
+        if isinstance(planned, NotMade):
+            yield f"computed column {own.name}: {planned}"
+    columns = made_columns(schema, table, rules, release)
+    counting = any(column.counts for column in columns)
+    for column in columns:
+        own = schema.column(column.source)
+        if own.auto_increment and not column.counts:
+            why = why_not_counting(schema, table, column) or "a table has one AUTO_INCREMENT" * counting
+            yield f"numbers of {column.source}: {why}"
+        if _is_lost(schema, table, column, release):
+            yield f"default of {column.source}: {own.default}"
+        if own.comment and not _is_told(own.comment, COLUMN_COMMENT):
+            yield f"comment of {column.source}: longer than {COLUMN_COMMENT} characters"
+    if schema.comment and not _is_told(schema.comment, TABLE_COMMENT):
+        yield f"comment: longer than {TABLE_COMMENT} characters"
+
+
+def _is_lost(schema: TableSchema, table: TargetTable, column: MadeColumn, release: Release) -> bool:
+    built = {source for source, _, text in defaults.own_defaults(schema, table, release) if isinstance(text, str)}
+    own = schema.column(column.source)
+    logical = table.type_of(column.name)
+    return column.source not in built and defaults.is_lost(schema, own, logical, column.native, release)
+
+
+def narrowed(schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release) -> Iterator[str]:
+    """Yield the columns that a key gives a length: a longer value stops the job."""
+    for column in made_columns(schema, table, rules, release):
+        if column.needed_by:
+            yield f"{column.source} becomes {column.native}, which {column.needed_by} needs: a longer value stops the job"

@@ -1,0 +1,127 @@
+"""Defaults of columns as SQL of this target: what stands behind DEFAULT, and which ones are lost.
+
+A default acts for whoever writes beside us: we name every column. So is ON UPDATE CURRENT_TIMESTAMP left out for good
+(decision 167): it would act on what we write. Every `timestamp` says what it defaults to, because servers without
+explicit_defaults_for_timestamp would give the first one of a table both clauses by themselves.
+https://dev.mysql.com/doc/refman/8.0/en/data-type-defaults.html · https://mariadb.com/kb/en/timestamp/
+What does not live here: which type a column gets (`columns.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from anabranch.connectors.mysql.target import other_defaults, terms
+from anabranch.connectors.mysql.target.clauses import is_of_family, own_words
+from anabranch.connectors.mysql.target.names import NotMade, target_columns
+from anabranch.connectors.mysql.target.release import Release
+from anabranch.connectors.mysql.target.words import bare, literal, sizes
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.schema import Column, TableSchema
+from anabranch.model.term import Term
+from anabranch.rows.net import TargetTable
+
+INTEGERS = ("tinyint", "smallint", "mediumint", "int", "integer", "bigint")
+NUMBERS = (*INTEGERS, "decimal", "numeric", "float", "double", "year")
+TEXTS = ("char", "varchar", "enum", "set", "uuid", "inet4", "inet6")
+CLOCKS = ("date", "datetime", "timestamp", "time")
+LONG = ("tinytext", "text", "mediumtext", "longtext", "json")  # a constant has to be an expression
+BYTES = ("binary", "varbinary")
+MOMENT = re.compile(r"(?:\d{4}-\d\d-\d\d)?(?: ?-?\d+:\d\d:\d\d(?:\.\d{1,6})?)?(?:\+00)?")
+# In a table that is being made, so that no server gives the column a clause of its own; taken off behind it.
+FIRST_MOMENT = "'1970-01-01 00:00:01'"
+
+
+def default_of(schema: TableSchema, column: Column, type: LogicalType, native: str, release: Release) -> str | None:
+    """Return what stands behind DEFAULT in the table's definition; None = nothing, NULL, or not expressible there."""
+    if column.auto_increment:
+        return None
+    if term := _term(schema, column, type):
+        return _of_term(term, type, native, release)
+    if not column.has_default or column.default_is_expression or column.default is None:
+        return None
+    return constant(column.default, type, native, release)
+
+
+def _term(schema: TableSchema, column: Column, type: LogicalType) -> Term | None:
+    if type.target:
+        return None
+    if column.default_is_expression and schema.dialect == other_defaults.DIALECT:
+        return other_defaults.default(column, type)
+    return column.default_term
+
+
+def _of_term(term: Term, type: LogicalType, native: str, release: Release) -> str | None:
+    has_expressions, name = release.has("expression defaults"), bare(native)
+    if term.op == "text":
+        return constant(term.text, type, native, release)
+    if term.op == "now" and name in ("timestamp", "datetime"):
+        digits = _digits(native)
+        if name == "datetime" and type.kind is Kind.INSTANT:  # in UTC, whatever the time zone of who writes
+            return f"(UTC_TIMESTAMP({digits or ''}))" if has_expressions else None
+        return f"CURRENT_TIMESTAMP({digits})" if digits else "CURRENT_TIMESTAMP"
+    if term.op == "today" and name == "date":
+        return "(CURRENT_DATE)" if has_expressions else None
+    if term.op == "uuid" and name in ("char", "varchar", "uuid"):
+        return "(UUID())" if has_expressions else None
+    return None
+
+
+def constant(text: str, type: LogicalType, native: str, release: Release) -> str | None:
+    """Return a constant in the text form of its kind as this type takes it, None where none is known."""
+    name, kind = bare(native), type.kind
+    if name in NUMBERS:
+        text = {"t": "1", "f": "0"}.get(text, text) if kind is Kind.BOOLEAN else text
+        return text if re.fullmatch(r"-?\d+(\.\d+)?(e[-+]?\d+)?", text) else None
+    if name == "bit":
+        return f"b'{text}'" if re.fullmatch("[01]+", text) else None
+    if name in CLOCKS:
+        return f"'{text.removesuffix('+00')}'" if text and MOMENT.fullmatch(text) else None
+    if kind is Kind.BINARY:
+        return _bytes(text, name, release) if text.startswith("\\x") else None
+    if name in TEXTS:
+        return literal(text)
+    if name in LONG and release.has("expression defaults"):
+        return f"({literal(text)})"
+    if kind is Kind.UUID and name == "binary" and release.has("expression defaults"):
+        return f"({terms.constant(type, text, release.family)})"
+    return None
+
+
+def _bytes(text: str, name: str, release: Release) -> str | None:
+    told = f"x'{text[2:]}'" if len(text) > 2 else "''"
+    if name in BYTES:
+        return told
+    return f"({told})" if release.has("expression defaults") else None
+
+
+def _digits(native: str) -> int:
+    return (sizes(native) or (0,))[0]
+
+
+def is_lost(schema: TableSchema, column: Column, type: LogicalType, native: str, release: Release) -> bool:
+    """Return whether the source has a default other than NULL that the target does not get."""
+    if column.auto_increment or not column.has_default:
+        return False
+    if column.default is None and not column.default_is_expression:
+        return False
+    return default_of(schema, column, type, native, release) is None
+
+
+def own_defaults(schema: TableSchema, table: TargetTable, release: Release) -> Iterator[tuple[str, str, str | NotMade]]:
+    """Yield source column, name here, and the expression, or why it is none: of a source of this family, for expressions
+    that only a server of it can tell. They are built behind the load."""
+    if not is_of_family(schema):
+        return
+    for source, target in target_columns(table).items():
+        column = schema.column(source)
+        if not column.default_is_expression or column.default is None or column.default_term is not None:
+            continue
+        if not release.has("expression defaults"):
+            yield source, target, NotMade("defaults are constants in this release")
+            continue
+        try:
+            yield source, target, own_words(column.default, schema, table)
+        except NotMade as why:
+            yield source, target, why
