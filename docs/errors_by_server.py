@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.connectors.mysql import errors as mysql
+from anabranch.connectors.mysql.target import errors as mysql_target
 from anabranch.connectors.postgresql import errors as postgresql
 from anabranch.connectors.postgresql.errors import Meaning
 from anabranch.errors import AnabranchError
@@ -75,6 +76,7 @@ def errors_by_server(generated: str) -> Iterator[str]:
         f"| {words} | `{code}` |" for words, code in postgresql.REFUSALS.items() if code not in ("TLS", "POOLER")
     )
     yield ""
+    yield from _mysql_target()
     yield "## MySQL and MariaDB, the source"
     yield ""
     yield "| class | what the job does |"
@@ -89,6 +91,22 @@ def errors_by_server(generated: str) -> Iterator[str]:
     for number, known in mysql.MEANING.items():
         yield _row(str(number), known)
         yield from (_row(f"{number}, “{text}”", one) for text, one in mysql.BY_TEXT.get(number, ()))
+    yield ""
+
+
+def _mysql_target() -> Iterator[str]:
+    yield "## MySQL and MariaDB, the target"
+    yield ""
+    yield "The classes are those of PostgreSQL, and the job does the same. What is not listed is *refused*."
+    yield "[MySQL's numbers](https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html),"
+    yield "[MariaDB's](https://mariadb.com/kb/en/mariadb-error-code-reference/)."
+    yield ""
+    yield "| number | what it is | class | what to do |"
+    yield "|---|---|---|---|"
+    for number, known in mysql_target.MEANINGS.items():
+        rows = [(str(number), known)]
+        rows += [(f"{number}, “{text}”", one) for text, one in mysql_target.BY_TEXT.get(number, ())]
+        yield from (f"| {name} | {one.what} | {one.meaning.name.lower()} | {_cell(one.hint)} |" for name, one in rows)
     yield ""
 
 

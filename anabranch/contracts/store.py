@@ -45,7 +45,7 @@ class TableStates(Protocol):
 
     def save_table(self, job: str, state: TableState, before: TableState | None) -> None:
         """Write a state, if the table's state, generation and facts are still those of `before` (None: there is no row).
-        Otherwise raises Fenced: somebody else has come first."""
+        Otherwise raises Fenced: somebody else has come first. One without schema keeps the one that is there."""
 
     def save_tables(self, job: str, states: Sequence[tuple[TableState, TableState | None]]) -> None:
         """Write several states, each with its `before`, as `save_table`: all of them, or none and Fenced."""

@@ -47,6 +47,7 @@ def test_pitfall_45_the_clocks_of_the_servers_are_not_asked() -> None:
         "conditions.py",
         "defaults.py",
         "preflight_structures.py",
+        "0001_state.before.sql",
         "0003_conflict.before.sql",
         "0004_skipped.before.sql",
         "0005_set_aside.before.sql",

@@ -46,6 +46,8 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
     """
     try:
         connection = opened(endpoint, Connection, PINNED, **driver)
+    except ConfigError:  # it names what is wrong in the URL
+        raise
     except (AnabranchError, pymysql.err.Error, OSError, RuntimeError) as error:
         found = translate(error)
         found.message = f"{endpoint.place}: {found.message}"

@@ -83,7 +83,7 @@ class MemoryStore:
             found = tables.get(state.source)
             if place_of(found) != place_of(before):
                 raise Fenced("the table's state was changed meanwhile", job=job, table=str(state.source))
-            tables[state.source] = state
+            tables[state.source] = defined(state, found)
 
     def save_tables(self, job: str, states: Sequence[tuple[TableState, TableState | None]]) -> None:
         with self._database.lock:
@@ -91,7 +91,7 @@ class MemoryStore:
             for state, before in states:
                 if place_of(tables.get(state.source)) != place_of(before):
                     raise Fenced("the table's state was changed meanwhile", job=job, table=str(state.source))
-            tables.update({state.source: state for state, _ in states})
+            tables.update({state.source: defined(state, tables.get(state.source)) for state, _ in states})
 
     def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         found = [one for one in self._database.job(job).conflicts if one.number > after and table in (None, one.source)]
@@ -176,6 +176,11 @@ def forget_aside(state: JobState, table: TableId) -> None:
     state.aside = {number: one for number, one in state.aside.items() if one.source != table}
     if (found := state.tables.get(table)) is not None:
         state.tables[table] = found.without_aside()
+
+
+def defined(state: TableState, before: TableState | None) -> TableState:
+    """Return a state with the definition of the one before, if it has none itself."""
+    return replace(state, schema=before.schema) if state.schema is None and before is not None else state
 
 
 def place_of(state: TableState | None) -> Place | None:

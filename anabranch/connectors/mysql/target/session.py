@@ -10,6 +10,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -44,7 +45,6 @@ WRITING: Mapping[str, Pin] = {
     "check_constraint_checks": Pin("1", "off, a row that breaks a CHECK would be stored"),
     "unique_checks": Pin("1", "off, a secondary unique index may get the same value twice"),
     "sql_notes": Pin("1", "off, a value that is cut is not counted as a warning"),
-    "max_error_count": Pin("64", "0: what a warning was about could not be read"),
     "sql_if_exists": Pin("0", "on, a statement about a table that is gone would succeed"),
 }
 KEYS = "foreign_key_checks"
@@ -57,7 +57,7 @@ _PLACES = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'|%s", re.DOTALL)
 
 
 class Loaded(NamedTuple):
-    """What a statement that was fed has done: rows stored, warnings of the server. With LOCAL an error becomes a warning."""
+    """The result of a statement that was fed: rows stored, warnings of the server. With LOCAL an error becomes a warning."""
 
     rows: int
     warnings: int
@@ -81,6 +81,10 @@ class Connection(base.Connection):
     )
     _feed: Iterator[bytes] | None = None
     _result: Any  # of the last statement, as PyMySQL keeps it
+
+    def literal(self, value: object) -> str:
+        """Return a value as SQL."""
+        return str(self.escape(value))
 
     def load_local(self, sql: str, blocks: Iterable[bytes]) -> Loaded:
         """Carry out a LOAD DATA LOCAL INFILE of FED with these bytes as the file. Where taking them from `blocks` fails, the
@@ -190,6 +194,19 @@ def one(connection: Connection, sql: str, *values: object) -> Any:
     return rows[0][0] if rows else None
 
 
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """Commit what is done inside the block, or roll it back where the block raises."""
+    run(connection, "START TRANSACTION")
+    try:
+        yield
+    except BaseException:
+        with suppress(pymysql.err.Error):  # with the connection it is gone, too
+            run(connection, "ROLLBACK")
+        raise
+    run(connection, "COMMIT")
+
+
 def warned(connection: Connection) -> list[Warned]:
     """Return what the server warned of in the last statement; call it before any other."""
     return [Warned(*row) for row in ask(connection, "SHOW WARNINGS")]
@@ -201,7 +218,7 @@ def bound(connection: Connection, sql: str, values: Sequence[object]) -> str:
     left = iter(values)
 
     def literal(found: re.Match[str]) -> str:
-        return str(connection.literal(next(left))) if found[0] == "%s" else found[0]
+        return connection.literal(next(left)) if found[0] == "%s" else found[0]
 
     if not values:
         return sql

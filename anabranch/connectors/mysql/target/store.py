@@ -1,0 +1,43 @@
+"""State of jobs at a MySQL target: database `anabranch` (`migrate.py`), in parts over one connection.
+
+What does not live here: the parts (`jobs.py`, `states.py`, `journal.py`, `aside.py`), the checkpoint's compare-and-set
+(`apply.py`), the ledger of chunks (`load.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.connectors.mysql.target.aside import MysqlAsides
+from anabranch.connectors.mysql.target.jobs import MysqlJobs
+from anabranch.connectors.mysql.target.journal import MysqlJournal
+from anabranch.connectors.mysql.target.migrate import Migration, migrate, newest, shipped
+from anabranch.connectors.mysql.target.state_session import StateSession, only_one
+from anabranch.connectors.mysql.target.states import MysqlTableStates
+from anabranch.model.endpoint import Endpoint
+
+
+class MysqlStore:
+    """TargetStore of a MySQL or MariaDB.
+
+    Delivery: what a call of any part wrote is committed when it returns."""
+
+    def __init__(self, endpoint: Endpoint, migrations: Sequence[Migration] = ()) -> None:
+        """Set up the store. `migrations`: in place of those of this release."""
+        self._session, self._migrations = StateSession(endpoint), migrations or shipped()
+        self.jobs = MysqlJobs(self._session, newest(self._migrations))
+        self.states = MysqlTableStates(self._session)
+        self.journal = MysqlJournal(self._session)
+        self.asides = MysqlAsides(self._session)
+
+    def exists(self) -> bool:
+        return self._session.is_there()
+
+    def prepare(self) -> None:
+        """Make the database and its tables, or bring those of an earlier release to this one. May run in several processes at
+        once: the first does it, the others find it done."""
+        with self._session("prepare the database anabranch") as connection, only_one(connection):
+            migrate(connection, self._migrations)
+
+    def close(self) -> None:
+        self._session.close()
