@@ -20,12 +20,14 @@ from anabranch.model.ids import TableId
 class SourceWriter:
     """A job, or a subscription of the server's own. `key` tells it from others of its name: the job's uuid, the subscription's
     slot. `pairs`: what it reads where its source is, and what it writes here. `through`: the job that passes it on, where it
-    writes to what that job reads, "" where it writes here itself."""
+    writes to what that job reads, "" where it writes here itself. `source`: the identity of the server that it reads, "" where
+    that is known by other things (a slot)."""
 
     name: str
     key: str
     pairs: tuple[tuple[TableId, TableId], ...]
     through: str = ""
+    source: str = ""
 
 
 def own_targets(writers: Iterable[SourceWriter], key: str) -> frozenset[TableId]:
@@ -51,25 +53,27 @@ def passed_on(writers: Iterable[SourceWriter], ours: Mapping[TableId, TableId]) 
     """Return the writers as seen behind the job that copies `ours`: what each reads at its own source, and the target
     table that the job writes it to.
     """
-    found: dict[tuple[str, str], set[tuple[TableId, TableId]]] = defaultdict(set)
+    found: dict[tuple[str, str, str], set[tuple[TableId, TableId]]] = defaultdict(set)
     for writer in writers:
-        found[writer.name, writer.key].update(
+        found[writer.name, writer.key, writer.source].update(
             (read, ours[written]) for read, written in writer.pairs if written in ours
         )
-    return [SourceWriter(*of, tuple(sorted(pairs))) for of, pairs in sorted(found.items()) if pairs]
+    every = ((*of, tuple(sorted(pairs))) for of, pairs in sorted(found.items()) if pairs)
+    return [SourceWriter(name, key, pairs, source=source) for name, key, source, pairs in every]
 
 
 def as_text(writers: Iterable[SourceWriter]) -> str:
     """Serialise the writers as a fact of the job that passes them on."""
-    return json.dumps([[one.name, one.key, [[str(a), str(b)] for a, b in one.pairs]] for one in writers])
+    kept = ([one.name, one.key, [[str(a), str(b)] for a, b in one.pairs], one.source] for one in writers)
+    return json.dumps([fields if fields[-1] else fields[:-1] for fields in kept])
 
 
 def from_text(text: str, through: str) -> list[SourceWriter]:
-    """Parse what `as_text` gives. `through`: the name of the job that kept it."""
+    """Parse what `as_text` gives, with or without a source. `through`: the name of the job that kept it."""
     parse = TableId.parse
     return [
-        SourceWriter(name, key, tuple((parse(read), parse(written)) for read, written in pairs), through)
-        for name, key, pairs in json.loads(text)
+        SourceWriter(name, key, tuple((parse(read), parse(written)) for read, written in pairs), through, *source)
+        for name, key, pairs, *source in json.loads(text)
     ]
 
 

@@ -23,8 +23,9 @@ SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.o
 """
 # A table that was parked before its first load is written by nobody.
 JOBS = """
-SELECT 'the job ' || s.job, j.uuid, s.source_table, s.target_table FROM anabranch.table_state s JOIN anabranch.job j USING (job)
- WHERE j.uuid IS NOT NULL AND (s.state <> 'parked' OR s.generation > 0) ORDER BY 1, 3
+SELECT 'the job ' || s.job, j.uuid, coalesce(j.source_identity, ''), s.source_table, s.target_table
+  FROM anabranch.table_state s JOIN anabranch.job j USING (job)
+ WHERE j.uuid IS NOT NULL AND (s.state <> 'parked' OR s.generation > 0) ORDER BY 1, 4
 """
 # What jobs have noted of those that write to what they read.
 PASSED_ON = """
@@ -58,8 +59,8 @@ def writers(connection: Connection) -> list[SourceWriter]:
     """Return jobs, where this user may read their state, and subscriptions: whatever writes to tables here."""
     if not may_read(connection):
         return subscriptions(connection)
-    rows = connection.execute(JOBS).fetchall()
-    found = [(name, key, TableId.parse(read), TableId.parse(written)) for name, key, read, written in rows]
+    rows, parse = connection.execute(JOBS).fetchall(), TableId.parse
+    found = [(name, key, source, parse(read), parse(written)) for name, key, source, read, written in rows]
     passed_on = connection.execute(PASSED_ON, [ORIGINS, ORIGINS]).fetchall()
     others = [writer for name, text in passed_on for writer in from_text(text, name)]
     return _grouped(found) + others + subscriptions(connection)
@@ -68,7 +69,7 @@ def writers(connection: Connection) -> list[SourceWriter]:
 def subscriptions(connection: Connection) -> list[SourceWriter]:
     """Return subscriptions that are switched on. A table has one name at both ends of them."""
     rows = connection.execute(SUBSCRIPTIONS).fetchall()
-    return _grouped((name, key, TableId(*table), TableId(*table)) for name, key, *table in rows)
+    return _grouped((name, key, "", TableId(*table), TableId(*table)) for name, key, *table in rows)
 
 
 def reads_here(connection: Connection, writer: SourceWriter) -> bool:
@@ -77,8 +78,8 @@ def reads_here(connection: Connection, writer: SourceWriter) -> bool:
     return bool(row and row[0])
 
 
-def _grouped(rows: Iterable[tuple[str, str, TableId, TableId]]) -> list[SourceWriter]:
+def _grouped(rows: Iterable[tuple[str, str, str, TableId, TableId]]) -> list[SourceWriter]:
     pairs = defaultdict(list)
-    for name, key, read, written in rows:
-        pairs[name, key].append((read, written))
-    return [SourceWriter(name, key, tuple(found)) for (name, key), found in pairs.items()]
+    for name, key, source, read, written in rows:
+        pairs[name, key, source].append((read, written))
+    return [SourceWriter(name, key, tuple(found), source=source) for (name, key, source), found in pairs.items()]

@@ -54,3 +54,11 @@ def test_what_comes_by_two_ways_is_passed_on_once() -> None:
     ]
     assert passed_on(ways, dict(tables("b>z c>z"))) == [SourceWriter("the job one", "1", tuple(tables("a>z")))]
     assert passed_on(ways, dict(tables("d>z"))) == []
+
+
+def test_the_server_that_a_writer_reads_is_passed_on_with_it() -> None:
+    """And what was kept before that was, is read."""
+    one = SourceWriter("the job one", "1", tuple(tables("a>b")), source="4f0c")
+    (found,) = from_text(as_text(passed_on([one], dict(tables("b>c")))), "the job two")
+    assert found == SourceWriter("the job one", "1", tuple(tables("a>c")), "the job two", "4f0c")
+    assert from_text('[["the job one", "1", [["s.a", "s.c"]]]]', "the job two")[0].source == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -79,8 +78,9 @@ class MysqlSource:
         return MysqlChecks(self.endpoint, self.family, self.options)
 
     def witness(self) -> AbstractContextManager[str]:
-        """Return no witness: no target is a MySQL."""
-        return nullcontext("")
+        from anabranch.connectors.mysql.source.witness import witness
+
+        return witness(self.endpoint)
 
 
 def connector(endpoint: Endpoint, options: MysqlSourceOptions = USUAL) -> SourceConnector:

@@ -61,8 +61,10 @@ class MysqlCatalog:
         return {table: "" for table in tables if is_gone(self._connection, table)}
 
     def writers(self) -> list[SourceWriter]:
-        """Return no writers: no job writes to a MySQL, and what its own replication writes comes from elsewhere."""
-        return []
+        """Return the jobs that write here. What the server's own replication writes comes from elsewhere."""
+        from anabranch.connectors.mysql.registered import writers  # as above
+
+        return writers(self._connection)
 
     def mark(self) -> LogMark:
         return log_end_with_gtids(self._connection).mark()

@@ -10,16 +10,11 @@ from dataclasses import replace
 import pymysql
 
 from anabranch.connectors.mysql.connection import ask, family, variables
+from anabranch.connectors.mysql.identity import NAMES, identity_of
 from anabranch.connectors.mysql.source.positions import Place, gtid_set
 from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError
 
-# https://dev.mysql.com/doc/refman/8.0/en/replication-options.html#sysvar_server_uuid, from MySQL 5.6 on. MariaDB keeps no
-# such thing: its server_uid (https://mariadb.com/kb/en/server-system-variables/#server_uid, not in older releases) comes
-# from hardware address and port, so a server that moves counts as another one, and the switch is allowed by GTID.
-IDENTITY = {"mysql": ("server_uuid",), "mariadb": ("server_id", "server_uid")}
-# MySQL 5.5 has no name of its own: a copy of it on another machine or port is another server.
-NAMELESS = ("server_id", "hostname", "port")
 # https://mariadb.com/kb/en/gtid/#gtid_binlog_pos
 EXECUTED = {"mysql": "SELECT @@GLOBAL.gtid_executed", "mariadb": "SELECT @@GLOBAL.gtid_binlog_pos"}
 TRIES = 5  # to read place and set without a commit between them
@@ -27,13 +22,7 @@ TRIES = 5  # to read place and set without a commit between them
 
 def identity(connection: pymysql.Connection) -> str:
     """Return text that is equal for the same server."""
-    kind = family(connection)
-    told = variables(connection, *IDENTITY[kind])
-    facts = [told[name] for name in IDENTITY[kind] if name in told]
-    if kind == "mysql" and facts:
-        return facts[0]
-    told = told or variables(connection, *NAMELESS)
-    return "-".join([kind, *(facts or [told[name] for name in NAMELESS])])
+    return identity_of(family(connection), variables(connection, *NAMES))
 
 
 def server_id(connection: pymysql.Connection) -> int:

@@ -1,0 +1,64 @@
+"""Jobs that write to tables of this server, by the state that they keep here: what may come back to a source.
+
+A job has noted there which server it reads. What does not live here: a job whose own target is its source, and whether a
+target is the server that such a job reads (target/own_source.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+
+import pymysql
+
+from anabranch.connectors.mysql.connection import ask
+from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.model.ids import TableId
+from anabranch.model.state import ORIGINS
+from anabranch.model.writers import SourceWriter, from_text
+
+STATE = "anabranch"  # the database in which jobs keep their state
+# A table is there only for who has some right to it.
+THERE = """
+SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ('job', 'table_state')
+"""
+# A table that was parked before its first load is written by nobody.
+JOBS = f"""
+SELECT s.job, j.uuid, j.source_identity, s.source_table, s.target_table
+  FROM {STATE}.table_state s JOIN {STATE}.job j ON j.job = s.job
+ WHERE j.uuid IS NOT NULL AND (s.state <> 'parked' OR s.generation > 0) ORDER BY 1, 4
+"""
+FACTS = f"SELECT job, facts FROM {STATE}.job WHERE uuid IS NOT NULL ORDER BY 1"
+NO_RIGHT = (1142, 1143, 1044, 1146)  # or dropped at this moment
+# https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
+
+
+def witness_lock(key: str) -> str:
+    """Return the name of the lock that a source holds while a job begins."""
+    return f"anabranch-source-{key}"
+
+
+def writers(connection: pymysql.Connection) -> list[SourceWriter]:
+    """Return the jobs that write to tables here, where this user may read their state. Raises SourceUnavailable."""
+    if ask(connection, THERE, STATE)[0][0] != 2:
+        return []
+    try:
+        rows, facts = ask(connection, JOBS), ask(connection, FACTS)
+    except SourceUnavailable:
+        raise
+    except SourceError as error:
+        if isinstance(error.__cause__, pymysql.err.Error) and error.__cause__.args[0] in NO_RIGHT:
+            return []
+        raise
+    origins = [(f"the job {job}", json.loads(text or "{}").get(ORIGINS)) for job, text in facts]
+    return _grouped(rows) + [writer for name, text in origins if text for writer in from_text(text, name)]
+
+
+def _grouped(rows: Iterable[tuple[str, str, str | None, str, str]]) -> list[SourceWriter]:
+    pairs = defaultdict(list)
+    for job, key, source, read, written in rows:
+        pairs[job, key, source or ""].append((TableId.parse(read), TableId.parse(written)))
+    return [
+        SourceWriter(f"the job {job}", key, tuple(found), source=source) for (job, key, source), found in pairs.items()
+    ]

@@ -1,0 +1,86 @@
+"""Conditions on rows of a target table by values in text form: which rows hold one of some values, and which of them.
+
+A literal takes the column's type and collation, so the target itself says what is equal to what. Statements are built whole,
+with their values in them: some of them go in one packet (session.together).
+https://dev.mysql.com/doc/refman/8.0/en/charset-collation-coercibility.html
+What does not live here: how a value of a type is written and read (terms.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from anabranch.connectors.mysql.connection import family
+from anabranch.connectors.mysql.target import words
+from anabranch.connectors.mysql.target.session import Connection, column_list, quoted
+from anabranch.connectors.mysql.target.terms import INTEGERS, constant, read_term
+from anabranch.model.datatype import Kind
+from anabranch.rows.net import TargetTable
+
+Values = tuple[str | None, ...]
+Numbered = tuple[int, Values]
+# Values in one statement: the longest keys are 3,072 bytes, twice as many as digits, and a packet may be 4 MB.
+# https://dev.mysql.com/doc/refman/8.0/en/innodb-limits.html
+BATCH = 200
+# Kinds whose values one collation takes for equal and another does not.
+COLLATED = frozenset({Kind.TEXT, Kind.ENUM, Kind.SET, Kind.NATIVE, Kind.JSON})
+NUMBERS = INTEGERS | {Kind.DECIMAL}
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_LENGTH = re.compile(r"binary\((\d+)\)", re.IGNORECASE)  # whose values a log may give without the zeros at their end
+
+
+def literal(connection: Connection, table: TargetTable, column: str, value: str | None) -> str:
+    """Write a value of a column as SQL. A number stands without quotes: beside a text it would be compared as a double."""
+    type = table.type_of(column)
+    if value is not None and not type.target and type.carried in NUMBERS and _NUMBER.fullmatch(value):
+        return value
+    text = constant(type, value, family(connection))
+    length = _LENGTH.match(type.native) if value is not None and not type.target else None
+    return f"RPAD({text}, {length[1]}, X'00')" if length else text
+
+
+def text_literal(value: str | None) -> str:
+    """Write a text form itself as SQL."""
+    return "NULL" if value is None else words.literal(value)
+
+
+def reads(connection: Connection, table: TargetTable, columns: Iterable[str]) -> str:
+    """Return the expressions that read columns in text form."""
+    kind = family(connection)
+    return ", ".join(f"CONCAT({read_term(table.type_of(name), quoted(name), kind)})" for name in columns)
+
+
+def holds(connection: Connection, table: TargetTable, columns: Sequence[str], values: Values, sign: str = "=") -> str:
+    """Return the condition for rows that hold just these values. `sign`: `<=>` finds NULL too."""
+    pairs = zip(columns, values, strict=True)
+    return " AND ".join(f"{quoted(name)} {sign} {literal(connection, table, name, value)}" for name, value in pairs)
+
+
+def holds_any(connection: Connection, table: TargetTable, columns: Sequence[str], some: Iterable[Values]) -> str:
+    """Return the condition for rows that hold one of these values; NULL is held by none. A list of single values, or of
+    rows of them, is read by the index of the columns."""
+    if len(columns) == 1:
+        listed = ", ".join(literal(connection, table, columns[0], value) for (value,) in some)
+        return f"{quoted(columns[0])} IN ({listed})"
+    rows = (", ".join(literal(connection, table, n, v) for n, v in zip(columns, row, strict=True)) for row in some)
+    return f"({column_list(columns)}) IN ({', '.join(f'({row})' for row in rows)})"
+
+
+def which(connection: Connection, table: TargetTable, columns: Sequence[str], some: Iterable[Numbered]) -> str:
+    """Return the expression for the number of the values that a row holds."""
+    cases = (f"WHEN {holds(connection, table, columns, values)} THEN {number}" for number, values in some)
+    return f"CASE {' '.join(cases)} END"
+
+
+def batches(some: Iterable[Values]) -> Iterator[list[Numbered]]:
+    """Cut numbered values into lists for one statement each. Those with NULL are left out: no row holds them."""
+    batch: list[Numbered] = []
+    for number, values in enumerate(some):
+        if None not in values:
+            batch.append((number, values))
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
