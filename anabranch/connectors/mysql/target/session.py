@@ -265,7 +265,8 @@ def _learn(connection: Connection) -> None:
             if error.args[0] not in NOT_SETTABLE:
                 raise
             return
-    connection.explicit_timestamps = True
+    # A MariaDB gives a `timestamp NOT NULL` the time of day whatever the variable says (seen in 10.11).
+    connection.explicit_timestamps = base.family(connection) == "mysql"
 
 
 def _pieces(blocks: Iterable[bytes], most: int) -> Iterator[bytes]:

@@ -1,0 +1,113 @@
+"""Updates of rows that take unique values, or keys, from each other (K8): all of them leave the table, then all arrive.
+
+The server asks for each row whether its unique values are free, so no order helps where they go round. The rows are put,
+whole, into a temporary table: as the target has them, with the new values where the change sets some. Then they
+leave, then that table's rows come. So columns that the image does not carry, columns of the target's own, numbers that it gave
+and times that would move by themselves stay; and what the target takes for equal ('a' and 'A', 'a' and 'a ') is its own affair.
+https://dev.mysql.com/doc/refman/8.0/en/ansi-diff-foreign-keys.html
+
+Where a row that leaves would take others along, because foreign keys refer to it and act in this session, it stays: its
+unique values are parked as NULL, then set. Where triggers would see that, or nothing can be parked, it is a conflict, and
+the rows go one by one as the source changed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.connectors.mysql.target.known_columns import KnownTable, assigned
+from anabranch.connectors.mysql.target.merge import (
+    MergeAction,
+    MergePiece,
+    Stage,
+    StageColumn,
+    beside_target,
+    carry_out,
+    delete,
+    old_key,
+    on_old_key,
+)
+from anabranch.connectors.mysql.target.session import Connection, ask, column_list, one, quoted, run, table_name
+from anabranch.connectors.mysql.target.staging import StagingTables
+from anabranch.connectors.mysql.target.unique import UniqueKey, unique_keys
+from anabranch.contracts import Conflict
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.rows.net import TargetTable
+
+Staged = tuple[MergePiece, Stage, int]  # an update, the table that holds its rows, their number
+CANNOT_PARK = "rows hand unique values on, and foreign keys or triggers at the target forbid that they leave meanwhile"
+ANY = LogicalType(Kind.TEXT)  # the type of a column that is never sent
+TRIGGERS = """
+SELECT 1 FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s LIMIT 1
+"""
+REFERRED = """
+SELECT 1 FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_SCHEMA = %s AND REFERENCED_TABLE_NAME = %s LIMIT 1
+"""
+
+
+def exchange(stages: StagingTables, parts: Sequence[Staged]) -> None:
+    """Carry out updates of one table that contend. Raises Conflict; driver errors pass."""
+    connection, table = stages.connection, parts[0][0].table
+    if has_triggers(connection, table):
+        raise Conflict(table.source, CANNOT_PARK)
+    if not _may_leave(connection, table):
+        _in_place(stages, table, parts)
+        return
+    known = stages.known.of(table.target)
+    whole = tuple(StageColumn(f"c{place}", ANY, name) for place, name in enumerate(known.written))
+    with stages.empty(MergePiece(table, MergeAction.UPDATE, whole)) as held:
+        rows = sum(number for _, _, number in parts)
+        came = sum(run(connection, _hold(known, piece, stage, held, whole)) for piece, stage, _ in parts)
+        left = sum(run(connection, delete(piece, stage, old_key(piece))) for piece, stage, _ in parts)
+        if not came == left == rows:
+            raise Conflict(table.source, f"expected {rows} updates, not as many rows were found")
+        columns = column_list(column.name for column in whole)
+        run(
+            connection,
+            f"INSERT INTO {table_name(table.target)} ({column_list(known.written)})"
+            f" SELECT {columns} FROM {table_name(held)}",
+        )
+
+
+def has_triggers(connection: Connection, table: TargetTable) -> bool:
+    """Return whether triggers see what is done to a table: no session can switch them off."""
+    return bool(ask(connection, TRIGGERS, table.target.schema, table.target.name))
+
+
+def _may_leave(connection: Connection, table: TargetTable) -> bool:
+    """Return whether nothing refers to the table in a way that this session checks."""
+    if not int(one(connection, "SELECT @@foreign_key_checks")):
+        return True
+    return not ask(connection, REFERRED, table.target.schema, table.target.name)
+
+
+def _hold(known: KnownTable, piece: MergePiece, stage: Stage, held: Stage, whole: Sequence[StageColumn]) -> str:
+    """Return the statement that puts the rows of a piece aside with their new values, under their locks."""
+    sets = {name.lower(): f"s.v{place}" for place, name in enumerate(piece.values)}
+    values = ", ".join(sets.get(name.lower(), f"t.{quoted(name)}") for name in known.written)
+    columns = column_list(column.name for column in whole)
+    joined = beside_target(piece.table, stage, on_old_key(piece))
+    return f"INSERT INTO {table_name(held)} ({columns}) SELECT {values} FROM {joined} FOR UPDATE"
+
+
+# --- rows that stay ---------------------------------------------------------------------------------------------------
+
+
+def _in_place(stages: StagingTables, table: TargetTable, parts: Sequence[Staged]) -> None:
+    keys = unique_keys(stages.connection, [table.target]).get(table.target, [])
+    for piece, stage, _ in parts:
+        _park(stages, piece, stage, keys)
+    for piece, stage, rows in parts:
+        carry_out(stages, piece, stage, rows)
+
+
+def _park(stages: StagingTables, piece: MergePiece, stage: Stage, keys: Sequence[UniqueKey]) -> None:
+    """Let the rows of an update hold no unique value meanwhile. Raises Conflict where that cannot be: keys that move, columns
+    that may not be NULL, values that others refer to."""
+    touched = [key for key in keys if key.columns.intersection(piece.values)]
+    parking = [key.parking.intersection(piece.values) for key in touched]
+    if piece.moves or not all(parking):
+        raise Conflict(piece.table.source, CANNOT_PARK)
+    if names := tuple(sorted(frozenset().union(*parking))):
+        nothing = assigned(stages.known.of(piece.table.target), names, ("NULL",) * len(names), "t")
+        run(stages.connection, f"UPDATE {beside_target(piece.table, stage, on_old_key(piece))} SET {nothing}")
