@@ -16,23 +16,29 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from anabranch import connectors
+from anabranch.connectors.mysql.target.collations import collating
 from anabranch.connectors.mysql.target.session import Connection, connect, run
+from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.typemap import logical_type
 from anabranch.contracts import Bounds, ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
+from anabranch.model.schema import Column
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.lines import parse_line, texts
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from rigs.endpoints import endpoint_of
 from rigs.mysql_target import RULES, OneColumn
+from rigs.mysql_types import ALL
 from rigs.postgresql_load import RULES as POSTGRESQL_RULES
 from rigs.postgresql_types import rows_of, values_of
 
 Values = st.SearchStrategy[Any]
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+COLLATIONS = "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE COLLATION_NAME IS NOT NULL"
 DAY = 86_400_000_000
 
 
@@ -271,3 +277,41 @@ def test_a_uuid_in_sixteen_bytes_and_an_instant_in_its_own_type(mysql_family: Se
     instant = OneColumn(session, family, type, rules=rules)
     told = ["2024-03-31 00:30:00.5+00", "1970-01-01 00:00:01+00"]
     assert instant.loaded(told) == told == instant.inserted(told)
+
+
+@pytest.mark.parametrize("elder", ["mysql", "mariadb"])
+def test_every_type_of_the_family_comes_back_in_its_own_words(
+    elder: str,
+    mysql_family: Server,
+    session: Connection,
+    source_database: Callable[[Server], Database],
+    request: pytest.FixtureRequest,
+) -> None:
+    family, known = family_of(mysql_family), {row[0] for row in _rows(session, COLLATIONS)}
+    for column, told in _own(request.getfixturevalue(elder), source_database):
+        assert column.type is not None
+        native = MysqlTypes(family).column_fit(column, column.type, RULES).native
+        if column.charset and column.type.kind is not Kind.JSON:
+            native += f" {collating(column.charset, column.collation, known).sql}"
+        there = OneColumn(session, family, column.type, native)
+        assert there.canonical(there.loaded(told)) == there.canonical(told), column.native
+        assert there.canonical(there.inserted(told)) == there.canonical(told), column.native
+
+
+def _own(server: Server, source_database: Callable[[Server], Database]) -> Iterator[tuple[Column, list[str | None]]]:
+    """Every type of MySQL or MariaDB with texts of its values as the load reads them."""
+    database = source_database(server)
+    for number, (native, some) in enumerate(ALL.items()):
+        database.execute(f"CREATE TABLE t{number} (id int AUTO_INCREMENT PRIMARY KEY, v {native})")
+        with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
+            cursor.execute("SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES'")
+            cursor.executemany(f"INSERT INTO t{number} (v) VALUES (%s)", [(value,) for value in (*some, None)])
+            connection.commit()
+    connector = connectors.source(endpoint_of(database))
+    with closing(connector.catalog()) as catalog, closing(connector.snapshot()) as snapshot:
+        tables = catalog.tables(lambda table: table.schema == database.name)
+        for schema in tables.values():
+            snapshot.open(schema, "none")
+            blocks = snapshot.lines(schema, ["v"], Bounds(), RULES)
+            told = [text for block in blocks for row in block.splitlines() for text in parse_line(row)]
+            yield schema.column("v"), told
