@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 NAMES = ("mysql", "mariadb", "postgresql", "memory")  # a new database: its line here, its folder in connectors/
 SSL_FILES = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode", "unix_socket")
@@ -49,7 +49,9 @@ class Database:
 
     - `name`: the URL's scheme; `title`: as people write it; `nicknames`: wrong schemes, for "did you mean".
     - `roles`: what the connector can be. `options`: role -> module and class of its Options.
-    - `url_options`: what may stand in a URL's query. `has_databases`: a connection is to one of several databases.
+    - `url_options`: what may stand in a URL's query. `has_databases`: a connection is to one of several databases, each of
+      which can be an end; where it is not, all databases of a server are one end.
+    - `empties_by`: how a target empties a table inside a transaction, where the job file does not say.
     - `extra`: the installation's extra that has the driver.
     """
 
@@ -62,8 +64,14 @@ class Database:
     ssl_modes: tuple[str, ...] = ()
     needs_user: bool = True
     has_databases: bool = False
+    empties_by: Literal["truncate", "delete"] = "truncate"
     extra: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_one_end(self) -> bool:
+        """True where all databases of a server are one end, whatever its URL names."""
+        return self.needs_user and not self.has_databases
 
     @property
     def package(self) -> str:

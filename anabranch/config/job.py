@@ -34,7 +34,7 @@ from anabranch.config.lines import Path as KeyPath
 from anabranch.config.lines import line_of
 from anabranch.config.patterns import PLACEHOLDERS, Pattern, Template
 from anabranch.config.url import parse_url
-from anabranch.databases import SOURCE, TARGET, Options
+from anabranch.databases import SOURCE, TARGET, Options, registry
 from anabranch.errors import Problem
 from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.model.ids import TableId
@@ -60,7 +60,7 @@ def _endpoint(value: Any, info: ValidationInfo, role: str) -> Endpoint:
     if not isinstance(value, str):
         raise refuse(Problem("is not text", expected="a URL in quotes"))
     env: Mapping[str, str] = (info.context or {}).get("env", {})
-    endpoint, problems = parse_url(value, env, needs_database=role == "target", role=role)
+    endpoint, problems = parse_url(value, env, needs_database=False, role=role)
     if endpoint is None:
         raise refuse(*problems)
     return endpoint
@@ -193,7 +193,8 @@ class Target(Section):
     """The database that is written. A job of one target has this section, or one entry of `[[targets]]`."""
 
     endpoint: TargetUrl = Field(alias="url")
-    """`postgresql://user:${PASSWORD}@host:port/database`; variables and options as for the source."""
+    """`postgresql://user:${PASSWORD}@host:port/database`, `mysql://` or `mariadb://user:${PASSWORD}@host:port`; variables and
+    options as for the source. A MySQL or MariaDB is one target as a whole, however many databases tables go to."""
     options: OwnOptions = Options()
     """Settings of the database that `url` names: `[target.options]`, below."""
 
@@ -205,7 +206,7 @@ class NamedTarget(Section):
     """What commands and status call it: small letters, digits, `_`, `-`. `target` is the name of the one in `[target]`,
     beside which these may stand."""
     endpoint: TargetUrl = Field(alias="url")
-    """As in `[target]`. A database is one target of a job."""
+    """As in `[target]`. A database of a PostgreSQL, or a server of MySQL or MariaDB, is one target of a job."""
     options: OwnOptions = Options()
     """As in `[target]`: `[targets.options]` below its entry."""
 
@@ -325,8 +326,9 @@ class Apply(Section):
 
     mode: Literal["epoch", "transaction"] = "epoch"
     """One target transaction per epoch (many source transactions), or one per source transaction."""
-    truncate: Literal["truncate", "delete"] = "truncate"
-    """How a TRUNCATE is done at the target; `delete` keeps it invisible to older snapshots until it commits."""
+    truncate: Literal["truncate", "delete"] | None = None
+    """How a TRUNCATE is done at the target; `delete` keeps it invisible to older snapshots until it commits. When absent:
+    `truncate` at a PostgreSQL, `delete` at a MySQL or MariaDB, where TRUNCATE commits by itself."""
     on_conflict: Annotated[
         Literal["stop", "source_wins", "target_wins", "ignore_missing"], BeforeValidator(_not_newest)
     ] = "stop"
@@ -486,6 +488,11 @@ class JobConfig(Section):
             return self.model_copy(update={"target": self.target.model_copy(update=made)})
         targets = [one.model_copy(update=made) if one.name == name else one for one in self.targets]
         return self.model_copy(update={"targets": targets})
+
+    def emptying(self, target: str = "") -> Literal["truncate", "delete"]:
+        """Return how tables of a target are emptied that the source has truncated: as the file says, or as is usual there."""
+        end = self.ends[target or next(iter(self.ends))]
+        return self.apply.truncate or registry()[end.scheme].empties_by
 
     def type_choices(self, target: str = "") -> dict[str, Any]:
         """Return what a target's options say of the types for kinds of values, by the names of ValueRules."""

@@ -11,7 +11,9 @@ from typing import Any
 
 from anabranch.config.entries import Found
 from anabranch.config.job import ONLY, JobConfig
+from anabranch.databases import registry
 from anabranch.errors import Problem
+from anabranch.model.endpoint import Endpoint
 
 HERE = ("localhost", "127.0.0.1", "::1")
 
@@ -38,9 +40,15 @@ def shared_in(config: JobConfig) -> Iterator[Found]:
     seen: dict[tuple[object, ...], str] = {}
     for name, end in config.ends.items():
         host = end.option("unix_socket") or ("localhost" if end.host.lower() in HERE else end.host.lower())
-        place = (end.scheme, host, end.port, end.database or end.user)
+        place = (end.scheme, host, end.port, _database_of(end))
         if place in seen:
             number = next(number for number, one in enumerate(config.targets) if one.name == name)
-            problem = Problem(f"{name} is the database of {seen[place]}", expected="a database for each target")
+            what = "server" if registry()[end.scheme].is_one_end else "database"
+            problem = Problem(f"{name} is the {what} of {seen[place]}", expected=f"a {what} for each target")
             yield ("targets", number, "url"), problem
         seen.setdefault(place, name)
+
+
+def _database_of(end: Endpoint) -> str:
+    """Return what tells this end from others on its server: nothing where a server is one end."""
+    return "" if registry()[end.scheme].is_one_end else end.database or end.user
