@@ -64,11 +64,11 @@ def _comment(text: str) -> str:
 
 
 def script(job: JobView, table: TableId | None) -> Script:
-    """Return the script of a load. Raises ConfigError, SchemaError for what a load would refuse."""
+    """Return the script of a load at this target; of a job with several, seen as a whole, at the first. Raises ConfigError,
+    SchemaError for what a load would refuse."""
     definitions = _definitions(job, table)
     job.rules.targets(definitions)
     tables = [(schema, job.rules.target_table(schema)) for _, schema in sorted(definitions.items())]
-    # The script is the same for each target.
     with closing(target_of(job.targets()[0]).tables(value_rules(job))) as target:
         steps = list(target.script(tables))
         if table is not None:  # its foreign keys need the others' names

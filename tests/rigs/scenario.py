@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
 
 from anabranch.model.ids import TableId
 from anabranch.testing import class_archive, faults
@@ -36,6 +37,9 @@ PATIENCE = 180.0  # seconds: nobody waits for less, whatever is asked for; a bus
 SOURCE_SECRET, TARGET_SECRET = "SCENARIO_SOURCE_PASSWORD", "SCENARIO_TARGET_PASSWORD"
 WITH_SPARK = ("run", "load", "apply", "verify")
 Query = Callable[..., list[tuple[Any, ...]]]
+HAS_STATES = (
+    "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'anabranch' AND table_name = 'table_state'"
+)
 MARKS = "CREATE TABLE IF NOT EXISTS scenario_mark (id INT PRIMARY KEY)"
 
 
@@ -144,6 +148,16 @@ class Scenario:
         return self.source.name
 
     @property
+    def there(self) -> str:
+        """The schema of the target's tables."""
+        return "public"
+
+    @property
+    def target_path(self) -> str:
+        """What of the target's URL comes after its port."""
+        return self.target.name
+
+    @property
     def source_path(self) -> str:
         """What of the source's URL comes after its port."""
         return ""
@@ -175,11 +189,11 @@ class Scenario:
         at, to = self.source_at or (source.host, source.port), self.target_at or (target.host, target.port)
         user = self.user[0] if self.user else source.user
         target_user = self.target_user[0] if self.target_user else target.user
-        rules = rules or f'[[rules]]\ninclude = ["{self.schema}.*"]\ntarget = "public.{{table}}"\n'
+        rules = rules or f'[[rules]]\ninclude = ["{self.schema}.*"]\ntarget = "{self.there}.{{table}}"\n'
         self.job_file.write_text(
             f'name = "{self.name}"\n'
             f'[source]\nurl = "{source.name}://{user}:${{{SOURCE_SECRET}}}@{at[0]}:{at[1]}{self.source_path}"\n'
-            f'[target]\nurl = "postgresql://{target_user}:${{{TARGET_SECRET}}}@{to[0]}:{to[1]}/{self.target.name}"\n'
+            f'[target]\nurl = "{target.name}://{target_user}:${{{TARGET_SECRET}}}@{to[0]}:{to[1]}/{self.target_path}"\n'
             f"{rules}{text}\n" + ("" if "[spark]" in text else f'[spark]\nmaster = "{spark}"\n')
         )
 
@@ -229,7 +243,7 @@ class Scenario:
         return self._states(self.target.query)
 
     def _states(self, query: Query) -> dict[str, str]:
-        if not query("SELECT to_regclass('anabranch.table_state') IS NOT NULL")[0][0]:
+        if not query(HAS_STATES)[0][0]:
             return {}
         rows = query("SELECT source_table, state FROM anabranch.table_state WHERE job = %s", [self.name])
         return {table.split(".", 1)[1]: state for table, state in rows}
@@ -263,7 +277,7 @@ class Scenario:
         """Everything committed up to now is at the target: a mark of ours has come through."""
         self._marks += 1
         self.source.execute(f"INSERT INTO scenario_mark VALUES ({self._marks})")
-        mark = "SELECT count(*) FROM public.scenario_mark WHERE id = %s"
+        mark = f"SELECT count(*) FROM {self.there}.scenario_mark WHERE id = %s"
         with asking(self.target) as query:
             wait_until(
                 lambda: query(mark, [self._marks])[0][0] == 1,
@@ -350,7 +364,7 @@ class Scenario:
                 rows = cursor.fetchall()
         finally:
             connection.close()
-        return sorted((tuple(map(_source_value, row, (types[n] for n in names))) for row in rows), key=repr)
+        return sorted((tuple(map(source_value, row, (types[n] for n in names))) for row in rows), key=repr)
 
     def target_rows(
         self, table: str, columns: Sequence[str] | None = None, where: str = "TRUE", relation: str = ""
@@ -371,7 +385,7 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _source_value(value: Any, type_: str) -> Any:
+def source_value(value: Any, type_: str) -> Any:
     if value is None:
         return None
     if type_.startswith("json") or (type_ == "longtext" and value[:1] in "{["):
@@ -423,24 +437,33 @@ def wait_until(
 
 @contextmanager
 def asking(database: Database) -> Iterator[Query]:
-    """A `query` of a PostgreSQL for polls, over one connection while it lasts: a connection for each costs forty times the
-    question, on processors that those need who are waited for."""
+    """A `query` for polls, over one connection while it lasts: a connection for each costs forty times the question, on
+    processors that those need who are waited for."""
     connection = database.connect()
+
+    def ask(sql: str, parameters: Sequence[object] | None) -> list[tuple[Any, ...]]:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(sql, parameters)
+            return list(cursor.fetchall())
 
     def query(sql: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
         nonlocal connection
         try:
-            return list(connection.execute(sql, parameters).fetchall())
-        except psycopg.OperationalError:
-            if not connection.broken:
+            return ask(sql, parameters)
+        except (psycopg.OperationalError, pymysql.err.OperationalError, pymysql.err.InterfaceError):
+            if not _is_gone(connection):
                 raise
             connection = database.connect()
-            return list(connection.execute(sql, parameters).fetchall())
+            return ask(sql, parameters)
 
     try:
         yield query
     finally:
         connection.close()
+
+
+def _is_gone(connection: Any) -> bool:
+    return bool(connection.broken) if isinstance(connection, psycopg.Connection) else not connection.open
 
 
 @contextmanager

@@ -25,12 +25,13 @@ from anabranch.testing.torture.contract import Fault
 from anabranch.testing.torture.ground import Ground, private
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.one import One, concerns_servers
-from anabranch.testing.torture.pair import users_own
+from anabranch.testing.torture.pair import ALIASES, users_own
 from anabranch.testing.torture.postgresql_source import DECODERS
 from anabranch.testing.torture.run import Result, load, save
 from anabranch.testing.torture.second import made_beside
 from anabranch.testing.torture.shrink import shrink
 from anabranch.testing.torture.sources import NAMES
+from anabranch.testing.torture.targets import NAMES as TARGETS
 from anabranch.testing.torture.uninterrupted import uninterrupted
 
 HISTORIES = 20
@@ -39,7 +40,8 @@ DRAWN = "drawn"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The command line (cli/torture.py). `source`: a URL, with a `target`, or the name of a private one."""
+    """The command line (cli/torture.py). `source`: a URL, with a `target` that is one, or the name of a private one. `target`:
+    also the name of a private one, then with private sources."""
 
     source: str | None = None
     target: str | None = None
@@ -57,6 +59,11 @@ class Asked:
     def decoders(self) -> tuple[str, ...]:
         """The decoders of which each history draws one; "" for the usual one, on the newest release that is here."""
         return DECODERS if self.decoder == DRAWN else (self.decoder,)
+
+    @property
+    def is_users_own(self) -> bool:
+        """Return whether both ends are named by URLs."""
+        return bool(self.source and self.target) and self.target not in TARGETS
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -165,8 +172,8 @@ def _kept(
 ) -> Path:
     """The file in the working directory that runs a history again."""
     file = Path(f"torture-{seed}.json").absolute()
-    source = one.ground.source_of(seed)
-    versions = {"source": f"{source.name} {source.version}", "target": one.ground.target.server.version}
+    source, target = one.ground.source_of(seed), one.ground.target.server
+    versions = {"source": f"{source.name} {source.version}", "target": f"{target.name} {target.version}"}
     more = {"servers": versions, "commit": report.commit(), "spark": one.with_spark, "first": first}
     save(file, history, faults, result, **more)
     return file
@@ -204,20 +211,22 @@ def _error(seed: int, said: str, more: Sequence[int] = ()) -> AnabranchError:
 
 @dataclass(frozen=True, slots=True)
 class _Replayed:
-    """A file. `family`: the source that it failed on, "" and None where the file does not say."""
+    """A file. `family`, `target`: the ends that it failed on; "" and None where the file does not say, as older ones do not
+    of the target, which was a PostgreSQL."""
 
     file: Path
     history: History
     faults: tuple[Fault, ...]
     family: str
+    target: str
     with_spark: bool | None
 
 
 def _read(file: Path) -> _Replayed:
     try:
         data = json.loads(file.read_text())
-        family = data.get("servers", {}).get("source", "").split(" ")[0]
-        return _Replayed(file, *load(file), family, data.get("spark"))
+        family, target = (data.get("servers", {}).get(end, "").split(" ")[0] for end in ("source", "target"))
+        return _Replayed(file, *load(file), family, target if target in TARGETS else "", data.get("spark"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file} is no history: {error}", hint="name a file that torture wrote") from None
 
@@ -229,7 +238,13 @@ def _require_fit(asked: Asked, replayed: _Replayed) -> None:
         raise ConfigError(
             f"{file} is of a {replayed.family}, --source is a {given}", hint=f"name a {replayed.family}, or no pair"
         )
-    if asked.target and concerns_servers(replayed.faults):
+    given = (asked.target or "").partition(":")[0]
+    if given and replayed.target and ALIASES.get(given, given) != replayed.target:
+        raise ConfigError(
+            f"{file} is of a target {replayed.target}, --target is a {given}",
+            hint=f"name a {replayed.target}, or no pair",
+        )
+    if asked.is_users_own and concerns_servers(replayed.faults):
         raise ConfigError(
             f"{file} has faults that restart servers, which is not done to yours",
             hint="leave --source and --target out",
@@ -273,15 +288,16 @@ def _directory() -> Iterator[Path]:
 
 @contextmanager
 def _ground(asked: Asked, directory: Path, replayed: _Replayed | None) -> Iterator[Ground]:
-    if asked.source and asked.target:
-        ground = users_own(asked.source, asked.target)
+    if asked.is_users_own:
+        ground = users_own(str(asked.source), str(asked.target))
         with nullcontext() if asked.with_spark else made_beside(ground.target, _say) as ground.second:
             yield ground
         return
     families = (replayed.family or "mariadb",) if replayed else asked.families
-    _say(f"starting {', '.join(families)} and postgresql, privately")
+    target = (replayed.target if replayed else "") or asked.target or "postgresql"
+    _say(f"starting {', '.join(families)}, and {target} as the target, privately")
     decoders = (replayed.history.decoder,) if replayed else asked.decoders
-    with private(directory, families, decoders) as ground:
+    with private(directory, families, decoders, target) as ground:
         yield ground
 
 

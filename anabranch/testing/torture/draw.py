@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from anabranch.testing.databases import Database
 from anabranch.testing.torture.computed import with_computed
 from anabranch.testing.torture.events import Draft
 from anabranch.testing.torture.heirs import with_heirs
@@ -15,6 +16,7 @@ from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.labels import with_labels
 from anabranch.testing.torture.schemas import draw_schema, with_one_apart, with_one_way, without_actions
 from anabranch.testing.torture.sources import source_family
+from anabranch.testing.torture.targets import family_at
 from anabranch.testing.torture.values import Version
 
 IMAGES = ("", "", "", "", "MINIMAL", "NOBLOB")
@@ -23,21 +25,29 @@ DURING, AFTER = (10, 24), (20, 34)  # transactions of a phase
 
 
 def draw_history(
-    seed: int, family: str, version: Version, *, unchecked: bool = True, apart: bool = False, decoder: str = ""
+    seed: int,
+    family: str,
+    version: Version,
+    *,
+    unchecked: bool = True,
+    apart: bool = False,
+    decoder: str = "",
+    target: Database | None = None,
 ) -> History:
     """The same one for the same seed and server. `unchecked`: some transactions turn their foreign keys off, and rows may
     move by two keys at once, which a target that enforces its own may have to refuse (K1). Without it, where the log has what
     keys do, they do nothing: the target's would do it as well. `apart`: there is a table without foreign keys, to which
     somebody else may write at the target, and images are full, as a row needs that is written anew. `decoder`: of the source's
-    log, "" for the usual one."""
+    log, "" for the usual one. `target`: what is drawn is what it can hold; None: a PostgreSQL."""
     r = random.Random(f"history {seed}")
-    schema = draw_schema(r, family, version, decoder)
+    schema = draw_schema(r, family, version, decoder, target)
     schema = schema if unchecked else (with_one_way if source_family(family).hides_actions else without_actions)(schema)
     schema = with_one_apart(schema) if apart else schema
     if source_family(family).hides_actions:
         schema = with_computed(schema, seed)
     else:
-        schema = with_heirs(with_labels(schema, seed), seed, decoder)
+        adds_labels = target is None or family_at(target).adds_labels
+        schema = with_heirs(with_labels(schema, seed) if adds_labels else schema, seed, decoder)
     sessions = r.randint(2, 4)
     draft = Draft(r, schema, family, is_big=r.random() < 0.03, unchecked=unchecked)
     before = _filling(draft)

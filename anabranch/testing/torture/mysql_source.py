@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.errors import ConfigError, PreflightFailed, SourceUnavailable
+from anabranch.errors import PreflightFailed
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
@@ -17,6 +16,7 @@ from anabranch.testing.torture.beside import prepared, roll_back
 from anabranch.testing.torture.ends import source_lines, version_of
 from anabranch.testing.torture.events import EVENTS, Event
 from anabranch.testing.torture.history import History
+from anabranch.testing.torture.mysql_entered import entered
 from anabranch.testing.torture.mysql_sessions import MysqlSpeaker
 from anabranch.testing.torture.order import Place, commit_order, log_end, require_reader
 from anabranch.testing.torture.place import LOCK_SECONDS
@@ -33,7 +33,6 @@ FAST = (
     "--innodb-buffer-pool-size=64M",
     "--max-binlog-size=64M",
 )
-CONNECT_SECONDS = 10
 # What sessions of a history need, and a statement that shows whether they have it.
 NEEDED = (
     ("REPLICATION CLIENT", "SHOW BINARY LOGS"),
@@ -75,7 +74,7 @@ class MysqlSource:
         return starts[self.name](directory / self.name, options=(*FAST, f"--init-connect={at_each_login(self.name)}"))
 
     def entered(self, end: Endpoint) -> Server:
-        server = _entered(end)
+        server = entered(end, "source")
         _require_log(server)
         require_reader(server)
         return server
@@ -124,23 +123,6 @@ def family(name: str) -> SourceFamily:
 
 
 # --- a server of the user's ----------------------------------------------------------------------------------------------
-
-
-def _entered(end: Endpoint) -> Server:
-    import pymysql
-
-    server = Server(end.scheme, "", end.host, end.port, end.user, end.password)
-    try:
-        with closing(connect(server, connect_timeout=CONNECT_SECONDS)) as connection:
-            said = str(connection.get_server_info())
-    except (pymysql.err.MySQLError, OSError) as error:
-        said = str(error.args[-1] if error.args else error)
-        raise SourceUnavailable(f"--source {end.place}: {said}", hint="check --source and its user") from error
-    found = "mariadb" if "mariadb" in said.lower() else "mysql"
-    if found != end.scheme:
-        raise ConfigError(f"--source {end.place} says that it is {said}", hint=f"write {found}:// in its URL")
-    # 10.11.19-MariaDB-log, 5.5.5-10.6.1-MariaDB (a prefix that some say for the sake of old replicas)
-    return replace(server, version=re.split(r"[^0-9.]", said.removeprefix("5.5.5-"))[0])
 
 
 def _require_log(source: Server) -> None:

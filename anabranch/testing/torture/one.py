@@ -50,6 +50,7 @@ class One:
             unchecked=unchecked,
             apart=apart,
             decoder=self.ground.decoder_of(seed),
+            target=self.ground.target_of(seed),
         )
         if self.with_spark:
             return history, spark_faults(seed)

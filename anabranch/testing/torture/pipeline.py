@@ -46,7 +46,7 @@ from anabranch.testing.torture.place import Looking, Place, until
 from anabranch.testing.torture.second import Holding, draw_hold, draw_sizes
 from anabranch.testing.torture.setting_aside import SettingAside
 from anabranch.testing.torture.sources import source_family
-from anabranch.testing.torture.targets import family_at, tables_at
+from anabranch.testing.torture.targets import empties_at_once, family_at, tables_at
 from anabranch.testing.torture.waiting import AT_FAILPOINTS, Waiting, asked
 
 WATCH_SECONDS = 0.005
@@ -111,7 +111,7 @@ class LocalPipeline(Waiting):
         self._small = replace(
             self._small, log_images=images.choice(LOG_IMAGES), block_changes=changes.choice((0, 1, 1))
         )
-        self.truncates = '"delete"' not in more
+        self.truncates = empties_at_once(self.place.target) and '"delete"' not in more
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
         stays = not any((fault.kind, fault.where) == ("restart", "source") for fault in self.faults)

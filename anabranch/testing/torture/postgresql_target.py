@@ -22,6 +22,7 @@ from anabranch.testing.torture import bound, policies, worst
 from anabranch.testing.torture.contract import SECOND
 from anabranch.testing.torture.place import LOCK_SECONDS
 from anabranch.testing.torture.postgresql_target_tables import PostgresqlTargetTables
+from anabranch.testing.torture.sources import Kinds
 from anabranch.testing.torture.targets import STATE, Found, Private, TargetFamily
 from anabranch.testing.torture.uninterrupted import uninterrupted
 
@@ -49,6 +50,7 @@ class PostgresqlTarget:
     error: type[Exception] = psycopg.Error
     lost: type[Exception] = psycopg.OperationalError
     has_policies: bool = True
+    adds_labels: bool = True
     preloaded: Sequence[str] = (
         "anabranch.connectors.postgresql.target.apply",
         "anabranch.connectors.postgresql.target.load",
@@ -63,6 +65,9 @@ class PostgresqlTarget:
                 yield _made_ready(server)
             finally:
                 server.stop(immediate=True)
+
+    def kinds(self, known: Kinds, source: str, target: Database) -> Kinds:
+        return known
 
     def entered(self, end: Endpoint) -> Database:
         server = Server(self.name, "", end.host, end.port, end.user, end.password)
@@ -129,8 +134,8 @@ class PostgresqlTarget:
         return PostgresqlTargetTables(target, namespace)
 
 
-def family() -> TargetFamily:
-    return PostgresqlTarget()
+def family(name: str) -> TargetFamily:
+    return PostgresqlTarget(name)
 
 
 def _kept_in(connection: Any) -> list[str]:

@@ -17,7 +17,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.torture.exempt import ASIDE, INTRUDER, Noted
 from anabranch.testing.torture.policies import KINDS
 from anabranch.testing.torture.postgresql_snapshots import OPTIONS, PostgresqlSnapshots
-from anabranch.testing.torture.tables import LEDGER, Schema, Table
+from anabranch.testing.torture.tables import LEDGER, Column, Schema, Table
 from anabranch.testing.torture.targets import Disturbance, Refuses
 from anabranch.testing.torture.values import Text, copied
 
@@ -50,8 +50,9 @@ class PostgresqlTargetTables:
     target: Database
     namespace: str
 
-    def snapshots(self, columns: Mapping[str, Sequence[str]], beside: Sequence[str] = ()) -> PostgresqlSnapshots:
-        return PostgresqlSnapshots(self.target, self.namespace, columns, tuple(beside))
+    def snapshots(self, columns: Mapping[str, Sequence[Column]], beside: Sequence[str] = ()) -> PostgresqlSnapshots:
+        names = {table: [column.name for column in some] for table, some in columns.items()}
+        return PostgresqlSnapshots(self.target, self.namespace, names, tuple(beside))
 
     def show(self, relation: str, schema: Schema) -> None:
         made = {INTRUDER: CREATE_INTRUDER.format(self.namespace, INTRUDER), ASIDE: self._view(schema)}

@@ -11,16 +11,22 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from anabranch.testing.databases import Database
 from anabranch.testing.torture.sources import Kinds, source_family
 from anabranch.testing.torture.tables import CASCADE, RESTRICT, SET_NULL, Column, ForeignKey, Schema, Table
+from anabranch.testing.torture.targets import family_at
 from anabranch.testing.torture.values import Kind, Version
 
 ACTIONS = (RESTRICT, CASCADE, SET_NULL)
 
 
-def draw_schema(r: random.Random, family: str, version: Version, decoder: str = "") -> Schema:
-    """Three to five tables; at least one has a key, one or more foreign keys lead from or to it."""
+def draw_schema(
+    r: random.Random, family: str, version: Version, decoder: str = "", target: Database | None = None
+) -> Schema:
+    """Three to five tables; at least one has a key, one or more foreign keys lead from or to it. `target`: where their values
+    have to come exactly; None: at a PostgreSQL, which takes them all."""
     known = source_family(family).kinds(version, decoder)
+    known = family_at(target).kinds(known, family, target) if target else known
     tables = [_draw_table(r, f"t{i}", known, keyed=i == 1) for i in range(1, r.randint(3, 5) + 1)]
     for place in range(len(tables)):
         for _ in range(r.choice((0, 1, 1, 1, 2))):

@@ -51,13 +51,16 @@ class SparkPipeline(Waiting):
 
     place: Place
     faults: Sequence[Fault] = ()
-    truncates: bool = field(default=True, init=False)
+    truncates: bool = field(init=False)
     _begun: list[Fault] = field(default_factory=list, init=False)
     _committed: int = field(default=-1, init=False)
     _is_stopping: bool = field(default=False, init=False)
     _starts: int = field(default=0, init=False)
     _mutex: threading.Lock = field(default_factory=threading.Lock, init=False)
     _run: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.truncates = empties_at_once(self.place.target)
 
     def start(self) -> None:
         place = replace(self.place, more=self.place.more + SPARK)

@@ -9,13 +9,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from anabranch.testing.torture import expressions, postgresql_values, values
+from anabranch.testing.torture import expressions, mysql_target_values, postgresql_values, values
 from anabranch.testing.torture.expressions import Computed
 from anabranch.testing.torture.values import Kind, Literal, Version, exact_collation
 
 LEDGER = "ledger"  # one row per transaction, written just before its COMMIT
 RESTRICT, CASCADE, SET_NULL = "RESTRICT", "CASCADE", "SET NULL"
-_KINDS = {**values.KINDS, **postgresql_values.KINDS, **postgresql_values.OWN, **expressions.KINDS}
+_KINDS = {
+    **values.KINDS,
+    **postgresql_values.KINDS,
+    **postgresql_values.OWN,
+    **mysql_target_values.OWN,
+    **expressions.KINDS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,9 @@ class Column:
     @property
     def of(self) -> Kind:
         return _KINDS[self.kind]
+
+
+LEDGER_COLUMNS = (Column("n", "int", nullable=False),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from anabranch.databases import registry
 from anabranch.testing.databases import Database
 
 if TYPE_CHECKING:
     from anabranch.model.endpoint import Endpoint
     from anabranch.testing.torture.exempt import Noted
-    from anabranch.testing.torture.tables import Schema, Table
+    from anabranch.testing.torture.sources import Kinds
+    from anabranch.testing.torture.tables import Column, Schema, Table
     from anabranch.testing.torture.values import Text
 
 _MODULES = {
@@ -34,7 +36,7 @@ STATE = "anabranch"  # the schema in which the product keeps its own at a target
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """Databases of a private server. `plain` belongs to a user who may not switch foreign keys off, and is seen as that
+    """Databases of a private server; where a server is one end, the one without a name. `plain` belongs to a user who may not switch foreign keys off, and is seen as that
     user; `second` and `plain_second` are for jobs with two targets, one beside each."""
 
     target: Database
@@ -131,7 +133,7 @@ Disturbance = Refuses | Hides
 class TargetTables(Protocol):
     """One history's tables at one target, in the schema with its name. Every method may raise the family's `error`."""
 
-    def snapshots(self, columns: Mapping[str, Sequence[str]], beside: Sequence[str] = ()) -> Snapshots:
+    def snapshots(self, columns: Mapping[str, Sequence[Column]], beside: Sequence[str] = ()) -> Snapshots:
         """Return a reader of these columns by table, and of relations `beside` as a whole; it does not connect yet."""
 
     def show(self, relation: str, schema: Schema) -> None:
@@ -164,19 +166,24 @@ class TargetFamily(Protocol):
     """One kind of target.
 
     `name`: its server's, and the scheme of URLs. `error`: the class of all errors of its driver; `lost`: that of a line or a
-    server that is gone. `has_policies`: it can hide rows from a job's user (Hides, policies.py). `preloaded`: modules that a
-    job's processes need for it, product and driver."""
+    server that is gone. `has_policies`: it can hide rows from a job's user (Hides, policies.py). `adds_labels`: the product
+    adds labels of the source's types there (labels.py). `preloaded`: modules that a job's processes need for it, product and
+    driver."""
 
     name: str
     error: type[Exception]
     lost: type[Exception]
     has_policies: bool
+    adds_labels: bool
     preloaded: Sequence[str]
 
     def private(self, directory: Path) -> AbstractContextManager[Private]:
         """Start a server of the kit's own below a directory, quick, not durable; stop it at the end.
 
         It has the users that histories come as (worst.py, policies.py, bound.py), and may be restarted."""
+
+    def kinds(self, known: Kinds, source: str, target: Database) -> Kinds:
+        """Return those of a source's kinds, of a family, whose every value comes to this target exactly."""
 
     def entered(self, end: Endpoint) -> Database:
         """Enter the database that a user's URL names.
@@ -203,12 +210,17 @@ class TargetFamily(Protocol):
 @cache
 def target_family(name: str) -> TargetFamily:
     """Return the family by a server's `name`."""
-    made: TargetFamily = import_module(_MODULES[name]).family()
+    made: TargetFamily = import_module(_MODULES[name]).family(name)
     return made
 
 
 def family_at(target: Database) -> TargetFamily:
     return target_family(target.server.name)
+
+
+def empties_at_once(target: Database) -> bool:
+    """Return whether a TRUNCATE is one there, too, where the job file does not say: older snapshots see it before its commit."""
+    return registry()[target.server.name].empties_by == "truncate"
 
 
 def tables_at(target: Database, namespace: str) -> TargetTables:

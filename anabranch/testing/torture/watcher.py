@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from anabranch.testing.databases import Database
-from anabranch.testing.torture.tables import LEDGER, Schema
+from anabranch.testing.torture.tables import LEDGER, LEDGER_COLUMNS, Schema
 from anabranch.testing.torture.targets import family_at
 
 REST = 0.005  # seconds between two observations
@@ -49,7 +49,7 @@ class Watcher:
     ) -> None:
         self.rest, self.waits = rest, waits
         self.tables = (LEDGER, *(table.name for table in schema.tables))
-        columns = {LEDGER: ["n"], **{table.name: [column.name for column in table.columns] for table in schema.tables}}
+        columns = {LEDGER: LEDGER_COLUMNS, **{table.name: table.columns for table in schema.tables}}
         family = family_at(target)
         self._snapshots, self._lost = family.tables(target, namespace).snapshots(columns, beside), family.lost
         self.observations: list[Observation] = []
