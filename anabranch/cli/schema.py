@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import click
 
-from anabranch.cli.options import VerbGroup, job_argument, json_option, log_level, table_option, target_option, write_json
+from anabranch.cli.options import (
+    VerbGroup,
+    job_argument,
+    json_option,
+    log_level,
+    table_option,
+    target_option,
+    write_json,
+)
 
 
 @click.group(cls=VerbGroup)

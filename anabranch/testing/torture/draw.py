@@ -16,7 +16,6 @@ from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.labels import with_labels
 from anabranch.testing.torture.schemas import draw_schema, with_one_apart, with_one_way, without_actions
 from anabranch.testing.torture.sources import source_family
-from anabranch.testing.torture.targets import family_at
 from anabranch.testing.torture.values import Version
 
 IMAGES = ("", "", "", "", "MINIMAL", "NOBLOB")
@@ -46,8 +45,7 @@ def draw_history(
     if source_family(family).hides_actions:
         schema = with_computed(schema, seed)
     else:
-        adds_labels = target is None or family_at(target).adds_labels
-        schema = with_heirs(with_labels(schema, seed) if adds_labels else schema, seed, decoder)
+        schema = with_heirs(with_labels(schema, seed), seed, decoder)
     sessions = r.randint(2, 4)
     draft = Draft(r, schema, family, is_big=r.random() < 0.03, unchecked=unchecked)
     before = _filling(draft)

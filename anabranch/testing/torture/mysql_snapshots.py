@@ -14,6 +14,7 @@ from typing import Any
 
 import pymysql
 from pymysql.constants import CLIENT, ER
+from pymysql.converters import encoders
 
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.mysql_target_values import Printed, Shown, read_as, shown
@@ -44,7 +45,7 @@ Row = tuple[Printed | None, ...]
 def connected(target: Database, **options: Any) -> Any:
     """Return a connection whose values come as the server prints them, with the settings that matter pinned."""
     limits = {"connect_timeout": CONNECT_SECONDS, "read_timeout": SILENCE}
-    connection = target.connect(conv={}, **limits | options)
+    connection = target.connect(conv=dict(encoders), **limits | options)  # what is read is left as it is printed
     with connection.cursor() as cursor:
         for pin in PINS:
             cursor.execute(pin)

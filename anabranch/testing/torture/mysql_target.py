@@ -51,7 +51,6 @@ class MysqlTarget:
     error: type[Exception] = pymysql.err.MySQLError
     lost: type[Exception] = pymysql.err.OperationalError
     has_policies: bool = False
-    adds_labels: bool = False
     preloaded: Sequence[str] = (
         "anabranch.connectors.mariadb.target",
         "anabranch.connectors.mysql.target.apply",

@@ -68,7 +68,7 @@ class MysqlTargetTables:
     @contextmanager
     def intrude(self, tables: Sequence[Table]) -> Iterator[MysqlIntrusion]:
         """Lock every row and gap of the tables: nobody else writes to them then, and readers go on."""
-        with closing(connected(self.target, database=self.namespace, autocommit=False)) as connection:
+        with closing(connected(Database(self.target.server, self.namespace), autocommit=False)) as connection:
             session = MysqlIntrusion(connection)
             session.run(SHORT)
             session.run("COMMIT")
@@ -96,7 +96,9 @@ class MysqlTargetTables:
             raise ValueError("no MySQL hides rows from its users")
         number, refuses = REFUSED_AS[self.target.server.name], _refused(how)
         made = (
-            DEED.format(space=self.namespace, table=table, name=_name(table, e), event=e, refuses=refuses, number=number)
+            DEED.format(
+                space=self.namespace, table=table, name=_name(table, e), event=e, refuses=refuses, number=number
+            )
             for e in EVENTS
         )
         self._change(*self._dropped(table), *made)
@@ -113,8 +115,6 @@ class MysqlTargetTables:
     def _change(self, *statements: str) -> None:
         """Apply holds the table while it writes: short waits, many of them."""
         self.target.execute(SHORT, *statements)
-
-
 
 
 def _name(table: str, event: str) -> str:

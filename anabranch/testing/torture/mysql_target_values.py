@@ -27,8 +27,9 @@ _FLOATS = {"real": "<f", "double precision": "<d"}
 
 
 def read_as(kind: Kind, name: str) -> str:
-    """Return the expression by which a column is read: a float prints six digits only, as a double all that it has."""
-    return f"`{name}` + 0e0" if kind.at_target == "real" else f"`{name}`"
+    """Return the expression by which a column is read: a float prints six digits only, as a double all that it has. A sum would
+    lose the sign of zero."""
+    return f"`{name}` * 1e0" if kind.at_target == "real" else f"`{name}`"
 
 
 def shown(kind: Kind) -> Shown:
@@ -46,9 +47,9 @@ def shown(kind: Kind) -> Shown:
         return lambda printed: f"{int.from_bytes(_bytes(printed), 'big'):0{width}b}"
     if at == "boolean":
         return lambda printed: "t" if _text(printed) == "1" else "f"
-    if at.endswith("with time zone"):
+    if at.startswith("timestamp") and at.endswith("with time zone"):
         return lambda printed: f"{_moment(printed)}+00"
-    if at.startswith(("timestamp", "time ", "interval")):
+    if at.startswith(("timestamp", "time without")) or kind.name.startswith("time"):
         return _moment
     return _text
 
@@ -90,7 +91,7 @@ def literal(kind: Kind, text: Text) -> str:
     """Return a literal for one of the checker's texts."""
     if text is None:
         return "NULL"
-    if kind.name in values.KINDS:
+    if kind.name in values.KINDS or kind.name in UNSIGNED:
         return str(kind.literal(text))
     at = kind.at_target
     if at == "bytea":
@@ -99,7 +100,7 @@ def literal(kind: Kind, text: Text) -> str:
         return "1" if text == "t" else "0"
     if at.startswith("bit("):
         return f"b'{text}'"
-    text = text.removesuffix("+00") if at.endswith("with time zone") else text
+    text = text.removesuffix("+00") if at == "timestamp with time zone" else text
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
@@ -122,7 +123,7 @@ def noted_sql(kind: Kind, text: str) -> str:
     return text
 
 
-# --- what is drawn -------------------------------------------------------------------------------------------------------------
+# --- what is drawn -----------------------------------------------------------------------------------------------------
 
 
 def _beside_keys(name: str, of: str, texts: Mapping[str, str] | None = None) -> Kind:
@@ -131,6 +132,17 @@ def _beside_keys(name: str, of: str, texts: Mapping[str, str] | None = None) -> 
     return replace(kind, name=name, texts=kind.texts if texts is None else texts, nth=None)
 
 
+_SIGNED = "-0e0"
+# MariaDB's -0.0 is 0. By the names of the kinds that they stand for.
+_UNSIGNED = {
+    name: replace(
+        values.KINDS[name],
+        name=f"{name} without -0",
+        texts={k: v for k, v in values.KINDS[name].texts.items() if k != _SIGNED},
+    )
+    for name in ("float", "double")
+}
+UNSIGNED: Mapping[str, Kind] = {kind.name: kind for kind in _UNSIGNED.values()}
 _MOMENTS = quoted("9999-12-31 23:59:59.999999", "1000-01-01 00:00:00.000001", "2024-02-29 12:00:00.1")
 OWN: Mapping[str, Kind] = {
     kind.name: kind
@@ -151,7 +163,8 @@ OWN: Mapping[str, Kind] = {
 _AS_THEY_ARE = (
     "pg integer", "pg bigint", "pg smallint", "pg numeric(10,2)", "pg character varying(40)", "pg uuid", "pg boolean",
     "pg character varying", "pg wide text", "pg wide bytea", "pg long text", "pg jsonb", "pg timestamp(3) without time zone",
-    "pg bit(10)",
+    "pg bit(10)", "pg character(12)", "pg time with time zone", "pg interval", "pg bit varying(20)", "pg inet", "pg macaddr",
+    "pg int4range", "pg tsvector", "pg point", "pg integer[]", "pg text[]",
 )  # fmt: skip
 
 
@@ -160,8 +173,10 @@ def carried(known: Kinds, source: str, family: str, version: Version) -> Kinds:
 
     From a PostgreSQL: those whose every value a type there holds. From a MySQL or MariaDB: those that the target knows."""
     if source != "postgresql":
-        return replace(known, all=[kind for kind in known.all if kind.is_known_to(family, version)])
-    there = {kind.name for kind in known.all}
+        there = [kind for kind in known.all if kind.is_known_to(family, version)]
+        stand_in = _UNSIGNED if family == "mariadb" and source == "mysql" else {}
+        return replace(known, all=[stand_in.get(kind.name, kind) for kind in there])
+    names = {kind.name for kind in known.all}
     stands_for = {kind.native for kind in known.all}
     own: Sequence[Kind] = [kind for kind in OWN.values() if kind.native in stands_for]
-    return replace(known, all=[*(postgresql_values.KINDS[name] for name in _AS_THEY_ARE if name in there), *own])
+    return replace(known, all=[*(postgresql_values.KINDS[name] for name in _AS_THEY_ARE if name in names), *own])

@@ -50,7 +50,6 @@ class PostgresqlTarget:
     error: type[Exception] = psycopg.Error
     lost: type[Exception] = psycopg.OperationalError
     has_policies: bool = True
-    adds_labels: bool = True
     preloaded: Sequence[str] = (
         "anabranch.connectors.postgresql.target.apply",
         "anabranch.connectors.postgresql.target.load",

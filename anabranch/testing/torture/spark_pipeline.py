@@ -22,6 +22,7 @@ from anabranch.failpoints import LOG_VARIABLE, POINTS, VARIABLE
 from anabranch.testing import class_archive, faults, packages
 from anabranch.testing.torture.contract import Fault, PipelineFailed
 from anabranch.testing.torture.place import Place
+from anabranch.testing.torture.targets import empties_at_once
 from anabranch.testing.torture.waiting import AT_FAILPOINTS, Waiting, asked
 
 WATCH_SECONDS = 0.05

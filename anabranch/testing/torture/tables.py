@@ -20,6 +20,7 @@ _KINDS = {
     **postgresql_values.KINDS,
     **postgresql_values.OWN,
     **mysql_target_values.OWN,
+    **mysql_target_values.UNSIGNED,
     **expressions.KINDS,
 }
 

@@ -36,8 +36,10 @@ STATE = "anabranch"  # the schema in which the product keeps its own at a target
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """Databases of a private server; where a server is one end, the one without a name. `plain` belongs to a user who may not switch foreign keys off, and is seen as that
-    user; `second` and `plain_second` are for jobs with two targets, one beside each."""
+    """Databases of a private server; where a server is one end, the one without a name.
+
+    `plain` belongs to a user who may not switch foreign keys off, and is seen as that user; `second` and `plain_second` are for
+    jobs with two targets, one beside each."""
 
     target: Database
     plain: Database | None = None
@@ -166,15 +168,13 @@ class TargetFamily(Protocol):
     """One kind of target.
 
     `name`: its server's, and the scheme of URLs. `error`: the class of all errors of its driver; `lost`: that of a line or a
-    server that is gone. `has_policies`: it can hide rows from a job's user (Hides, policies.py). `adds_labels`: the product
-    adds labels of the source's types there (labels.py). `preloaded`: modules that a job's processes need for it, product and
-    driver."""
+    server that is gone. `has_policies`: it can hide rows from a job's user (Hides, policies.py). `preloaded`: modules that a
+    job's processes need for it, product and driver."""
 
     name: str
     error: type[Exception]
     lost: type[Exception]
     has_policies: bool
-    adds_labels: bool
     preloaded: Sequence[str]
 
     def private(self, directory: Path) -> AbstractContextManager[Private]:
@@ -219,7 +219,7 @@ def family_at(target: Database) -> TargetFamily:
 
 
 def empties_at_once(target: Database) -> bool:
-    """Return whether a TRUNCATE is one there, too, where the job file does not say: older snapshots see it before its commit."""
+    """Return whether a TRUNCATE is one there, too, where the job file does not say: older snapshots see it early."""
     return registry()[target.server.name].empties_by == "truncate"
 
 
