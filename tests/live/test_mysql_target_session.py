@@ -198,7 +198,11 @@ def test_an_error_of_a_row_is_a_warning_with_local(opened: Callable[..., Connect
     connection = opened()
     stored = connection.load_local(load(database), [b"1\ta\n", b"1\tb\n2\tfar too long for it\n"])
     numbers = {warning.number for warning in warned(connection)}
-    assert stored.rows == 2 and stored.warnings == 2 and numbers == {1062, 1265}
+    assert stored.rows == 2, "the second of a key is left out"
+    if database.server.version.startswith("5.6"):  # which does not even warn of it
+        assert stored.warnings == 1 and numbers == {1265}
+    else:
+        assert stored.warnings == 2 and numbers == {1062, 1265}
 
 
 @pytest.mark.parametrize("file", ["/etc/hostname", "rows of anabranch2", ""])
