@@ -8,7 +8,8 @@ from __future__ import annotations
 import pymysql
 
 from anabranch.connectors.mysql.target.migrate import DENIED
-from anabranch.connectors.mysql.target.session import Connection, ask, job_digest, one, quoted, run, transaction
+from anabranch.connectors.mysql.target.session import Connection, one, quoted, run, transaction
+from anabranch.connectors.mysql.target.stage_sweep import sweep
 from anabranch.connectors.mysql.target.state_session import only_one
 
 TABLES = (
@@ -24,9 +25,6 @@ TABLES = (
 )  # rows of jobs
 # `meta` goes first: who is stopped on the way has left no state, and the next `prepare` makes what is missing.
 ALL = ("meta", *TABLES)
-STAGED = """
-SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'anabranch' AND TABLE_NAME LIKE %s
-"""
 # Whatever somebody else keeps there
 OTHERS = """
 SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'anabranch'
@@ -52,9 +50,3 @@ def remove(connection: Connection, job: str) -> None:
             except pymysql.err.Error as error:
                 if error.args[0] not in DENIED:
                     raise
-
-
-def sweep(connection: Connection, job: str) -> None:
-    """Remove a job's staging tables: those whose names begin with `stage_` and its digest."""
-    for (name,) in ask(connection, STAGED, f"stage\\_{job_digest(job)}\\_%"):
-        run(connection, f"DROP TABLE IF EXISTS `anabranch`.{quoted(name)}")
