@@ -48,7 +48,7 @@ def _term(schema: TableSchema, column: Column, type: LogicalType) -> Term | None
     if type.target:
         return None
     if column.default_is_expression and schema.dialect == other_defaults.DIALECT:
-        return other_defaults.default(column, type)
+        return other_defaults.default(column, type, schema)
     return column.default_term
 
 

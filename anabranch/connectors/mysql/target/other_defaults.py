@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.schema import Column
+from anabranch.model.schema import Column, TableSchema
 from anabranch.model.term import Term
 
 DIALECT = "postgresql"  # TableSchema.dialect
@@ -22,7 +22,7 @@ _TODAY = ("CURRENT_DATE", "('now'::text)::date", "now()::date", "(now())::date")
 _UUID = ("gen_random_uuid()", "uuid_generate_v4()", "public.uuid_generate_v4()", "public.gen_random_uuid()")
 
 
-def default(column: Column, type: LogicalType) -> Term | None:
+def default(column: Column, type: LogicalType, schema: TableSchema) -> Term | None:
     """Return what the default of a column means, None where only the source can evaluate it."""
     told = (column.default or "").strip()
     if type.kind is Kind.BOOLEAN:
@@ -36,6 +36,13 @@ def default(column: Column, type: LogicalType) -> Term | None:
         return Term("today") if type.kind is Kind.DATE else None
     if type.kind in (Kind.TIMESTAMP, Kind.INSTANT) and (now := _NOW.fullmatch(told)):
         return Term("now", text=now[1] or now[2] or str(min(type.fraction, 6)))
-    if type.kind in (Kind.TEXT, Kind.ENUM, Kind.DATE, Kind.JSON) and (constant := _STRING.fullmatch(told)):
+    is_text = type.kind in (Kind.TEXT, Kind.ENUM, Kind.DATE, Kind.JSON) or _is_as_printed(type, told, schema)
+    if is_text and (constant := _STRING.fullmatch(told)):
         return Term("text", text=constant[1].replace("''", "'"))
     return None
+
+
+def _is_as_printed(type: LogicalType, told: str, schema: TableSchema) -> bool:
+    """Return whether a constant is written as its value is printed: a label, and an array without elements."""
+    is_label = any(need.kind == "enum" and need.name == type.native for need in schema.needs)
+    return type.carried is Kind.NATIVE and (is_label or (type.native.endswith("[]") and told.startswith("'{}'")))
