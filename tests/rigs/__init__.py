@@ -3,7 +3,7 @@
 scenario*                  a job at the command line: from MySQL or MariaDB, from PostgreSQL, to several targets, and
                            somebody who writes meanwhile
 endpoints                  how a connector reaches a test's database
-mysql_*                    capture of a live MySQL; its logs and packets made without one
+mysql_*                    capture of a live MySQL; its logs and packets made without one; _load, _types: a target
 postgresql_capture, _log, _slot, _decoders, _source, _types, _encodings    a PostgreSQL that is a source
 postgresql_load, _writer, _applier, one_by_one, value_texts                a PostgreSQL that is a target
 foreign_keys*, unique_keys a source that acts as its keys say, and histories of it, drawn

@@ -29,13 +29,24 @@ def unarmed() -> Iterator[None]:
 
 
 def test_every_name_is_placed_once_and_every_place_is_named() -> None:
+    """Once in each connector: what is done there is the same for all."""
     placed = Counter(
-        name
+        (name, room(path))
         for path in PACKAGE.rglob("*.py")
         if path.name != "failpoints.py"
         for name in PLACE.findall(path.read_text())
     )
-    assert placed == Counter(list(POINTS))
+    assert {name for name, _ in placed} == set(POINTS)
+    assert {place for place, times in placed.items() if times > 1} == set()
+    assert {
+        name: rooms for name in POINTS if "" in (rooms := [r for n, r in placed if n == name]) and len(rooms) > 1
+    } == {}
+
+
+def room(path: Path) -> str:
+    """Its connector, "" for whatever is in none."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[1] if parts[0] == "connectors" else ""
 
 
 def test_nothing_happens_where_nothing_is_armed() -> None:

@@ -6,7 +6,7 @@ values become text (`expressions.py`, `lines.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +17,7 @@ from anabranch.connectors.mysql.connection import ask, connect
 from anabranch.connectors.mysql.errors import translate
 from anabranch.connectors.mysql.fingerprint import HASHINGS, outcome, statement
 from anabranch.connectors.mysql.packets import NO_LINE, Front, single, values
-from anabranch.connectors.mysql.source import chunks
+from anabranch.connectors.mysql.source import chunks, raw
 from anabranch.connectors.mysql.source.expressions import (
     CODED,
     NULL,
@@ -131,6 +131,21 @@ class MysqlSnapshot:
                 _refuse_past(session)
             (row,) = ask(session, statement(list(map(hashed, own)), rows))
             return outcome(row, session._result.warning_count)
+
+    def raw_form(self, table: TableSchema, columns: Sequence[str]) -> str:
+        return raw.form([table.column(column) for column in columns])
+
+    def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Generator[bytes, None, int]:
+        wanted, front = raw.asked([table.column(column) for column in columns])
+        where = chunks.condition(chunks.key_columns(table), bounds) if bounds != Bounds() else ""
+        rows = chunks.source(table, bool(where)) + (f" WHERE {where}" if where else "")
+        with _about(table):
+            session = self._session()
+            if table.row_end:
+                _refuse_past(session)
+            came = SourceRows(session, f"SELECT {COUNTED} {wanted} FROM {rows}").payloads(front)
+            yield from raw.blocks(came, table.id)
+            return int(ask(session, COUNT)[0][0])
 
     def close(self) -> None:
         if self._connection is not None and self._connection.open:

@@ -1,4 +1,4 @@
-"""Who may begin a load on a server: one session at a time. And the emptying of a table, which commits by itself.
+"""The lock of those that begin loads on a server, one session at a time; the emptying of a table, which commits by itself.
 
 What does not live here: the order in which a load begins (`beginning.py`).
 """

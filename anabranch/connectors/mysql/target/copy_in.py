@@ -43,7 +43,7 @@ ELSE = "look for triggers of the target that take rows away, then load the table
 
 
 class Complaint(NamedTuple):
-    """What the server says against lines. `number` is 0 where it says nothing, and took another number of rows."""
+    """The server's word against lines. `number` is 0 where it says nothing, and took another number of rows."""
 
     number: int
     text: str

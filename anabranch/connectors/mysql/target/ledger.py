@@ -45,7 +45,7 @@ AT_ONCE = 500  # rows of one INSERT
 
 
 class Mark(IntEnum):
-    """What a load that has not begun was about to do with its target table when the mark was set."""
+    """The thing that a load which has not begun was about to do with its target table when the mark was set."""
 
     EMPTY = -1  # remove the rows that are in it
     MAKE = -2  # create it: it was not there
