@@ -1,4 +1,4 @@
-"""What the target's foreign keys would do by themselves where the source's did nothing (K7): a Conflict, before it happens.
+"""Conflicts with foreign keys of the target that would act by themselves where the source's did nothing (K7), before they do.
 
 What does not live here: whether a session asks keys (`apply.py`), reading all keys of a job's tables (`catalog.py`).
 https://dev.mysql.com/doc/refman/8.0/en/information-schema-referential-constraints-table.html

@@ -104,7 +104,7 @@ class KnownTable:
 
 
 class KnownColumns:
-    """What one connection knows. Not for two threads."""
+    """The tables that one connection knows. Not for two threads."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""Whose turn it is: the checkpoint's compare-and-set, and the lock by which the sessions of an owner are found (K9).
+"""Turns of owners: the checkpoint's compare-and-set, and the lock by which the sessions of an owner are found (K9).
 
 A session that may write holds the lock of its job and owner. Who takes over ends whoever holds the lock of the owner before,
 and waits until that session is gone: with it goes what it had not committed. Where it may not be ended, its next

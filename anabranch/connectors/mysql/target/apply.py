@@ -1,0 +1,338 @@
+"""Applying epochs to MySQL and MariaDB over the one committing connection: claim, compare-and-set, merge, commit.
+
+No statement of an epoch commits by itself. What does not live here: whose turn it is (`ownership.py`), how a net change is
+merged (`merge.py`, `exchange.py`, `keyless.py`), staging tables (`staging.py`), foreign-key actions (`cascade.py`), single
+rows (`onerow.py`), what errors mean (`errors.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import groupby
+from typing import Any
+
+import pymysql
+
+from anabranch.connectors.mysql.target import (
+    aside_epoch,
+    conflicts,
+    merge,
+    onerow,
+    ownership,
+    stage,
+    states,
+)
+from anabranch.connectors.mysql.target import cascade as cascades
+from anabranch.connectors.mysql.target.errors import translated
+from anabranch.connectors.mysql.target.exchange import exchange
+from anabranch.connectors.mysql.target.followers import Followers
+from anabranch.connectors.mysql.target.merge import MergeAction, MergePiece, Texts
+from anabranch.connectors.mysql.target.newer_rows import refuse_newer
+from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
+from anabranch.connectors.mysql.target.own_source import OwnSource
+from anabranch.connectors.mysql.target.session import Connection, connect, run, session_name, table_name
+from anabranch.connectors.mysql.target.shared_tables import refuse_truncate
+from anabranch.connectors.mysql.target.stage_sweep import drop_taken, sweep
+from anabranch.connectors.mysql.target.staging import NotInside, StagingTables, send_rows, way_into
+from anabranch.contracts import Begun, Conflict, Emptying, Enforced, ValueRules
+from anabranch.errors import Fenced, StateError, TargetBusy, TargetUnavailable
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
+from anabranch.rows.aside import AsideChange
+from anabranch.rows.conflict import Age, FoundRow, NotedConflict
+from anabranch.rows.net import INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
+
+Part = tuple[MergePiece, Sequence[Any]]  # a piece and its columns
+
+STATE = "anabranch"
+# Rows up to which literals are quicker than a staging table, or than LOAD DATA into the table (decision 172).
+FEW = {MergeAction.INSERT: 100, MergeAction.UPDATE: 20, MergeAction.DELETE: 200, MergeAction.MULTISET: 0}
+
+
+class MysqlWriter:
+    """Carries out epochs at a MySQL or MariaDB target. Foreign keys are off in its session if that is asked for, else asked for
+    each row; triggers always fire.
+
+    Delivery: what an epoch does and its checkpoint commit together or not at all; a fenced owner commits nothing."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        rules: ValueRules,
+        bypass_constraints: bool = False,
+        options: MysqlTargetOptions = USUAL,
+    ) -> None:
+        self._endpoint, self._rules, self._options = endpoint, rules, options
+        self._keys_act = not bypass_constraints
+        self._job, self._owner = "", ""
+        self._open: Connection | None = None
+        self._stages: StagingTables | None = None
+        self._own_source = OwnSource()
+        self._followers: Followers | None = None  # of this transaction, where keys act
+        self._is_open = False  # an epoch is
+        self._savepoints = 0
+        self._written: set[TableId] = set()  # tables, in this transaction
+        self._taken: list[StagedNet] = []  # merged in this transaction
+        self._wanted: dict[MergePiece, None] = {}  # staging tables to be made between transactions
+
+    # --- whose turn it is ---------------------------------------------------------------------------------------------
+
+    def claim(self, job: str, owner: str) -> Checkpoint:
+        self.close()
+        self._job, self._owner = job, owner
+        connection = self._session()
+        with translated("claim the checkpoint"):
+            last = ownership.checkpoint(connection, job)
+            connection.commit()
+            if last.owner not in ("", owner):
+                ownership.end_holder(connection, session_name(job, last.owner))
+            found = ownership.own(connection, job, owner)
+            connection.commit()
+            sweep(connection, job)
+        return found
+
+    def enforced(self) -> Enforced:
+        return Enforced(keys=self._keys_act, triggers=True)
+
+    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
+        connection = self._session()
+        assert self._stages is not None
+        if self._is_open:
+            self.rollback()
+            connection = self._session()
+        if self._wanted:
+            with translated("make staging tables"):
+                self._stages.before(self._wanted)
+            self._wanted = {}
+        self._written, self._taken, self._savepoints = set(), [], 0
+        with translated("begin an epoch"):
+            self._is_open = ownership.move(connection, self._job, now, then)
+            if self._is_open:
+                self._followers = Followers(self._stages) if self._keys_act else None
+                return Begun.OPEN
+            found = ownership.checkpoint(connection, self._job)
+            connection.rollback()
+        if found.owner != now.owner:
+            raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
+        same = (found.epoch, found.position.sequence) == (then.epoch, then.position.sequence)
+        return Begun.APPLIED if same else Begun.REPLAN
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def merge(self, net: TableNet) -> list[Texts]:
+        _, stages = self._transaction(writes=net.table)
+        again: list[Texts] = []
+        with self._waiting_for_stages(), translated(f"merge into {net.table.target}", net.table.source):
+            for contend, pieces in groupby(merge.pieces(net), key=lambda one: one[0].contends):
+                if contend:
+                    self._exchange(stages, pieces)
+                    continue
+                for piece, arrays in pieces:
+                    again += self._merge_piece(stages, piece, arrays)
+        return again
+
+    def _exchange(self, stages: StagingTables, pieces: Iterable[Part]) -> None:
+        with ExitStack() as held:
+            staged = [
+                (piece, held.enter_context(stages.filled(piece, arrays, self._rules.nul)), len(arrays[0]))
+                for piece, arrays in pieces
+            ]
+            for piece, stage_, _ in staged:
+                if piece.newest_by:
+                    refuse_newer(stages.connection, piece, stage_)
+            exchange(stages, staged)
+
+    def _merge_piece(self, stages: StagingTables, piece: MergePiece, arrays: Sequence[Any]) -> list[Texts]:
+        rows, nul, connection = len(arrays[0]), self._rules.nul, stages.connection
+        inserts = piece.action is MergeAction.INSERT and piece.checked
+        width = sum(array.nbytes for array in arrays)
+        is_few = rows <= FEW[piece.action] and width <= connection.packet // 16
+        if is_few and onerow.takes_few(stages, piece):
+            return onerow.merge_few(stages, piece, arrays, nul)
+        if inserts:
+            self._refuse_replaced_nulls(stages, piece, arrays)
+            way = way_into(connection, piece.table.target, piece.columns, piece.values)
+            taken = send_rows(connection, way, piece.columns, arrays, nul, piece.table.source)
+            if taken != rows:
+                raise Conflict(piece.table.source, f"expected {rows} inserts, found {taken}")
+            return []
+        self._refuse_replaced_nulls(stages, piece, arrays)
+        with stages.filled(piece, arrays, nul) as staged:
+            if piece.newest_by:
+                refuse_newer(connection, piece, staged)
+            return merge.carry_out(stages, piece, staged, rows)
+
+    def _refuse_replaced_nulls(self, stages: StagingTables, piece: MergePiece, arrays: Sequence[Any]) -> None:
+        """Raise Conflict for a NULL that the server would replace by a value of its own."""
+        known, explicit = stages.known.of(piece.table.target), stages.connection.explicit_timestamps
+        for column, array in zip(piece.columns, arrays, strict=True):
+            if column.like in piece.values and array.null_count and known.column(column.like).replaces_null(explicit):
+                raise Conflict(piece.table.source, f"NULL in column {column.like}, which has none at the target")
+
+    def merge_staged(self, staged: StagedNet) -> list[Texts]:
+        _, stages = self._transaction(writes=staged.table)
+        with (
+            self._waiting_for_stages(),
+            translated(f"merge staged changes into {staged.table.target}", staged.table.source),
+        ):
+            again = stage.merge_staged(stages, staged)
+        self._taken.append(staged)
+        return again
+
+    def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> list[Texts]:
+        _, stages = self._transaction(writes=cascade.child)
+        doing = f"carry out a foreign key's action on {cascade.child.target}"
+        with self._waiting_for_stages(alone=True), translated(doing, cascade.child.source):
+            return cascades.carry_out(stages, cascade, rules, self._rules.nul, self._keys_act)
+
+    def change(self, row: RowChange) -> bool:
+        _, stages = self._transaction(writes=row.table)
+        doing = f"{row.operation} in {row.table.target}"
+        with self._waiting_for_stages(alone=True), translated(doing, row.table.source, onerow.key(row)):
+            if self._followers is not None and row.keys_off and row.operation != INSERT:
+                self._followers.refuse(row, self._rules.nul)
+            return onerow.change(stages, row, self._rules.nul)
+
+    def row(self, table: TargetTable, key: Mapping[str, str | None], age: Age | None) -> FoundRow | None:
+        connection, _ = self._transaction()
+        with translated(f"look at a row of {table.target}", table.source, dict(key)):
+            return conflicts.row(connection, table, key, age, self._rules.nul)
+
+    def note(self, job: str, conflict: NotedConflict) -> None:
+        connection, _ = self._transaction()
+        with translated("note a conflict", conflict.source):
+            conflicts.note(connection, job, conflict)
+
+    @contextmanager
+    def alone(self, at_once: bool = False) -> Iterator[None]:
+        connection, stages = self._transaction()
+        self._savepoints += 1
+        name = f"`alone_{self._savepoints}`"
+        with translated("set a savepoint"):
+            run(connection, f"SAVEPOINT {name}")
+        try:
+            yield
+        except TargetUnavailable:  # the epoch is over: a deadlock has rolled all of it back
+            raise
+        except BaseException:  # whatever it was: what was done inside is taken back, and it is passed on
+            stages.went_back()
+            with translated("go back to a savepoint"):
+                run(connection, f"ROLLBACK TO SAVEPOINT {name}")
+            raise
+        with translated("keep what a savepoint was set for"):
+            run(connection, f"RELEASE SAVEPOINT {name}")
+
+    def set_aside(self, job: str, change: AsideChange) -> int:
+        connection, _ = self._transaction()
+        with translated("set a row aside", change.source):
+            return aside_epoch.add(connection, job, change)
+
+    def settle_aside(self, job: str, before: TableState, numbers: Sequence[int], discarded: bool) -> None:
+        connection, _ = self._transaction()
+        with translated("settle what is set aside"):
+            states.require_same(connection, job, [before])
+            if aside_epoch.settle(connection, job, numbers, discarded) != len(numbers):
+                raise Fenced("what was set aside is settled already", job=job, table=str(before.source))
+
+    def truncate(self, tables: Sequence[TargetTable], how: Emptying) -> None:
+        """Empty tables, by DELETE: TRUNCATE would commit what the epoch has done so far (K17)."""
+        connection, _ = self._transaction()
+        targets = [table.target for table in tables]
+        for table in tables:
+            self._transaction(writes=table)
+            with translated(f"empty {table.target}", table.source):
+                refuse_truncate(connection, self._job, table)
+                if self._followers is not None:
+                    self._followers.refuse_truncate(table, targets)
+        with translated(f"empty {', '.join(map(str, targets))}", tables[0].source):
+            for target in targets:
+                run(connection, f"DELETE FROM {table_name(target)}")
+
+    def save_table(self, job: str, state: TableState) -> None:
+        connection, _ = self._transaction()
+        with translated("save a table's state", state.source):
+            states.save_state(connection, job, state)
+
+    def forget_table(self, job: str, table: TableId) -> None:
+        connection, _ = self._transaction()
+        with translated("forget a table's state", table):
+            run(connection, states.FORGET_UNTOUCHED, job, str(table))
+
+    # --- ending -------------------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        connection, stages = self._transaction()
+        if self._written:
+            with translated("ask whether the target is the source"):
+                self._own_source.refuse(connection, self._job, self._written)
+        with translated("commit an epoch"):
+            connection.commit()
+        self._is_open = False
+        with translated("empty staging tables"):
+            stages.committed()
+            drop_taken(connection, self._taken)
+        self._taken = []
+
+    def sweep(self) -> None:
+        self.rollback()
+        with translated("remove staging tables"):
+            sweep(self._session(), self._job)
+
+    def rollback(self) -> None:
+        self._is_open = False
+        if self._open is None or self._stages is None:
+            return
+        try:
+            self._open.rollback()
+        except (pymysql.err.Error, OSError):
+            self.close()  # the server has rolled back what the line lost
+        else:
+            self._stages.rolled_back()
+
+    def close(self) -> None:
+        if self._open is not None and self._open.open:
+            self._open.close()
+        self._open = self._stages = self._followers = None
+        self._is_open = False
+
+    # --- the connection -----------------------------------------------------------------------------------------------
+
+    def _session(self) -> Connection:
+        """Return the claimed owner's connection, opened again after it was lost: the compare-and-set says where it stands."""
+        if not self._owner:
+            raise StateError("nothing was claimed yet")
+        if self._open is None or not self._open.open:
+            name = session_name(self._job, self._owner)
+            connection = connect(self._endpoint, name, checks_keys=self._keys_act)
+            try:
+                with translated("take the lock of the job's owner"):
+                    connection.select_db(STATE)  # a DELETE that names a table by its alias wants to be in some database
+                    ownership.lock(connection, name)
+                    connection.commit()
+            except BaseException:  # whatever it was, it is passed on
+                connection.close()
+                raise
+            self._open, self._stages, self._is_open = connection, StagingTables(connection), False
+        return self._open
+
+    def _transaction(self, writes: TargetTable | None = None) -> tuple[Connection, StagingTables]:
+        """Return the open epoch. A connection that was lost inside it is not opened again here: the epoch is over."""
+        if self._open is None or self._stages is None or not self._is_open:
+            raise StateError("no epoch is open")
+        if writes is not None:
+            self._written.add(writes.target)
+        return self._open, self._stages
+
+    @contextmanager
+    def _waiting_for_stages(self, alone: bool = False) -> Iterator[None]:
+        """Note a staging table that cannot be made now, for `begin`. A change that goes `alone` already is tried again."""
+        try:
+            yield
+        except NotInside as missing:
+            self._wanted[missing.piece] = None
+            if alone:
+                raise TargetBusy(missing.what, table=str(missing.table), hint="tried again by itself") from None
+            raise

@@ -1,0 +1,302 @@
+"""Applying to real MySQL and MariaDB: what a server does by itself, takes for equal or does not say, and is kept from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from anabranch.contracts import Conflict, Emptying
+from anabranch.model.at_target import AtTarget
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange, TableNet
+from anabranch.testing.databases import create_database, drop_database
+from anabranch.testing.servers import Server
+from rigs.mysql_writer import INT, MANY, TEXT, Applying, bag, keys, rows, updates
+
+FLOAT, DOUBLE = LogicalType(Kind.FLOAT32), LogicalType(Kind.FLOAT64)
+UINT64 = LogicalType(Kind.UINT64)
+MOMENT = LogicalType(Kind.TIMESTAMP, fraction=6)
+SIZES = pytest.mark.parametrize("many", [1, MANY], ids=["few", "many"])
+
+
+@pytest.fixture
+def applying(mysql_family: Server, request: pytest.FixtureRequest) -> Iterator[Applying]:
+    made = create_database(mysql_family, request.node.name)
+    applying = Applying(made, job=made.name[-40:])
+    yield applying
+    applying.writer.close()
+    drop_database(made)
+
+
+def numbered(count: int, *rest: Any) -> list[tuple[Any, ...]]:
+    return [(number, *rest) for number in range(1, count + 1)]
+
+
+# --- what the server would do by itself -------------------------------------------------------------------------------
+
+
+@SIZES
+def test_times_that_move_by_themselves_stay(applying: Applying, many: int) -> None:
+    """Whether an update sets them or not, alone or staged; in rows that leave and come back, too."""
+    now = "TIMESTAMP(6) NOT NULL DEFAULT '2001-02-03 04:05:06' ON UPDATE CURRENT_TIMESTAMP(6)"
+    of = applying.create("t", f"id INT PRIMARY KEY, u INT UNIQUE, at {now}", {"id": INT, "u": INT})
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "u"), *((n, n) for n in range(1, many + 2)))))
+    applying.merge(
+        TableNet(of, updates=(updates(of, range(1, many + 1), ("u",), *((n + 9000,) for n in range(many))),))
+    )
+    swap = updates(of, (1, many + 1), ("u",), (many + 1,), (9000,), contends=True)
+    applying.merge(TableNet(of, updates=(swap,)))
+    applying.change(RowChange(of, UPDATE, {"id": "1"}, {"u": "77"}))
+    again = rows(of, ("id", "u"), *((n, n + 20_000) for n in range(1, many + 1)))
+    applying.merge(TableNet(of, inserts=again, checked=False))
+    assert applying.rows("SELECT DISTINCT CAST(at AS CHAR) FROM t") == [("2001-02-03 04:05:06.000000",)]
+
+
+@SIZES
+def test_zero_in_an_auto_increment_column_stays_zero(applying: Applying, many: int) -> None:
+    of = applying.create("t", "id INT AUTO_INCREMENT PRIMARY KEY, v INT", {"id": INT, "v": INT})
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *((number, 7) for number in range(many)))))
+    assert applying.rows("SELECT MIN(id), MAX(id), COUNT(*) FROM t") == [(0, many - 1, many)]
+
+
+@SIZES
+def test_an_explicit_null_in_a_timestamp_is_null_or_refused(applying: Applying, many: int) -> None:
+    of = applying.create(
+        "t", "id INT PRIMARY KEY, a TIMESTAMP(6) NULL, b TIMESTAMP(6) NOT NULL DEFAULT '2001-01-01 00:00:00'",
+        {"id": INT, "a": MOMENT, "b": MOMENT},
+    )  # fmt: skip
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "a"), *numbered(many, None))))
+    assert applying.rows("SELECT COUNT(*), COUNT(a) FROM t") == [(many, 0)]
+    nulls = updates(of, range(1, many + 1), ("b",), *([(None,)] * many))
+    for net in (
+        TableNet(of, updates=(nulls,)),
+        TableNet(of, inserts=rows(of, ("id", "b"), *((n + MANY * 2, None) for n in range(many)))),
+    ):
+        with pytest.raises(Conflict):
+            applying.merge(net)
+    with pytest.raises(Conflict):
+        applying.change(RowChange(of, UPDATE, {"id": "1"}, {"b": None}))
+
+
+@SIZES
+def test_pitfall_40_computed_and_invisible_columns(applying: Applying, many: int) -> None:
+    """Rows that leave and come back name all columns but the computed ones; what is the target's own stays."""
+    hidden = "own INT DEFAULT 5" + (
+        " INVISIBLE" if applying.database.server.name == "mariadb" else " /*!80023 INVISIBLE */"
+    )
+    of = applying.create(
+        "t", f"id INT PRIMARY KEY, u INT, twice INT AS (u * 2) STORED, {hidden}, UNIQUE (u)", {"id": INT, "u": INT}
+    )
+    count = many + 1
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "u"), *((n, n) for n in range(count)))))
+    applying.database.execute("UPDATE t SET own = 8")
+    turned = updates(of, range(count), ("u",), *(((n + 1) % count,) for n in range(count)), contends=True)
+    applying.merge(TableNet(of, updates=(turned,)))
+    assert applying.rows(
+        "SELECT COUNT(*), SUM(twice = u * 2), SUM(own = 8), SUM(u = (id + 1) % " + f"{count}) FROM t"
+    ) == [(count, count, count, count)]
+
+
+# --- what it does not say ----------------------------------------------------------------------------------------------
+
+
+@SIZES
+def test_rows_are_counted_as_found_not_as_changed(applying: Applying, many: int) -> None:
+    of = applying.create("t", "id INT PRIMARY KEY, v INT", {"id": INT, "v": INT})
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *numbered(many, 1))))
+    same = updates(of, range(1, many + 1), ("v",), *([(1,)] * many))
+    assert applying.merge(TableNet(of, updates=(same,))) == []
+    assert applying.change(RowChange(of, UPDATE, {"id": "1"}, {"v": "1"}))
+
+
+@SIZES
+def test_errors_that_load_data_turns_into_warnings_are_conflicts(applying: Applying, many: int) -> None:
+    """A value too long, one out of range, digits that would be cut, a key that is there: nothing of it is stored."""
+    number = LogicalType(Kind.DECIMAL, precision=10, scale=4)
+    of = applying.create(
+        "t",
+        "id INT PRIMARY KEY, v VARCHAR(3), n TINYINT, d DECIMAL(10,2)",
+        {"id": INT, "v": TEXT, "n": INT, "d": number},
+    )
+    applying.merge(TableNet(of, inserts=rows(of, ("id",), (0,))))
+    for name, value in (("v", "long"), ("n", 300), ("d", "1.2345")):
+        good = rows(of, ("id", name), *numbered(many, None), (many + 1, value))
+        with pytest.raises(Conflict):
+            applying.merge(TableNet(of, inserts=good))
+        changed = updates(of, (0,), (name,), (value,))
+        with pytest.raises(Conflict):
+            applying.merge(TableNet(of, updates=(changed,)))
+    with pytest.raises(Conflict):
+        applying.merge(TableNet(of, inserts=rows(of, ("id",), *numbered(many), (0,))))
+    assert applying.rows("SELECT COUNT(*), COUNT(v), COUNT(n), COUNT(d) FROM t") == [(1, 0, 0, 0)]
+
+
+@SIZES
+def test_pitfall_11_an_insert_never_takes_the_place_of_another_row(applying: Applying, many: int) -> None:
+    """In a load's window an insert replaces the row that has its key; one that has its unique value is another row."""
+    of = applying.create("t", "id INT PRIMARY KEY, u INT UNIQUE, v INT", {"id": INT, "u": INT, "v": INT})
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "u", "v"), *((n, n, 1) for n in range(1, many + 1)))))
+    replaced = rows(of, ("id", "u", "v"), *((n, n, 2) for n in range(1, many + 3)))
+    applying.merge(TableNet(of, inserts=replaced, checked=False))
+    for checked in (True, False):
+        with pytest.raises(Conflict):
+            applying.merge(TableNet(of, inserts=rows(of, ("id", "u", "v"), (9999, 1, 3)), checked=checked))
+    assert applying.rows("SELECT COUNT(*), SUM(v = 2) FROM t") == [(many + 2, many + 2)]
+
+
+def test_a_staging_table_made_inside_an_epoch_does_not_commit_it(applying: Applying) -> None:
+    of = applying.create("t", "id INT PRIMARY KEY, v INT", {"id": INT, "v": INT})
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *numbered(MANY, 1))))
+    before = applying.rows("SELECT epoch FROM anabranch.checkpoint ORDER BY job")
+    writer = applying.begin()
+    writer.merge(TableNet(of, updates=(updates(of, range(1, MANY + 1), ("v",), *([(2,)] * MANY)),)))
+    assert applying.rows("SELECT DISTINCT v FROM t") == [(1,)]
+    writer.rollback()
+    assert applying.rows("SELECT DISTINCT v FROM t") == [(1,)]
+    assert applying.rows("SELECT epoch FROM anabranch.checkpoint ORDER BY job") == before
+
+
+def test_rule_16_a_truncate_is_a_delete_that_is_rolled_back(applying: Applying) -> None:
+    of = applying.create("t", "id INT PRIMARY KEY", {"id": INT})
+    applying.merge(TableNet(of, inserts=rows(of, ("id",), *numbered(3))))
+    for how in Emptying:
+        writer = applying.begin()
+        writer.truncate([of], how)
+        writer.rollback()
+        assert applying.rows("SELECT COUNT(*) FROM t") == [(3,)]
+    applying.do(lambda writer: writer.truncate([of], Emptying.DELETE))
+    assert applying.rows("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+def test_a_table_that_was_altered_is_staged_by_its_new_types(applying: Applying) -> None:
+    """A staging table with the old ones would round, and nobody would say so."""
+    number = LogicalType(Kind.DECIMAL, precision=12, scale=4)
+    of = applying.create("t", "id INT PRIMARY KEY, v DECIMAL(10,2)", {"id": INT, "v": number})
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *numbered(MANY, None))))
+    every = range(1, MANY + 1)
+    applying.merge(TableNet(of, updates=(updates(of, every, ("v",), *([("1.5000",)] * MANY)),)))
+    applying.database.execute("ALTER TABLE t MODIFY v DECIMAL(12,4)")
+    applying.merge(TableNet(of, updates=(updates(of, every, ("v",), *([("1.2345",)] * MANY)),)))
+    assert [str(v) for (v,) in applying.rows("SELECT DISTINCT v FROM t")] == ["1.2345"]
+
+
+# --- what it takes for equal -------------------------------------------------------------------------------------------
+
+FOLDED = "VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"  # 'a' = 'A', 'a' = 'a '
+
+
+@SIZES
+def test_a_key_that_changes_by_case_or_a_blank_alone(applying: Applying, many: int) -> None:
+    of = applying.create("t", f"id {FOLDED} PRIMARY KEY, v INT", {"id": TEXT, "v": INT})
+    names = [f"k{number}" for number in range(many)]
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *((name, 1) for name in names))))
+    upper = updates(of, names, ("id",), *((name.upper(),) for name in names), moves=True)
+    applying.merge(TableNet(of, updates=(upper,)))
+    assert {row[0] for row in applying.rows("SELECT id FROM t")} == {name.upper() for name in names}
+    blank = rows(of, ("id", "v"), *((f"{name} ", 2) for name in names))
+    applying.merge(TableNet(of, deletes=keys(of, *(name.upper() for name in names)), inserts=blank))
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *((name, 3) for name in names)), checked=False))
+    assert sorted(applying.rows("SELECT id, v FROM t")) == sorted((name, 3) for name in names)
+    back = updates(of, names, ("id", "v"), *((name.upper(), 4) for name in names), moves=True)
+    applying.merge(TableNet(of, updates=(back,), checked=False))
+    assert sorted(applying.rows("SELECT id, v FROM t")) == sorted((name.upper(), 4) for name in names)
+
+
+@SIZES
+def test_rule_08_pitfall_11_swaps_are_judged_by_the_targets_collation(applying: Applying, many: int) -> None:
+    """No two values are the same bytes, and still each row takes one that another has to leave first."""
+    of = applying.create("t", f"id INT PRIMARY KEY, u {FOLDED} UNIQUE", {"id": INT, "u": TEXT})
+    count = many + 1
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "u"), *((n, f"v{n}") for n in range(count)))))
+    turned = updates(of, range(count), ("u",), *((f"V{(n + 1) % count} ",) for n in range(count)), contends=True)
+    applying.merge(TableNet(of, updates=(turned,)))
+    assert sorted(applying.rows("SELECT id, u FROM t")) == [(n, f"V{(n + 1) % count} ") for n in range(count)]
+
+
+@SIZES
+def test_equal_for_the_collation_and_not_by_bytes(applying: Applying, many: int) -> None:
+    of = applying.create("k", f"w {FOLDED}, n INT", {"w": TEXT, "n": INT}, key=())
+    applying.merge(bag(of, *((w, n, 2) for w in ("a", "A", "a ") for n in range(many))))
+    applying.merge(bag(of, *(("A", n, -1) for n in range(many)), *(("a ", n, -2) for n in range(many))))
+    applying.change(RowChange(of, UPDATE, values={"n": "-1"}, old_values={"w": "A", "n": "0"}))
+    found = applying.rows("SELECT w, n < 0, COUNT(*) FROM k GROUP BY BINARY w, w, n < 0 ORDER BY BINARY w")
+    others = [("A", 0, many - 1)] if many > 1 else []
+    assert sorted(found) == sorted([*others, ("A", 1, 1), ("a", 0, 2 * many)])
+    with pytest.raises(Conflict):
+        applying.merge(bag(of, ("a ", 0, -1)))
+
+
+@SIZES
+def test_float_rows_without_a_key_are_found_again(applying: Applying, many: int) -> None:
+    """16777215 and 16777200 print the same six digits; -0.0 is not 0.0."""
+    of = applying.create("k", "f FLOAT, d DOUBLE, n INT", {"f": FLOAT, "d": DOUBLE, "n": INT}, key=())
+    lines = [(16777215.0, 0.1), (16777200.0, 0.1), (0.1, -0.0), (0.1, 0.0)]
+    applying.merge(bag(of, *((*line, n, 1) for line in lines for n in range(many))))
+    applying.merge(bag(of, *((*line, n, -1) for line in lines[::2] for n in range(many))))
+    left = applying.rows("SELECT f + 0e0, CAST(d AS CHAR), COUNT(*) FROM k GROUP BY 1, 2 ORDER BY 1 DESC")
+    assert [(f, float(d), str(d)[:1], n) for f, d, n in left] == [
+        (16777200.0, 0.1, "0", many),
+        (pytest.approx(0.1), 0.0, "0", many),
+    ]
+    applying.change(RowChange(of, DELETE, old_values={"f": "0.1", "d": "0", "n": "0"}))
+    assert applying.rows("SELECT COUNT(*) FROM k") == [(2 * many - 1,)]
+
+
+@SIZES
+def test_rule_28_some_of_equal_rows_where_the_target_has_columns_of_its_own(applying: Applying, many: int) -> None:
+    """No row is taken out and put back then: its own column would be lost."""
+    of = applying.create("k", "n INT, own INT AUTO_INCREMENT UNIQUE", {"n": INT}, key=())
+    some = min(many, 20)
+    applying.merge(bag(of, *((n, 3) for n in range(some))))
+    before = {own for (own,) in applying.rows("SELECT own FROM k")}
+    applying.merge(bag(of, *((n, -2) for n in range(some))))
+    after = applying.rows("SELECT n, own FROM k ORDER BY n")
+    assert [n for n, _ in after] == list(range(some)) and {own for _, own in after} < before
+
+
+@SIZES
+def test_zero_bytes_at_the_end_of_a_binary_key(applying: Applying, many: int) -> None:
+    binary = LogicalType(Kind.BINARY, length=4)
+    of = applying.create("t", "id BINARY(4) PRIMARY KEY, v INT", {"id": binary, "v": INT})
+    names = [number.to_bytes(2, "big") for number in range(1, many + 1)]
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *((name, 1) for name in names))))
+    applying.merge(TableNet(of, updates=(updates(of, names, ("v",), *([(2,)] * many)),)))
+    assert applying.rows("SELECT COUNT(*), SUM(v) FROM t") == [(many, 2 * many)]
+    applying.merge(TableNet(of, deletes=keys(of, *names)))
+    assert applying.rows("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+@SIZES
+def test_keys_of_unsigned_numbers_floats_and_bits(applying: Applying, many: int) -> None:
+    bit = LogicalType(Kind.BIT, length=64)
+    wide = {"id": UINT64, "f": FLOAT, "b": bit, "v": INT}
+    definition = "id BIGINT UNSIGNED, f FLOAT, b BIT(64), v INT, PRIMARY KEY (id, f, b)"
+    of = applying.create("t", definition, wide, ("id", "f", "b"))
+    every = [(2**64 - 1 - number, 0.1, 2**63 + number) for number in range(many)]
+    old = rows(of, of.key, *every)
+    applying.merge(TableNet(of, inserts=rows(of, tuple(wide), *((*key, 1) for key in every))))
+    changed = updates(of, (), ("v",), *([(2,)] * many))
+    applying.merge(TableNet(of, updates=(type(changed)(old, changed.values),)))
+    texts: dict[str, str | None] = {"id": str(every[0][0]), "f": "0.1", "b": f"{every[0][2]:064b}"}
+    assert applying.change(RowChange(of, UPDATE, texts, {"v": "3"}))
+    assert applying.rows("SELECT COUNT(*), SUM(v) FROM t") == [(many, 2 * many + 1)]
+    applying.merge(TableNet(of, deletes=old))
+    assert applying.rows("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+@SIZES
+def test_zero_dates_in_keys_and_values(applying: Applying, many: int) -> None:
+    """`IS NULL` finds a zero date in a column that has no NULL: no condition of ours asks so."""
+    date = LogicalType(Kind.DATE, at_target=AtTarget(zero_dates=True))
+    of = applying.create(
+        "t", "id INT, d DATE NOT NULL, v INT, PRIMARY KEY (d, id)", {"id": INT, "d": date, "v": INT}, ("d", "id")
+    )
+    zeros = ", ".join(f"({number}, 0, 1)" for number in range(many))
+    with applying.database.connect(autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_mode = ''")
+        cursor.execute(f"INSERT INTO t VALUES {zeros}")
+    values: dict[str, str | None] = {"d": "-infinity", "id": "0", "v": "2"}
+    applying.change(RowChange(of, INSERT, values=values, checked=False))
+    assert applying.rows("SELECT COUNT(*), SUM(v) FROM t WHERE d = 0") == [(many, many + 1)]

@@ -1,0 +1,120 @@
+"""A Writer of MySQL or MariaDB at work: a database of the test's own, a claimed checkpoint, one epoch after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.connectors.mysql.target.apply import MysqlWriter
+from anabranch.connectors.mysql.target.store import MysqlStore
+from anabranch.contracts import Begun, Conflict, ValueRules
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.state import Checkpoint
+from anabranch.rows.arrow import arrow_type
+from anabranch.rows.net import RowChange, TableNet, TargetTable, Updates
+from anabranch.testing.databases import Database
+from rigs.endpoints import endpoint_of
+
+JOB = "apply"
+INT, TEXT = LogicalType(Kind.INT64), LogicalType(Kind.TEXT, length=200)
+MANY = 1000  # more rows than go without a staging table
+
+
+class Applying:
+    """A claimed writer. `bypass`: its session asks no foreign keys."""
+
+    def __init__(self, database: Database, bypass: bool = True, owner: str = "me", job: str = JOB) -> None:
+        self.database, self.job, self.owner, self.bypass = database, job, owner, bypass
+        self.endpoint = endpoint_of(database)
+        with closing(MysqlStore(self.endpoint)) as store:
+            store.prepare()
+            store.jobs.create_checkpoint(job, Position(0, "start"), 1)
+        self.writer = MysqlWriter(self.endpoint, ValueRules(), bypass)
+        self.now = self.writer.claim(job, owner)
+
+    @property
+    def next(self) -> Checkpoint:
+        number = self.now.position.sequence + 10
+        return replace(self.now, epoch=self.now.epoch + 1, position=Position(number, f"at-{number}"), commit_time=2)
+
+    def begin(self) -> MysqlWriter:
+        assert self.writer.begin(self.now, self.next) is Begun.OPEN
+        return self.writer
+
+    def commit(self) -> None:
+        then = self.next
+        self.writer.commit()
+        self.now = then
+
+    def do(self, work: Callable[[MysqlWriter], Any]) -> Any:
+        """One epoch; rolled back when `work` raises a Conflict."""
+        writer = self.begin()
+        try:
+            result = work(writer)
+        except Conflict:
+            writer.rollback()
+            raise
+        self.commit()
+        return result
+
+    def merge(self, *nets: TableNet) -> list[Any]:
+        return list(self.do(lambda writer: [key for net in nets for key in writer.merge(net)]))
+
+    def change(self, row: RowChange) -> Any:
+        return self.do(lambda writer: writer.change(row))
+
+    def table(self, name: str, columns: dict[str, LogicalType], key: Sequence[str] = ("id",)) -> TargetTable:
+        names = tuple(columns)
+        source, target = TableId("shop", name), TableId(self.database.name, name)
+        return TargetTable(source, target, names, tuple(columns.values()), tuple(key), names)
+
+    def create(
+        self, name: str, definition: str, columns: dict[str, LogicalType], key: Sequence[str] = ("id",)
+    ) -> TargetTable:
+        self.database.execute(f"CREATE TABLE {name} ({definition})")
+        return self.table(name, columns, key)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.database.query(sql)
+
+
+def rows(of: TargetTable, names: Sequence[str], *lines: Sequence[Any]) -> pa.Table:
+    """Rows as a net change carries them."""
+    columns = [list(column) for column in zip(*lines, strict=True)] or [[] for _ in names]
+    types = [of.type_of(name) for name in names]
+    return pa.table([_array(*one) for one in zip(types, columns, strict=True)], names=list(names))
+
+
+def _array(type: LogicalType, values: list[Any]) -> pa.Array:
+    if type.kind is Kind.DECIMAL:
+        values = [None if value is None else Decimal(value) for value in values]
+    return pa.array(values, arrow_type(type))
+
+
+def keys(of: TargetTable, *values: Any) -> pa.Table:
+    return rows(of, of.key, *((value,) for value in values))
+
+
+def updates(
+    of: TargetTable,
+    old: Sequence[Any],
+    names: Sequence[str],
+    *lines: Sequence[Any],
+    moves: bool = False,
+    contends: bool = False,
+) -> Updates:
+    return Updates(keys(of, *old), rows(of, names, *lines), moves, contends)
+
+
+def bag(of: TargetTable, *lines: Sequence[Any]) -> TableNet:
+    """A net change of a table without a key; the last of each line says how many rows come or go."""
+    values = rows(of, of.columns, *(line[:-1] for line in lines))
+    delta = pa.array([line[-1] for line in lines], pa.int64())
+    return TableNet(of, multiset=values.append_column("_delta", delta))
