@@ -15,7 +15,7 @@ class TextForm(StrEnum):
 
     OF_KIND = "of kind"  # as model/datatype.py has it
     LOWER_CASE = "lower case"  # of texts: as the target prints it, whatever the source's letters
-    BARE_DIGITS = "bare digits"  # of bytes: hexadecimal digits with nothing before them
+    BARE_DIGITS = "bare digits"  # of bytes and vectors: hexadecimal digits with nothing before them
     BRACKETS = "brackets"  # of vectors: [a,b,…]
 
 
@@ -23,6 +23,7 @@ class CanonicalForm(StrEnum):
     """The part of a value that is compared, where both ends may write it in more than one way."""
 
     OF_KIND = "of kind"  # verify/canonical.py knows which; of most kinds the text as it is
+    AS_IT_IS = "as it is"
     FLOAT32 = "float32"  # a number by its value as a float of this size
     FLOAT64 = "float64"
     FLOAT32_WITHOUT_SIGN = "float32 without sign of zero"

@@ -174,7 +174,9 @@ def _prefix(type: LogicalType, prefix: str) -> str:
 
 
 def _vector(type: LogicalType, array: Any) -> Any:
-    """Return the shortest digits of every element, as for floats."""
+    """Return the shortest digits of every element, as for floats, or all of them as the bytes that they are."""
+    if type.at_target.text is TextForm.BARE_DIGITS:
+        return _hex(array, "")
     opening, closing = "[]" if type.at_target.text is TextForm.BRACKETS else "{}"
     found = [None if value is None else opening + ",".join(_elements(value)) + closing for value in array.to_pylist()]
     return pa.array(found, pa.string())

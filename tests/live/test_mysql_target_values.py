@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anabranch import connectors
-from anabranch.connectors.mysql.target.collations import collating
+from anabranch.connectors.mysql.target.collations import by_bytes, collating
 from anabranch.connectors.mysql.target.session import Connection, connect, run
 from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.connectors.postgresql.source import connector as source
@@ -37,6 +37,8 @@ from rigs.postgresql_load import RULES as POSTGRESQL_RULES
 from rigs.postgresql_types import rows_of, values_of
 
 Values = st.SearchStrategy[Any]
+pytestmark = pytest.mark.every_server("fractions")
+needs_json = pytest.mark.every_server("JSON")
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 COLLATIONS = "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE COLLATION_NAME IS NOT NULL"
 DAY = 86_400_000_000
@@ -108,18 +110,36 @@ DOCUMENTS = st.recursive(
 
 @pytest.fixture
 def session(mysql_family: Server, source_database: Callable[[Server], Database]) -> Iterator[Connection]:
-    database = source_database(mysql_family)
-    endpoint = endpoint_of(database)
-    with closing(connect(endpoint, "anabranch-test", autocommit=True)) as connection:
-        collation = "utf8mb4_0900_bin" if mysql_family.name.startswith("mysql") else "utf8mb4_nopad_bin"
-        run(connection, f"ALTER DATABASE `{endpoint.database}` CHARACTER SET utf8mb4 COLLATE {collation}")
-        connection.decoders = {}  # answers as the server prints them
-        run(connection, f"USE `{endpoint.database}`")
+    with at_target(source_database(mysql_family)) as connection:
         yield connection
+
+
+@contextmanager
+def at_target(database: Database) -> Iterator[Connection]:
+    """Open a session as those at a target are, in a database whose tables compare texts by their bytes."""
+    ((local,),) = database.query("SELECT @@GLOBAL.local_infile")
+    database.execute("SET GLOBAL local_infile = ON")
+    with closing(connect(endpoint_of(database), "anabranch-test", autocommit=True)) as connection:
+        connection.decoders = {}  # answers as the server prints them
+        collation = by_bytes({row[0] for row in _rows(connection, COLLATIONS)})
+        run(connection, f"ALTER DATABASE `{database.name}` CHARACTER SET utf8mb4 COLLATE {collation}")
+        run(connection, f"USE `{database.name}`")
+        yield connection
+    database.execute(f"SET GLOBAL local_infile = {local}")
 
 
 def family_of(server: Server) -> str:
     return "mysql" if server.name.startswith("mysql") else "mariadb"
+
+
+@pytest.mark.servers
+def test_a_vector_comes_back_in_all_of_its_digits(
+    mysql9: Server, source_database: Callable[[Server], Database]
+) -> None:
+    with at_target(source_database(mysql9)) as connection:
+        column = OneColumn(connection, "mysql", LogicalType(Kind.VECTOR))
+        told = ["cdcccc3d0000803f", "0000803f", None]
+        assert column.loaded(told) == told == column.inserted(told)
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -145,6 +165,7 @@ def _array(type: LogicalType, drawn: list[Any]) -> Any:
     return pa.array(drawn, wanted)
 
 
+@needs_json
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(document=DOCUMENTS)
 def test_any_document_comes_back_by_value(document: Any, mysql_family: Server, session: Connection) -> None:
@@ -189,6 +210,7 @@ REFUSED: dict[str, tuple[LogicalType, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+@needs_json
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_a_column_does_not_hold_is_refused(name: str, mysql_family: Server, session: Connection) -> None:
     type, told = REFUSED[name]
@@ -225,6 +247,7 @@ STOPS = {
 }
 
 
+@needs_json
 def test_every_type_of_postgresql_comes_back_as_it_is_printed_or_stops(
     logical_postgresql: Server,
     mysql_family: Server,
@@ -279,6 +302,7 @@ def test_a_uuid_in_sixteen_bytes_and_an_instant_in_its_own_type(mysql_family: Se
     assert instant.loaded(told) == told == instant.inserted(told)
 
 
+@needs_json
 @pytest.mark.parametrize("elder", ["mysql", "mariadb"])
 def test_every_type_of_the_family_comes_back_in_its_own_words(
     elder: str,

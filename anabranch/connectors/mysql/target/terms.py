@@ -111,10 +111,6 @@ def _geometry(type: LogicalType, value: str, family: str) -> str:
     return f"UNHEX(IF(SUBSTR({value}, 11, 2) = {_HAS_SRID}, {srid}, {plain}))"
 
 
-def _vector(type: LogicalType, value: str, family: str) -> str:
-    return f"{'VEC_FromText' if family == MARIADB else 'STRING_TO_VECTOR'}({value})"
-
-
 def _uuid(type: LogicalType, value: str, family: str) -> str:
     return f"UNHEX(REPLACE({value}, '-', ''))" if bare(type.target) == "binary" else value
 
@@ -138,7 +134,7 @@ _PUT: Mapping[Kind, Callable[[LogicalType, str, str], str]] = {
     Kind.BIT: _bit,
     Kind.YEAR: lambda type, value, family: f"CAST({value} AS UNSIGNED)",  # as text, 0 would be 2000
     Kind.GEOMETRY: _geometry,
-    Kind.VECTOR: _vector,
+    Kind.VECTOR: lambda type, value, family: f"UNHEX({value})",
     Kind.UUID: _uuid,
     **dict.fromkeys(CLOCKS, _clock),
 }
@@ -182,10 +178,6 @@ def _ewkb(type: LogicalType, column: str, family: str) -> str:
     return f"IF(LEFT({stored}, 8) = {_NO_SRID}, CONCAT('\\\\x', SUBSTR({stored}, 9)), {srid})"
 
 
-def _elements(type: LogicalType, column: str, family: str) -> str:
-    return f"{'VEC_ToText' if family == MARIADB else 'VECTOR_TO_STRING'}({column})"
-
-
 def _uuid_text(type: LogicalType, column: str, family: str) -> str:
     if bare(type.target) != "binary":
         return f"CONCAT({column})"
@@ -227,7 +219,7 @@ _READ: Mapping[Kind, Callable[[LogicalType, str, str], str]] = {
     Kind.TIME: lambda type, column, family: _without_zeros(type, column),
     Kind.JSON: _json,
     Kind.GEOMETRY: _ewkb,
-    Kind.VECTOR: _elements,
+    Kind.VECTOR: lambda type, column, family: f"LOWER(HEX({column}))",
     Kind.UUID: _uuid_text,
 }
 

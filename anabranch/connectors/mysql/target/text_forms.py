@@ -14,9 +14,9 @@ from anabranch.contracts import ValueRules
 from anabranch.model.at_target import AtTarget, CanonicalForm, TextForm
 from anabranch.model.datatype import Kind, LogicalType
 
-# STRING_TO_VECTOR and VEC_FromText read brackets: https://dev.mysql.com/doc/refman/9.7/en/vector-functions.html,
-# https://mariadb.com/kb/en/vec_fromtext/
-TEXTS: Mapping[Kind, TextForm] = {Kind.VECTOR: TextForm.BRACKETS}
+# A vector is its bytes: as text both servers print six digits of each element.
+# https://dev.mysql.com/doc/refman/9.7/en/vector-functions.html · https://mariadb.com/kb/en/vec_totext/
+TEXTS: Mapping[Kind, TextForm] = {Kind.VECTOR: TextForm.BARE_DIGITS}
 # Kind and the name of the type that the job chose -> what that type makes alike. A DECIMAL prints all of its digits.
 CHOSEN: Mapping[tuple[Kind, str], CanonicalForm] = {
     (Kind.TEXT, "uuid"): CanonicalForm.UUID,
@@ -56,6 +56,8 @@ def _canonical(type: LogicalType, name: str, rules: ValueRules, family: str) -> 
         return CanonicalForm.JSON_TEXT if is_text else CanonicalForm.JSON_VALUES
     if family == "mariadb" and not name and type.carried in WITHOUT_SIGN:
         return WITHOUT_SIGN[type.carried]
+    if type.carried is Kind.VECTOR:
+        return CanonicalForm.AS_IT_IS
     if name == "decimal":
         return CanonicalForm.NUMBER
     return CHOSEN.get((type.kind, name), CanonicalForm.OF_KIND)

@@ -207,7 +207,7 @@ def test_what_values_look_like_there() -> None:
         form(LogicalType(Kind.JSON), "mariadb") is form(LogicalType(Kind.JSON), json="text") is CanonicalForm.JSON_TEXT
     )
     assert form(LogicalType(Kind.FLOAT64)) is CanonicalForm.OF_KIND
-    assert MysqlTypes().at_target(LogicalType(Kind.VECTOR), RULES).text is TextForm.BRACKETS
+    assert MysqlTypes().at_target(LogicalType(Kind.VECTOR), RULES).text is TextForm.BARE_DIGITS
     assert MysqlTypes().at_target(LogicalType(Kind.INT32, target="varchar(20)"), RULES).sorts_as_text
 
 
