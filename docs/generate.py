@@ -38,6 +38,7 @@ from anabranch.config.options import FORMER, classes, databases_of, keys, model_
 from anabranch.connectors.mysql.charsets import CHARSETS
 from anabranch.connectors.mysql.source import preflight_server, typemap
 from anabranch.connectors.mysql.source.typemap import NativeType, logical_type
+from anabranch.connectors.mysql.target import preflight_server as preflight_target
 from anabranch.connectors.postgresql.source import typemap as source_typemap
 from anabranch.connectors.postgresql.target import choices
 from anabranch.connectors.postgresql.target.typemap import GEOMETRY, JSON, VECTOR, PostgresTypes
@@ -527,6 +528,9 @@ def servers() -> Iterator[str]:
         yield from _tested(run, name)
         oldest = ".".join(map(str, preflight_server.OLDEST[family])).removesuffix(".0")
         yield f"| {name}, {UNVERIFIED[family].format(oldest=oldest)} | source | unverified | |"
+        yield f"| {name} {IN_EVERY_RUN[name]} | target | live | every run (`make test`) |"
+        oldest = ".".join(map(str, preflight_target.OLDEST[family])).removesuffix(".0")
+        yield f"| {name}, other releases from {oldest} on | target | unverified | |"
     yield f"| PostgreSQL {IN_EVERY_RUN['PostgreSQL']} | source and target | live | every run (`make test`) |"
     yield from _tested(run, "PostgreSQL")
     yield "| PostgreSQL, other releases from 11 on (13, 14, 16) | source | unverified | |"

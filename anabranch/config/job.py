@@ -329,6 +329,9 @@ class Apply(Section):
     truncate: Literal["truncate", "delete"] | None = None
     """How a TRUNCATE is done at the target; `delete` keeps it invisible to older snapshots until it commits. When absent:
     `truncate` at a PostgreSQL, `delete` at a MySQL or MariaDB, where TRUNCATE commits by itself."""
+    triggers: Literal["refuse", "fire"] = "refuse"
+    """What becomes of triggers at the target where no session can switch them off (MySQL, MariaDB): preflight refuses tables
+    that have some, or they fire for what the job writes ([more](../howto/prepare-a-mysql-target.md#triggers))."""
     on_conflict: Annotated[
         Literal["stop", "source_wins", "target_wins", "ignore_missing"], BeforeValidator(_not_newest)
     ] = "stop"

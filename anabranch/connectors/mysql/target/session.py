@@ -48,6 +48,7 @@ WRITING: Mapping[str, Pin] = {
     "sql_if_exists": Pin("0", "on, a statement about a table that is gone would succeed"),
 }
 KEYS = "foreign_key_checks"
+GUARD = "@anabranch_applies"  # set in every session of ours: a trigger at the target can leave alone what we write
 # Facts that decide how rows are sent; none needs a right.
 FACTS = "SELECT @@max_allowed_packet, @@local_infile, @@explicit_defaults_for_timestamp"
 EXPLICIT = "SET SESSION explicit_defaults_for_timestamp = 1"
@@ -173,6 +174,7 @@ def connect(endpoint: Endpoint, name: str, *, autocommit: bool = False, checks_k
             read_timeout=None if limit == math.inf else limit,
         )
         _learn(connection)
+        run(connection, f"SET {GUARD} = 1")
     base.watch(without, connection)
     return connection
 

@@ -1,0 +1,74 @@
+"""Checks of targets that are several servers: Galera and Group Replication, and of servers that want a key in every table.
+
+https://mariadb.com/kb/en/mariadb-galera-cluster-known-limitations/
+https://dev.mysql.com/doc/refman/8.0/en/group-replication-limitations.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from anabranch.connectors.mysql.target.preflight_facts import Live, failed, some, warning
+from anabranch.model.checks import CheckResult
+from anabranch.rows.net import TargetTable
+
+GALERA, GROUP = "Galera", "Group Replication"
+# Variable -> what switches it off. https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html#sysvar_sql_require_primary_key
+# https://mariadb.com/kb/en/innodb-system-variables/#innodb_force_primary_key
+WANT_KEYS = ("sql_require_primary_key", "innodb_force_primary_key")
+GIVE_ONE = "give them a primary key at the source, or leave them out ([[rules]] exclude)"
+# Variable -> bytes below which an epoch may be too large: what the servers have by themselves.
+# https://galeracluster.com/library/documentation/mysql-wsrep-options.html#wsrep-max-ws-size
+# https://dev.mysql.com/doc/refman/8.0/en/group-replication-system-variables.html#sysvar_group_replication_transaction_size_limit
+SIZES = {GALERA: ("wsrep_max_ws_size", 1 << 30), GROUP: ("group_replication_transaction_size_limit", 150_000_000)}
+
+
+def kind(variables: Mapping[str, str]) -> str:
+    """Return what kind of cluster the server is a part of, "" for none."""
+    if variables.get("wsrep_on", "OFF").upper() in ("ON", "1"):
+        return GALERA
+    return GROUP if variables.get("group_replication_group_name") else ""
+
+
+def check_keys_wanted(live: Live) -> Iterator[CheckResult]:
+    """Check for tables without a key that the server would refuse to make."""
+    keyless = [table for table in live.new() if not table.key]
+    for name in WANT_KEYS:
+        if live.is_on(name) and keyless:
+            tables = [str(table.source) for table in keyless]
+            text = f"{name} is on, and tables without a key would be made: {some(tables)}"
+            yield failed(name, text, f"SET GLOBAL {name} = OFF; or {GIVE_ONE}", names=tables)
+
+
+def check_cluster(live: Live) -> Iterator[CheckResult]:
+    keyless = [table for table in live.context.targets.values() if not table.key]
+    yield from limits(live.variables, keyless)
+    if kind(live.variables) == GROUP and live.is_on("group_replication_enforce_update_everywhere_checks"):
+        acting = [
+            f"{table}.{key.name}"
+            for table, schema in live.context.tables.items()
+            for key in schema.foreign_keys
+            if key.changes_rows
+        ]
+        if acting:
+            text = f"this group takes no foreign keys that change rows: {some(acting)}"
+            yield warning("cluster", text, "they are not made, or let the group have one primary", names=acting)
+
+
+def limits(variables: Mapping[str, str], keyless: Sequence[TargetTable]) -> Iterator[CheckResult]:
+    """Yield what a cluster refuses: changes of tables without a key, transactions beyond a size."""
+    of = kind(variables)
+    if not of:
+        return
+    if keyless:
+        names = [str(table.source) for table in keyless]
+        yield failed("cluster", f"{of} takes no changes of tables without a key: {some(names)}", GIVE_ONE, names=names)
+    name, usual = SIZES[of]
+    most = int(variables.get(name) or 0)
+    if 0 < most < usual:
+        text = f"{name} = {most}: {of} refuses an epoch that is larger, the rows of a load's piece among them"
+        yield warning("cluster", text, f"SET GLOBAL {name} = {usual}")
+    rows = int(variables.get("wsrep_max_ws_rows") or 0) if of == GALERA else 0
+    if rows:
+        text = f"wsrep_max_ws_rows = {rows}: {of} refuses an epoch with more rows"
+        yield warning("cluster", text, "SET GLOBAL wsrep_max_ws_rows = 0")

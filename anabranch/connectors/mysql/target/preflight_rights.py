@@ -1,0 +1,59 @@
+"""Rights that a job needs of the target's user: each missing one with the GRANT that gives it.
+
+What does not live here: reading grants (`mysql/rights.py`). https://dev.mysql.com/doc/refman/8.0/en/privileges-provided.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from anabranch.connectors.mysql.registered import STATE
+from anabranch.connectors.mysql.rights import as_pattern, grant
+from anabranch.connectors.mysql.target import migrate
+from anabranch.connectors.mysql.target.preflight_facts import Live, failed, ok, some
+from anabranch.errors import StateError
+from anabranch.model.checks import CheckResult
+from anabranch.model.ids import TableId
+
+# TRIGGER: without it nobody sees what fires for rows that we write. TEMPORARY: rows of an epoch wait in tables of the session.
+OF_TABLES = (
+    "SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "INDEX", "REFERENCES", "TRIGGER",
+    "CREATE TEMPORARY TABLES",
+)  # fmt: skip
+OF_STATE = tuple(migrate.RIGHTS.split(", "))
+
+
+def check_rights(live: Live) -> Iterator[CheckResult]:
+    """Check the rights on every database that tables go to; they hold for tables that the job has yet to make, too."""
+    found = list(_missing(live))
+    yield from found or [ok("rights", f"{live.user} has every right that the job needs")]
+
+
+def check_state(live: Live) -> Iterator[CheckResult]:
+    """Check the database in which jobs keep their state: the rights on it, and the release that made it."""
+    lacking = _lacking(live, OF_STATE, [TableId(STATE, "checkpoint")])
+    if lacking:
+        hint = grant(", ".join(OF_STATE), f"`{STATE}`.*", live.user)
+        yield failed("state", f"{live.user} lacks {', '.join(lacking)} on the database {STATE}", hint)
+    elif migrate.is_there(live.connection):
+        try:
+            coming = ", ".join(map(str, migrate.pending(live.connection, migrate.shipped())))
+        except StateError as error:
+            yield failed("state", error.message, error.hint)
+            return
+        if coming:
+            yield ok("state", f"the first start brings the database {STATE} to this release: {coming}")
+
+
+def _missing(live: Live) -> Iterator[CheckResult]:
+    targets = [table.target for table in live.context.targets.values() if table.target.schema != STATE]
+    for schema in sorted({target.schema for target in targets}):
+        tables = [target for target in targets if target.schema == schema]
+        if lacking := _lacking(live, OF_TABLES, tables):
+            hint = grant(", ".join(OF_TABLES), f"{as_pattern(schema)}.*", live.user)
+            text = f"{live.user} lacks {', '.join(lacking)} on tables of {schema} ({some(map(str, tables))})"
+            yield failed("rights", text, hint, names=map(str, tables))
+
+
+def _lacking(live: Live, wanted: Iterable[str], tables: list[TableId]) -> list[str]:
+    return [right for right in wanted if not all(live.rights.has(right, table) for table in tables)]

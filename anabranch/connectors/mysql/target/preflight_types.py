@@ -1,0 +1,115 @@
+"""Checks of types, and of what the target will not get: each with its reason, in one line per reason."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from anabranch.connectors.mysql.target import choices, ddl
+from anabranch.connectors.mysql.target.columns import made_columns
+from anabranch.connectors.mysql.target.indexes import plan_indexes
+from anabranch.connectors.mysql.target.names import NotMade, target_columns
+from anabranch.connectors.mysql.target.preflight_facts import Live, failed, ok, some, value_rules, warning
+from anabranch.connectors.mysql.target.words import bare
+from anabranch.errors import TargetError
+from anabranch.model.checks import CheckResult
+from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
+from anabranch.rows import zero_dates
+from anabranch.rows.net import TargetTable
+
+
+def check_types(live: Live) -> Iterator[CheckResult]:
+    """Report one line per target type and reason that is not exact, with its columns, and one line for all others."""
+    exact = 0
+    groups: dict[Fit, list[tuple[str, str, str]]] = defaultdict(list)
+    for table in live.context.targets.values():
+        schema = live.context.tables[table.source]
+        for source, target in target_columns(table).items():
+            logical, fit = table.type_of(target), _fit(live, table, source, target)
+            if fit.fidelity is Fidelity.EXACT and not logical.target:
+                exact += 1
+                continue
+            column = (_source_type(schema.column(source).native, logical), fit.native, f"{table.source}.{target}")
+            groups[replace(fit, native=bare(fit.native))].append(column)
+    if exact:
+        yield ok("types", f"{exact} columns exact")
+    for fit, columns in sorted(groups.items(), key=lambda group: (group[0].fidelity, group[0].native)):
+        yield _said(fit, columns)
+
+
+def _fit(live: Live, table: TargetTable, source: str, target: str) -> Fit:
+    rules, schema, logical = value_rules(live.context), live.context.tables[table.source], table.type_of(target)
+    if logical.carried in zero_dates.KINDS:
+        rules = replace(rules, zero_date=zero_dates.choice(rules, schema, source))
+    fit = live.types.column_fit(schema.column(source), logical, rules)
+    if target in table.key and logical.target and not choices.may_be_key(logical, live.family):
+        reason = f"a key column cannot become {logical.target}: its values print or compare otherwise"
+        return Fit(fit.native, Fidelity.REFUSED, reason)
+    return fit
+
+
+def _said(fit: Fit, columns: list[tuple[str, str, str]]) -> CheckResult:
+    sources, natives, names = (sorted(set(part)) for part in zip(*columns, strict=True))
+    native = natives[0] if len(natives) == 1 else fit.native
+    reason = f": {fit.reason}" if fit.reason else ""
+    text = f"{', '.join(sources)} as {native} is {fit.fidelity}{reason} ({some(names)})"
+    if fit.fidelity is Fidelity.REFUSED:
+        hint = "correct [types.map] or [[tables]] columns.type, or drop the columns ([[tables]] columns.drop)"
+        return failed("types", text, hint, names=names)
+    return ok("types", text) if fit.fidelity is Fidelity.EXACT else warning("types", text, "", names=names)
+
+
+def _source_type(native: str, logical: LogicalType) -> str:
+    """Return the source's type without sizes and labels."""
+    if logical.carried in (Kind.ENUM, Kind.SET, Kind.JSON):
+        return str(logical.kind)
+    name, bracket, rest = native.partition("(")
+    return name + rest.partition(")")[2] if bracket else native
+
+
+# check -> one of them, several, what they will not be
+NOT_CARRIED = {
+    "indexes": ("index", "indexes", "built"),
+    "checks": ("check", "checks", "built"),
+    "foreign_keys": ("foreign key", "foreign keys", "built"),
+}
+
+
+def check_not_carried(live: Live) -> Iterator[CheckResult]:
+    """Report indexes, checks and foreign keys that the target will not get, one line per reason; and what else is lost."""
+    groups: dict[tuple[str, str], list[tuple[TargetTable, str]]] = defaultdict(list)
+    for table in live.context.targets.values():
+        try:
+            for kind, name, why in _not_carried(live, table):
+                groups[kind, why].append((table, name))
+            schema = live.context.tables[table.source]
+            for text in ddl.left_out(schema, table, value_rules(live.context), live.release):
+                yield warning("definition", f"not carried over: {text}", "", table)
+        except TargetError:
+            continue  # a type that is refused: check_types says so
+    for (kind, why), found in groups.items():
+        one, many, becomes = NOT_CARRIED[kind]
+        names = [f"{table.source}.{name}" for table, name in found]
+        if len(found) == 1:
+            (table, name), *_ = found
+            yield warning(kind, f"{one} {name} will not be {becomes}: {why}", "", table, names)
+        else:
+            yield warning(kind, f"{len(found)} {many} will not be {becomes}: {why} ({some(names)})", "", names=names)
+
+
+def _not_carried(live: Live, table: TargetTable) -> Iterator[tuple[str, str, str]]:
+    """Yield check, name, reason."""
+    schema, rules = live.context.tables[table.source], value_rules(live.context)
+    columns = made_columns(schema, table, rules, live.release)
+    for index, wanted in plan_indexes(schema, table, columns, live.release):
+        if isinstance(wanted, NotMade):
+            yield "indexes", index.name, str(wanted)
+    for name, planned in ddl.plan_checks(schema, table, rules, live.release).items():
+        if isinstance(planned, NotMade):
+            yield "checks", name, str(planned)
+    for key in schema.foreign_keys:
+        try:
+            ddl.plan_foreign_key(key, table, live.context.targets.get)
+        except NotMade as why:
+            yield "foreign_keys", key.name, str(why)
