@@ -1,0 +1,53 @@
+"""What foreign keys of any shape do at the source and its log does not show, with a real server as the judge: its own keys
+carry out each history in one database, apply the history's log in another one (K1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pymysql
+import pytest
+
+from anabranch.connectors.mysql.target import apply as writing
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
+from rigs import foreign_keys_mysql as keys
+from rigs.foreign_keys import History, replayed
+from rigs.foreign_keys_drawn import drawn
+from rigs.mysql_epoch import epoch_at
+
+MANY = 15
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_rule_01_any_history_of_any_foreign_keys_ends_as_the_server_ends_it(
+    mysql_family: Server, source_database: Callable[[Server], Database], part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows alone, and by staging tables."""
+    monkeypatch.setattr(writing, "FEW", {action: part * few for action, few in writing.FEW.items()})
+    seen = set_wise = 0
+    for seed in range(part * MANY, (part + 1) * MANY):
+        history = replayed(*drawn(seed))
+        if history is None or not history.changes:
+            continue
+        source, target = source_database(mysql_family), source_database(mysql_family)
+        if not at_the_server(history, source):
+            continue
+        expected = keys.rows(source, history.schemas)
+        keys.create(target, history.schemas, with_keys=False)
+        keys.fill(target, history.start)
+        with epoch_at(target) as at:
+            set_wise += keys.apply(at, history.schemas, history.changes) > 0
+        assert keys.rows(target, history.schemas) == expected, f"drawn({seed})"
+        seen += 1
+    assert seen > MANY / 2 and set_wise > MANY / 3
+
+
+def at_the_server(history: History, source: Database) -> bool:
+    """Let the server's own keys carry out a history; False where this one refuses it, or its keys."""
+    try:
+        keys.create(source, history.schemas, with_keys=True)
+    except pymysql.err.MySQLError:
+        return False
+    keys.fill(source, history.start)
+    return keys.do(source, history.changes)
