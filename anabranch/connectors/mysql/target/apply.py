@@ -18,6 +18,7 @@ from anabranch.connectors.mysql.target import (
     aside_epoch,
     conflicts,
     merge,
+    one_by_one,
     onerow,
     ownership,
     stage,
@@ -44,6 +45,7 @@ from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
+from anabranch.rows.small import SmallTransactions
 
 Part = tuple[MergePiece, Sequence[Any]]  # a piece and its columns
 
@@ -119,6 +121,23 @@ class MysqlWriter:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
         same = (found.epoch, found.position.sequence) == (then.epoch, then.position.sequence)
         return Begun.APPLIED if same else Begun.REPLAN
+
+    def one_by_one(self, now: Checkpoint, transactions: SmallTransactions) -> Checkpoint:
+        self.rollback()
+        connection = self._session()
+        assert self._stages is not None
+        try:
+            with translated("apply transactions one by one"):
+                self._own_source.refuse(connection, self._job)
+                one_by_one.carry_out(self._stages, self._job, now, transactions, self._rules.nul)
+                found = ownership.checkpoint(connection, self._job)
+                connection.commit()
+        except BaseException:  # whatever it was, it is passed on
+            self.close()
+            raise
+        if found.owner != now.owner:
+            raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
+        return found
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
