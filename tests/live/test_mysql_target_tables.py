@@ -171,6 +171,29 @@ def test_mysql_tables_at_a_mariadb_and_the_other_way_round(
         assert [c.term for c in there.checks] == [c.term for c in schema.checks]
 
 
+GIVEN = """CREATE TABLE given (
+  id INT PRIMARY KEY, n INT DEFAULT (1 + 2), t VARCHAR(20) DEFAULT (CONCAT('a', 'b''c\\\\')), d DATE DEFAULT (CURRENT_DATE),
+  u VARCHAR(36) NOT NULL DEFAULT (UUID()), body TEXT DEFAULT ('x'), s INT GENERATED ALWAYS AS (n + 1) STORED
+)"""
+
+
+@pytest.mark.parametrize("end", ["same", "other"])
+def test_mysql_and_mariadb_default_expressions_in_their_own_words(
+    place: Place, mysql: Server, mariadb: Server, source_database: Callable[[Server], Database], end: str
+) -> None:
+    """A computed column holds what the source computed: it is a plain one."""
+    here = place.database.server
+    source = source_database(here if end == "same" else mariadb if here.name == "mysql" else mysql)
+    source.execute(GIVEN)
+    schemas = schemas_of(source)
+    place.create(*schemas)
+    for _ in range(2):
+        assert place.build(*schemas) == []
+    place.database.execute("INSERT INTO given (id, s) VALUES (1, 77)")
+    told = "SELECT n, t, d IS NOT NULL, LENGTH(u), body, s FROM given"
+    assert place.database.query(told) == [(3, "ab'c\\", 1, 36, "x", 77)]
+
+
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
@@ -295,6 +318,22 @@ def test_mysql_and_mariadb_names_of_65_characters_are_shortened_or_refused(place
     assert len(made) == 64 and made.startswith("x" * 50)
     with pytest.raises(TargetError, match=r"longer than 64 characters.*rename"):
         place.create(table(long, number()))
+
+
+def test_mysql_and_mariadb_a_check_that_rows_break_is_told_and_not_kept(place: Place) -> None:
+    text = "(`n` > 0)"
+    schema = table("checked", number(), number("n"), checks=(Check("low", text, refusal="x"),), engine="InnoDB")
+    place.create(schema)
+    place.database.execute("INSERT INTO checked VALUES (1, 5), (2, -5)")
+    for _ in range(2):
+        assert place.build(schema) == [
+            f"check low of {place.database.name}.checked is not built: rows break it, as at the source"
+        ]
+        assert not place.existing("checked").checks
+    place.database.execute("DELETE FROM checked WHERE id = 2")
+    for _ in range(2):
+        assert place.build(schema) == []
+    assert list(place.existing("checked").checks) == ["low"]
 
 
 CUSTOMERS = table(
@@ -448,7 +487,7 @@ STORE = (
       made timestamptz NOT NULL DEFAULT now(), seen timestamp(3), tags text[], extra jsonb, token uuid, raw bytea,
       score double precision, small smallint DEFAULT '-3', address inet, took interval, level positive,
       CONSTRAINT rate_known CHECK (rate >= 0 AND rate < 1000),
-      CONSTRAINT nick_known CHECK (nick IN ('new', 'old')), CONSTRAINT odd CHECK (nick ~ '^n')
+      CONSTRAINT nick_known CHECK (nick IN ('new', 'it''s old', 'back\\slash')), CONSTRAINT odd CHECK (nick ~ '^n')
     )""",
     "COMMENT ON TABLE buyers IS 'who ''buys'''",
     "COMMENT ON COLUMN buyers.rate IS 'per cent'",

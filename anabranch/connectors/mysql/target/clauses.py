@@ -34,7 +34,7 @@ def condition(term: Term, names: Mapping[str, str]) -> str:
     if term.op == "number":
         return term.text
     if term.op == "text":
-        return string(term.text)
+        return literal(term.text)  # our sessions speak utf8mb4, and a column's collation wins
     if term.op in _FUNCTIONS:
         return _FUNCTIONS[term.op].format(of[0])
     if term.op in _BETWEEN_OPERANDS:
@@ -56,27 +56,44 @@ def _wrapped(term: Term, of: list[str]) -> list[str]:
     return [text if operand.op in single else f"({text})" for operand, text in zip(term.of, of, strict=True)]
 
 
-def string(text: str) -> str:
-    """Return a text as a literal, whatever the session's character set is."""
-    return f"_utf8mb4{literal(text)}"
-
-
 def is_of_family(schema: TableSchema) -> bool:
     """Return whether the source is a MySQL or a MariaDB: of their tables an engine is told, and no dialect."""
     return not schema.dialect and bool(schema.engine)
 
 
-def own_words(text: str, schema: TableSchema, table: TargetTable) -> str:
-    """Return an expression of a source of this family, if all columns that it names are the same here. Raises NotMade.
-
-    MySQL tells it as the text of a string, with a backslash before quotes and backslashes: then the first quote has one.
-    """
-    if (first := text.find("'")) > 0 and text[first - 1] == "\\":
-        text = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+def own_words(text: str, schema: TableSchema, table: TargetTable, family: str) -> str:
+    """Return an expression of a source of this family, if all columns that it names are the same here. Raises NotMade."""
+    text = as_written(text)
     for name, why in _changed(schema, table):
         if quoted(name).lower() in text.lower():
             raise NotMade(f"it names {name}, which the job {why}")
+    return _INTRODUCED.sub(lambda found: found[0] if found[0][0] == "'" else "", text) if family == "mariadb" else text
+
+
+# A text, or a character set before one. MariaDB does not read back what it stores of `_utf8mb4'it\\'s'` in a definition; our
+# sessions speak that set anyway.
+_INTRODUCED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\b_utf8mb4(?=')", re.DOTALL)
+_TEXT = re.compile(r"\(?(?:_utf8mb4)?'((?:[^'\\]|\\.|'')*)'\)?", re.DOTALL)
+_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+
+
+def as_written(text: str) -> str:
+    """Return an expression as somebody writes it: MySQL tells it as the text of a string, with a backslash before quotes and
+    backslashes. Then the first quote has one."""
+    if (first := text.find("'")) > 0 and text[first - 1] == "\\":
+        return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
     return text
+
+
+def text_in(expression: str) -> str | None:
+    """Return the text that an expression is and nothing else, None for any other.
+
+    https://dev.mysql.com/doc/refman/8.0/en/string-literals.html
+    """
+    found = _TEXT.fullmatch(as_written(expression))
+    if found is None:
+        return None
+    return re.sub(r"''|\\(.)", lambda m: _ESCAPED.get(m[1], m[1]) if m[1] else "'", found[1], flags=re.DOTALL)
 
 
 def _changed(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str]]:

@@ -199,7 +199,7 @@ def plan_checks(
         try:
             if not release.has("checks"):
                 raise NotMade("this release has no checks: it takes and forgets them")
-            condition, is_asked = _condition(check, schema, table, rules)
+            condition, is_asked = _condition(check, schema, table, rules, release)
             found[check.name] = PlannedCheck(table, check.name, shortened(check.name), condition, is_asked)
         except KeyError as missing:
             found[check.name] = NotMade(f"{missing.args[0]} of {table.source} is not a replicated column")
@@ -208,7 +208,9 @@ def plan_checks(
     return found
 
 
-def _condition(check: Check, schema: TableSchema, table: TargetTable, rules: ValueRules) -> tuple[str, bool]:
+def _condition(
+    check: Check, schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release
+) -> tuple[str, bool]:
     """Return the condition, and whether the source has asked all rows. Own words, where the source is of this family."""
     names = {source: quoted(target) for source, target in target_columns(table).items()}
     if schema.dialect == DIALECT:
@@ -217,7 +219,7 @@ def _condition(check: Check, schema: TableSchema, table: TargetTable, rules: Val
         term, is_asked = other_words.check(check.text, schema)
     elif clauses.is_of_family(schema) and check.refusal != "the source does not enforce it":
         try:
-            return clauses.own_words(check.text, schema, table), True
+            return clauses.own_words(check.text, schema, table, release.family), True
         except NotMade:
             if check.term is None:
                 raise

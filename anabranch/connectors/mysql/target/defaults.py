@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from anabranch.connectors.mysql.target import other_defaults, terms
-from anabranch.connectors.mysql.target.clauses import is_of_family, own_words
+from anabranch.connectors.mysql.target.clauses import is_of_family, own_words, text_in
 from anabranch.connectors.mysql.target.names import NotMade, target_columns
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.words import bare, literal, sizes
@@ -49,7 +49,14 @@ def _term(schema: TableSchema, column: Column, type: LogicalType) -> Term | None
         return None
     if column.default_is_expression and schema.dialect == other_defaults.DIALECT:
         return other_defaults.default(column, type, schema)
+    if column.default_term is None and is_of_family(schema) and (text := _text(column)) is not None:
+        return Term("text", text=text)
     return column.default_term
+
+
+def _text(column: Column) -> str | None:
+    """Return the text of a default that is an expression only because its type takes no constant."""
+    return text_in(column.default) if column.default_is_expression and column.default else None
 
 
 def _of_term(term: Term, type: LogicalType, native: str, release: Release) -> str | None:
@@ -118,10 +125,12 @@ def own_defaults(schema: TableSchema, table: TargetTable, release: Release) -> I
         column = schema.column(source)
         if not column.default_is_expression or column.default is None or column.default_term is not None:
             continue
+        if _text(column) is not None:
+            continue
         if not release.has("expression defaults"):
             yield source, target, NotMade("defaults are constants in this release")
             continue
         try:
-            yield source, target, own_words(column.default, schema, table)
+            yield source, target, own_words(column.default, schema, table, release.family)
         except NotMade as why:
             yield source, target, why
