@@ -17,8 +17,10 @@ from anabranch.testing.conformance.writer import Target
 from anabranch.testing.databases import create_database, drop_database
 from rigs.mysql_load import Roles
 
+OTHERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("mysql56", "mysql9")]
 
-@pytest.fixture(params=["memory", "postgresql", "mysql", "mariadb", "mysql without local_infile"])
+
+@pytest.fixture(params=["memory", "postgresql", "mysql", "mariadb", "mysql without local_infile", *OTHERS])
 def load_target(request: pytest.FixtureRequest) -> Iterator[Target]:
     name, _, without = request.param.partition(" ")
     if name == "memory":
