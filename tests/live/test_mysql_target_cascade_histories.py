@@ -4,11 +4,13 @@ carry out each history in one database, apply the history's log in another one (
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pymysql
 import pytest
 
 from anabranch.connectors.mysql.target import apply as writing
+from anabranch.errors import RowRefused
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from rigs import foreign_keys_mysql as keys
@@ -41,6 +43,31 @@ def test_rule_01_any_history_of_any_foreign_keys_ends_as_the_server_ends_it(
         assert keys.rows(target, history.schemas) == expected, f"drawn({seed})"
         seen += 1
     assert seen > MANY / 2 and set_wise > MANY / 3
+
+
+def test_rule_07_any_history_of_any_foreign_keys_that_act(
+    mysql_family: Server, source_database: Callable[[Server], Database], tmp_path: Path
+) -> None:
+    """By the whole of apply, at a target with the same keys."""
+    seen = 0
+    for seed in range(MANY):
+        history = replayed(*drawn(seed))
+        if history is None or not history.changes:
+            continue
+        source, target = source_database(mysql_family), source_database(mysql_family)
+        if not at_the_server(history, source):
+            continue
+        expected = keys.rows(source, history.schemas)
+        keys.create(target, history.schemas, with_keys=True)
+        start = [(name, "i", row) for name, rows in history.start.items() for row in rows]
+        try:
+            keys.apply_where_keys_act(target, history.schemas, start, history.changes, tmp_path / str(seed))
+        except RowRefused as refused:
+            assert "by two foreign keys" in str(refused), f"drawn({seed})"
+            continue
+        assert keys.rows(target, history.schemas) == expected, f"drawn({seed})"
+        seen += 1
+    assert seen > MANY / 2
 
 
 def at_the_server(history: History, source: Database) -> bool:

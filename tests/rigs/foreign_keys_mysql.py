@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -13,15 +14,24 @@ from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.onebyone import RemovedByKeys, steps
+from anabranch.apply.order import key_order
 from anabranch.apply.plan import Group, group, stages
+from anabranch.connectors.mysql.target.apply import MysqlWriter
+from anabranch.connectors.mysql.target.catalog import MysqlTargetCatalog
+from anabranch.connectors.mysql.target.options import USUAL
 from anabranch.contracts import Conflict, Emptying
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, TableSchema
+from anabranch.model.table_life import TableState
 from anabranch.rows.net import Cascade, RowChange, TableNet, TargetTable
 from anabranch.testing.databases import Database
+from anabranch.trail.reader import TrailReader
+from anabranch.trail.writer import TrailWriter
+from rigs.an_applier import an_applier
 from rigs.chunks import chunk_of
+from rigs.endpoints import endpoint_of
 from rigs.foreign_keys import Change, Row
-from rigs.mysql_epoch import Epoch
+from rigs.mysql_epoch import RULES, Epoch, state_at
 
 ACTIONS = {Action.CASCADE: "CASCADE", Action.SET_NULL: "SET NULL", Action.RESTRICT: "RESTRICT"}
 Rows = Mapping[str, list[tuple[str, ...]]]
@@ -120,6 +130,11 @@ def _carry_out(at: Epoch, done: Iterable[TableNet | Cascade | RowChange]) -> Non
 
 
 def _context(schemas: Sequence[TableSchema], where: str) -> ApplyContext:
+    tables = _followed(schemas, where)
+    return ApplyContext(tables, rules_of(tables), Emptying.DELETE)
+
+
+def _followed(schemas: Sequence[TableSchema], where: str) -> dict[TableId, Followed]:
     tables = {}
     for one in schemas:
         names = tuple(column.name for column in one.columns)
@@ -127,4 +142,35 @@ def _context(schemas: Sequence[TableSchema], where: str) -> ApplyContext:
         table = TargetTable(one.id, TableId(where, one.id.name), names, types, one.primary_key, names)
         unique = frozenset(name for index in one.indexes for name in index.columns)
         tables[one.id] = Followed(one, table, unique=unique)
-    return ApplyContext(tables, rules_of(tables), Emptying.DELETE)
+    return tables
+
+
+def apply_where_keys_act(
+    database: Database, schemas: Sequence[TableSchema], start: Sequence[Change], changes: Sequence[Change], home: Path
+) -> None:
+    """Carry out the log by the whole of apply, in two epochs, at a target whose own keys act."""
+    endpoint, job = endpoint_of(database), database.name
+    targets = {one.id: followed.table for one, followed in zip(schemas, _followed(schemas, job).values(), strict=True)}
+    with closing(TrailWriter.open(home, job=job, job_uuid="u", source_identity="s", pack=False)) as trail:
+        for one in schemas:
+            trail.schema(one)
+        with closing(MysqlTargetCatalog(endpoint)) as catalog:
+            enforced = catalog.foreign_keys(list(targets.values()))
+        order = key_order({one.id: one for one in schemas}, targets, enforced)
+
+        def context(states: object) -> ApplyContext:
+            tables = _followed(schemas, job)
+            return ApplyContext(tables, rules_of(tables), Emptying.DELETE, order)
+
+        with state_at(endpoint, job) as store, closing(MysqlWriter(endpoint, RULES, False, USUAL)) as writer:
+            for one in schemas:
+                state = TableState(one.id, targets[one.id].target, "streaming", schema=one)
+                store.states.save_table(job, state, None)
+            writer.claim(job, "me")
+            with closing(TrailReader(home)) as reader:
+                applier = an_applier(job, reader, writer, store, context)
+                applier.progress.look()
+                for transactions in ([list(start)], [[change] for change in changes]):
+                    trail.append(chunk_of(transactions, schemas, 0))
+                    trail.flush()
+                    applier.apply(trail.end.position.sequence)
