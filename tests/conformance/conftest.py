@@ -1,4 +1,4 @@
-"""The conformance suites' subjects: the twin, MySQL, MariaDB and PostgreSQL as sources; the twin and PostgreSQL as targets."""
+"""The suites' subjects: the twin, MySQL, MariaDB and PostgreSQL, as sources and as targets."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from anabranch.testing.conformance.subject import COLUMNS, Texts
 from anabranch.testing.conformance.writer import Target
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.features import spelled
+from rigs.mysql_writer import Roles
 
 TYPES = (
     LogicalType(Kind.INT64),
@@ -286,15 +287,29 @@ def source(request: pytest.FixtureRequest) -> Iterator[Any]:
     drop_database(made)
 
 
-@pytest.fixture(params=["memory", "postgresql"])
+@pytest.fixture(params=["memory", "postgresql", "mysql", "mariadb"])
 def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     made = None
+    connector: Any
     if request.param == "memory":
         connector = connectors.target(Endpoint("memory", "", 0, "", "", "conformance"))
     else:
-        made = create_database(request.getfixturevalue("postgresql"), request.node.name)
-        connector = connectors.target(endpoint(made.url))
+        made = create_database(request.getfixturevalue(request.param), request.node.name)
+        found = endpoint(made.url)
+        connector = connectors.target(found) if request.param == "postgresql" else Roles(found)
+        _clear_away(made)
     with closing(connector.store()) as store:
         store.prepare()
     yield Target(connector)
-    forget() if made is None else drop_database(made)
+    if made is None:
+        forget()
+    else:
+        _clear_away(made)
+        drop_database(made)
+
+
+def _clear_away(made: Database) -> None:
+    """At MySQL and MariaDB the suite's schema, and that of the state, are databases of their own."""
+    if made.server.name != "postgresql":
+        for name in ("public", "anabranch"):
+            drop_database(replace(made, name=name))

@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.connectors.mysql.target.apply import MysqlWriter
+from anabranch.connectors.mysql.target.catalog import MysqlTargetCatalog
+from anabranch.connectors.mysql.target.stage import MysqlStager
 from anabranch.connectors.mysql.target.store import MysqlStore
 from anabranch.contracts import Begun, Conflict, ValueRules
 from anabranch.model.datatype import Kind, LogicalType
@@ -20,11 +22,25 @@ from anabranch.model.state import Checkpoint
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.net import RowChange, TableNet, TargetTable, Updates
 from anabranch.testing.databases import Database
+from rigs import mysql_load
 from rigs.endpoints import endpoint_of
 
 JOB = "apply"
 INT, TEXT = LogicalType(Kind.INT64), LogicalType(Kind.TEXT, length=200)
 MANY = 1000  # more rows than go without a staging table
+
+
+class Roles(mysql_load.Roles):
+    """All roles of a target that the suite of writers asks for."""
+
+    def catalog(self) -> MysqlTargetCatalog:
+        return MysqlTargetCatalog(self.endpoint)
+
+    def writer(self, rules: ValueRules, bypass_constraints: bool) -> MysqlWriter:
+        return MysqlWriter(self.endpoint, rules, bypass_constraints)
+
+    def stager(self, rules: ValueRules) -> MysqlStager:
+        return MysqlStager(self.endpoint, rules)
 
 
 class Applying:

@@ -36,6 +36,7 @@ from anabranch.testing.conformance.subject import refuses
 JOB, OWNER = "conformance", "owner-1"
 RULES = ValueRules()
 NUMBER, WORD = LogicalType(Kind.INT32), LogicalType(Kind.TEXT, length=40)
+NATIVE = {NUMBER: "int", WORD: "varchar(40)"}  # the source's words, which a target of its family takes
 ARROW = {"id": pa.int32(), "parent": pa.int32(), "word": pa.string()}
 Line = tuple[str | None, ...]
 
@@ -55,7 +56,7 @@ def table(name: str, has_key: bool = True) -> TargetTable:
 
 def schema(of: TargetTable) -> TableSchema:
     columns = tuple(
-        Column(name, type, str(type), nullable=name not in of.key)
+        Column(name, type, NATIVE.get(type, str(type)), nullable=name not in of.key)
         for name, type in zip(of.source_columns, of.types, strict=True)
     )
     return TableSchema(of.source, columns, of.key)
