@@ -10,6 +10,9 @@ import pytest
 
 from anabranch import connectors
 from anabranch.connectors.mysql.target import terms
+from anabranch.connectors.mysql.target.ddl import create_table
+from anabranch.connectors.mysql.target.release import Release
+from anabranch.connectors.mysql.target.session import connect, run, table_name
 from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.connectors.mysql.target.verify import MysqlTargetReader
 from anabranch.connectors.postgresql.target.verify import PostgresReader
@@ -18,8 +21,8 @@ from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled
-from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing, form_of
-from anabranch.rows.lines import unescape
+from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing, are_hashed, form_of
+from anabranch.rows.lines import parse_line, unescape
 from anabranch.rows.net import TargetTable
 from anabranch.testing.conformance.target_reader import of_texts
 from anabranch.testing.databases import Database
@@ -270,3 +273,46 @@ def test_mysql_source_texts_of_another_character_set(mysql_family: Server, sourc
             "INSERT INTO t VALUES (1, 'abc')",
         )
         assert of_source(database) == (of_texts([("1", "abc")]) if is_told else None)
+
+
+OF_POSTGRESQL = [  # types that both servers print alike, and values of them
+    ("bigint", "-9223372036854775808"), ("boolean", "true"), ("numeric(12,3)", "-1.5"), ("text", "ä\t\\N 😀"),
+    ("varchar(20)", "blanks  "), ("bytea", "\\x00ff5c"), ("date", "2024-02-29"), ("time(3)", "23:59:59.12"),
+    ("timestamp", "2024-02-29 10:20:30"), ("timestamp(3)", "2024-02-29 10:20:30.12"),
+    ("timestamptz", "2024-02-29 10:20:30.5+02"),
+    ("uuid", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"), ("bit(9)", "101010101"), ("smallint", "7"),
+]  # fmt: skip
+
+
+def test_mysql_target_sums_are_those_of_a_postgresql_source(
+    database: Database, reader: MysqlTargetReader, target_database: Database
+) -> None:
+    """Of a source whose rows have what it prints."""
+    columns = ", ".join(f"c{n} {native}" for n, (native, _) in enumerate(OF_POSTGRESQL, 1))
+    target_database.execute(f"CREATE TABLE t (c0 int PRIMARY KEY, {columns})")
+    places = ", ".join(f"%s::{native}" for native, _ in OF_POSTGRESQL)
+    target_database.query(f"INSERT INTO t VALUES (1, {places}) RETURNING 1", [value for _, value in OF_POSTGRESQL])
+    target_database.execute("INSERT INTO t (c0) VALUES (2)")
+    source = connectors.source(endpoint_of(target_database))
+    with closing(source.catalog()) as catalog:
+        (schema,) = catalog.tables(lambda table: table.name == "t").values()
+    names = tuple(column.name for column in schema.columns)
+    chosen = [column.type for column in schema.columns if column.type is not None]
+    table = TargetTable(schema.id, TableId(database.name, "t"), names, tuple(chosen), ("c0",), names)
+    with closing(connect(endpoint_of(database), "anabranch-test", autocommit=True)) as connection:
+        release = Release.of(connection)
+        run(connection, create_table(schema, table, RULES, release))
+        with closing(source.snapshot()) as snapshot:
+            snapshot.open(schema, "none")
+            for line in b"".join(snapshot.lines(schema, names, Bounds(), RULES)).splitlines():
+                cells = [
+                    terms.constant(t, v, database.server.name) for t, v in zip(chosen, parse_line(line), strict=True)
+                ]
+                run(connection, f"INSERT INTO {table_name(table.target)} VALUES ({', '.join(cells)})")
+    for name, type in zip(names, table.types, strict=True):
+        one = [Hashed("c0", table.types[0], False), Hashed(name, type, True)]
+        with closing(source.snapshot()) as snapshot:
+            assert isinstance(snapshot, HashingSnapshot)
+            there = snapshot.fingerprint(schema, one, Bounds(), Hashing.MD5)
+        assert there is not None and reader.fingerprint(table, one, "TRUE", Hashing.MD5) == there, (name, str(type))
+    assert are_hashed(table.types, Hashing.MD5)
