@@ -147,6 +147,13 @@ With `--decoder` the log is read by another one, on PostgreSQL 15, or each histo
 show is left out of the tables: partitioned tables of wal2json and decoderbufs, floating and decimal numbers of wal2json (a NULL
 among them may be a value), points and times with a zone of decoderbufs. The order of commits is that of pgoutput in any case.
 
+**MySQL and MariaDB as targets** (`--target mysql`, `--target mariadb`) are servers of the kit's, too, from every source. The
+watcher reads the tables in one consistent snapshot; a table that refuses rows does it by a trigger, because a CHECK would be
+asked of the rows that are there. Not drawn there: a second target (such a server is one target as a whole), users who may not
+switch foreign keys off or from whom a policy hides rows (there are none), and kinds of columns whose values do not all come
+exactly: MariaDB's UUID and INET at a MySQL, MySQL's -0.0 at a MariaDB; from a PostgreSQL numbers without digits, NaN and
+infinities, dates outside of the years 1000 to 9999, 24:00, JSON as it was typed, and texts and bytes without a length in keys.
+
 A history that fails is made smaller while it still fails, and written to a file that `anabranch torture --replay` runs.
 """
 FAULTS = {

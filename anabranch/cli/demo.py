@@ -30,8 +30,15 @@ from anabranch.cli.options import Verb, log_level
     default="mariadb",
     help="The shop's database: mariadb or postgresql  [default: mariadb]",
 )
+@click.option(
+    "--target",
+    type=click.Choice(["postgresql", "mysql", "mariadb"]),
+    metavar="NAME",
+    default="postgresql",
+    help="The target: postgresql (the default), mysql, mariadb",
+)
 @log_level("warning")
-def demo(seconds: float, forever: bool, keep: bool, rate: float, source: str) -> None:
+def demo(seconds: float, forever: bool, keep: bool, rate: float, source: str, target: str) -> None:
     """Show it all on two private servers: load, follow, verify.
 
     Starts them, loads and follows a lively shop, verifies, and leaves nothing running.
@@ -40,4 +47,4 @@ def demo(seconds: float, forever: bool, keep: bool, rate: float, source: str) ->
     """
     from anabranch.demo import run_demo
 
-    sys.exit(run_demo(None if forever else seconds, keep=keep, rate=rate, source=source))
+    sys.exit(run_demo(None if forever else seconds, keep=keep, rate=rate, source=source, target=target))

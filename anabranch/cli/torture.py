@@ -29,7 +29,7 @@ FILE_THERE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="NAME",
     help="Decoder of a private PostgreSQL's log; see above.",
 )
-@click.option("--target", metavar="URL", help="Your PostgreSQL database, instead of a private one.")
+@click.option("--target", metavar="URL|NAME", help="Your target, or one private kind; see above.")
 @click.option("--seed", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="The first history.")
 @click.option("--histories", type=click.IntRange(1), metavar="K", help="How many  [default: 20; no end with --minutes]")
 @click.option(
@@ -65,17 +65,23 @@ def torture(
 
     Random transactions go through whole jobs while things go wrong, and every state that the target shows is checked.
     Without --source both ends are private servers. --source is the URL of a MySQL or MariaDB, whose user may create
-    databases, or one private kind alone: mysql, mariadb or postgresql. --decoder: pgoutput, wal2json, decoderbufs (the
-    private PostgreSQL is then release 15), or drawn: another one for each history.
+    databases, or one private kind alone: mysql, mariadb or postgresql. --target is the URL of a PostgreSQL's database, of a
+    MySQL or of a MariaDB, with a --source that is one, too; or one private kind: postgresql (the default), mysql or mariadb.
+    --decoder: pgoutput, wal2json, decoderbufs (the private PostgreSQL is then release 15), or drawn: another one for each
+    history.
 
     Works in databases and schemas called torture_N, which it makes and removes; refuses to start where there are any. A
     history that fails is made small and written to a file (exit 4).
     """
     from anabranch.testing.torture.sources import NAMES
+    from anabranch.testing.torture.targets import NAMES as TARGETS
 
-    if source in NAMES and target:
-        raise click.UsageError("a private source has a private target: leave --target out")
-    if source not in NAMES and bool(source) != bool(target):
+    own = source if source not in NAMES else None, target if target not in TARGETS else None
+    if source in NAMES and own[1]:
+        raise click.UsageError(
+            f"a private source has a private target: leave --target out, or name {', '.join(TARGETS)}"
+        )
+    if bool(own[0]) != bool(own[1]):
         raise click.UsageError("--source and --target go together")
     if decoder and source != "postgresql":
         raise click.UsageError("--decoder is of --source postgresql")

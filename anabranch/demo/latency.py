@@ -12,12 +12,14 @@ from contextlib import closing
 from datetime import UTC
 from typing import Any, Self
 
+from anabranch.demo.shop import schema_at
+from anabranch.demo.words import words_of
 from anabranch.testing.databases import Database
 
 POLL_SECONDS = 0.01
 CAUGHT_UP_SECONDS = 1.0
-NEWEST = "SELECT writer, max(number) FROM public.ledger GROUP BY writer"
-NEWER = "SELECT number, written FROM public.ledger WHERE writer = %s AND number > %s ORDER BY number"
+NEWEST = "SELECT writer, max(number) FROM {}.ledger GROUP BY writer"
+NEWER = "SELECT number, written FROM {}.ledger WHERE writer = %s AND number > %s ORDER BY number"
 
 
 class Distribution:
@@ -82,21 +84,23 @@ class LatencyWatch:
             raise self._failures[0]
 
     def _watch(self) -> None:
-        import psycopg
-
+        family = self._target.server.name
         try:
-            with closing(self._target.connect()) as connection:
-                self._look(connection)
-        except psycopg.Error as error:
+            with closing(self._target.connect()) as connection, closing(connection.cursor()) as cursor:
+                self._look(cursor, schema_at(family))
+        except words_of(family).driver_error as error:
             self._failures.append(error)
 
-    def _look(self, connection: Any) -> None:
+    def _look(self, cursor: Any, schema: str) -> None:
         """Ask for new rows again and again. A worker's transactions commit in the order of their numbers, so a new row
         has a higher one."""
-        newest = dict.fromkeys(range(1, self._workers + 1), 0) | dict(connection.execute(NEWEST).fetchall())
+        cursor.execute(NEWEST.format(schema))
+        newest = dict.fromkeys(range(1, self._workers + 1), 0) | dict(cursor.fetchall())
+        newer = NEWER.format(schema)
         while not self._stop.wait(POLL_SECONDS):
             for worker, number in newest.items():
-                rows = connection.execute(NEWER, (worker, number)).fetchall()
+                cursor.execute(newer, (worker, number))
+                rows = cursor.fetchall()
                 if rows:
                     newest[worker] = rows[-1][0]
                     self._saw([time.time() - written.replace(tzinfo=UTC).timestamp() for _, written in rows])

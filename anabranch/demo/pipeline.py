@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from anabranch.demo.child import Child
-from anabranch.demo.shop import ACCOUNT, NAME, End
+from anabranch.demo.shop import ACCOUNT, NAME, End, schema_at
 from anabranch.errors import AnabranchError, DifferencesFound, TablesParked
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ url = "{target}"
 
 [[rules]]
 include = ["{schema}.*"]
-target = "public.{{table}}"
+target = "{there}.{{table}}"
 """
 PASSWORDS = ("DEMO_SOURCE_PASSWORD", "DEMO_TARGET_PASSWORD")
 
@@ -60,11 +60,13 @@ class Pipeline:
         """Write job file and variables, `java` with them; the latter are readable by their owner only."""
         is_postgresql = source.database.server.name == "postgresql"
         schema, path = ("public", f"/{NAME}") if is_postgresql else (NAME, "")
+        family = target.database.server.name
         job_file = JOB_FILE.format(
             name=NAME,
             schema=schema,
             source=f"{source.database.server.name}://{ACCOUNT}:${{{PASSWORDS[0]}}}@{source.address}{path}",
-            target=f"{target.database.server.name}://{ACCOUNT}:${{{PASSWORDS[1]}}}@{target.address}/{NAME}",
+            target=f"{family}://{ACCOUNT}:${{{PASSWORDS[1]}}}@{target.address}/{NAME}",
+            there=schema_at(family),
         )
         variables = dict(zip(PASSWORDS, (source.password, target.password), strict=True))
         variables |= {"ANABRANCH_HOME": str(directory), **java}

@@ -23,28 +23,45 @@ from anabranch.demo.summary import Summary
 from anabranch.errors import ConfigError, install_hint
 from anabranch.testing import class_archive, packages
 from anabranch.testing.cache import ServerUnavailable
-from anabranch.testing.servers import Server, start_mariadb, start_postgresql
+from anabranch.testing.servers import Server, start_mariadb, start_mysql, start_postgresql
 
 RATE = 250.0  # the writer's transactions per second: two cores have room left
 SOURCES: dict[str, tuple[str, Callable[[Path], Server]]] = {
     "mariadb": ("MariaDB", start_mariadb),
     "postgresql": ("PostgreSQL", partial(start_postgresql, options=("--wal-level=logical",))),
 }
+TARGETS: dict[str, tuple[str, Callable[[Path], Server]]] = {
+    "postgresql": ("PostgreSQL", start_postgresql),
+    "mysql": ("MySQL", partial(start_mysql, options=("--local-infile=1",))),
+    "mariadb": ("MariaDB", start_mariadb),
+}
+FINDERS: dict[str, Callable[[], object]] = {
+    "postgresql": lambda: packages.find_postgresql(),
+    "mariadb": lambda: packages.find_mariadb(),
+    "mysql": lambda: packages.find_mysql(),
+}
 DRIVERS = ("pymysql", "psycopg", "pyspark")
 MAKE_ARCHIVE = "from anabranch.testing.class_archive import environment; environment()"
 LEVEL_VARIABLE = "ANABRANCH_LOG_LEVEL"
 
 
-def run_demo(seconds: float | None = 60.0, *, keep: bool = False, rate: float = RATE, source: str = "mariadb") -> int:
-    """Run the demo in the working directory. `source`: a key of SOURCES. `seconds`: None runs until Ctrl-C. Returns the
-    exit code: 0 only if everything is identical."""
+def run_demo(
+    seconds: float | None = 60.0,
+    *,
+    keep: bool = False,
+    rate: float = RATE,
+    source: str = "mariadb",
+    target: str = "postgresql",
+) -> int:
+    """Run the demo in the working directory. `source`: a key of SOURCES; `target`: one of TARGETS. `seconds`: None runs until
+    Ctrl-C. Returns the exit code: 0 only if everything is identical."""
     started = time.monotonic()
-    java_home = requirements(source)
+    java_home = requirements(source, target)
     os.environ.setdefault("JAVA_HOME", str(java_home))
     if sys.stderr.isatty():
         os.environ.setdefault(LEVEL_VARIABLE, "warning")  # the job's log lines would tear its live line
     with place.demo_directory(Path.cwd()) as directory:
-        summary = _on_servers(directory, java_home, seconds, rate, source)
+        summary = _on_servers(directory, java_home, seconds, rate, (source, target))
         print("\n".join(["", *summary.lines(), ""]), flush=True)
         if keep or summary.exit_code:
             say(f"databases, job and trail are kept in {_short(directory)} until the next demo")
@@ -55,10 +72,10 @@ def run_demo(seconds: float | None = 60.0, *, keep: bool = False, rate: float = 
     return summary.exit_code
 
 
-def requirements(source: str = "mariadb") -> Path:
+def requirements(source: str = "mariadb", target: str = "postgresql") -> Path:
     """Return JAVA_HOME. If something is missing that cannot be fetched, raise one error that names all of it and says
     what to do."""
-    finders = (packages.find_postgresql, *((packages.find_mariadb,) if source == "mariadb" else ()), packages.find_java)
+    finders = (*(FINDERS[family] for family in dict.fromkeys((target, source))), packages.find_java)
     missing = [name for name in DRIVERS if importlib.util.find_spec(name) is None]
     hints = [install_hint("all")] if missing else []
     found: list[object] = []
@@ -78,12 +95,14 @@ def say(*lines: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def _on_servers(directory: Path, java_home: Path, seconds: float | None, rate: float, family: str) -> Summary:
-    title, start = SOURCES[family]
-    say(f"starting {title} and PostgreSQL, privately")
-    with start(directory / "source") as origin, start_postgresql(directory / "postgresql") as postgresql:
-        say(f"  source  {_described(origin)}", f"  target  {_described(postgresql)}")
-        source, target = shop.create_source(origin), shop.create_target(postgresql)
+def _on_servers(
+    directory: Path, java_home: Path, seconds: float | None, rate: float, families: tuple[str, str]
+) -> Summary:
+    (title, start), (title_there, start_there) = SOURCES[families[0]], TARGETS[families[1]]
+    say(f"starting {title} and {'another ' * (title == title_there)}{title_there}, privately")
+    with start(directory / "source") as origin, start_there(directory / "target") as place_there:
+        say(f"  source  {_described(origin)}", f"  target  {_described(place_there)}")
+        source, target = shop.create_source(origin), shop.create_target(place_there)
         rows, tables = shop.count_rows(source)
         say(f"a shop with {rows:,} rows in {tables} tables; a writer begins, {rate:.0f} transactions a second")
         pipeline = Pipeline.write(directory, source, target, {"JAVA_HOME": str(java_home), **class_archive.found()})

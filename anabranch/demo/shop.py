@@ -67,13 +67,25 @@ def _create_mariadb(server: Server) -> End:
 
 
 def create_target(server: Server) -> End:
-    """Create an empty database that the job's account owns, with the right to switch triggers and foreign keys off."""
+    """Create an empty database and the job's account, with the rights that a job needs there."""
     end = End(Database(server, NAME), secrets.token_hex(12))
     with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
+        if server.name != "postgresql":
+            cursor.execute(f"CREATE DATABASE {NAME} CHARACTER SET utf8mb4")
+            cursor.execute(f"CREATE USER {ACCOUNT}@'127.0.0.1' IDENTIFIED BY '{end.password}'")
+            for database in (NAME, ACCOUNT):  # the job keeps its state in a database of the product's name
+                cursor.execute(f"GRANT ALL ON {database}.* TO {ACCOUNT}@'127.0.0.1'")
+            return end
+        # Owning the database, with the right to switch triggers and foreign keys off.
         cursor.execute(f"CREATE ROLE {ACCOUNT} LOGIN PASSWORD '{end.password}'")
         cursor.execute(f"CREATE DATABASE {NAME} OWNER {ACCOUNT}")
         cursor.execute(f"GRANT SET ON PARAMETER session_replication_role TO {ACCOUNT}")
     return end
+
+
+def schema_at(family: str) -> str:
+    """Return where the shop's tables are at a target: a schema, or a database of MySQL or MariaDB."""
+    return "public" if family == "postgresql" else NAME
 
 
 def statements(file: str = "shop.sql") -> list[str]:

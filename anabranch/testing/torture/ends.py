@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.testing.databases import connect
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.tables import LEDGER, Schema, Table
-from anabranch.testing.torture.values import Kind, Version, copied, exact_collation, kinds
+from anabranch.testing.torture.values import WITHOUT_SIGN, Kind, Version, copied, exact_collation, kinds
 
 Printed = str | bytes
 _learnt: dict[tuple[str, int], Mapping[tuple[str, Printed], str]] = {}
@@ -48,7 +48,7 @@ def _lines(cursor: Any, table: Table, known: Mapping[tuple[str, Printed], str]) 
 def _text(kind: Kind, printed: Printed | None, known: Mapping[tuple[str, Printed], str]) -> str | None:
     if printed is None:
         return None
-    text = known.get((kind.name, printed))
+    text = known.get((kind.name.removesuffix(WITHOUT_SIGN), printed))
     if text is not None:
         return text
     if isinstance(printed, bytes):

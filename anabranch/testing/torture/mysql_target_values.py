@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from anabranch.testing.torture import postgresql_values, values
 from anabranch.testing.torture.sources import Kinds
-from anabranch.testing.torture.values import Kind, Text, Version, quoted, same
+from anabranch.testing.torture.values import WITHOUT_SIGN, Kind, Text, Version, quoted, same
 
 Printed = str | bytes  # as the driver gives it without converters: bytes where the column is binary
 Shown = Callable[[Printed], str]
@@ -137,7 +137,7 @@ _SIGNED = "-0e0"
 _UNSIGNED = {
     name: replace(
         values.KINDS[name],
-        name=f"{name} without -0",
+        name=f"{name}{WITHOUT_SIGN}",
         texts={k: v for k, v in values.KINDS[name].texts.items() if k != _SIGNED},
     )
     for name in ("float", "double")

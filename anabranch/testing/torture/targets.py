@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "postgresql": "anabranch.testing.torture.postgresql_target",
+    "mysql": "anabranch.testing.torture.mysql_target",
+    "mariadb": "anabranch.testing.torture.mysql_target",
 }
 NAMES = tuple(_MODULES)
 STATE = "anabranch"  # the schema in which the product keeps its own at a target

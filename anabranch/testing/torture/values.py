@@ -16,6 +16,7 @@ Literal = str | None  # as it stands in a statement; None = NULL
 Text = str | None  # as PostgreSQL prints it; None = NULL
 Version = tuple[int, ...]
 NEVER: Version = (999,)
+WITHOUT_SIGN = " without -0"  # the end of the name of a kind that is another one without that value
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,10 @@ def job(tmp_path: Path, text: str) -> Job:
             ["line 8, [[targets]] url: south is the database of target; expected a database for each target"],
         ),
         (
+            named("north", "mysql://a:b@localhost/x") + named("south", "mysql://c:d@127.0.0.1:3306/y"),
+            ["line 9, [[targets]] url: south is the server of north; expected a server for each target"],
+        ),
+        (
             '[[targets]]\nurl = "memory:///a"\n',
             ['line 4, [[targets]] name: is missing; expected a name, like name = "shop"'],
         ),
@@ -77,6 +81,14 @@ def test_targets_that_cannot_be(tmp_path: Path, text: str, expected: list[str]) 
 def test_two_databases_of_one_server_are_two_targets(tmp_path: Path) -> None:
     found = config(tmp_path, named("a", "postgresql://u:p@h/a") + named("b", "postgresql://u:p@h/b"))
     assert {name: end.database for name, end in found.ends.items()} == {"a": "a", "b": "b"}
+
+
+def test_a_mysql_is_a_target_as_a_whole_and_empties_tables_in_its_own_way(tmp_path: Path) -> None:
+    found = config(tmp_path, named("a", "postgresql://u:p@h/a") + named("b", "mariadb://u:p@h"))
+    assert [end.database for end in found.ends.values()] == ["a", ""]
+    assert [found.emptying(name) for name in ("a", "b", "")] == ["truncate", "delete", "truncate"]
+    said = config(tmp_path, named("b", "mysql://u:p@h") + '[apply]\ntruncate = "truncate"\n')
+    assert said.emptying() == "truncate"
 
 
 def test_one_target_has_the_names_and_places_it_always_had(tmp_path: Path) -> None:

@@ -138,15 +138,15 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "scheme by its nickname": (
         target("postgres://u:${PW}@h/d"),
-        ["line 5, [target] url: unknown URL scheme 'postgres'; expected postgresql://; did you mean postgresql://?"],
+        [f"line 5, [target] url: unknown URL scheme 'postgres'; expected {SOURCES}; did you mean postgresql://?"],
     ),
-    "schemes that have the other role": (
+    "both ends": (
         GOOD.replace("mysql://repl:${PW}@127.0.0.1:3306", "postgresql://${U1}:p@h").replace(
-            "postgresql://app:${PW}@127.0.0.1:5432/shop", "mysql://u@h"
+            "postgresql://app:${PW}@127.0.0.1:5432/shop", "mysql://h"
         ),
         [
             "line 3, [source] url: the environment variable U1 is not set; expected ${U1} to have a value",
-            "line 5, [target] url: mysql:// cannot be a target; expected postgresql://",
+            "line 5, [target] url: the URL names no user; expected mysql://user:${PASSWORD}@host/…",
         ],
     ),
     "nickname of a scheme that is a source, too": (

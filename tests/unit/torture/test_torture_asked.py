@@ -56,6 +56,23 @@ def test_a_file_runs_again_only_where_it_is_what_it_was(capsys: pytest.CaptureFi
     assert command._read(file).with_spark is True
 
 
+def test_a_file_runs_again_at_the_kind_of_target_that_it_failed_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file, history = tmp_path / "h.json", draw_history(3, "mariadb", (10, 11))
+    save(file, history, [], None, servers={"source": "mariadb 10.11", "target": "mysql 8.0.33"})
+    assert command._read(file).target == "mysql"
+    assert "is of a target mysql, --target is a postgresql" in refused(capsys, *PAIR, "--replay", str(file))
+    save(file, history, [], None, servers={"source": "mariadb 10.11", "target": "18.4"})
+    assert command._read(file).target == ""
+
+
+def test_a_kind_of_target_goes_with_private_sources(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "go together" in refused(capsys, *PAIR[:2], "--target", "mysql")
+    assert "leave --target out" in refused(capsys, "--source", "mysql", *PAIR[2:])
+    assert not command.Asked("mysql", "mariadb").is_users_own and command.Asked(PAIR[1], PAIR[3]).is_users_own
+
+
 def test_servers_that_are_away_have_their_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, *PAIR, code=5)
     assert "--source 127.0.0.1:9" in said and "ANABRANCH_TEST" not in said

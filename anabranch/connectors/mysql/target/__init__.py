@@ -1,1 +1,86 @@
-"""MySQL as a target."""
+"""MySQL as a target: the descriptor. The driver is imported when a role is asked for, not before."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
+
+if TYPE_CHECKING:
+    from anabranch.contracts import (
+        Checks,
+        Loader,
+        RowTarget,
+        Stager,
+        TargetCatalog,
+        TargetReader,
+        TargetStore,
+        TargetTables,
+        TypeMap,
+        ValueRules,
+        Writer,
+    )
+    from anabranch.model.endpoint import Endpoint
+
+FAMILY = "mysql"
+
+
+class MysqlTarget:
+    """RowTarget of the family: MariaDB's differs by `family` only, the roles ask the server what it is. Picklable."""
+
+    def __init__(self, endpoint: Endpoint, options: MysqlTargetOptions, family: str = FAMILY) -> None:
+        self.endpoint, self.options, self.family = endpoint, options, family
+
+    @cached_property
+    def types(self) -> TypeMap:
+        from anabranch.connectors.mysql.target.typemap import MysqlTypes
+
+        return MysqlTypes(self.family)
+
+    def store(self) -> TargetStore:
+        from anabranch.connectors.mysql.target.store import MysqlStore
+
+        return MysqlStore(self.endpoint)
+
+    def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
+        from anabranch.connectors.mysql.target.apply import MysqlWriter
+
+        return MysqlWriter(self.endpoint, rules, bypass_constraints, self.options)
+
+    def stager(self, rules: ValueRules) -> Stager:
+        from anabranch.connectors.mysql.target.stage import MysqlStager
+
+        return MysqlStager(self.endpoint, rules)
+
+    def catalog(self) -> TargetCatalog:
+        from anabranch.connectors.mysql.target.catalog import MysqlTargetCatalog
+
+        return MysqlTargetCatalog(self.endpoint)
+
+    def tables(self, rules: ValueRules) -> TargetTables:
+        from anabranch.connectors.mysql.target.tables import MysqlTables
+
+        return MysqlTables(self.endpoint, rules, self.family)
+
+    def loader(self, rules: ValueRules) -> Loader:
+        from anabranch.connectors.mysql.target.load import MysqlLoader
+
+        return MysqlLoader(self.endpoint, rules)
+
+    def reader(self, rules: ValueRules) -> TargetReader:
+        from anabranch.connectors.mysql.target.verify import MysqlTargetReader
+
+        return MysqlTargetReader(self.endpoint)
+
+    def checks(self) -> Checks:
+        from anabranch.connectors.mysql.target.preflight import MysqlTargetChecks
+
+        return MysqlTargetChecks(self.endpoint, self.family, self.options)
+
+
+def connector(endpoint: Endpoint, options: MysqlTargetOptions = USUAL) -> RowTarget:
+    """Return the target connector. Raises ModuleNotFoundError without the driver."""
+    import pymysql  # noqa: F401 - asked whether it is there
+
+    return MysqlTarget(endpoint, options)

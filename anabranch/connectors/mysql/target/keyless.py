@@ -145,7 +145,9 @@ def _digest(known: KnownTable, piece: MergePiece, staged: bool) -> str:
         if column.type in FLOATS or column.type in SHAPES or column.type == "json":
             continue
         value = f"s.v{place}" if staged else f"t.{quoted(name)}"
-        long = column.type in TEXTS | BYTES
-        form = f"HEX(LEFT({value}, {BEGINNING}))" if long else f"HEX(CAST({_exact(column, value)} AS CHAR))"
+        if column.type in TEXTS | BYTES:
+            form = f"HEX(LEFT({value}, {BEGINNING}))"
+        else:  # bits are no text of any character set
+            form = f"HEX({value}+0)" if column.type == "bit" else f"HEX(CAST({_exact(column, value)} AS CHAR))"
         parts.append(f"IFNULL({form}, 'N')")
     return f"CRC32(CONCAT_WS(',', {', '.join(parts[:MOST])}))" if parts else "0"

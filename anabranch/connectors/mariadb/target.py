@@ -1,0 +1,21 @@
+"""MariaDB as a target: what differs from its elder, MySQL, is told by the server and stands in the elder's tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.connectors.mysql.target import MysqlTarget
+from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
+
+if TYPE_CHECKING:
+    from anabranch.contracts import RowTarget
+    from anabranch.model.endpoint import Endpoint
+
+FAMILY = "mariadb"
+
+
+def connector(endpoint: Endpoint, options: MysqlTargetOptions = USUAL) -> RowTarget:
+    """Return the target connector. Raises ModuleNotFoundError without the driver."""
+    import pymysql  # noqa: F401 - asked whether it is there
+
+    return MysqlTarget(endpoint, options, FAMILY)
