@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ class MysqlTarget:
                 server.stop(immediate=True)
 
     def kinds(self, known: Kinds, source: str, target: Database) -> Kinds:
-        return carried(known, source, self.name, version_of(target.server))
+        return replace(known, all=carried(known.all, source, self.name, version_of(target.server)))
 
     def entered(self, end: Endpoint) -> Database:
         target = Database(entered(end, "target"), "")

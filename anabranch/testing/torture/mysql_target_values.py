@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.testing.torture import postgresql_values, values
-from anabranch.testing.torture.sources import Kinds
 from anabranch.testing.torture.values import WITHOUT_SIGN, Kind, Text, Version, quoted, same
 
 Printed = str | bytes  # as the driver gives it without converters: bytes where the column is binary
@@ -168,15 +167,13 @@ _AS_THEY_ARE = (
 )  # fmt: skip
 
 
-def carried(known: Kinds, source: str, family: str, version: Version) -> Kinds:
+def carried(known: Sequence[Kind], source: str, family: str, version: Version) -> list[Kind]:
     """Return the kinds of a source of the family `source` that come exactly to a target of `family`.
 
     From a PostgreSQL: those whose every value a type there holds. From a MySQL or MariaDB: those that the target knows."""
     if source != "postgresql":
-        there = [kind for kind in known.all if kind.is_known_to(family, version)]
         stand_in = _UNSIGNED if family == "mariadb" and source == "mysql" else {}
-        return replace(known, all=[stand_in.get(kind.name, kind) for kind in there])
-    names = {kind.name for kind in known.all}
-    stands_for = {kind.native for kind in known.all}
-    own: Sequence[Kind] = [kind for kind in OWN.values() if kind.native in stands_for]
-    return replace(known, all=[*(postgresql_values.KINDS[name] for name in _AS_THEY_ARE if name in names), *own])
+        return [stand_in.get(kind.name, kind) for kind in known if kind.is_known_to(family, version)]
+    names, natives = {kind.name for kind in known}, {kind.native for kind in known}
+    as_they_are = [postgresql_values.KINDS[name] for name in _AS_THEY_ARE if name in names]
+    return [*as_they_are, *(kind for kind in OWN.values() if kind.native in natives)]
