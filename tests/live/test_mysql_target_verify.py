@@ -316,3 +316,23 @@ def test_mysql_target_sums_are_those_of_a_postgresql_source(
             there = snapshot.fingerprint(schema, one, Bounds(), Hashing.MD5)
         assert there is not None and reader.fingerprint(table, one, "TRUE", Hashing.MD5) == there, (name, str(type))
     assert are_hashed(table.types, Hashing.MD5)
+
+
+@pytest.mark.servers
+def test_a_server_without_md5_reads_its_rows(mysql9: Server, source_database: Make) -> None:
+    """MySQL 9.6 and later have the function in a component that is not installed."""
+    database = source_database(mysql9)
+    create(database, (INT, TEXT), [["1", "a"]])
+    table = table_of(database, INT, TEXT)
+    with closing(MysqlTargetReader(endpoint_of(database))) as reader:
+        (piece,) = reader.pieces(table, 1000)
+        columns = [Hashed(name, type, True) for name, type in zip(table.columns, table.types, strict=True)]
+        assert reader.hashings == frozenset() and reader.fingerprint(table, columns, piece) is None
+        assert lines(reader, table) == [b"1\ta\n"]
+        database.execute("INSTALL COMPONENT 'file://component_classic_hashing'")
+        try:
+            with closing(MysqlTargetReader(endpoint_of(database))) as another:
+                assert another.hashings == {Hashing.MD5}
+                assert another.fingerprint(table, columns, piece) is not None
+        finally:
+            database.execute("UNINSTALL COMPONENT 'file://component_classic_hashing'")

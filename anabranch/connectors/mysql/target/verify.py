@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from anabranch.connectors.mysql.connection import family
-from anabranch.connectors.mysql.fingerprint import HASHINGS, as_bytes, clock, outcome, statement
+from anabranch.connectors.mysql.fingerprint import as_bytes, clock, hashings, outcome, statement
 from anabranch.connectors.mysql.packets import Front, RawRows, joined, values
 from anabranch.connectors.mysql.target import pieces, terms
 from anabranch.connectors.mysql.target.errors import translated
@@ -64,12 +64,13 @@ class MysqlTargetReader:
 
     @property
     def hashings(self) -> frozenset[Hashing]:
-        return HASHINGS
+        with translated("look how the server sums up rows"):
+            return hashings(self._session())
 
     def fingerprint(
         self, table: TargetTable, columns: Sequence[Hashed], piece: str, hashing: Hashing = Hashing.MD5
     ) -> Fingerprint | None:
-        if hashing not in HASHINGS:
+        if hashing not in self.hashings:
             return None
         with translated(f"sum up {table.target}"):
             session = self._session()
