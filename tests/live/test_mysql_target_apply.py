@@ -18,6 +18,9 @@ from rigs.mysql_writer import INT, MANY, TEXT, Applying, bag, keys, rows, update
 FLOAT, DOUBLE = LogicalType(Kind.FLOAT32), LogicalType(Kind.FLOAT64)
 UINT64 = LogicalType(Kind.UINT64)
 MOMENT = LogicalType(Kind.TIMESTAMP, fraction=6)
+SINCE_56, SINCE_57, SINCE_80 = (
+    pytest.mark.every_server(what) for what in ("row images", "generated columns", "row metadata")
+)
 SIZES = pytest.mark.parametrize("many", [1, MANY], ids=["few", "many"])
 
 
@@ -37,7 +40,9 @@ def numbered(count: int, *rest: Any) -> list[tuple[Any, ...]]:
 # --- what the server would do by itself -------------------------------------------------------------------------------
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_times_that_move_by_themselves_stay(applying: Applying, many: int) -> None:
     """Whether an update sets them or not, alone or staged; in rows that leave and come back, too."""
     now = "TIMESTAMP(6) NOT NULL DEFAULT '2001-02-03 04:05:06' ON UPDATE CURRENT_TIMESTAMP(6)"
@@ -54,14 +59,18 @@ def test_times_that_move_by_themselves_stay(applying: Applying, many: int) -> No
     assert applying.rows("SELECT DISTINCT CAST(at AS CHAR) FROM t") == [("2001-02-03 04:05:06.000000",)]
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_zero_in_an_auto_increment_column_stays_zero(applying: Applying, many: int) -> None:
     of = applying.create("t", "id INT AUTO_INCREMENT PRIMARY KEY, v INT", {"id": INT, "v": INT})
     applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *((number, 7) for number in range(many)))))
     assert applying.rows("SELECT MIN(id), MAX(id), COUNT(*) FROM t") == [(0, many - 1, many)]
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_an_explicit_null_in_a_timestamp_is_null_or_refused(applying: Applying, many: int) -> None:
     of = applying.create(
         "t", "id INT PRIMARY KEY, a TIMESTAMP(6) NULL, b TIMESTAMP(6) NOT NULL DEFAULT '2001-01-01 00:00:00'",
@@ -80,7 +89,9 @@ def test_an_explicit_null_in_a_timestamp_is_null_or_refused(applying: Applying, 
         applying.change(RowChange(of, UPDATE, {"id": "1"}, {"b": None}))
 
 
+@SINCE_56
 @SIZES
+@SINCE_57
 def test_pitfall_40_computed_and_invisible_columns(applying: Applying, many: int) -> None:
     """Rows that leave and come back name all columns but the computed ones; what is the target's own stays."""
     hidden = "own INT DEFAULT 5" + (
@@ -102,7 +113,9 @@ def test_pitfall_40_computed_and_invisible_columns(applying: Applying, many: int
 # --- what it does not say ----------------------------------------------------------------------------------------------
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_rows_are_counted_as_found_not_as_changed(applying: Applying, many: int) -> None:
     of = applying.create("t", "id INT PRIMARY KEY, v INT", {"id": INT, "v": INT})
     applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *numbered(many, 1))))
@@ -111,7 +124,9 @@ def test_rows_are_counted_as_found_not_as_changed(applying: Applying, many: int)
     assert applying.change(RowChange(of, UPDATE, {"id": "1"}, {"v": "1"}))
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_errors_that_load_data_turns_into_warnings_are_conflicts(applying: Applying, many: int) -> None:
     """A value too long, one out of range, digits that would be cut, a key that is there: nothing of it is stored."""
     number = LogicalType(Kind.DECIMAL, precision=10, scale=4)
@@ -133,7 +148,9 @@ def test_errors_that_load_data_turns_into_warnings_are_conflicts(applying: Apply
     assert applying.rows("SELECT COUNT(*), COUNT(v), COUNT(n), COUNT(d) FROM t") == [(1, 0, 0, 0)]
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_pitfall_11_an_insert_never_takes_the_place_of_another_row(applying: Applying, many: int) -> None:
     """In a load's window an insert replaces the row that has its key; one that has its unique value is another row."""
     of = applying.create("t", "id INT PRIMARY KEY, u INT UNIQUE, v INT", {"id": INT, "u": INT, "v": INT})
@@ -146,6 +163,7 @@ def test_pitfall_11_an_insert_never_takes_the_place_of_another_row(applying: App
     assert applying.rows("SELECT COUNT(*), SUM(v = 2) FROM t") == [(many + 2, many + 2)]
 
 
+@SINCE_80
 def test_a_staging_table_made_inside_an_epoch_does_not_commit_it(applying: Applying) -> None:
     of = applying.create("t", "id INT PRIMARY KEY, v INT", {"id": INT, "v": INT})
     applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *numbered(MANY, 1))))
@@ -158,6 +176,7 @@ def test_a_staging_table_made_inside_an_epoch_does_not_commit_it(applying: Apply
     assert applying.rows("SELECT epoch FROM anabranch.checkpoint ORDER BY job") == before
 
 
+@SINCE_56
 def test_rule_16_a_truncate_is_a_delete_that_is_rolled_back(applying: Applying) -> None:
     of = applying.create("t", "id INT PRIMARY KEY", {"id": INT})
     applying.merge(TableNet(of, inserts=rows(of, ("id",), *numbered(3))))
@@ -170,6 +189,7 @@ def test_rule_16_a_truncate_is_a_delete_that_is_rolled_back(applying: Applying) 
     assert applying.rows("SELECT COUNT(*) FROM t") == [(0,)]
 
 
+@SINCE_56
 def test_a_table_that_was_altered_is_staged_by_its_new_types(applying: Applying) -> None:
     """A staging table with the old ones would round, and nobody would say so."""
     number = LogicalType(Kind.DECIMAL, precision=12, scale=4)
@@ -187,7 +207,9 @@ def test_a_table_that_was_altered_is_staged_by_its_new_types(applying: Applying)
 FOLDED = "VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"  # 'a' = 'A', 'a' = 'a '
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_a_key_that_changes_by_case_or_a_blank_alone(applying: Applying, many: int) -> None:
     of = applying.create("t", f"id {FOLDED} PRIMARY KEY, v INT", {"id": TEXT, "v": INT})
     names = [f"k{number}" for number in range(many)]
@@ -204,7 +226,9 @@ def test_a_key_that_changes_by_case_or_a_blank_alone(applying: Applying, many: i
     assert sorted(applying.rows("SELECT id, v FROM t")) == sorted((name.upper(), 4) for name in names)
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_rule_08_pitfall_11_swaps_are_judged_by_the_targets_collation(applying: Applying, many: int) -> None:
     """No two values are the same bytes, and still each row takes one that another has to leave first."""
     of = applying.create("t", f"id INT PRIMARY KEY, u {FOLDED} UNIQUE", {"id": INT, "u": TEXT})
@@ -215,7 +239,9 @@ def test_rule_08_pitfall_11_swaps_are_judged_by_the_targets_collation(applying: 
     assert sorted(applying.rows("SELECT id, u FROM t")) == [(n, f"V{(n + 1) % count} ") for n in range(count)]
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_equal_for_the_collation_and_not_by_bytes(applying: Applying, many: int) -> None:
     of = applying.create("k", f"w {FOLDED}, n INT", {"w": TEXT, "n": INT}, key=())
     applying.merge(bag(of, *((w, n, 2) for w in ("a", "A", "a ") for n in range(many))))
@@ -228,7 +254,9 @@ def test_equal_for_the_collation_and_not_by_bytes(applying: Applying, many: int)
         applying.merge(bag(of, ("a ", 0, -1)))
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_float_rows_without_a_key_are_found_again(applying: Applying, many: int) -> None:
     """16777215 and 16777200 print the same six digits; -0.0 is not 0.0."""
     of = applying.create("k", "f FLOAT, d DOUBLE, n INT", {"f": FLOAT, "d": DOUBLE, "n": INT}, key=())
@@ -244,7 +272,9 @@ def test_float_rows_without_a_key_are_found_again(applying: Applying, many: int)
     assert applying.rows("SELECT COUNT(*) FROM k") == [(2 * many - 1,)]
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_rule_28_some_of_equal_rows_where_the_target_has_columns_of_its_own(applying: Applying, many: int) -> None:
     """No row is taken out and put back then: its own column would be lost."""
     of = applying.create("k", "n INT, own INT AUTO_INCREMENT UNIQUE", {"n": INT}, key=())
@@ -256,7 +286,9 @@ def test_rule_28_some_of_equal_rows_where_the_target_has_columns_of_its_own(appl
     assert [n for n, _ in after] == list(range(some)) and {own for _, own in after} < before
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_zero_bytes_at_the_end_of_a_binary_key(applying: Applying, many: int) -> None:
     binary = LogicalType(Kind.BINARY, length=4)
     of = applying.create("t", "id BINARY(4) PRIMARY KEY, v INT", {"id": binary, "v": INT})
@@ -268,7 +300,9 @@ def test_zero_bytes_at_the_end_of_a_binary_key(applying: Applying, many: int) ->
     assert applying.rows("SELECT COUNT(*) FROM t") == [(0,)]
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_keys_of_unsigned_numbers_floats_and_bits(applying: Applying, many: int) -> None:
     bit = LogicalType(Kind.BIT, length=64)
     wide = {"id": UINT64, "f": FLOAT, "b": bit, "v": INT}
@@ -286,7 +320,9 @@ def test_keys_of_unsigned_numbers_floats_and_bits(applying: Applying, many: int)
     assert applying.rows("SELECT COUNT(*) FROM t") == [(0,)]
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_zero_dates_in_keys_and_values(applying: Applying, many: int) -> None:
     """`IS NULL` finds a zero date in a column that has no NULL: no condition of ours asks so."""
     date = LogicalType(Kind.DATE, at_target=AtTarget(zero_dates=True))

@@ -16,6 +16,7 @@ from anabranch.testing.databases import create_database, drop_database
 from anabranch.testing.servers import Server
 from rigs.mysql_writer import INT, MANY, TEXT, Applying, keys, rows, updates
 
+SINCE_56, SINCE_80 = (pytest.mark.every_server(what) for what in ("row images", "row metadata"))
 SIZES = pytest.mark.parametrize("many", [1, MANY], ids=["few", "many"])
 
 
@@ -34,6 +35,7 @@ def three(applying: Applying) -> TargetTable:
     return of
 
 
+@SINCE_56
 def test_rule_09_a_claim_ends_the_session_of_the_owner_before(applying: Applying) -> None:
     """Also in the middle of an epoch: its locks are gone with it, and it commits nothing."""
     of = three(applying)
@@ -50,6 +52,7 @@ def test_rule_09_a_claim_ends_the_session_of_the_owner_before(applying: Applying
         assert applying.rows("SELECT COUNT(*) FROM t") == [(3,)]
 
 
+@SINCE_56
 def test_pitfall_44_an_answer_to_commit_that_is_lost_is_told_by_the_row(applying: Applying) -> None:
     of = three(applying)
     for is_done in (True, False):
@@ -68,6 +71,7 @@ def test_pitfall_44_an_answer_to_commit_that_is_lost_is_told_by_the_row(applying
     assert applying.rows("SELECT v FROM t WHERE id = 1") == [(6,)]
 
 
+@SINCE_56
 def test_pitfall_44_a_lock_of_others_is_waited_for_outside_and_the_epoch_tried_again(applying: Applying) -> None:
     """1205 takes back the statement alone; what the epoch had done before goes with the session."""
     of = three(applying)
@@ -86,6 +90,7 @@ def test_pitfall_44_a_lock_of_others_is_waited_for_outside_and_the_epoch_tried_a
     assert applying.rows("SELECT id, v FROM t ORDER BY id") == [(2, 7), (3, 3)]
 
 
+@SINCE_56
 def test_pitfall_44_a_deadlock_is_tried_again_as_the_same_epoch(applying: Applying) -> None:
     """The server chooses who has changed less; here that is us."""
     of = three(applying)
@@ -104,6 +109,7 @@ def test_pitfall_44_a_deadlock_is_tried_again_as_the_same_epoch(applying: Applyi
     assert applying.rows("SELECT COUNT(*) FROM t") == [(2,)]
 
 
+@SINCE_56
 def test_the_session_reads_what_others_have_committed(applying: Applying) -> None:
     of = three(applying)
     writer = applying.begin()
@@ -114,6 +120,7 @@ def test_the_session_reads_what_others_have_committed(applying: Applying) -> Non
     assert applying.rows("SELECT v FROM t WHERE id = 4") == [(5,)]
 
 
+@SINCE_80
 def test_a_block_that_fails_alone_leaves_the_epoch_as_it_was(applying: Applying) -> None:
     """Rows in staging tables go back with it, too."""
     of = three(applying)
@@ -151,6 +158,7 @@ def enforcing(mysql_family: Server, request: pytest.FixtureRequest) -> Iterator[
     drop_database(made)
 
 
+@SINCE_56
 def test_rule_07_rows_that_hand_values_on_take_no_children_along(enforcing: Applying) -> None:
     of = enforcing.table("t", {"id": INT, "u": INT})
     swap = updates(of, (1, 2), ("u",), (2,), (1,), contends=True)
@@ -162,6 +170,7 @@ def test_rule_07_rows_that_hand_values_on_take_no_children_along(enforcing: Appl
     assert enforcing.rows("SELECT id, t FROM c ORDER BY id") == [(10, 1), (20, 2)]
 
 
+@SINCE_56
 def test_rule_07_what_a_key_would_do_by_itself_is_a_conflict(enforcing: Applying) -> None:
     of = enforcing.table("t", {"id": INT, "u": INT})
     with pytest.raises(Conflict, match="ON DELETE CASCADE"):
@@ -172,7 +181,9 @@ def test_rule_07_what_a_key_would_do_by_itself_is_a_conflict(enforcing: Applying
     assert enforcing.rows("SELECT id, t FROM c") == [(20, 2)]
 
 
+@SINCE_56
 @SIZES
+@SINCE_56
 def test_keys_that_are_off_neither_act_nor_refuse(applying: Applying, many: int) -> None:
     of = applying.create("t", "id INT PRIMARY KEY", {"id": INT})
     applying.database.execute(
@@ -186,6 +197,7 @@ def test_keys_that_are_off_neither_act_nor_refuse(applying: Applying, many: int)
     assert applying.rows("SELECT COUNT(*) FROM c") == [(many,)]
 
 
+@SINCE_56
 def test_pitfall_41_rows_do_not_leave_under_the_eyes_of_a_trigger(applying: Applying) -> None:
     of = applying.create("t", "id INT PRIMARY KEY, u INT UNIQUE", {"id": INT, "u": INT})
     applying.merge(TableNet(of, inserts=rows(of, ("id", "u"), (1, 1), (2, 2))))
@@ -197,6 +209,7 @@ def test_pitfall_41_rows_do_not_leave_under_the_eyes_of_a_trigger(applying: Appl
     assert applying.rows("SELECT COUNT(*) FROM seen") == [(0,)]
 
 
+@SINCE_56
 def test_pitfall_44_a_job_without_a_session_left_is_claimed_at_once(applying: Applying) -> None:
     applying.writer.close()
     with closing(MysqlWriter(applying.endpoint, ValueRules(), True)) as writer:

@@ -13,8 +13,10 @@ import pyarrow as pa
 from anabranch.connectors.mysql.target.apply import MysqlWriter
 from anabranch.connectors.mysql.target.catalog import MysqlTargetCatalog
 from anabranch.connectors.mysql.target.stage import MysqlStager
+from anabranch.connectors.mysql.target.staging import NOT_YET
 from anabranch.connectors.mysql.target.store import MysqlStore
 from anabranch.contracts import Begun, Conflict, ValueRules
+from anabranch.errors import TargetBusy
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -70,15 +72,20 @@ class Applying:
         self.now = then
 
     def do(self, work: Callable[[MysqlWriter], Any]) -> Any:
-        """One epoch; rolled back when `work` raises a Conflict."""
-        writer = self.begin()
-        try:
-            result = work(writer)
-        except Conflict:
-            writer.rollback()
-            raise
-        self.commit()
-        return result
+        """One epoch; rolled back when `work` raises a Conflict. Where a server makes staging tables between transactions
+        alone, it is tried again with them."""
+        for _ in range(10):
+            writer = self.begin()
+            try:
+                result = work(writer)
+            except (Conflict, TargetBusy) as error:
+                writer.rollback()
+                if NOT_YET not in str(error):
+                    raise
+            else:
+                self.commit()
+                return result
+        raise AssertionError("staging tables are asked for again and again")
 
     def merge(self, *nets: TableNet) -> list[Any]:
         return list(self.do(lambda writer: [key for net in nets for key in writer.merge(net)]))

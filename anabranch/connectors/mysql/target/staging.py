@@ -78,13 +78,14 @@ class StagingTables:
             free.append(stage)
 
     def before(self, pieces: Iterable[MergePiece]) -> None:
-        """Make tables for these pieces, between two transactions."""
-        for piece in pieces:
-            shape = (self.known.of(piece.table.target), piece.columns)
-            if not self._free.get(shape):
-                self._free.setdefault(shape, []).append(self._make(shape, piece))
+        """Make tables for these pieces, between two transactions: looking at their targets would begin one."""
+        shapes = [((self.known.of(piece.table.target), piece.columns), piece) for piece in pieces]
         self.connection.commit()
         self.known.ended()
+        with _outside(self.connection):
+            for shape, piece in shapes:
+                if not self._free.get(shape):
+                    self._free.setdefault(shape, []).append(self._make(shape, piece))
 
     def committed(self) -> None:
         """Note a commit, and empty what holds many rows. Call it between transactions."""
@@ -96,7 +97,8 @@ class StagingTables:
                 self._stands[stage] = 0
         if len(self._stands) > KEPT:
             names = ", ".join(table_name(stage) for stage in self._stands)
-            run(self.connection, f"DROP TEMPORARY TABLE {names}")
+            with _outside(self.connection):
+                run(self.connection, f"DROP TEMPORARY TABLE {names}")
             self._stands.clear()
             self._free.clear()
 
@@ -123,6 +125,17 @@ class StagingTables:
                 raise NotInside(piece) from None
             raise
         return stage
+
+
+@contextmanager
+def _outside(connection: Connection) -> Iterator[None]:
+    """Let each statement commit: one without that setting is inside a transaction to a server that asks."""
+    run(connection, "SET SESSION autocommit = 1")
+    try:
+        yield
+    finally:
+        if connection.open:
+            run(connection, "SET SESSION autocommit = 0")
 
 
 class NotInside(Conflict):
