@@ -16,6 +16,7 @@ import pymysql
 
 from anabranch.connectors.mysql.target import (
     aside_epoch,
+    carrying,
     conflicts,
     merge,
     one_by_one,
@@ -182,7 +183,7 @@ class MysqlWriter:
         with stages.filled(piece, arrays, nul) as staged:
             if piece.newest_by:
                 refuse_newer(connection, piece, staged)
-            return merge.carry_out(stages, piece, staged, rows)
+            return carrying.carry_out(stages, piece, staged, rows)
 
     def _refuse_replaced_nulls(self, stages: StagingTables, piece: MergePiece, arrays: Sequence[Any]) -> None:
         """Raise Conflict for a NULL that the server would replace by a value of its own."""

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.connectors.mysql.target.known_columns import KnownTable, assigned
+from anabranch.connectors.mysql.target.carrying import carry_out
+from anabranch.connectors.mysql.target.known_columns import KnownTable, assigned, has_triggers
 from anabranch.connectors.mysql.target.merge import (
     MergeAction,
     MergePiece,
     Stage,
     StageColumn,
     beside_target,
-    carry_out,
     delete,
     old_key,
     on_old_key,
@@ -37,9 +37,6 @@ from anabranch.rows.net import TargetTable
 Staged = tuple[MergePiece, Stage, int]  # an update, the table that holds its rows, their number
 CANNOT_PARK = "rows hand unique values on, and foreign keys or triggers at the target forbid that they leave meanwhile"
 ANY = LogicalType(Kind.TEXT)  # the type of a column that is never sent
-TRIGGERS = """
-SELECT 1 FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s LIMIT 1
-"""
 REFERRED = """
 SELECT 1 FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_SCHEMA = %s AND REFERENCED_TABLE_NAME = %s LIMIT 1
 """
@@ -48,7 +45,7 @@ SELECT 1 FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_SCHEMA 
 def exchange(stages: StagingTables, parts: Sequence[Staged]) -> None:
     """Carry out updates of one table that contend. Raises Conflict; driver errors pass."""
     connection, table = stages.connection, parts[0][0].table
-    if has_triggers(connection, table):
+    if has_triggers(connection, table.target):
         raise Conflict(table.source, CANNOT_PARK)
     if not _may_leave(connection, table):
         _in_place(stages, table, parts)
@@ -67,11 +64,6 @@ def exchange(stages: StagingTables, parts: Sequence[Staged]) -> None:
             f"INSERT INTO {table_name(table.target)} ({column_list(known.written)})"
             f" SELECT {columns} FROM {table_name(held)}",
         )
-
-
-def has_triggers(connection: Connection, table: TargetTable) -> bool:
-    """Return whether triggers see what is done to a table: no session can switch them off."""
-    return bool(ask(connection, TRIGGERS, table.target.schema, table.target.name))
 
 
 def _may_leave(connection: Connection, table: TargetTable) -> bool:

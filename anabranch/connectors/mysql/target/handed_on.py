@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from anabranch.connectors.mysql.target.cascade_step import Step
 from anabranch.connectors.mysql.target.conditions import Numbered, batches, holds, holds_any, literal
-from anabranch.connectors.mysql.target.exchange import ANY, CANNOT_PARK, REFERRED, has_triggers
-from anabranch.connectors.mysql.target.known_columns import KnownTable
+from anabranch.connectors.mysql.target.exchange import ANY, CANNOT_PARK, REFERRED
+from anabranch.connectors.mysql.target.known_columns import KnownTable, has_triggers
 from anabranch.connectors.mysql.target.merge import MergeAction, MergePiece, StageColumn
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, quoted, run, table_name
 from anabranch.connectors.mysql.target.staging import StagingTables
@@ -25,7 +25,7 @@ def hand_on(stages: StagingTables, step: Step, keys_act: bool) -> None:
     """Give the children the new values, all at once. Raises Conflict where rows may not leave; then nothing was done."""
     connection, table = stages.connection, step.child
     is_referred = keys_act and ask(connection, REFERRED, table.target.schema, table.target.name)
-    if is_referred or has_triggers(connection, table):
+    if is_referred or has_triggers(connection, table.target):
         raise Conflict(table.source, CANNOT_PARK)
     known, target = stages.known.of(table.target), table_name(table.target)
     whole = tuple(StageColumn(f"c{place}", ANY, name) for place, name in enumerate(known.written))

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anabranch.connectors.mysql.target.exchange import has_triggers
-from anabranch.connectors.mysql.target.known_columns import KnownColumn, KnownTable, assigned
+from anabranch.connectors.mysql.target.known_columns import KnownColumn, KnownTable, assigned, has_triggers
 from anabranch.connectors.mysql.target.merge import MergePiece, Stage, places
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, one, quoted, run, table_name
 from anabranch.contracts import Conflict
@@ -76,7 +75,7 @@ def _remove(connection: Connection, known: KnownTable, piece: MergePiece, stage:
     found = [(int(n), int(asked), int(there)) for n, asked, there in rows]
     _expect(table, wanted, sum(min(asked, there) for _, asked, there in found))
     staying = {n: there - asked for n, asked, there in found if there > asked}
-    if staying and (known.beside(piece.values) or has_triggers(connection, table)):
+    if staying and (known.beside(piece.values) or has_triggers(connection, table.target)):
         some = [f"{_delete_some(known, piece, stage, n)} LIMIT {asked}" for n, asked, _ in found]
         _expect(table, wanted, sum(connection.together(some)))
         return 0

@@ -22,6 +22,9 @@ COLUMNS = """
 SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, CHARACTER_OCTET_LENGTH, IS_NULLABLE, EXTRA
   FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION
 """
+TRIGGERS = """
+SELECT 1 FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s LIMIT 1
+"""
 NO_COLUMN = 1054
 # `DEFAULT_GENERATED`, of a default that is an expression, is another thing.
 _GENERATED = re.compile(r"\b(VIRTUAL|STORED|PERSISTENT) GENERATED|\bROW (START|END)\b", re.IGNORECASE)
@@ -153,3 +156,8 @@ def assigned(known: KnownTable, names: tuple[str, ...], values: tuple[str, ...],
     sets = [f"{place}{quoted(name)} = {value}" for name, value in zip(names, values, strict=True)]
     kept = (f"{place}{quoted(name)}" for name in known.kept(names))
     return ", ".join([*sets, *(f"{name} = {name}" for name in kept)])
+
+
+def has_triggers(connection: Connection, table: TableId) -> bool:
+    """Return whether triggers see what is done to a table: no session can switch them off."""
+    return bool(ask(connection, TRIGGERS, table.schema, table.name))

@@ -3,8 +3,8 @@
 The statements are the same whether the committing connection staged the rows itself (`apply.py`) or an executor did
 (`stage.py`). A staging table takes its columns' types and collations from the target table, so that the server reads and
 compares every value exactly as it would there; it is read first, row by row, and the target by its key. What does not live
-here: connections, transactions, updates that contend (`exchange.py`), tables without a key (`keyless.py`), few rows
-(`onerow.py`), cascades (`cascade.py`).
+here: carrying a piece out (`carrying.py`), connections, transactions, updates that contend (`exchange.py`), tables
+without a key (`keyless.py`), few rows (`onerow.py`), cascades (`cascade.py`).
 """
 
 from __future__ import annotations
@@ -12,25 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from anabranch.connectors.mysql.target.known_columns import KnownTable, assigned
-from anabranch.connectors.mysql.target.session import Connection, ask, column_list, quoted, run, table_name
-from anabranch.contracts import Conflict
+from anabranch.connectors.mysql.target.session import Connection, ask, column_list, quoted, table_name
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import texts
 from anabranch.rows.net import TableNet, TargetTable, Updates
 
-if TYPE_CHECKING:
-    from anabranch.connectors.mysql.target.staging import StagingTables
-
 Texts = dict[str, str | None]
 TEXT, NUMBER = LogicalType(Kind.TEXT), LogicalType(Kind.INT64)
 DELTA, DIGEST = "_delta", "digest"
-CHAIN = "a key moves to where another one moves away, inside the load's window"
 
 
 class MergeAction(StrEnum):
@@ -149,24 +144,7 @@ def _arrays(rows: pa.Table, names: Sequence[str]) -> list[Any]:
 # --- merging ----------------------------------------------------------------------------------------------------------
 
 
-def carry_out(stages: StagingTables, piece: MergePiece, stage: Stage, rows: int) -> list[Texts]:
-    """Merge a piece of `rows` rows that stand in `stage`. Returns keys to read again. Raises Conflict; driver errors pass."""
-    from anabranch.connectors.mysql.target.keyless import merge_multiset
-
-    connection, known = stages.connection, stages.known.of(piece.table.target)
-    if piece.action is MergeAction.MULTISET:
-        merge_multiset(connection, known, piece, stage)
-        return []
-    if not piece.checked and piece.moves:
-        _refuse_chains(stages, piece, stage)
-    for statement, counted in _statements(known, piece, stage):
-        done = run(connection, statement)
-        if counted and done != rows:
-            raise Conflict(piece.table.source, f"expected {rows} {piece.action}s, found {done}")
-    return _missing(connection, piece, stage) if piece.action is MergeAction.UPDATE and not piece.checked else []
-
-
-def _statements(known: KnownTable, piece: MergePiece, stage: Stage) -> Iterator[tuple[str, bool]]:
+def statements(known: KnownTable, piece: MergePiece, stage: Stage) -> Iterator[tuple[str, bool]]:
     """Yield the statements that merge a piece, and whether the count of each is the number of rows."""
     if piece.action is MergeAction.DELETE:
         yield delete(piece, stage, old_key(piece)), piece.checked
@@ -215,21 +193,7 @@ def _moves_in_window(known: KnownTable, piece: MergePiece, stage: Stage) -> Iter
         yield update(known, piece, stage, rest, new_key(piece)), False
 
 
-def _refuse_chains(stages: StagingTables, piece: MergePiece, stage: Stage) -> None:
-    """Raise Conflict for a key that one row leaves and another takes: in a window only the rows' own order tells which
-    is which. A temporary table stands once in a statement, so the keys are copied first."""
-    own, width = keys(piece.table), len(piece.table.key)
-    with stages.empty(MergePiece(piece.table, MergeAction.DELETE, own)) as other:
-        names = column_list(column.name for column in own)
-        run(stages.connection, f"INSERT INTO {table_name(other)} ({names}) SELECT {names} FROM {table_name(stage)}")
-        taken = " AND ".join(f"o.k{i} = {new}" for i, new in enumerate(new_key(piece)))
-        itself = " AND ".join(f"o.k{i} = s.k{i}" for i in range(width))
-        found = f"SELECT 1 FROM {table_name(stage)} AS s JOIN {table_name(other)} AS o ON {taken} AND NOT ({itself})"
-        if ask(stages.connection, f"{found} LIMIT 1"):
-            raise Conflict(piece.table.source, CHAIN)
-
-
-def _missing(connection: Connection, piece: MergePiece, stage: Stage) -> list[Texts]:
+def missing(connection: Connection, piece: MergePiece, stage: Stage) -> list[Texts]:
     """Return keys of updated rows that are not there."""
     found = f"SELECT 1 FROM {_target(piece)} AS t WHERE {_on_key(piece, new_key(piece))}"
     columns = places("s", "t", len(piece.table.key))

@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.connectors.mysql.target import keyless
+from anabranch.connectors.mysql.target.carrying import CHAIN, carry_out
 from anabranch.connectors.mysql.target.known_columns import assigned
 from anabranch.connectors.mysql.target.literals import Literals, comparable, run_each
 from anabranch.connectors.mysql.target.load_data import insert
 from anabranch.connectors.mysql.target.merge import (
-    CHAIN,
     MergeAction,
     MergePiece,
     Stage,
     Texts,
-    carry_out,
     delete,
     keys,
     old_key,

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pymysql
 
-from anabranch.connectors.mysql.target import merge
+from anabranch.connectors.mysql.target import carrying, merge
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.exchange import exchange
 from anabranch.connectors.mysql.target.known_columns import KnownColumns
@@ -143,7 +143,7 @@ def merge_staged(stages: StagingTables, staged: StagedNet) -> list[merge.Texts]:
             exchange(stages, [(part.piece, part.id, part.rows) for part in held])
             continue
         for part in held:
-            again += merge.carry_out(stages, part.piece, part.id, part.rows)
+            again += carrying.carry_out(stages, part.piece, part.id, part.rows)
     return again
 
 
