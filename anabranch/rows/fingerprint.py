@@ -6,8 +6,8 @@ number; then each value by its form, a NULL as the form's empty value. The funct
 for hash partitions, the same on every release of it since 11.
 https://www.postgresql.org/docs/current/ddl-partitioning.html · https://burtleburtle.net/bob/c/lookup3.c
 
-By MD5 it is the first half of MD5 over the row's texts in UTF-8, one behind the other: between them a byte 0xFF and in place
-of a NULL a byte 0xFE, which no such text has.
+By SHA256 it is the first 64 bits of that over the row's texts in UTF-8, one behind the other: between them a byte 0xFF and in
+place of a NULL a byte 0xFE, which no such text has.
 
 Sums are modulo 2**64, and add up. What does not live here: the functions as SQL (the connectors), in compiled code
 (native/src/hashes.rs).
@@ -30,7 +30,7 @@ class Hashing(StrEnum):
     """The functions that make a row's hash. Where both ends have several, the first of these is taken."""
 
     LOOKUP3 = "lookup3"  # compiled code makes it as well, of lines
-    MD5 = "md5"
+    SHA256 = "sha256"
 
 
 class Form(IntEnum):
@@ -76,7 +76,12 @@ _FORMS: Mapping[Kind, Form] = {
 
 
 # More of them have one spelling where servers of different databases print them.
-_MD5_FORMS: Mapping[Kind, Form] = {**_FORMS, Kind.BOOLEAN: Form.TEXT, Kind.TIME: Form.CLOCK, Kind.DURATION: Form.TEXT}
+_SHA256_FORMS: Mapping[Kind, Form] = {
+    **_FORMS,
+    Kind.BOOLEAN: Form.TEXT,
+    Kind.TIME: Form.CLOCK,
+    Kind.DURATION: Form.TEXT,
+}
 
 
 def form_of(type: LogicalType, hashing: Hashing = Hashing.LOOKUP3) -> Form | None:
@@ -87,8 +92,8 @@ def form_of(type: LogicalType, hashing: Hashing = Hashing.LOOKUP3) -> Form | Non
     """
     if type.target:
         return None
-    if hashing is Hashing.MD5:
-        return _MD5_FORMS.get(type.kind)
+    if hashing is Hashing.SHA256:
+        return _SHA256_FORMS.get(type.kind)
     return _FORMS.get(type.carried, Form.TEXT if type.native else None)
 
 

@@ -1,4 +1,4 @@
-"""Conformance of a target's loader, on the twin and on real servers: PostgreSQL, MySQL, MariaDB."""
+"""Conformance of a target's loader, and of what reads its rows, on the twin and on real servers: PostgreSQL, MySQL, MariaDB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anabranch import connectors
 from anabranch.config.url import parse_url
 from anabranch.connectors.memory.database import forget
 from anabranch.model.endpoint import Endpoint
-from anabranch.testing.conformance import loader
+from anabranch.testing.conformance import loader, target_reader
 from anabranch.testing.conformance.writer import Target
 from anabranch.testing.databases import create_database, drop_database
 from rigs.mysql_load import Roles
@@ -49,4 +49,9 @@ def _prepared(connector: Any) -> Iterator[Target]:
 
 @pytest.mark.parametrize("check", loader.CHECKS, ids=lambda check: check.__name__)
 def test_loader(check: Callable[[Any], None], load_target: Any) -> None:
+    check(load_target)
+
+
+@pytest.mark.parametrize("check", target_reader.CHECKS, ids=lambda check: check.__name__)
+def test_target_reader(check: Callable[[Any], None], load_target: Any) -> None:
     check(load_target)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from anabranch.testing.conformance import asides, disagreement, target_reader, writer
+from anabranch.testing.conformance import asides, disagreement, writer
 
 
 @pytest.mark.parametrize(
     "check",
-    (*writer.CHECKS, *target_reader.CHECKS, *disagreement.CHECKS, *asides.CHECKS),
+    (*writer.CHECKS, *disagreement.CHECKS, *asides.CHECKS),
     ids=lambda check: check.__name__,
 )
 def test_writer(check: Callable[[Any], None], target: Any) -> None:

@@ -1,8 +1,8 @@
 """Fingerprints of rows (rows/fingerprint.py) by a MySQL or MariaDB itself: one statement, one row of an answer.
 
-MD5 is the one hash that both have, and that other databases have, too. It is asked for once per row. From MySQL 9.6 on it is a
-component that may not be installed: https://dev.mysql.com/doc/relnotes/mysql/9.6/en/news-9-6-0.html
-https://dev.mysql.com/doc/refman/8.0/en/encryption-functions.html#function_md5 · https://mariadb.com/kb/en/md5/
+SHA-256 is the hash that every release of both has (MySQL 9.7 has no MD5 of its own), and that other databases have, too. It
+is asked for once per row.
+https://dev.mysql.com/doc/refman/8.0/en/encryption-functions.html#function_sha2 · https://mariadb.com/kb/en/sha2/
 What does not live here: a column's text (each role), asking.
 """
 
@@ -10,37 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
-import pymysql
-
-from anabranch.connectors.mysql.connection import fetch
 from anabranch.rows.fingerprint import MODULUS, Fingerprint, Hashing
 
-HASHINGS = frozenset((Hashing.MD5,))
-NO_FUNCTION = (1046, 1305)  # the first where the session has no database in which a function could be
-_HAD: WeakKeyDictionary[Any, frozenset[Hashing]] = WeakKeyDictionary()  # session -> what its server can
+HASHINGS = frozenset((Hashing.SHA256,))
 SEPARATOR, NULL = "_binary x'ff'", "_binary x'fe'"
-
-
-def hashings(connection: pymysql.Connection) -> frozenset[Hashing]:
-    """Return the ways in which this server can make fingerprints; it is asked once a session. Errors of the driver pass."""
-    if connection not in _HAD:
-        try:
-            fetch(connection, "SELECT MD5('')")
-            _HAD[connection] = HASHINGS
-        except pymysql.err.Error as error:
-            if error.args[0] not in NO_FUNCTION:
-                raise
-            _HAD[connection] = frozenset()
-    return _HAD[connection]
 
 
 def statement(texts: Sequence[str], rows: str) -> str:
     """Return the query. `texts`: of each column, UTF-8 as bytes, or a number; `rows`: what stands behind FROM."""
     cells = ", ".join(f"IFNULL({text}, {NULL})" for text in texts)
-    half = f"LEFT(MD5(CONCAT_WS({SEPARATOR}, {cells})), 16)"
-    return f"SELECT COUNT(*), SUM(CAST(CONV({half}, 16, 10) AS UNSIGNED)) FROM {rows}"
+    digits = f"LEFT(SHA2(CONCAT_WS({SEPARATOR}, {cells}), 256), 16)"
+    return f"SELECT COUNT(*), SUM(CAST(CONV({digits}, 16, 10) AS UNSIGNED)) FROM {rows}"
 
 
 def outcome(row: Sequence[Any], warnings: int) -> Fingerprint | None:

@@ -1,7 +1,7 @@
 """Fingerprints of rows (rows/fingerprint.py) by the server itself: one statement, one row of an answer.
 
 https://www.postgresql.org/docs/current/xindex.html#XINDEX-HASH-SUPPORT-TABLE has the support functions of hashing that take a
-seed; hash partitions depend on them, so that no release may change them. md5() of bytes is that of every database.
+seed; hash partitions depend on them, so that no release may change them. sha256() is that of every database.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.rows.fingerprint import FLAGS, MODULUS, Fingerprint, Form, Hashed, Hashing
 
-HASHINGS = frozenset((Hashing.LOOKUP3, Hashing.MD5))
+HASHINGS = frozenset((Hashing.LOOKUP3, Hashing.SHA256))
 # What a machine of another byte order, or a hash of other functions, would give otherwise.
 PROBE = "hashtextextended('a probe of thirty-two characters' COLLATE \"C\", hashint8extended(-1, 1))"
 PROBED = -8016756017264622930
@@ -44,7 +44,7 @@ _PRINTED: _Hashes = (
     'hashtextextended(concat({0}) COLLATE "C", {1})',
     'hashtextextended(CASE WHEN {0} IS NOT NULL THEN concat({0}) END COLLATE "C", {1})',
 )
-# For MD5: the value's bytes, and a byte that no text has for a NULL, of which concat() gives nothing.
+# For SHA-256: the value's bytes, and a byte that no text has for a NULL, of which concat() gives nothing.
 _BYTES_OF_CHARACTERS: LiteralString = "coalesce(convert_to({0}, 'UTF8'), '\\xfe')"
 _BYTES: LiteralString = "CASE WHEN {0} IS NULL THEN '\\xfe' ELSE convert_to(concat({0}), 'UTF8') END"
 _HASHES: dict[Form, _Hashes] = {
@@ -74,7 +74,7 @@ def fingerprint(
         probed=sql.SQL("{} = {}").format(sql.SQL(PROBE), sql.Literal(PROBED)) if is_own else sql.SQL("true"),
         name=sql.Literal(name.as_string(None)),
         characters=sql.Literal([column.name for column in columns if _is_of_characters(column)]),
-        hash=_hash(columns) if is_own else _md5(columns),
+        hash=_hash(columns) if is_own else _sha256(columns),
         table=rows or name,
         condition=condition,
     )
@@ -115,10 +115,10 @@ def _column(column: Hashed, seed: sql.Composable) -> sql.Composable:
     return sql.SQL(with_null if column.nullable else without).format(sql.Identifier(column.name), seed)
 
 
-def _md5(columns: Sequence[Hashed]) -> sql.Composable:
-    """Return SQL for the first 64 bits of MD5, a signed number: sums are modulo 2**64."""
+def _sha256(columns: Sequence[Hashed]) -> sql.Composable:
+    """Return SQL for the first 64 bits of SHA-256, a signed number: sums are modulo 2**64."""
     parts = sql.SQL(" || '\\xff'::bytea || ").join(
         sql.SQL(_BYTES_OF_CHARACTERS if _is_of_characters(column) else _BYTES).format(sql.Identifier(column.name))
         for column in columns
     )
-    return sql.SQL("('x' || left(md5({}), 16))::bit(64)::bigint").format(parts)
+    return sql.SQL("('x' || left(encode(sha256({}), 'hex'), 16))::bit(64)::bigint").format(parts)

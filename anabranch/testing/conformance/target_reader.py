@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from hashlib import md5
+from hashlib import sha256
 
 from anabranch.contracts import HashingReader
 from anabranch.errors import TargetError
@@ -121,21 +121,21 @@ def fingerprints_tell_rows_apart(target: Target) -> None:
             assert len(set(sums)) == len(sums) and all(one.rows == 2 for one in sums)
 
 
-def md5_is_that_of_the_texts(target: Target) -> None:
+def sha256_is_that_of_the_texts(target: Target) -> None:
     """So it is the same at every server."""
     there = [(str(number), None, word) for number, word in enumerate(WORDS)]
     of = make(target, table("a"), there)
     with closing(target.connector.reader(RULES)) as reader:
-        if isinstance(reader, HashingReader) and Hashing.MD5 in reader.hashings:
-            assert _sum(reader, of, Hashing.MD5, reader.pieces(of, 1000)) == of_texts(there)
+        if isinstance(reader, HashingReader) and Hashing.SHA256 in reader.hashings:
+            assert _sum(reader, of, Hashing.SHA256, reader.pieces(of, 1000)) == of_texts(there)
 
 
 def of_texts(there: Iterable[Line]) -> Fingerprint:
-    """The fingerprint by MD5, as rows/fingerprint.py says it."""
+    """The fingerprint by SHA-256, as rows/fingerprint.py says it."""
     found = Fingerprint()
     for row in there:
         text = b"\xff".join(b"\xfe" if value is None else value.encode() for value in row)
-        found += Fingerprint(1, int(md5(text, usedforsecurity=False).hexdigest()[:16], 16) % MODULUS)
+        found += Fingerprint(1, int(sha256(text).hexdigest()[:16], 16) % MODULUS)
     return found
 
 
@@ -148,5 +148,5 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     a_table_that_is_not_there_is_refused,
     fingerprints_of_pieces_add_up,
     fingerprints_tell_rows_apart,
-    md5_is_that_of_the_texts,
+    sha256_is_that_of_the_texts,
 )

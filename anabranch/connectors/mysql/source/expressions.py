@@ -100,7 +100,7 @@ def cell(column: Column) -> str:
 def hashed(column: Column) -> str:
     """Return SQL for what a column adds to its row's fingerprint: its text as bytes, clocks without zeros at their end."""
     type = _type(column)
-    if form_of(type, Hashing.MD5) is Form.CLOCK:
+    if form_of(type, Hashing.SHA256) is Form.CLOCK:
         told = clock(name(column.name), type.fraction)
         return f"CONCAT({told}, '+00')" if type.kind is Kind.INSTANT else told
     return f"CONCAT({text(column)})" if type.kind is Kind.UUID else as_bytes(column, text(column))

@@ -14,8 +14,8 @@ from typing import Any
 import pymysql
 
 from anabranch.connectors.mysql.connection import ask, connect
-from anabranch.connectors.mysql.errors import translate, translated
-from anabranch.connectors.mysql.fingerprint import hashings, outcome, statement
+from anabranch.connectors.mysql.errors import translate
+from anabranch.connectors.mysql.fingerprint import HASHINGS, outcome, statement
 from anabranch.connectors.mysql.packets import NO_LINE, Front, single, values
 from anabranch.connectors.mysql.source import chunks, raw
 from anabranch.connectors.mysql.source.expressions import (
@@ -114,15 +114,14 @@ class MysqlSnapshot:
 
     @property
     def hashings(self) -> frozenset[Hashing]:
-        with translated():
-            return hashings(self._session())
+        return HASHINGS
 
     def fingerprint(
         self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds, hashing: Hashing
     ) -> Fingerprint | None:
         """Sum up rows as they are stored. None where a column's text is not the server's to say (`lines.py` has it)."""
         own = [table.column(column.name) for column in columns]
-        if hashing not in self.hashings or any(code_of(column) and not is_told(column) for column in own):
+        if hashing not in HASHINGS or any(code_of(column) and not is_told(column) for column in own):
             return None
         where = chunks.condition(chunks.key_columns(table), bounds) if bounds != Bounds() else ""
         rows = chunks.source(table, bool(where)) + (f" WHERE {where}" if where else "")
