@@ -107,12 +107,21 @@ def test_a_session_of_a_user_without_rights_is_pinned_whatever_others_get(databa
     assert set(shown["sql_mode"].split(",")) == set(SQL_MODE.split(","))
 
 
-def test_a_session_knows_its_name_and_has_no_database(opened: Callable[..., Connection]) -> None:
+def test_a_session_knows_its_server_and_has_no_database(opened: Callable[..., Connection], database: Database) -> None:
     connection = opened()
     assert one(connection, "SELECT DATABASE()") is None
     assert connection.packet >= 1 << 20 and connection.takes_files
     shown = one(connection, "SELECT @@explicit_defaults_for_timestamp")
-    assert connection.explicit_timestamps is bool(shown)
+    is_refused = bool(shown) and database.server.name == "mysql"  # a MariaDB does not refuse it all the same
+    assert connection.explicit_timestamps is is_refused
+    table = f"{quoted(database.name)}.moments"
+    run(connection, f"CREATE TABLE {table} (id INT PRIMARY KEY, at TIMESTAMP NOT NULL) ENGINE=InnoDB")
+    insert = f"INSERT INTO {table} VALUES (1, NULL)"
+    if not is_refused:
+        assert run(connection, insert) == 1
+        return
+    with pytest.raises(Conflict), translated("write a row", SOURCE):
+        run(connection, insert)
 
 
 @pytest.mark.parametrize("text", ["0000-00-00 00:00:00", "2004-02-31 01:02:03", "2004-00-00 00:00:00"])
