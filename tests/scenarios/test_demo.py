@@ -42,9 +42,11 @@ def start(here: Path, *options: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("source", ["mariadb", "postgresql"])
-def test_demo_ends_with_both_ends_identical_and_nothing_left(here: Path, source: str) -> None:
-    demo = start(here, "--source", source, "--seconds", "10", "--rate", "100")
+@pytest.mark.parametrize(
+    ("source", "target"), [("mariadb", "postgresql"), ("postgresql", "postgresql"), ("mariadb", "mysql")]
+)
+def test_demo_ends_with_both_ends_identical_and_nothing_left(here: Path, source: str, target: str) -> None:
+    demo = start(here, "--source", source, "--target", target, "--seconds", "10", "--rate", "100")
     printed, _ = demo.communicate()
     assert demo.returncode == 0, (here / "stderr").read_text()
     assert "identical:  10 of 10 tables" in printed
