@@ -328,7 +328,7 @@ class Apply(Section):
     """One target transaction per epoch (many source transactions), or one per source transaction."""
     truncate: Literal["truncate", "delete"] | None = None
     """How a TRUNCATE is done at the target; `delete` keeps it invisible to older snapshots until it commits. When absent:
-    `truncate` at a PostgreSQL, `delete` at a MySQL or MariaDB, where TRUNCATE commits by itself."""
+    `truncate` at a PostgreSQL. A MySQL or MariaDB is always emptied by DELETE: TRUNCATE commits by itself there."""
     triggers: Literal["refuse", "fire"] = "refuse"
     """What becomes of triggers at the target where no session can switch them off (MySQL, MariaDB): preflight refuses tables
     that have some, or they fire for what the job writes ([more](../howto/prepare-a-mysql-target.md#triggers))."""

@@ -17,7 +17,7 @@ from rigs.mysql_writer import INT, MANY, TEXT, Applying, bag, keys, rows, update
 
 FLOAT, DOUBLE = LogicalType(Kind.FLOAT32), LogicalType(Kind.FLOAT64)
 UINT64 = LogicalType(Kind.UINT64)
-MOMENT = LogicalType(Kind.TIMESTAMP, fraction=6)
+MOMENT, BYTES = LogicalType(Kind.TIMESTAMP, fraction=6), LogicalType(Kind.BINARY, length=4)
 SINCE_56, SINCE_57, SINCE_80 = (
     pytest.mark.every_server(what) for what in ("row images", "generated columns", "row metadata")
 )
@@ -63,9 +63,13 @@ def test_times_that_move_by_themselves_stay(applying: Applying, many: int) -> No
 @SIZES
 @SINCE_56
 def test_zero_in_an_auto_increment_column_stays_zero(applying: Applying, many: int) -> None:
+    """Beside columns that take their values as they are, and beside one that is SET by an expression in LOAD DATA."""
     of = applying.create("t", "id INT AUTO_INCREMENT PRIMARY KEY, v INT", {"id": INT, "v": INT})
     applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *((number, 7) for number in range(many)))))
     assert applying.rows("SELECT MIN(id), MAX(id), COUNT(*) FROM t") == [(0, many - 1, many)]
+    of = applying.create("b", "id INT AUTO_INCREMENT PRIMARY KEY, v BINARY(4)", {"id": INT, "v": BYTES})
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *((number, b"abcd") for number in range(many)))))
+    assert applying.rows("SELECT MIN(id), MAX(id), COUNT(*) FROM b") == [(0, many - 1, many)]
 
 
 @SINCE_56

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pymysql
 import pytest
 
+from anabranch import connectors
 from anabranch.connectors.mysql.target import preflight_cluster, preflight_server, row_sizes
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
 from anabranch.connectors.mysql.target.ddl import create_table
@@ -18,6 +19,7 @@ from anabranch.connectors.mysql.target.preflight_sizes import row_size
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import connect as connect_target
 from anabranch.contracts import PreflightContext, ValueRules
+from anabranch.errors import TargetError
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -404,6 +406,17 @@ def test_mysql_target_names_that_differ_by_their_case(database: Database) -> Non
     folds = int(database.query("SELECT @@lower_case_table_names")[0][0]) != 0
     found = checked(database, table(name="orders"), table(name="Orders"))
     assert ("names" in found) == folds
+
+
+def test_mysql_target_columns_that_differ_by_their_case(database: Database) -> None:
+    """PostgreSQL has such tables. The server refuses them, and so does preflight; nobody takes the refusal for a table."""
+    schema = table(ID, Column("a", WORD, "varchar(40)"), Column("A", WORD, "varchar(40)"))
+    found = checked(database, schema)
+    assert [r.verdict for r in found["names"]] == ["failed"] and '{ "A" = "A_2" }' in found["names"][0].hint
+    target = target_of(schema, database.name)
+    made = connectors.row_target(endpoint_of(database)).tables(ValueRules())
+    with closing(made) as tables, pytest.raises(TargetError, match="Duplicate column name"):
+        tables.create_table(schema, target, ValueRules(), False)
 
 
 def wide(count: int, length: int) -> TableSchema:

@@ -174,7 +174,8 @@ class MysqlWriter:
             return onerow.merge_few(stages, piece, arrays, nul)
         if inserts:
             self._refuse_replaced_nulls(stages, piece, arrays)
-            way = way_into(connection, piece.table.target, piece.columns, piece.values)
+            counted = stages.known.of(piece.table.target).counted(piece.values)
+            way = way_into(connection, piece.table.target, piece.columns, piece.values, counted)
             taken = send_rows(connection, way, piece.columns, arrays, nul, piece.table.source)
             if taken != rows:
                 raise Conflict(piece.table.source, f"expected {rows} inserts, found {taken}")

@@ -22,6 +22,7 @@ LOCK_TRIES, LOCK_PAUSE_S = 60, 0.5
 # What is to be made is there: somebody whose answer was lost has made it. Database, table, column, index, foreign key, check:
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
 IS_THERE = frozenset({1007, 1050, 1060, 1061, 1826, 3822})
+MADE = frozenset({1007, 1050})  # a whole database or table; of the others none is "there" in a table that is being made
 IS_GONE = frozenset({1051, 1091, 3821})  # what is to be dropped: table, index or key, check
 LOG_FULL = 1799  # changes of others while an index is built do not fit: innodb_online_alter_log_max_size
 ALONE = ", LOCK=SHARED"

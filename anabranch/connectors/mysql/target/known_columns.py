@@ -9,6 +9,7 @@ https://dev.mysql.com/doc/refman/8.0/en/metadata-locking.html
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -53,11 +54,13 @@ class KnownColumn:
         """True for ON UPDATE CURRENT_TIMESTAMP: an UPDATE that leaves it out sets it to the time of day."""
         return "on update" in self.extra.lower()
 
+    @property
+    def is_counted(self) -> bool:
+        return "auto_increment" in self.extra.lower()
+
     def replaces_null(self, explicit: bool) -> bool:
         """Return whether an explicit NULL would become the next number, or the time of day (`explicit`: not that one)."""
-        if "auto_increment" in self.extra.lower():
-            return True
-        return self.type == "timestamp" and not self.is_nullable and not explicit
+        return self.is_counted or (self.type == "timestamp" and not self.is_nullable and not explicit)
 
     @property
     def spelled(self) -> str:
@@ -94,6 +97,10 @@ class KnownTable:
     def written(self) -> tuple[str, ...]:
         """The columns that an INSERT of a whole row names: all that are not computed."""
         return tuple(column.name for column in self.columns if not column.is_generated)
+
+    def counted(self, names: Iterable[str]) -> list[str]:
+        """Return those of `names` that have AUTO_INCREMENT."""
+        return [name for name in names if self.column(name).is_counted]
 
     def kept(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the columns that an UPDATE of `names` has to set to what they are, lest they move by themselves."""

@@ -157,6 +157,9 @@ def check_names(live: Live) -> Iterator[CheckResult]:
         for name in refused_names(table):
             text = f"{name!r} is no name there: longer than 64 characters, or with characters that it may not have"
             yield failed("names", text, _renamed(table, name), table)
+        for name in _told_by_case_alone(table):
+            text = f"column {name!r} has the name of another one there: names of columns have no case"
+            yield failed("names", text, _renamed(table, name, f"{name}_2"), table)
     for tables in by_target.values():
         if len(tables) > 1:
             sources = ", ".join(str(t.source) for t in tables)
@@ -165,11 +168,20 @@ def check_names(live: Live) -> Iterator[CheckResult]:
             yield failed("names", text, "give each its own [[rules]] target", names=[str(t.source) for t in tables])
 
 
-def _renamed(table: TargetTable, name: str) -> str:
+def _told_by_case_alone(table: TargetTable) -> Iterator[str]:
+    """Yield columns whose names an earlier column has, but for the case."""
+    seen: set[str] = set()
+    for name in (*table.columns, *(name for _, name in table.computed)):
+        if name.lower() in seen:
+            yield name
+        seen.add(name.lower())
+
+
+def _renamed(table: TargetTable, name: str, otherwise: str = "") -> str:
     """Suggest what the job file may say instead, with a name that fits."""
     if name in table.columns:
         source = table.source_columns[table.columns.index(name)] if table.source_columns else name
-        renamed = f"{{ {toml(source)} = {toml(shortened(name))} }}"
+        renamed = f"{{ {toml(source)} = {toml(otherwise or shortened(name))} }}"
         return f"[[tables]] name = {toml(str(table.source))}, columns.rename = {renamed}"
     target = TableId(shortened(table.target.schema), shortened(table.target.name))
     return f"before the other rules: [[rules]] include = [{toml(str(table.source))}], target = {toml(str(target))}"

@@ -10,7 +10,7 @@ What does not live here: the tables that executors fill (`stage.py`), the statem
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from anabranch.connectors.mysql.target.known_columns import KnownColumns, KnownT
 from anabranch.connectors.mysql.target.load_data import FORM, Way, insert, send
 from anabranch.connectors.mysql.target.local_lines import VALUE, NoRow, RowForm
 from anabranch.connectors.mysql.target.merge import DIGEST, MergePiece, Stage, StageColumn
-from anabranch.connectors.mysql.target.session import FED, Connection, quoted, run, table_name, warned
+from anabranch.connectors.mysql.target.session import FED, Connection, column_list, quoted, run, table_name, warned
 from anabranch.contracts import Conflict
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
@@ -163,22 +163,32 @@ def _type(known: KnownTable, column: StageColumn) -> str:
     return found.spelled
 
 
-def way_into(connection: Connection, table: TableId, columns: Sequence[StageColumn], names: Sequence[str] = ()) -> Way:
-    """Return the statements by which rows are sent into a table whose columns are called `names`."""
-    targets, sets, values = [], [], []
-    called = [quoted(name) for name in names or [column.name for column in columns]]
-    for number, (name, column) in enumerate(zip(called, columns, strict=True)):
-        variable, kind = f"@c{number}", family(connection)
-        values.append(terms.assignment(column.type, VALUE, kind))
-        if terms.is_plain(column.type, kind):
-            targets.append(name)
-        else:
-            targets.append(variable)
+def way_into(
+    connection: Connection,
+    table: TableId,
+    columns: Sequence[StageColumn],
+    names: Sequence[str] = (),
+    counted: Collection[str] = (),
+) -> Way:
+    """Return the statements by which rows are sent into a table whose columns are called `names`.
+
+    `counted`: those with AUTO_INCREMENT. MariaDB (seen in 10.11) gives a 0 there the next number where another column is SET,
+    unless this one is SET, too (pitfall 49).
+    """
+    kind, called = family(connection), names or [column.name for column in columns]
+    are_plain = [terms.is_plain(column.type, kind) for column in columns]
+    if not all(are_plain):
+        are_plain = [one and name not in counted for one, name in zip(are_plain, called, strict=True)]
+    targets, sets = [], []
+    for number, (name, column, is_plain) in enumerate(zip(map(quoted, called), columns, are_plain, strict=True)):
+        variable = f"@c{number}"
+        targets.append(name if is_plain else variable)
+        if not is_plain:
             sets.append(f"{name} = {terms.assignment(column.type, variable, kind)}")
-    place = table_name(table)
+    place, values = table_name(table), [terms.assignment(column.type, VALUE, kind) for column in columns]
     load = f"LOAD DATA LOCAL INFILE '{FED}' INTO TABLE {place} CHARACTER SET utf8mb4 {FORM} ({', '.join(targets)})"
     load += f" SET {', '.join(sets)}" if sets else ""
-    return Way(load, f"INSERT INTO {place} ({', '.join(called)}) VALUES ".encode(), RowForm.of(values))
+    return Way(load, f"INSERT INTO {place} ({column_list(called)}) VALUES ".encode(), RowForm.of(values))
 
 
 def send_rows(

@@ -14,7 +14,7 @@ import pymysql
 
 from anabranch.connectors.mysql.target import ddl, sequences, taken_off
 from anabranch.connectors.mysql.target import shared_tables as shared
-from anabranch.connectors.mysql.target.attempts import IS_THERE, LOCK_WAIT, attempt
+from anabranch.connectors.mysql.target.attempts import LOCK_WAIT, MADE, attempt
 from anabranch.connectors.mysql.target.begin import one_begins
 from anabranch.connectors.mysql.target.building import Building, is_all_there
 from anabranch.connectors.mysql.target.errors import translate, translated
@@ -174,7 +174,7 @@ class MysqlTables:
         try:
             run(connection, statement)
         except pymysql.err.Error as error:
-            if error.args[0] not in IS_THERE:  # another process has made it meanwhile
+            if error.args[0] not in MADE:  # another process has made it meanwhile
                 raise
 
     # --- the session --------------------------------------------------------------------------------------------------
