@@ -13,6 +13,7 @@ from anabranch.connectors.mysql.target.store import MysqlStore
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.conformance import store
 from anabranch.testing.databases import connect, create_database, drop_database
+from anabranch.testing.servers import Server
 from rigs.endpoints import endpoint_of
 
 OTHERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("mysql56", "mysql9")]
@@ -32,7 +33,12 @@ def stores(request: pytest.FixtureRequest) -> Iterator[store.Stores]:
         drop_database(made)
         return
     place = Endpoint("mysql", server.host, server.port, server.user, server.password)
+    forget_all(server)  # other tests leave their jobs' state at the server
     yield lambda: MysqlStore(place)
+    forget_all(server)
+
+
+def forget_all(server: Server) -> None:
     with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
         cursor.execute("DROP DATABASE IF EXISTS anabranch")
 
