@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.connectors.mysql.target.session import run
 from anabranch.contracts import Conflict, Emptying
 from anabranch.model.at_target import AtTarget
 from anabranch.model.datatype import Kind, LogicalType
@@ -150,6 +151,25 @@ def test_errors_that_load_data_turns_into_warnings_are_conflicts(applying: Apply
     with pytest.raises(Conflict):
         applying.merge(TableNet(of, inserts=rows(of, ("id",), *numbered(many), (0,))))
     assert applying.rows("SELECT COUNT(*), COUNT(v), COUNT(n), COUNT(d) FROM t") == [(1, 0, 0, 0)]
+
+
+@SINCE_56
+@SIZES
+@SINCE_56
+def test_warnings_that_the_server_counts_and_does_not_keep_are_conflicts(applying: Applying, many: int) -> None:
+    """A server may keep the text of none; what it does not tell may be that digits were cut."""
+    number = LogicalType(Kind.DECIMAL, precision=10, scale=4)
+    of = applying.create("t", "id INT PRIMARY KEY, d DECIMAL(10,2)", {"id": INT, "d": number})
+    applying.merge(TableNet(of, inserts=rows(of, ("id",), *((n + MANY * 2,) for n in range(many)))))
+    run(applying.writer._session(), "SET SESSION max_error_count = 0")
+    cut = [("1.2345",)] * many
+    with pytest.raises(Conflict):
+        applying.merge(TableNet(of, inserts=rows(of, ("id", "d"), *((n, *d) for n, d in enumerate(cut)))))
+    with pytest.raises(Conflict):
+        applying.merge(TableNet(of, updates=(updates(of, (n + MANY * 2 for n in range(many)), ("d",), *cut),)))
+    with pytest.raises(Conflict):
+        applying.change(RowChange(of, UPDATE, {"id": str(MANY * 2)}, {"d": "1.2345"}))
+    assert applying.rows("SELECT COUNT(*), COUNT(d) FROM t") == [(many, 0)]
 
 
 @SINCE_56
