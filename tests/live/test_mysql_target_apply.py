@@ -226,6 +226,28 @@ def test_a_table_that_was_altered_is_staged_by_its_new_types(applying: Applying)
     assert [str(v) for (v,) in applying.rows("SELECT DISTINCT v FROM t")] == ["1.2345"]
 
 
+@SINCE_56
+@SIZES
+@SINCE_56
+def test_values_of_a_column_that_came_at_the_target_stay(applying: Applying, many: int) -> None:
+    """In rows that leave and come back, while the writer knows the table as it was."""
+    of = applying.create("t", "id INT PRIMARY KEY, u INT UNIQUE", {"id": INT, "u": INT})
+    bags = applying.create("k", "n INT", {"n": INT}, key=())
+    count, some = many + 1, min(many, 20)
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "u"), *((n, n) for n in range(count)))))
+    applying.merge(bag(bags, *((n, 3) for n in range(some))))
+    turned = updates(of, range(count), ("u",), *(((n + 1) % count,) for n in range(count)), contends=True)
+    applying.merge(TableNet(of, updates=(turned,)))
+    applying.merge(bag(bags, *((n, -1) for n in range(some))))
+    applying.database.execute("ALTER TABLE t ADD own INT", "UPDATE t SET own = 8")
+    applying.database.execute("ALTER TABLE k ADD own INT", "UPDATE k SET own = 8")
+    back = updates(of, range(count), ("u",), *((n,) for n in range(count)), contends=True)
+    applying.merge(TableNet(of, updates=(back,)))
+    applying.merge(bag(bags, *((n, -1) for n in range(some))))
+    assert applying.rows("SELECT COUNT(*), SUM(u = id), SUM(own = 8) FROM t") == [(count, count, count)]
+    assert applying.rows("SELECT COUNT(*), SUM(own = 8) FROM k") == [(some, some)]
+
+
 # --- what it takes for equal -------------------------------------------------------------------------------------------
 
 FOLDED = "VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"  # 'a' = 'A', 'a' = 'a '
