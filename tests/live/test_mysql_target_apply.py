@@ -229,6 +229,35 @@ def test_a_table_that_was_altered_is_staged_by_its_new_types(applying: Applying)
 @SINCE_56
 @SIZES
 @SINCE_56
+def test_blanks_that_a_merge_would_cut_are_conflicts(applying: Applying, many: int) -> None:
+    """A long column is staged in one without a length: what is cut is cut by the statement that merges, with a note."""
+    names, long = {"id": INT, "u": INT, "v": TEXT}, f"{'x' * 1999}{' ' * 3}"
+    of = applying.create("t", "id INT PRIMARY KEY, u INT UNIQUE, v VARCHAR(2000)", names)
+    bags = applying.create("k", "id INT, v VARCHAR(2000)", {"id": INT, "v": TEXT}, key=())
+    by_float = applying.create("f", "id FLOAT PRIMARY KEY, v VARCHAR(2000)", {"id": FLOAT, "v": TEXT})
+    count = many + 1
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "u"), *((n, n) for n in range(count)))))
+    applying.merge(TableNet(by_float, inserts=rows(by_float, ("id",), *((n + 0.1,) for n in range(count)))))
+    turned = (((n + 1) % count, long) for n in range(count))
+    nets = [
+        TableNet(of, updates=(updates(of, range(count), ("v",), *[(long,)] * count),)),
+        TableNet(of, inserts=rows(of, ("id", "u", "v"), *((n, n, long) for n in range(count))), checked=False),
+        TableNet(of, updates=(updates(of, range(count), ("u", "v"), *turned, contends=True),)),
+        bag(bags, *((n, long, 1) for n in range(count))),
+        TableNet(by_float, updates=(updates(by_float, [n + 0.1 for n in range(count)], ("v",), *[(long,)] * count),)),
+    ]
+    for net in nets:
+        with pytest.raises(Conflict, match="otherwise than they were given"):
+            applying.merge(net)
+    with pytest.raises(Conflict, match="otherwise than they were given"):
+        applying.change(RowChange(by_float, UPDATE, {"id": "0.1"}, {"v": long}))
+    assert applying.rows("SELECT COUNT(*), COUNT(v) FROM t") == [(count, 0)]
+    assert applying.rows("SELECT COUNT(v) FROM f UNION ALL SELECT COUNT(*) FROM k") == [(0,), (0,)]
+
+
+@SINCE_56
+@SIZES
+@SINCE_56
 def test_values_of_a_column_that_came_at_the_target_stay(applying: Applying, many: int) -> None:
     """In rows that leave and come back, while the writer knows the table as it was."""
     of = applying.create("t", "id INT PRIMARY KEY, u INT UNIQUE", {"id": INT, "u": INT})

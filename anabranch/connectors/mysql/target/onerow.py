@@ -222,8 +222,9 @@ def _staged(stages: StagingTables, row: RowChange, nul: str) -> int:
         if row.operation == DELETE:
             return run(stages.connection, delete(piece, stage, old_key(piece)))
         if row.operation == UPDATE:
-            known = stages.known.of(table.target)
-            return run(stages.connection, update(known, piece, stage, names, old_key(piece)))
+            done = run(stages.connection, update(stages.known.of(table.target), piece, stage, names, old_key(piece)))
+            refuse_warnings(stages.connection, table.source, key(row))
+            return done
         carry_out(stages, piece, stage, 1)
         return 1
 
