@@ -96,6 +96,25 @@ def test_an_explicit_null_in_a_timestamp_is_null_or_refused(applying: Applying, 
 
 @SINCE_56
 @SIZES
+@SINCE_56
+def test_a_null_is_not_made_the_time_of_day_where_rows_contend_or_a_key_is_float(applying: Applying, many: int) -> None:
+    moment = "TIMESTAMP(6) NOT NULL DEFAULT '2001-01-01 00:00:00'"
+    of = applying.create(
+        "t", f"id FLOAT PRIMARY KEY, u INT UNIQUE, b {moment}", {"id": FLOAT, "u": INT, "b": MOMENT}
+    )  # fmt: skip
+    count, ids = many + 1, [n + 0.1 for n in range(many + 1)]
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "u"), *((id, n) for n, id in enumerate(ids)))))
+    turned = (((n + 1) % count, None) for n in range(count))
+    with pytest.raises(Conflict):
+        applying.merge(TableNet(of, updates=(updates(of, ids, ("u", "b"), *turned, contends=True),)))
+    with pytest.raises(Conflict) as refused:
+        applying.change(RowChange(of, UPDATE, {"id": "0.1"}, {"b": None}))
+    assert refused.value.key == {"id": "0.1"}
+    assert applying.rows("SELECT COUNT(*), SUM(b = '2001-01-01') FROM t") == [(count, count)]
+
+
+@SINCE_56
+@SIZES
 @SINCE_57
 def test_pitfall_40_computed_and_invisible_columns(applying: Applying, many: int) -> None:
     """Rows that leave and come back name all columns but the computed ones; what is the target's own stays."""
