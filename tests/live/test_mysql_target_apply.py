@@ -192,6 +192,23 @@ def test_warnings_that_the_server_counts_and_does_not_keep_are_conflicts(applyin
 
 
 @SINCE_56
+def test_a_row_longer_than_a_packet_is_refused_with_its_key(applying: Applying) -> None:
+    """It is never sent: the server would end the connection, and each try would look like a lost line."""
+    of = applying.create("t", "id INT PRIMARY KEY, v LONGTEXT", {"id": INT, "v": TEXT})
+    applying.merge(TableNet(of, inserts=rows(of, ("id",), (1,))))
+    session = applying.writer._session()
+    long = "x" * session.packet
+    with pytest.raises(Conflict, match="max_allowed_packet"):
+        applying.merge(TableNet(of, updates=(updates(of, (1,), ("v",), (long,)),)))
+    for operation, old, number in ((INSERT, {}, "2"), (UPDATE, {"id": "1"}, "1")):
+        with pytest.raises(Conflict, match="max_allowed_packet") as refused:
+            applying.change(RowChange(of, operation, dict(old), {"id": number, "v": long}))
+        assert refused.value.key == {"id": number}
+    assert applying.writer._session() is session
+    assert applying.rows("SELECT id, v FROM t") == [(1, None)]
+
+
+@SINCE_56
 @SIZES
 @SINCE_56
 def test_pitfall_11_an_insert_never_takes_the_place_of_another_row(applying: Applying, many: int) -> None:
