@@ -263,6 +263,18 @@ def test_a_table_that_was_altered_is_staged_by_its_new_types(applying: Applying)
 
 
 @SINCE_56
+def test_digits_cut_in_a_row_that_moves_are_a_conflict(applying: Applying) -> None:
+    """Which of the statements in a packet was warned of is learned by carrying them out again: the row has moved then."""
+    number = LogicalType(Kind.DECIMAL, precision=10, scale=4)
+    of = applying.create("t", "id INT PRIMARY KEY, d DECIMAL(10,2)", {"id": INT, "d": number})
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "d"), (1, "1.0000"), (2, "2.0000"))))
+    moved = updates(of, (1, 2), ("id", "d"), (11, "1.2345"), (12, "2.0000"), moves=True)
+    with pytest.raises(Conflict):
+        applying.merge(TableNet(of, updates=(moved,)))
+    assert [str(d) for (d,) in applying.rows("SELECT d FROM t WHERE id < 3 ORDER BY id")] == ["1.00", "2.00"]
+
+
+@SINCE_56
 @SIZES
 @SINCE_56
 def test_blanks_that_a_merge_would_cut_are_conflicts(applying: Applying, many: int) -> None:
