@@ -185,7 +185,7 @@ def test_warnings_that_the_server_counts_and_does_not_keep_are_conflicts(applyin
     with pytest.raises(Conflict):
         applying.merge(TableNet(of, inserts=rows(of, ("id", "d"), *((n, *d) for n, d in enumerate(cut)))))
     with pytest.raises(Conflict):
-        applying.merge(TableNet(of, updates=(updates(of, (n + MANY * 2 for n in range(many)), ("d",), *cut),)))
+        applying.merge(TableNet(of, updates=(updates(of, range(MANY * 2, MANY * 2 + many), ("d",), *cut),)))
     with pytest.raises(Conflict):
         applying.change(RowChange(of, UPDATE, {"id": str(MANY * 2)}, {"d": "1.2345"}))
     assert applying.rows("SELECT COUNT(*), COUNT(d) FROM t") == [(many, 0)]
