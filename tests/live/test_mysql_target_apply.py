@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.connectors.mysql.target.session import run
 from anabranch.contracts import Conflict, Emptying
 from anabranch.model.at_target import AtTarget
 from anabranch.model.datatype import Kind, LogicalType
@@ -95,6 +96,25 @@ def test_an_explicit_null_in_a_timestamp_is_null_or_refused(applying: Applying, 
 
 @SINCE_56
 @SIZES
+@SINCE_56
+def test_a_null_is_not_made_the_time_of_day_where_rows_contend_or_a_key_is_float(applying: Applying, many: int) -> None:
+    moment = "TIMESTAMP(6) NOT NULL DEFAULT '2001-01-01 00:00:00'"
+    of = applying.create(
+        "t", f"id FLOAT PRIMARY KEY, u INT UNIQUE, b {moment}", {"id": FLOAT, "u": INT, "b": MOMENT}
+    )  # fmt: skip
+    count, ids = many + 1, [n + 0.1 for n in range(many + 1)]
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "u"), *((id, n) for n, id in enumerate(ids)))))
+    turned = (((n + 1) % count, None) for n in range(count))
+    with pytest.raises(Conflict):
+        applying.merge(TableNet(of, updates=(updates(of, ids, ("u", "b"), *turned, contends=True),)))
+    with pytest.raises(Conflict) as refused:
+        applying.change(RowChange(of, UPDATE, {"id": "0.1"}, {"b": None}))
+    assert refused.value.key == {"id": "0.1"}
+    assert applying.rows("SELECT COUNT(*), SUM(b = '2001-01-01') FROM t") == [(count, count)]
+
+
+@SINCE_56
+@SIZES
 @SINCE_57
 def test_pitfall_40_computed_and_invisible_columns(applying: Applying, many: int) -> None:
     """Rows that leave and come back name all columns but the computed ones; what is the target's own stays."""
@@ -155,6 +175,42 @@ def test_errors_that_load_data_turns_into_warnings_are_conflicts(applying: Apply
 @SINCE_56
 @SIZES
 @SINCE_56
+def test_warnings_that_the_server_counts_and_does_not_keep_are_conflicts(applying: Applying, many: int) -> None:
+    """A server may keep the text of none; what it does not tell may be that digits were cut."""
+    number = LogicalType(Kind.DECIMAL, precision=10, scale=4)
+    of = applying.create("t", "id INT PRIMARY KEY, d DECIMAL(10,2)", {"id": INT, "d": number})
+    applying.merge(TableNet(of, inserts=rows(of, ("id",), *((n + MANY * 2,) for n in range(many)))))
+    run(applying.writer._session(), "SET SESSION max_error_count = 0")
+    cut = [("1.2345",)] * many
+    with pytest.raises(Conflict):
+        applying.merge(TableNet(of, inserts=rows(of, ("id", "d"), *((n, *d) for n, d in enumerate(cut)))))
+    with pytest.raises(Conflict):
+        applying.merge(TableNet(of, updates=(updates(of, range(MANY * 2, MANY * 2 + many), ("d",), *cut),)))
+    with pytest.raises(Conflict):
+        applying.change(RowChange(of, UPDATE, {"id": str(MANY * 2)}, {"d": "1.2345"}))
+    assert applying.rows("SELECT COUNT(*), COUNT(d) FROM t") == [(many, 0)]
+
+
+@SINCE_56
+def test_a_row_longer_than_a_packet_is_refused_with_its_key(applying: Applying) -> None:
+    """It is never sent: the server would end the connection, and each try would look like a lost line."""
+    of = applying.create("t", "id INT PRIMARY KEY, v LONGTEXT", {"id": INT, "v": TEXT})
+    applying.merge(TableNet(of, inserts=rows(of, ("id",), (1,))))
+    session = applying.writer._session()
+    long = "x" * session.packet
+    with pytest.raises(Conflict, match="max_allowed_packet"):
+        applying.merge(TableNet(of, updates=(updates(of, (1,), ("v",), (long,)),)))
+    for operation, old, number in ((INSERT, {}, "2"), (UPDATE, {"id": "1"}, "1")):
+        with pytest.raises(Conflict, match="max_allowed_packet") as refused:
+            applying.change(RowChange(of, operation, dict(old), {"id": number, "v": long}))
+        assert refused.value.key == {"id": number}
+    assert applying.writer._session() is session
+    assert applying.rows("SELECT id, v FROM t") == [(1, None)]
+
+
+@SINCE_56
+@SIZES
+@SINCE_56
 def test_pitfall_11_an_insert_never_takes_the_place_of_another_row(applying: Applying, many: int) -> None:
     """In a load's window an insert replaces the row that has its key; one that has its unique value is another row."""
     of = applying.create("t", "id INT PRIMARY KEY, u INT UNIQUE, v INT", {"id": INT, "u": INT, "v": INT})
@@ -204,6 +260,69 @@ def test_a_table_that_was_altered_is_staged_by_its_new_types(applying: Applying)
     applying.database.execute("ALTER TABLE t MODIFY v DECIMAL(12,4)")
     applying.merge(TableNet(of, updates=(updates(of, every, ("v",), *([("1.2345",)] * MANY)),)))
     assert [str(v) for (v,) in applying.rows("SELECT DISTINCT v FROM t")] == ["1.2345"]
+
+
+@SINCE_56
+def test_digits_cut_in_a_row_that_moves_are_a_conflict(applying: Applying) -> None:
+    """Which of the statements in a packet was warned of is learned by carrying them out again: the row has moved then."""
+    number = LogicalType(Kind.DECIMAL, precision=10, scale=4)
+    of = applying.create("t", "id INT PRIMARY KEY, d DECIMAL(10,2)", {"id": INT, "d": number})
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "d"), (1, "1.0000"), (2, "2.0000"))))
+    moved = updates(of, (1, 2), ("id", "d"), (11, "1.2345"), (12, "2.0000"), moves=True)
+    with pytest.raises(Conflict):
+        applying.merge(TableNet(of, updates=(moved,)))
+    assert [str(d) for (d,) in applying.rows("SELECT d FROM t WHERE id < 3 ORDER BY id")] == ["1.00", "2.00"]
+
+
+@SINCE_56
+@SIZES
+@SINCE_56
+def test_blanks_that_a_merge_would_cut_are_conflicts(applying: Applying, many: int) -> None:
+    """A long column is staged in one without a length: what is cut is cut by the statement that merges, with a note."""
+    names, long = {"id": INT, "u": INT, "v": TEXT}, f"{'x' * 1999}{' ' * 3}"
+    of = applying.create("t", "id INT PRIMARY KEY, u INT UNIQUE, v VARCHAR(2000)", names)
+    bags = applying.create("k", "id INT, v VARCHAR(2000)", {"id": INT, "v": TEXT}, key=())
+    by_float = applying.create("f", "id FLOAT PRIMARY KEY, v VARCHAR(2000)", {"id": FLOAT, "v": TEXT})
+    count = many + 1
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "u"), *((n, n) for n in range(count)))))
+    applying.merge(TableNet(by_float, inserts=rows(by_float, ("id",), *((n + 0.1,) for n in range(count)))))
+    turned = (((n + 1) % count, long) for n in range(count))
+    nets = [
+        TableNet(of, updates=(updates(of, range(count), ("v",), *[(long,)] * count),)),
+        TableNet(of, inserts=rows(of, ("id", "u", "v"), *((n, n, long) for n in range(count))), checked=False),
+        TableNet(of, updates=(updates(of, range(count), ("u", "v"), *turned, contends=True),)),
+        bag(bags, *((n, long, 1) for n in range(count))),
+        TableNet(by_float, updates=(updates(by_float, [n + 0.1 for n in range(count)], ("v",), *[(long,)] * count),)),
+    ]
+    for net in nets:
+        with pytest.raises(Conflict, match="otherwise than they were given"):
+            applying.merge(net)
+    with pytest.raises(Conflict, match="otherwise than they were given"):
+        applying.change(RowChange(by_float, UPDATE, {"id": "0.1"}, {"v": long}))
+    assert applying.rows("SELECT COUNT(*), COUNT(v) FROM t") == [(count, 0)]
+    assert applying.rows("SELECT COUNT(v) FROM f UNION ALL SELECT COUNT(*) FROM k") == [(0,), (0,)]
+
+
+@SINCE_56
+@SIZES
+@SINCE_56
+def test_values_of_a_column_that_came_at_the_target_stay(applying: Applying, many: int) -> None:
+    """In rows that leave and come back, while the writer knows the table as it was."""
+    of = applying.create("t", "id INT PRIMARY KEY, u INT UNIQUE", {"id": INT, "u": INT})
+    bags = applying.create("k", "n INT", {"n": INT}, key=())
+    count, some = many + 1, min(many, 20)
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "u"), *((n, n) for n in range(count)))))
+    applying.merge(bag(bags, *((n, 3) for n in range(some))))
+    turned = updates(of, range(count), ("u",), *(((n + 1) % count,) for n in range(count)), contends=True)
+    applying.merge(TableNet(of, updates=(turned,)))
+    applying.merge(bag(bags, *((n, -1) for n in range(some))))
+    applying.database.execute("ALTER TABLE t ADD own INT", "UPDATE t SET own = 8")
+    applying.database.execute("ALTER TABLE k ADD own INT", "UPDATE k SET own = 8")
+    back = updates(of, range(count), ("u",), *((n,) for n in range(count)), contends=True)
+    applying.merge(TableNet(of, updates=(back,)))
+    applying.merge(bag(bags, *((n, -1) for n in range(some))))
+    assert applying.rows("SELECT COUNT(*), SUM(u = id), SUM(own = 8) FROM t") == [(count, count, count)]
+    assert applying.rows("SELECT COUNT(*), SUM(own = 8) FROM k") == [(some, some)]
 
 
 # --- what it takes for equal -------------------------------------------------------------------------------------------

@@ -9,7 +9,10 @@ from contextlib import closing
 import pymysql
 import pytest
 
+from anabranch.connectors.mysql.target.conditions import holds_any
+from anabranch.connectors.mysql.target.session import ask, connect, table_name
 from anabranch.connectors.mysql.target.store import MysqlStore
+from anabranch.connectors.mysql.target.terms import constant
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.aside import AsideChange
@@ -86,6 +89,31 @@ def test_rule_28_nobody_else_changes_the_row_meanwhile(at: Epoch) -> None:
         assert locked.value.args[0] == LOCKED
         at.again()
         cursor.execute("UPDATE t SET day = '2021-01-01' WHERE id = 9007199254740993")
+
+
+def test_rule_28_rows_are_found_by_a_float(at: Epoch) -> None:
+    """0.1 is not the FLOAT 0.1; a column that is a DOUBLE at the target holds 0.1. Of these, 0.3 is greater as a FLOAT, 0.7
+    smaller; the last two are values that a FLOAT does not get from their digits read as a DOUBLE."""
+    singles = ("0.1", "-0.3", "0.7", "16777215", "0", "1.17549e-38", "3.4028235e+38", "-7.038531e-26")
+    type = LogicalType(Kind.FLOAT32)
+    for declared in ("FLOAT", "DOUBLE"):
+        of = TargetTable(
+            TableId("shop", declared), TableId(at.database.name, declared), ("id", "age"), (type, type), ("id",)
+        )
+        values = ", ".join(f"({constant(type, one)}, {constant(type, one)})" for one in singles)
+        at.database.execute(
+            f"CREATE TABLE `{declared}` (id {declared} PRIMARY KEY, age {declared})",
+            f"INSERT INTO `{declared}` VALUES {values}",
+        )
+        for one in singles:
+            for age in (one, str(float(one) - max(abs(float(one)) / 1e6, 1e-40))):
+                found = at.writer.row(of, {"id": one}, Age("age", age))
+                assert found is not None and found.is_newer is (age != one), (declared, one, age)
+        with closing(connect(at.endpoint, "anabranch-test")) as session:
+            for names in (("id",), ("id", "age")):
+                where = holds_any(session, of, names, [(one,) * len(names) for one in singles])
+                found_rows = ask(session, f"SELECT COUNT(*) FROM {table_name(of.target)} WHERE {where}")
+                assert found_rows == [(len(singles),)], (declared, names)
 
 
 def test_what_is_noted_comes_with_the_epoch(at: Epoch) -> None:

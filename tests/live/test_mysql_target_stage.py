@@ -16,6 +16,7 @@ from anabranch.connectors.mysql.target.stage_sweep import lock_name, stage_prefi
 from anabranch.contracts import Conflict, ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
+from anabranch.rows.arrow import arrow_type
 from anabranch.rows.net import StagedNet, TableNet, TargetTable, Updates
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
@@ -103,6 +104,20 @@ def test_rule_10_rule_08_staged_rows_that_contend_leave_before_any_arrives(at: E
     (staged,) = stager.stage(at.job, [TableNet(at.table(TABLE), updates=(swap,))])
     at.run(lambda writer: writer.merge_staged(staged))
     assert at.database.query("SELECT id, v FROM t WHERE id < 3 ORDER BY id") == [(1, "2"), (2, "1")]
+
+
+@pytest.mark.parametrize("contends", [False, True], ids=["alone", "contending"])
+def test_a_staged_null_is_not_made_the_time_of_day(at: Epoch, stager: MysqlStager, contends: bool) -> None:
+    at.database.execute("CREATE TABLE m (id int PRIMARY KEY, b timestamp NOT NULL DEFAULT '2001-01-01 00:00:00')")
+    at.database.execute("INSERT INTO m (id) VALUES (1), (2)")
+    moment = LogicalType(Kind.TIMESTAMP)
+    table = TargetTable(TableId("s", "m"), TableId("public", "m"), ("id", "b"), (INT, moment), ("id",))
+    nulls = Updates(ids(1, 2), pa.table({"b": pa.nulls(2, arrow_type(moment))}), contends=contends)
+    (staged,) = stager.stage(at.job, [TableNet(at.table(table), updates=(nulls,))])
+    with pytest.raises(Conflict):
+        at.run(lambda writer: writer.merge_staged(staged))
+    at.again()
+    assert at.database.query("SELECT COUNT(*) FROM m WHERE b = '2001-01-01'") == [(2,)]
 
 
 TAMPERINGS = {

@@ -156,10 +156,11 @@ class MysqlWriter:
 
     def _exchange(self, stages: StagingTables, pieces: Iterable[Part]) -> None:
         with ExitStack() as held:
-            staged = [
-                (piece, held.enter_context(stages.filled(piece, arrays, self._rules.nul)), len(arrays[0]))
-                for piece, arrays in pieces
-            ]
+            staged = []
+            for piece, arrays in pieces:
+                self._refuse_replaced_nulls(stages, piece, arrays)
+                stage_ = held.enter_context(stages.filled(piece, arrays, self._rules.nul))
+                staged.append((piece, stage_, len(arrays[0])))
             for piece, stage_, _ in staged:
                 if piece.newest_by:
                     refuse_newer(stages.connection, piece, stage_)

@@ -17,7 +17,7 @@ from anabranch.connectors.mysql.target.merge import (
     statements,
 )
 from anabranch.connectors.mysql.target.session import ask, column_list, run, table_name
-from anabranch.connectors.mysql.target.staging import StagingTables
+from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warnings
 from anabranch.contracts import Conflict
 
 CHAIN = "a key moves to where another one moves away, inside the load's window"
@@ -33,6 +33,8 @@ def carry_out(stages: StagingTables, piece: MergePiece, stage: Stage, rows: int)
         _refuse_chains(stages, piece, stage)
     for statement, counted in statements(known, piece, stage):
         done = run(connection, statement)
+        if piece.action is not MergeAction.DELETE:  # which stores nothing
+            refuse_warnings(connection, piece.table.source)
         if counted and done != rows:
             raise Conflict(piece.table.source, f"expected {rows} {piece.action}s, found {done}")
     return missing(connection, piece, stage) if piece.action is MergeAction.UPDATE and not piece.checked else []

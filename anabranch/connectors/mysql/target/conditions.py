@@ -9,12 +9,15 @@ What does not live here: how a value of a type is written and read (terms.py).
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import product
 
 from anabranch.connectors.mysql.connection import family
 from anabranch.connectors.mysql.target import words
 from anabranch.connectors.mysql.target.session import Connection, column_list, quoted
-from anabranch.connectors.mysql.target.terms import INTEGERS, constant, read_term
+from anabranch.connectors.mysql.target.terms import FLOATS, INTEGERS, constant, read_term
 from anabranch.model.datatype import Kind
 from anabranch.rows.net import TargetTable
 
@@ -27,6 +30,7 @@ BATCH = 200
 COLLATED = frozenset({Kind.TEXT, Kind.ENUM, Kind.SET, Kind.NATIVE, Kind.JSON})
 NUMBERS = INTEGERS | {Kind.DECIMAL}
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_FLOAT = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 _LENGTH = re.compile(r"binary\((\d+)\)", re.IGNORECASE)  # whose values a log may give without the zeros at their end
 
 
@@ -38,6 +42,18 @@ def literal(connection: Connection, table: TargetTable, column: str, value: str 
     text = constant(type, value, family(connection))
     length = _LENGTH.match(type.native) if value is not None and not type.target else None
     return f"RPAD({text}, {length[1]}, X'00')" if length else text
+
+
+def equals(connection: Connection, table: TargetTable, column: str, value: str | None) -> list[str]:
+    """Return literals of which a column that holds the value equals one. 0.1 is not the FLOAT 0.1: that is also told as the
+    double that it is; in a column that is a DOUBLE at the target 0.1 is 0.1."""
+    found, type = [literal(connection, table, column, value)], table.type_of(column)
+    if value is not None and not type.target and type.carried is Kind.FLOAT32 and _FLOAT.fullmatch(value):
+        for short, exact in FLOATS.items():
+            value = value.replace(short, exact)
+        with suppress(OverflowError):  # no FLOAT
+            found.append(repr(*struct.unpack("<f", struct.pack("<f", float(value)))))
+    return found
 
 
 def text_literal(value: str | None) -> str:
@@ -53,17 +69,20 @@ def reads(connection: Connection, table: TargetTable, columns: Iterable[str]) ->
 
 def holds(connection: Connection, table: TargetTable, columns: Sequence[str], values: Values, sign: str = "=") -> str:
     """Return the condition for rows that hold just these values. `sign`: `<=>` finds NULL too."""
-    pairs = zip(columns, values, strict=True)
-    return " AND ".join(f"{quoted(name)} {sign} {literal(connection, table, name, value)}" for name, value in pairs)
+    each = []
+    for name, value in zip(columns, values, strict=True):
+        some = [f"{quoted(name)} {sign} {one}" for one in equals(connection, table, name, value)]
+        each.append(some[0] if len(some) == 1 else f"({' OR '.join(some)})")
+    return " AND ".join(each)
 
 
 def holds_any(connection: Connection, table: TargetTable, columns: Sequence[str], some: Iterable[Values]) -> str:
     """Return the condition for rows that hold one of these values; NULL is held by none. A list of single values, or of
     rows of them, is read by the index of the columns."""
+    told = ([equals(connection, table, name, value) for name, value in zip(columns, row, strict=True)] for row in some)
+    rows = [", ".join(one) for each in told for one in product(*each)]
     if len(columns) == 1:
-        listed = ", ".join(literal(connection, table, columns[0], value) for (value,) in some)
-        return f"{quoted(columns[0])} IN ({listed})"
-    rows = (", ".join(literal(connection, table, n, v) for n, v in zip(columns, row, strict=True)) for row in some)
+        return f"{quoted(columns[0])} IN ({', '.join(rows)})"
     return f"({column_list(columns)}) IN ({', '.join(f'({row})' for row in rows)})"
 
 

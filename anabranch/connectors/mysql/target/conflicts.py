@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from anabranch.connectors.mysql.target.conditions import holds, literal, reads
+from anabranch.connectors.mysql.target.conditions import equals, holds, reads
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted, run, table_name
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ def _newer(connection: Connection, table: TargetTable, age: Age | None, nul: str
         return "FALSE"
     if age.value is None:
         return f"{quoted(age.column)} IS NOT NULL"
-    value = literal(connection, table, age.column, _stripped(age.value, nul))
-    return f"COALESCE({quoted(age.column)} > {value}, FALSE)"
+    values = equals(connection, table, age.column, _stripped(age.value, nul))
+    later = " AND ".join(f"{quoted(age.column)} > {value}" for value in values)
+    return f"COALESCE({later}, FALSE)"
 
 
 def _stripped(value: str | None, nul: str) -> str | None:

@@ -123,7 +123,7 @@ MEANINGS: dict[int, KnownError] = {
     1146: KnownError(_REFUSED, "no such table", "the target table is gone: load it again"),
     1148: KnownError(_REFUSED, "LOAD DATA LOCAL is switched off", _FILES),
     1152: KnownError(_AWAY, "the connection was aborted"),
-    1153: KnownError(_REFUSED, "a packet is too large", _TOO_BIG),
+    1153: KnownError(_CONFLICT, "a packet is too large", _TOO_BIG),
     1158: KnownError(_AWAY, "the line broke"),
     1159: KnownError(_AWAY, "the line was silent for too long"),
     1160: KnownError(_AWAY, "the line broke"),

@@ -28,7 +28,7 @@ from anabranch.connectors.mysql.target.merge import (
     on_old_key,
 )
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, one, quoted, run, table_name
-from anabranch.connectors.mysql.target.staging import StagingTables
+from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warnings
 from anabranch.connectors.mysql.target.unique import UniqueKey, unique_keys
 from anabranch.contracts import Conflict
 from anabranch.model.datatype import Kind, LogicalType
@@ -64,6 +64,7 @@ def exchange(stages: StagingTables, parts: Sequence[Staged]) -> None:
             f"INSERT INTO {table_name(table.target)} ({column_list(known.written)})"
             f" SELECT {columns} FROM {table_name(held)}",
         )
+        refuse_warnings(connection, table.source)
 
 
 def _may_leave(connection: Connection, table: TargetTable) -> bool:

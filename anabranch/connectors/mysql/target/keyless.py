@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from anabranch.connectors.mysql.target.known_columns import KnownColumn, KnownTable, assigned, has_triggers
 from anabranch.connectors.mysql.target.merge import MergePiece, Stage, places
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, one, quoted, run, table_name
+from anabranch.connectors.mysql.target.staging import refuse_warnings
 from anabranch.contracts import Conflict
 from anabranch.rows.net import TargetTable
 
@@ -38,6 +39,7 @@ def merge_multiset(connection: Connection, known: KnownTable, piece: MergePiece,
     if coming:
         most = int(one(connection, f"SELECT MAX(delta) FROM {s}"))
         done = run(connection, insert_copies(table, piece.values, stage, most))
+        refuse_warnings(connection, table.source)
         if done != coming:
             raise Conflict(table.source, f"expected {coming} inserts of whole rows, found {done}")
 

@@ -55,6 +55,11 @@ class KnownColumn:
         return "on update" in self.extra.lower()
 
     @property
+    def is_invisible(self) -> bool:
+        """True where `*` does not stand for it."""
+        return "invisible" in self.extra.lower()
+
+    @property
     def is_counted(self) -> bool:
         return "auto_increment" in self.extra.lower()
 
@@ -146,7 +151,10 @@ class KnownColumns:
         return KnownTable(table, columns, self._form(known))
 
     def _form(self, known: KnownTable) -> tuple[object, ...]:
-        names = column_list(column.name for column in known.columns)
+        """Ask for `*`, which tells of a column that has come since, too: in a row that leaves and comes back its value would be
+        lost. An invisible one that has come is not told."""
+        hidden = [column.name for column in known.columns if column.is_invisible]
+        names = f"*, {column_list(hidden)}" if hidden else "*"
         try:
             self._connection.query(f"SELECT {names} FROM {table_name(known.id)} LIMIT 0")
         except pymysql.err.Error as error:

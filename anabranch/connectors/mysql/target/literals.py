@@ -15,6 +15,7 @@ from anabranch.connectors.mysql.target import terms
 from anabranch.connectors.mysql.target.known_columns import KnownColumn, KnownTable
 from anabranch.connectors.mysql.target.session import Connection, quoted
 from anabranch.connectors.mysql.target.staging import refuse_warnings
+from anabranch.contracts import Conflict
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
 
@@ -74,8 +75,9 @@ def run_each(connection: Connection, statements: Iterable[str], source: TableId)
             counts.append(connection._result.affected_rows)
             warned |= bool(connection._result.warning_count)
         if warned:  # the server keeps those of the last statement only
-            for statement in batch:
-                connection.query(statement)
+            for statement, count in zip(batch, counts, strict=True):
+                if connection.query(statement) != count:  # its row has moved to another key: nothing is told of it now
+                    raise Conflict(source, "the server warned of a statement that cannot be carried out again")
                 refuse_warnings(connection, source)
         found += counts
     return found

@@ -28,7 +28,7 @@ from anabranch.connectors.mysql.target.merge import (
     whole_rows,
 )
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, run, table_name
-from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warnings, way_into
+from anabranch.connectors.mysql.target.staging import StagingTables, refuse_replaced_nulls, refuse_warnings, way_into
 from anabranch.contracts import Conflict
 from anabranch.rows.lines import escaped_line, texts
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange, TargetTable
@@ -219,11 +219,13 @@ def _staged(stages: StagingTables, row: RowChange, nul: str) -> int:
         line = [*_ordered(table, row.old_key), *(row.values.values() or _ordered(table, row.old_key))]
     with stages.empty(piece) as stage:
         _stage_one(stages, stage, piece, line, nul)
+        refuse_replaced_nulls(stages, piece, stage, key(row))
         if row.operation == DELETE:
             return run(stages.connection, delete(piece, stage, old_key(piece)))
         if row.operation == UPDATE:
-            known = stages.known.of(table.target)
-            return run(stages.connection, update(known, piece, stage, names, old_key(piece)))
+            done = run(stages.connection, update(stages.known.of(table.target), piece, stage, names, old_key(piece)))
+            refuse_warnings(stages.connection, table.source, key(row))
+            return done
         carry_out(stages, piece, stage, 1)
         return 1
 

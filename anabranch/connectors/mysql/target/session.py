@@ -54,6 +54,7 @@ FACTS = "SELECT @@max_allowed_packet, @@local_infile, @@explicit_defaults_for_ti
 EXPLICIT = "SET SESSION explicit_defaults_for_timestamp = 1"
 # No right to it (MySQL 5.7 and 8.0), or it is fixed when the server starts (5.6, MariaDB before 10.8.4)
 NOT_SETTABLE = (1227, 1238)
+TOO_LONG = 1153  # https://dev.mysql.com/doc/refman/8.0/en/packet-too-large.html
 _PLACES = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'|%s", re.DOTALL)
 
 
@@ -86,6 +87,15 @@ class Connection(base.Connection):
     def literal(self, value: object) -> str:
         """Return a value as SQL."""
         return str(self.escape(value))
+
+    def query(self, sql: Any, unbuffered: bool = False) -> int:
+        """Send a statement. One that is too long is refused here: the server would end the connection, as if the line broke."""
+        if len(sql) * 4 >= self.packet:  # a character has up to four bytes
+            sql = sql.encode(self.encoding, "surrogateescape") if isinstance(sql, str) else sql
+            if len(sql) + 1 >= self.packet:
+                most = f"the target's max_allowed_packet, {self.packet:,} bytes"
+                raise pymysql.err.OperationalError(TOO_LONG, f"a statement of {len(sql):,} bytes is longer than {most}")
+        return super().query(sql, unbuffered)
 
     def load_local(self, sql: str, blocks: Iterable[bytes]) -> Loaded:
         """Carry out a LOAD DATA LOCAL INFILE of FED with these bytes as the file. Where taking them from `blocks` fails, the

@@ -29,7 +29,7 @@ from anabranch.connectors.mysql.target.merge import MergePiece, StageColumn
 from anabranch.connectors.mysql.target.newer_rows import refuse_newer
 from anabranch.connectors.mysql.target.session import Connection, ask, connect, one, run, table_name
 from anabranch.connectors.mysql.target.stage_sweep import SCHEMA, lock_name, stage_prefix
-from anabranch.connectors.mysql.target.staging import StagingTables, create_stage, stage_rows
+from anabranch.connectors.mysql.target.staging import StagingTables, create_stage, refuse_replaced_nulls, stage_rows
 from anabranch.contracts import Conflict, ValueRules
 from anabranch.errors import StateError
 from anabranch.model.endpoint import Endpoint
@@ -137,6 +137,7 @@ def merge_staged(stages: StagingTables, staged: StagedNet) -> list[merge.Texts]:
     for contend, some in groupby(pieces, key=lambda one: one.piece.contends):
         held = list(some)
         for part in held:
+            refuse_replaced_nulls(stages, part.piece, part.id)
             if part.piece.newest_by:
                 refuse_newer(stages.connection, part.piece, part.id)
         if contend:

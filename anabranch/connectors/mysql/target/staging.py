@@ -22,7 +22,7 @@ from anabranch.connectors.mysql.target.known_columns import KnownColumns, KnownT
 from anabranch.connectors.mysql.target.load_data import FORM, Way, insert, send
 from anabranch.connectors.mysql.target.local_lines import VALUE, NoRow, RowForm
 from anabranch.connectors.mysql.target.merge import DIGEST, MergePiece, Stage, StageColumn
-from anabranch.connectors.mysql.target.session import FED, Connection, column_list, quoted, run, table_name, warned
+from anabranch.connectors.mysql.target.session import FED, Connection, ask, column_list, quoted, run, table_name, warned
 from anabranch.contracts import Conflict
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
@@ -41,6 +41,7 @@ LONG, OUTSIDE = 1024, {"varchar": "LONGTEXT", "varbinary": "LONGBLOB"}
 NOT_INSIDE = (1787,)
 HARMLESS = frozenset({1287, 1592})  # deprecated words; what would be unsafe if statements were logged
 NOT_YET = "a staging table is made before the next transaction; until then rows go one by one"
+NO_NULL = "NULL in a column which has none at the target"
 
 Shape = tuple[KnownTable, tuple[StageColumn, ...]]
 
@@ -226,10 +227,25 @@ def stage_rows(
 
 def refuse_warnings(connection: Connection, source: TableId, key: dict[str, str | None] | None = None) -> None:
     """Raise Conflict where the statement before has stored a value otherwise than it was given: digits behind the last one that
-    a column has are cut with no more than a note."""
-    if connection._result.warning_count and (numbers := sorted({one.number for one in warned(connection)} - HARMLESS)):
-        told = ", ".join(map(str, numbers))
+    a column has are cut with no more than a note. Warnings that the server counts and does not keep (max_error_count, which
+    an ordinary user of MySQL 8.0 may not set) may be of that kind, too."""
+    if not (count := int(connection._result.warning_count)):
+        return
+    said = warned(connection)
+    if (numbers := sorted({one.number for one in said} - HARMLESS)) or len(said) < count:
+        told = ", ".join(map(str, numbers)) or "that it does not tell"
         raise Conflict(source, f"the server took values otherwise than they were given (warnings {told})", key)
+
+
+def refuse_replaced_nulls(
+    stages: StagingTables, piece: MergePiece, stage: Stage, key: dict[str, str | None] | None = None
+) -> None:
+    """Raise Conflict for a staged NULL that the server would replace by a value of its own. Keys have none."""
+    known, explicit = stages.known.of(piece.table.target), stages.connection.explicit_timestamps
+    values = [(place, name) for place, name in enumerate(piece.values) if name not in piece.table.key]
+    nulls = [f"v{place} IS NULL" for place, name in values if known.column(name).replaces_null(explicit)]
+    if nulls and ask(stages.connection, f"SELECT 1 FROM {table_name(stage)} WHERE {' OR '.join(nulls)} LIMIT 1"):
+        raise Conflict(piece.table.source, NO_NULL, key)
 
 
 def _block(arrays: Sequence[Any]) -> int:
