@@ -362,6 +362,27 @@ def test_rule_29_who_dies_while_emptying_is_repaired_by_the_next(
     assert place.load(loader, things, [line(3)], generation=2) == 1
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_mysql_load_rows_that_a_first_load_was_to_remove_stay_when_that_is_not_asked_again(
+    place: Place, loader: MysqlLoader, keep: bool
+) -> None:
+    """They are nobody's: who died before they were removed has left a mark, and by then the job keeps or refuses them."""
+    things = place.things()
+    place.database.execute("INSERT INTO things (id) VALUES (100)")
+    died = connect(place.endpoint, "died", autocommit=True, checks_keys=False)
+    with one_begins(died):
+        assert Beginning(died, place.endpoint, RULES, place.job)._allowed(things, 1, True, False)
+    died.close()
+    if not keep:
+        with pytest.raises(TargetError, match="holds rows"):
+            place.begin(loader, things)
+        assert place.count() == 1
+        return
+    loader.begin_generation(place.job, things, 1, [Bounds()], False, True)
+    assert place.load(loader, things, [line(1)]) == 1
+    assert place.rows("id") == [(1,), (100,)]
+
+
 def test_rule_29_who_dies_while_tables_are_made_is_repaired_by_the_next(place: Place, loader: MysqlLoader) -> None:
     """Also where the definition is another one by then: a table that no load began, and without rows, is made anew."""
     of, wide = _planned(place, 10), _planned(place, 30)
