@@ -181,6 +181,26 @@ def test_mysql_load_an_explicit_null_in_a_timestamp_is_not_the_time_of_day(
     assert place.rows("id, CONCAT(born)") == [(1, "2001-02-03 04:05:06.000007")]
 
 
+def test_mysql_load_a_null_in_a_column_whose_name_differs_by_case_is_no_other_value(
+    place: Place, loader: MysqlLoader
+) -> None:
+    """The table was there: the server has the name as its maker wrote it, and one name whatever its case."""
+    things = place.things(
+        small=("INT NOT NULL AUTO_INCREMENT, KEY (small)", LogicalType(Kind.INT32)),
+        born=("TIMESTAMP(6) NOT NULL", LogicalType(Kind.TIMESTAMP, fraction=6)),
+    )
+    moment = "2001-02-03 04:05:06.000007"
+    place.database.execute(
+        "ALTER TABLE things CHANGE small SMALL INT NOT NULL AUTO_INCREMENT, CHANGE born Born TIMESTAMP(6) NOT NULL"
+    )
+    place.begin(loader, things)
+    for bad in (line(2, born=moment), line(2, small="9")):
+        with pytest.raises(RowRefused, match="key id=2"):
+            place.load(loader, things, [line(1, small="0", born=moment) + bad])
+    assert place.load(loader, things, [line(1, small="0", born=moment)]) == 1
+    assert place.rows("id, small, CONCAT(born)") == [(1, 0, moment)]
+
+
 def test_mysql_load_columns_that_set_themselves_stand_as_given(place: Place, loader: MysqlLoader) -> None:
     how = "TIMESTAMP NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
     things = place.things(born=(how, LogicalType(Kind.TIMESTAMP)))
