@@ -298,6 +298,30 @@ def test_mysql_target_has_no_sum_of_rows_that_are_too_long(mysql_family: Server,
         database.execute(f"SET GLOBAL max_allowed_packet = {before}")
 
 
+def test_mysql_target_reads_bytes_whose_digits_are_too_long_for_the_server(
+    mysql_family: Server, source_database: Make
+) -> None:
+    """The digits of a value beyond half of max_allowed_packet are NULL to the server, with a warning; the value is not."""
+    database = source_database(mysql_family)
+    long, short = LogicalType(Kind.BINARY), LogicalType(Kind.BINARY, length=10)
+    told = LogicalType(Kind.BINARY, target="longtext")  # the job's choice: the digits themselves
+    database.execute("CREATE TABLE t (c0 int PRIMARY KEY, c1 longblob, c2 varbinary(10), c3 longtext)")
+    database.execute(
+        "INSERT INTO t VALUES (1, REPEAT(0x0a5c00ff, 225000), 0x5c09, '\\\\xff'), (2, '', NULL, NULL), (3, NULL, '', NULL)"
+    )
+    ((before,),) = database.query("SELECT @@GLOBAL.max_allowed_packet")
+    database.execute("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        with closing(MysqlTargetReader(endpoint_of(database))) as reader:
+            assert lines(reader, table_of(database, INT, long, short, told)) == [
+                b"1\t\\\\x" + b"0a5c00ff" * 225_000 + b"\t\\\\x5c09\t\\\\xff\n",
+                b"2\t\\\\x\t\\N\t\\N\n",
+                b"3\t\\N\t\\\\x\t\\N\n",
+            ]
+    finally:
+        database.execute(f"SET GLOBAL max_allowed_packet = {before}")
+
+
 def test_mysql_source_texts_of_another_character_set(mysql_family: Server, source_database: Make) -> None:
     """A source sums up what it converts without losing any, and nothing else."""
     database = source_database(mysql_family)
