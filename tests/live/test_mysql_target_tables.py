@@ -19,7 +19,7 @@ import pytest
 from anabranch import connectors
 from anabranch.connectors.mysql.source.catalog import MysqlCatalog
 from anabranch.connectors.mysql.target.catalog import MysqlTargetCatalog
-from anabranch.connectors.mysql.target.session import connect
+from anabranch.connectors.mysql.target.session import connect, run
 from anabranch.connectors.mysql.target.store import MysqlStore
 from anabranch.connectors.mysql.target.structures import read_table
 from anabranch.connectors.mysql.target.tables import MysqlTables
@@ -333,6 +333,24 @@ def test_mysql_and_mariadb_a_check_that_rows_break_is_told_and_not_kept(place: P
     place.database.execute("DELETE FROM checked WHERE id = 2")
     for _ in range(2):
         assert place.build(schema) == []
+    assert list(place.existing("checked").checks) == ["low"]
+
+
+def test_mysql_and_mariadb_a_check_that_a_dead_process_added_is_asked(place: Place) -> None:
+    """MariaDB adds it first: who died then has left one that rows break. Another check of that name, which they keep, stays."""
+    schema = table("checked", number(), number("n"), checks=(Check("low", "(`n` > 0)", refusal="x"),), engine="InnoDB")
+    place.create(schema)
+    place.database.execute("INSERT INTO checked VALUES (1, 5), (2, -5)")
+    if place.database.server.name == "mariadb":
+        with closing(connect(place.endpoint, "died", autocommit=True)) as died:
+            run(died, "SET SESSION check_constraint_checks = 0")
+            run(died, f"ALTER TABLE {place.database.name}.checked ADD CONSTRAINT low CHECK (n > 0)")
+    said = f"check low of {place.database.name}.checked is not built: rows break it, as at the source"
+    for _ in range(2):
+        assert place.build(schema) == [said]
+        assert not place.existing("checked").checks
+    place.database.execute("ALTER TABLE checked ADD CONSTRAINT low CHECK (n > -10)")
+    assert place.build(schema) == []
     assert list(place.existing("checked").checks) == ["low"]
 
 
