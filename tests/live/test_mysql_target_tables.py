@@ -18,13 +18,14 @@ import pytest
 
 from anabranch import connectors
 from anabranch.connectors.mysql.source.catalog import MysqlCatalog
+from anabranch.connectors.mysql.target import attempts
 from anabranch.connectors.mysql.target.catalog import MysqlTargetCatalog
 from anabranch.connectors.mysql.target.session import connect, run
 from anabranch.connectors.mysql.target.store import MysqlStore
 from anabranch.connectors.mysql.target.structures import read_table
 from anabranch.connectors.mysql.target.tables import MysqlTables
 from anabranch.contracts import ValueRules
-from anabranch.errors import TargetError
+from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Check, Column, ForeignKey, Index, TableSchema
@@ -446,6 +447,23 @@ def test_mysql_and_mariadb_keys_to_a_table_that_is_made_anew_come_back(place: Pl
     assert not place.existing("customers").referenced_by
     assert place.build(CUSTOMERS) == []
     assert [key.name for key in place.existing("customers").referenced_by] == ["customer_of"]
+
+
+def test_mysql_and_mariadb_keys_come_back_to_a_table_that_could_not_be_dropped(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "LOCK_TRIES", 1)
+    place.create(CUSTOMERS)
+    place.database.execute("ALTER TABLE customers ADD UNIQUE KEY mine (name)")
+    customers = place.table(CUSTOMERS)
+    place.tables.take_off_keys(place.job, customers)
+    with closing(place.database.connect(autocommit=False)) as holder, closing(holder.cursor()) as cursor:
+        cursor.execute("INSERT INTO customers VALUES (1, 'Ann')")
+        with pytest.raises(TargetUnavailable, match="locked"):
+            place.tables.create_table(CUSTOMERS, customers, RULES, True, load=(place.job, 1))
+        holder.commit()
+    assert place.build(CUSTOMERS) == []
+    assert [index.name for index in place.existing("customers").secondary_unique] == ["mine"]
 
 
 def test_mysql_and_mariadb_build_waits_for_who_is_at_the_table(place: Place) -> None:
