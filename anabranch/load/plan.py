@@ -51,6 +51,7 @@ class LoadTable:
     - `keep`: rows of other jobs that are there stay.
     - `may_lack`: source columns whose values need not be convertible: a row without one is set aside, up to
       `aside_limit` of the table.
+    - `anew`: a load that cannot go on begins once more, as the target has it, with rows of its own there to remove.
     """
 
     schema: TableSchema
@@ -66,6 +67,7 @@ class LoadTable:
     keep: bool = False
     may_lack: frozenset[str] = frozenset()
     aside_limit: int = 0
+    anew: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,8 @@ def plan(
 ) -> list[PlannedLoad]:
     """Begin every table's generation, or find where it stands; large tables first. Tables that stream are left out.
     `rows_per_chunk`: None leaves it to the table's size. `by_place`: large tables without a key may be cut where the source
-    can."""
+    can. A load that has to begin anew takes its place in `tables`: who plans again, because others were in the way, goes on
+    with it."""
     with (
         closing(target.store()) as store,
         closing(target.tables(rules)) as made,
@@ -140,7 +143,7 @@ def plan(
         closing(source.snapshot(expected_identity)) as snapshot,
     ):
         beside = frozenset(load.table.target for load in tables)
-        planner = _Planner(job, store, made, loader, snapshot, rows_per_chunk, rules, beside, by_place)
+        planner = _Planner(job, store, made, loader, snapshot, rows_per_chunk, rules, beside, by_place, tables)
         states = store.states.tables(job)
         found = [*planner.new(tables, states), *(planner.table(load, states) for load in tables)]
     return sorted((one for one in found if one), key=lambda one: -one.estimate)
@@ -157,6 +160,7 @@ class _Planner:
     rules: ValueRules
     beside: frozenset[TableId]
     by_place: bool
+    wanted: list[LoadTable]  # of the caller
     begun: set[TableId] = field(default_factory=set)
     estimates: dict[TableId, int] = field(default_factory=dict)
 
@@ -195,10 +199,11 @@ class _Planner:
             _refuse_another_definition(load, state)
         chunks = self.loader.chunks(self.job, load.schema.id, load.generation) if begun else []
         if not chunks:
-            chunks = self._begin(load, state)
+            chunks = self._begin_generation(load) if load.anew else self._begin(load, state)
         elif any(chunk.rows is None and is_placed(load.schema, chunk.bounds) for chunk in chunks):
-            load = replace(load, generation=load.generation + 1, empty=True, recreate=False)
-            chunks = self._begin_generation(load)
+            anew = replace(load, generation=load.generation + 1, empty=True, recreate=False, anew=True)
+            self.wanted[self.wanted.index(load)] = anew  # first: when others are in the way, it may be half begun
+            load, chunks = anew, self._begin_generation(anew)
         return PlannedLoad(load, tuple(chunks), self._estimate(load.schema))
 
     def _begin(self, load: LoadTable, state: TableState | None) -> list[LoadedChunk]:

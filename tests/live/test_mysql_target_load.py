@@ -181,6 +181,26 @@ def test_mysql_load_an_explicit_null_in_a_timestamp_is_not_the_time_of_day(
     assert place.rows("id, CONCAT(born)") == [(1, "2001-02-03 04:05:06.000007")]
 
 
+def test_mysql_load_a_null_in_a_column_whose_name_differs_by_case_is_no_other_value(
+    place: Place, loader: MysqlLoader
+) -> None:
+    """The table was there: the server has the name as its maker wrote it, and one name whatever its case."""
+    things = place.things(
+        small=("INT NOT NULL AUTO_INCREMENT, KEY (small)", LogicalType(Kind.INT32)),
+        born=("TIMESTAMP(6) NOT NULL", LogicalType(Kind.TIMESTAMP, fraction=6)),
+    )
+    moment = "2001-02-03 04:05:06.000007"
+    place.database.execute(
+        "ALTER TABLE things CHANGE small SMALL INT NOT NULL AUTO_INCREMENT, CHANGE born Born TIMESTAMP(6) NOT NULL"
+    )
+    place.begin(loader, things)
+    for bad in (line(2, born=moment), line(2, small="9")):
+        with pytest.raises(RowRefused, match="key id=2"):
+            place.load(loader, things, [line(1, small="0", born=moment) + bad])
+    assert place.load(loader, things, [line(1, small="0", born=moment)]) == 1
+    assert place.rows("id, small, CONCAT(born)") == [(1, 0, moment)]
+
+
 def test_mysql_load_columns_that_set_themselves_stand_as_given(place: Place, loader: MysqlLoader) -> None:
     how = "TIMESTAMP NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
     things = place.things(born=(how, LogicalType(Kind.TIMESTAMP)))
@@ -360,6 +380,27 @@ def test_rule_29_who_dies_while_emptying_is_repaired_by_the_next(
     place.begin(loader, things, 2)
     assert place.count() == 0
     assert place.load(loader, things, [line(3)], generation=2) == 1
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_mysql_load_rows_that_a_first_load_was_to_remove_stay_when_that_is_not_asked_again(
+    place: Place, loader: MysqlLoader, keep: bool
+) -> None:
+    """They are nobody's: who died before they were removed has left a mark, and by then the job keeps or refuses them."""
+    things = place.things()
+    place.database.execute("INSERT INTO things (id) VALUES (100)")
+    died = connect(place.endpoint, "died", autocommit=True, checks_keys=False)
+    with one_begins(died):
+        assert Beginning(died, place.endpoint, RULES, place.job)._allowed(things, 1, True, False)
+    died.close()
+    if not keep:
+        with pytest.raises(TargetError, match="holds rows"):
+            place.begin(loader, things)
+        assert place.count() == 1
+        return
+    loader.begin_generation(place.job, things, 1, [Bounds()], False, True)
+    assert place.load(loader, things, [line(1)]) == 1
+    assert place.rows("id") == [(1,), (100,)]
 
 
 def test_rule_29_who_dies_while_tables_are_made_is_repaired_by_the_next(place: Place, loader: MysqlLoader) -> None:

@@ -513,6 +513,11 @@ def test_mysql_target_in_a_cluster() -> None:
         assert [result.verdict for result in found] == verdicts
         assert all(result.hint for result in found)
     assert list(preflight_cluster.limits({"wsrep_on": "OFF"}, keyless)) == []
+    splits = {"wsrep_on": "ON", "wsrep_load_data_splitting": "ON"}
+    (split,) = preflight_cluster.limits(splits, [])
+    assert (split.verdict, split.hint) == ("failed", "SET GLOBAL wsrep_load_data_splitting = OFF")
+    for name in splits:
+        assert list(preflight_cluster.limits({**splits, name: "OFF"}, [])) == []
     assert (
         list(preflight_cluster.limits({**galera, "wsrep_max_ws_size": "2147483647", "wsrep_max_ws_rows": "0"}, []))
         == []

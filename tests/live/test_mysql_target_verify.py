@@ -105,6 +105,41 @@ def _plain(logical: LogicalType, line: bytes) -> object:
     return key, cell.replace(b" ", b"") if logical.kind is Kind.JSON else cell
 
 
+FINER = [  # the source's type, the column that was there, what it has, and what is read
+    (LogicalType(Kind.TIMESTAMP, fraction=0), "datetime(6)", "2024-02-29 10:20:30", b"2024-02-29 10:20:30.000000"),
+    (LogicalType(Kind.TIMESTAMP, fraction=0), "datetime(6)", "2024-02-29 10:20:30.5", b"2024-02-29 10:20:30.500000"),
+    (LogicalType(Kind.TIMESTAMP, fraction=3), "datetime(4)", "2024-02-29 10:20:30.12", b"2024-02-29 10:20:30.120000"),
+    (LogicalType(Kind.INSTANT, fraction=0), "timestamp(3)", "2024-02-29 10:20:30", b"2024-02-29 10:20:30.000000+00"),
+    (LogicalType(Kind.DURATION, fraction=0), "time(6)", "-838:59:59", b"-838:59:59.000000"),
+    (LogicalType(Kind.DURATION, fraction=2), "time(4)", "-00:00:00.5", b"-00:00:00.500000"),
+    (LogicalType(Kind.TIME, fraction=0), "time(6)", "10:20:30", b"10:20:30"),
+    (LogicalType(Kind.TIME, fraction=0), "time", "10:20:30", b"10:20:30"),
+    (
+        LogicalType(Kind.TIMESTAMP, fraction=0, printed=True),
+        "datetime(6)",
+        "2024-02-29 10:20:00",
+        b"2024-02-29 10:20:00",
+    ),
+    (
+        LogicalType(Kind.INSTANT, fraction=0, printed=True),
+        "timestamp(6)",
+        "2024-02-29 10:20:00",
+        b"2024-02-29 10:20:00+00",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("logical", "native", "value", "wanted"), FINER, ids=lambda v: str(v) if isinstance(v, str) else ""
+)
+def test_mysql_target_clocks_of_a_column_with_more_decimals_than_the_source(
+    database: Database, reader: MysqlTargetReader, logical: LogicalType, native: str, value: str, wanted: bytes
+) -> None:
+    """A table that was there: each has what it has, in as many decimals as the source's text form."""
+    database.execute(f"CREATE TABLE t (c0 int, c1 {native} NULL)", f"INSERT INTO t VALUES (1, '{value}'), (2, NULL)")
+    assert lines(reader, table_of(database, INT, logical)) == [b"1\t" + wanted + b"\n", b"2\t\\N\n"]
+
+
 def test_mysql_target_words_with_zero_characters_go_by_python(database: Database, reader: MysqlTargetReader) -> None:
     create(database, (INT, TEXT), [["1", "a\0b"], ["2", "tab\there"], ["3", None]])
     assert lines(reader, table_of(database, INT, TEXT)) == [b"1\ta\0b\n", b"2\ttab\\there\n", b"3\t\\N\n"]
@@ -259,6 +294,30 @@ def test_mysql_target_has_no_sum_of_rows_that_are_too_long(mysql_family: Server,
             assert whole(reader, table, "TRUE") is None
             assert whole(reader, table, "c0 = 2") is not None
             assert sum(map(len, lines(reader, table))) > 1_800_000
+    finally:
+        database.execute(f"SET GLOBAL max_allowed_packet = {before}")
+
+
+def test_mysql_target_reads_bytes_whose_digits_are_too_long_for_the_server(
+    mysql_family: Server, source_database: Make
+) -> None:
+    """The digits of a value beyond half of max_allowed_packet are NULL to the server, with a warning; the value is not."""
+    database = source_database(mysql_family)
+    long, short = LogicalType(Kind.BINARY), LogicalType(Kind.BINARY, length=10)
+    told = LogicalType(Kind.BINARY, target="longtext")  # the job's choice: the digits themselves
+    database.execute("CREATE TABLE t (c0 int PRIMARY KEY, c1 longblob, c2 varbinary(10), c3 longtext)")
+    database.execute(
+        "INSERT INTO t VALUES (1, REPEAT(0x0a5c00ff, 225000), 0x5c09, '\\\\xff'), (2, '', NULL, NULL), (3, NULL, '', NULL)"
+    )
+    ((before,),) = database.query("SELECT @@GLOBAL.max_allowed_packet")
+    database.execute("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        with closing(MysqlTargetReader(endpoint_of(database))) as reader:
+            assert lines(reader, table_of(database, INT, long, short, told)) == [
+                b"1\t\\\\x" + b"0a5c00ff" * 225_000 + b"\t\\\\x5c09\t\\\\xff\n",
+                b"2\t\\\\x\t\\N\t\\N\n",
+                b"3\t\\N\t\\\\x\t\\N\n",
+            ]
     finally:
         database.execute(f"SET GLOBAL max_allowed_packet = {before}")
 

@@ -13,8 +13,9 @@ import pytest
 
 from anabranch import connectors
 from anabranch.connectors.memory.database import database, forget
+from anabranch.connectors.memory.target.load import MemoryLoader
 from anabranch.contracts import Bounds, LoadedChunk, SnapshotReader, SourceConnector, ValueRules
-from anabranch.errors import SchemaError, SourceError, StateError
+from anabranch.errors import SchemaError, SourceError, StateError, TargetBusy
 from anabranch.load.copy import TRIES, ChunkWork
 from anabranch.load.handover import loaded
 from anabranch.load.plan import Knot, LoadTable, PlannedLoad, chunk_rows, plan
@@ -25,7 +26,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.table_facts import Facts
-from anabranch.model.table_life import TableState, stream, take_out
+from anabranch.model.table_life import Life, TableState, stream, take_out
 from anabranch.rows.net import TargetTable
 from anabranch.spark.work import do
 
@@ -99,6 +100,34 @@ def test_what_is_handed_over_or_streams_is_left_out(source: SourceConnector) -> 
     with closing(TARGET.store()) as store:
         store.save_table(JOB, take_out(stream(done)), stream(done))
     assert len(planned(source, replace(table, generation=2, empty=True))) == 1
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_load_that_begins_anew_goes_on_when_others_were_in_the_way(
+    source: SourceConnector, monkeypatch: pytest.MonkeyPatch, is_begun: bool
+) -> None:
+    """Half a table that was cut by place is there. Where it begins anew in several transactions, the target is busy behind the
+    first of them, or behind the last: it is neither left out nor taken for a load that somebody has replaced."""
+    table, job = create("a", 20, has_key=False), database("plan-target").job(JOB)
+    planned(source, table)
+    job.chunks[table.schema.id, 1] = [LoadedChunk(0, Bounds(None, ("5",)), 5), LoadedChunk(1, Bounds(("5",)))]
+    begin, refusals = MemoryLoader.begin_generation, [TargetBusy("deadlock detected")]
+
+    def busy(*args: Any) -> None:
+        if refusals and not is_begun:
+            job.tables[table.schema.id] = replace(state(table), state=Life.PENDING)
+        else:
+            begin(*args)
+        if refusals:
+            raise refusals.pop()
+
+    monkeypatch.setattr(MemoryLoader, "begin_generation", busy)
+    wanted = [table]
+    with pytest.raises(TargetBusy):
+        plan(JOB, source, TARGET, wanted, rules=ValueRules(), expected_identity="")
+    (again,) = plan(JOB, source, TARGET, wanted, rules=ValueRules(), expected_identity="")
+    assert again.load == wanted[0] == replace(table, generation=2, empty=True, anew=True)
+    assert (state(table).state, state(table).generation, len(again.pieces)) == ("loading", 2, 1)
 
 
 def test_rule_19_a_changed_definition_stops_the_load_that_goes_on(source: SourceConnector) -> None:

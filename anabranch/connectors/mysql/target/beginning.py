@@ -64,7 +64,7 @@ class Beginning:
         self, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool, keep: bool
     ) -> None:
         if self._allowed(table, generation, empty, keep):
-            self._make_room(table)
+            self._make_room(table, keep)
             self._begun(table, generation, bounds, keep)
 
     def _allowed(self, table: TargetTable, generation: int, empty: bool, keep: bool) -> bool:
@@ -76,7 +76,8 @@ class Beginning:
                 return False
             require_begin(before.state, source)
             existing = self._existing(table)
-            is_ours = ledger.marked(connection, job, source) is Mark.EMPTY and not keep
+            # Rows of an older load of the job's; those that a first one was to remove are nobody's until they are gone.
+            is_ours = before.generation > 0 and not keep and ledger.marked(connection, job, source) is Mark.EMPTY
             if empty or is_ours:
                 shared.refuse_to_empty(connection, job, table)
             shared.refuse_unfinished(connection, job, table)
@@ -94,11 +95,11 @@ class Beginning:
                 save_state(connection, job, replace(before, state=Life.PENDING, facts=facts))
         return True
 
-    def _make_room(self, table: TargetTable) -> None:
-        """Take step 2."""
+    def _make_room(self, table: TargetTable, keep: bool = False) -> None:
+        """Take step 2. A mark that a load left which was to empty the table says nothing to one that keeps its rows."""
         with closing(MysqlTables(self.endpoint, self.rules, family(self.connection))) as tables:
             tables.take_off_keys(self.job, table)
-        if ledger.marked(self.connection, self.job, table.source) is Mark.EMPTY:
+        if not keep and ledger.marked(self.connection, self.job, table.source) is Mark.EMPTY:
             empty_table(self.connection, table.target)
 
     def _begun(self, table: TargetTable, generation: int, bounds: Sequence[Bounds], keep: bool) -> None:

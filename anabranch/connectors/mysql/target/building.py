@@ -9,7 +9,7 @@ What does not live here: rendering (`ddl.py`, `indexes.py`), keys that a load to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.connectors.mysql.target import ddl, defaults
 from anabranch.connectors.mysql.target.attempts import attempt
@@ -133,8 +133,11 @@ class Building:
         for name, planned in ddl.plan_checks(self.schema, self.table, self.rules, self.release).items():
             if isinstance(planned, NotMade):
                 problems.append(f"check {name} of {self.table.source} is not built: {planned}")
-            elif not {planned.name, planned.fallback} & existing.checks.keys():
+            elif not (there := {planned.name, planned.fallback} & existing.checks.keys()):
                 problems += self._add_check(planned)
+            elif self.release.family == "mariadb":  # who added it may have died before the rows were asked
+                name = planned.name if planned.name in there else planned.fallback
+                problems += self._dropped_if_broken(replace(planned, condition=existing.checks[name]), name)
         return problems
 
     def _add_check(self, planned: PlannedCheck) -> list[str]:
@@ -162,8 +165,14 @@ class Building:
             finally:
                 if self.connection.open:
                     run(self.connection, UNCHECKED.format(1))
-            if said or not planned.is_asked or one(self.connection, planned.broken_by) is None:
-                return said
+        return said or self._dropped_if_broken(planned, name)
+
+    def _dropped_if_broken(self, planned: PlannedCheck, name: str) -> list[str]:
+        """Ask the rows whether they keep to a check that stands, and drop it where one does not."""
+        what = f"check {name} of {self.table.target}"
+        with translated(what):
+            if not planned.is_asked or one(self.connection, planned.broken_by) is None:
+                return []
         drop = f"ALTER TABLE {table_name(self.table.target)} DROP CONSTRAINT {quoted(name)}"
         return attempt(self.connection, drop, what, "dropped") or [
             f"{what} is not built: rows break it, as at the source"

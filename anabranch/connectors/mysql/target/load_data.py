@@ -99,9 +99,11 @@ def columns_of(connection: Connection, table: TargetTable) -> Columns:
     A `timestamp NOT NULL` takes NULL for the time of day; explicit_defaults_for_timestamp changes that on MySQL only (MariaDB
     10.11 seen with it).
     """
-    rows = ask(connection, FACTS, table.target.schema, table.target.name)
-    guarded = [str(name) for name, *is_special in rows if any(is_special) and name not in table.key]
-    return Columns(frozenset(guarded), frozenset(str(name) for name, _, is_counted in rows if is_counted))
+    ours = {name.lower(): name for name in table.columns}  # names of columns are one name whatever their case
+    found = ask(connection, FACTS, table.target.schema, table.target.name)
+    rows = [(ours.get(str(name).lower(), str(name)), *facts) for name, *facts in found]
+    guarded = [name for name, *is_special in rows if any(is_special) and name not in table.key]
+    return Columns(frozenset(guarded), frozenset(name for name, _, is_counted in rows if is_counted))
 
 
 def send(connection: Connection, way: Way, blocks: Iterable[bytes]) -> Loaded:

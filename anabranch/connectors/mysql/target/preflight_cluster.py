@@ -22,6 +22,10 @@ GIVE_ONE = "give them a primary key at the source, or leave them out ([[rules]] 
 # https://dev.mysql.com/doc/refman/8.0/en/group-replication-system-variables.html#sysvar_group_replication_transaction_size_limit
 SIZES = {GALERA: ("wsrep_max_ws_size", 1 << 30), GROUP: ("group_replication_transaction_size_limit", 150_000_000)}
 
+# A LOAD DATA commits every 10,000 rows; by default before MariaDB 10.4, which makes fragments of one transaction of them.
+# https://mariadb.com/docs/server/ref/mdb/system-variables/wsrep_load_data_splitting
+SPLITS = "wsrep_load_data_splitting"
+
 
 def kind(variables: Mapping[str, str]) -> str:
     """Return what kind of cluster the server is a part of, "" for none."""
@@ -56,13 +60,16 @@ def check_cluster(live: Live) -> Iterator[CheckResult]:
 
 
 def limits(variables: Mapping[str, str], keyless: Sequence[TargetTable]) -> Iterator[CheckResult]:
-    """Yield what a cluster refuses: changes of tables without a key, transactions beyond a size."""
+    """Yield what a cluster refuses (changes of tables without a key, transactions beyond a size), or splits."""
     of = kind(variables)
     if not of:
         return
     if keyless:
         names = [str(table.source) for table in keyless]
         yield failed("cluster", f"{of} takes no changes of tables without a key: {some(names)}", GIVE_ONE, names=names)
+    if of == GALERA and variables.get(SPLITS, "OFF").upper() in ("ON", "1"):
+        text = f"{SPLITS} is on: a LOAD DATA may commit in parts, rows of a load's piece without their ledger row"
+        yield failed("cluster", text, f"SET GLOBAL {SPLITS} = OFF")
     name, usual = SIZES[of]
     most = int(variables.get(name) or 0)
     if 0 < most < usual:

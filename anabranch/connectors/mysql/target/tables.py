@@ -133,8 +133,8 @@ class MysqlTables:
             if last >= generation:
                 raise Fenced(f"load {generation} of the table was replaced by load {last}", table=str(table.source))
             shared.refuse_to_empty(connection, job, table)
-            taken_off.forget(connection, job, table)
             self._drop_table(connection, job, table)
+            taken_off.forget(connection, job, table)  # behind it: a table that stays gets back what was taken off
 
     def _drop_table(self, connection: Connection, job: str | None, table: TargetTable) -> None:
         """Drop the table, and the foreign keys that refer to it: they are put back when it is built."""

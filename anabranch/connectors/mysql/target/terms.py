@@ -147,15 +147,24 @@ def _moment(type: LogicalType, column: str, family: str) -> str:
     zone = ", '+00'" if type.kind is Kind.INSTANT else ""
     if type.printed:
         return f"CONCAT({_without_zeros(type, column)}{zone})" if zone else _without_zeros(type, column)
-    decimals = "." * (type.fraction == 0) + "0" * (6 - min(type.fraction, 6))
-    behind = f", '{decimals}'" if decimals else ""
-    full = f"CONCAT({column}{behind}{zone})" if behind or zone else f"CONCAT({column})"
-    return _or_zero(type, column, full)
+    six = column if type.fraction >= 6 else _with_six(type, column)
+    return _or_zero(type, column, f"CONCAT({six}{zone})")
+
+
+def _with_six(type: LogicalType, column: str) -> str:
+    """Print a clock with six decimals, however many the column has: one that was there may have more than the source's."""
+    if type.kind is Kind.DURATION:
+        return f"CAST({column} AS TIME(6))"
+    return f"LEFT(CONCAT({column}, IF(LOCATE('.', {column}), '000000', '.000000')), 26)"
 
 
 def _without_zeros(type: LogicalType, column: str) -> str:
     if not type.fraction:
-        return f"CONCAT({column})"
+        return f"IF(LOCATE('.', {column}), {_trimmed(column)}, CONCAT({column}))"
+    return _trimmed(column)
+
+
+def _trimmed(column: str) -> str:
     return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM CONCAT({column})))"
 
 

@@ -15,6 +15,7 @@ from anabranch.connectors.mysql.packets import Front, RawRows, joined, values
 from anabranch.connectors.mysql.target import pieces, terms
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.session import Connection, ask, connect, quoted
+from anabranch.connectors.mysql.target.words import bare
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -52,11 +53,14 @@ class MysqlTargetReader:
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
         came = 0
         with translated(f"read {table.target}"):
-            raw = RawRows(self._session(), select(table, piece, family(self._session())))
-            for block in joined(raw, partial(_line, width=raw.width), _front(raw.width)):
+            session = self._session()
+            long = long_bytes(table, session.packet)
+            rows = RawRows(session, select(table, piece, family(session), long))
+            front = None if long else _front(rows.width)
+            for block in joined(rows, partial(_line, width=rows.width, raw=long), front):
                 came += lines_in(block)
                 yield block
-            told = int(ask(self._session(), COUNT)[0][0])
+            told = int(ask(session, COUNT)[0][0])
         if told != came:
             place = "the whole table" if piece == pieces.WHOLE else f"the piece {piece}"
             message = f"read {table.target}: {miscount(place, told, came)}"
@@ -88,11 +92,26 @@ class MysqlTargetReader:
         return self._connection
 
 
-def select(table: TargetTable, piece: str, family: str) -> str:
-    """Return the query for the text forms of a piece's rows."""
-    columns = zip(table.columns, table.types, strict=True)
-    wanted = ", ".join(terms.read_term(type, quoted(name), family) for name, type in columns)
+def select(table: TargetTable, piece: str, family: str, raw: frozenset[int] = frozenset()) -> str:
+    """Return the query for the text forms of a piece's rows. `raw`: places of columns that come as they are."""
+    columns = enumerate(zip(table.columns, table.types, strict=True))
+    wanted = ", ".join(
+        quoted(name) if place in raw else terms.read_term(type, quoted(name), family) for place, (name, type) in columns
+    )
     return f"SELECT {COUNTED} {wanted} FROM {pieces.source(table.target, piece)}"
+
+
+def long_bytes(table: TargetTable, packet: int) -> frozenset[int]:
+    """Return the places of bytes whose digits may be longer than a function of SQL returns: NULL would come, with a warning.
+
+    https://dev.mysql.com/doc/refman/8.0/en/string-functions.html
+    """
+    most = packet // 2 - 1
+    return frozenset(n for n, type in enumerate(table.types) if _is_bytes(type) and not 0 < (type.length or 0) <= most)
+
+
+def _is_bytes(type: LogicalType) -> bool:
+    return type.kind is Kind.BINARY and bare(type.target) not in terms.TEXT_TYPES  # those have the text form itself
 
 
 def _hashed(name: str, type: LogicalType, family: str) -> str:
@@ -115,8 +134,12 @@ def _front(width: int) -> Front | None:
     return lambda buffer: of_columns(buffer, WORDS * width)
 
 
-def _line(payload: bytes, width: int) -> bytes:
-    return b"\t".join(b"\\N" if cell is None else _escaped(cell) for cell in values(payload, width)) + b"\n"
+def _line(payload: bytes, width: int, raw: frozenset[int] = frozenset()) -> bytes:
+    cells = values(payload, width)
+    for place in raw:
+        if (cell := cells[place]) is not None:
+            cells[place] = b"\\x" + cell.hex().encode()
+    return b"\t".join(b"\\N" if cell is None else _escaped(cell) for cell in cells) + b"\n"
 
 
 def _escaped(cell: bytes) -> bytes:
