@@ -27,10 +27,14 @@ SIZES = pytest.mark.parametrize("many", [1, MANY], ids=["few", "many"])
 
 @pytest.fixture
 def applying(mysql_family: Server, request: pytest.FixtureRequest) -> Iterator[Applying]:
+    """Many rows go by LOAD DATA LOCAL, whether the server allows that by itself or not."""
     made = create_database(mysql_family, request.node.name)
+    ((local,),) = made.query("SELECT @@GLOBAL.local_infile")
+    made.execute("SET GLOBAL local_infile = ON")
     applying = Applying(made, job=made.name[-40:])
     yield applying
     applying.writer.close()
+    made.execute(f"SET GLOBAL local_infile = {local}")
     drop_database(made)
 
 

@@ -188,8 +188,13 @@ class MysqlWriter:
             return carrying.carry_out(stages, piece, staged, rows)
 
     def _refuse_replaced_nulls(self, stages: StagingTables, piece: MergePiece, arrays: Sequence[Any]) -> None:
-        """Raise Conflict for a NULL that the server would replace by a value of its own."""
-        known, explicit = stages.known.of(piece.table.target), stages.connection.explicit_timestamps
+        """Raise Conflict for a NULL that the server would replace by a value of its own.
+
+        LOAD DATA puts the time of day into a `timestamp NOT NULL`, whatever explicit_defaults_for_timestamp says, without a
+        warning. https://dev.mysql.com/doc/refman/8.0/en/load-data.html#load-data-input-preprocessing
+        """
+        known, session = stages.known.of(piece.table.target), stages.connection
+        explicit = session.explicit_timestamps and not session.takes_files
         for column, array in zip(piece.columns, arrays, strict=True):
             if column.like in piece.values and array.null_count and known.column(column.like).replaces_null(explicit):
                 raise Conflict(piece.table.source, f"NULL in column {column.like}, which has none at the target")
