@@ -1,7 +1,8 @@
 """Applying epochs to PostgreSQL over the one committing connection: claim, compare-and-set, merge, commit.
 
 What does not live here: how a net change is merged (`merge.py`, `exchange.py`, `keyless.py`), foreign-key actions
-(`cascade.py`), single rows (`onerow.py`), what errors mean (`errors.py`).
+(`cascade.py`), single rows (`onerow.py`), the same compare-and-set for many small transactions (`block.py`, `pipelined.py`),
+what errors mean (`errors.py`).
 """
 
 from __future__ import annotations
