@@ -73,7 +73,7 @@ def test_torture_refuses_what_it_could_destroy_and_what_it_cannot_read(
     finally:
         database.execute("DROP DATABASE torture_7")
     assert ended(start(tmp_path, *pair[:2]))[0] == 2
-    code, _, err = ended(start(tmp_path, *pair[:2], "--target", "mysql://a:secret@h"))
+    code, _, err = ended(start(tmp_path, *pair[:2], "--target", "oracle://a:secret@h"))
     assert code == 2 and "--target" in err and "secret" not in err
     (tmp_path / "no.json").write_text("[]")
     code, _, err = ended(start(tmp_path, "--replay", "no.json"))
