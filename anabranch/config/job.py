@@ -330,8 +330,8 @@ class Apply(Section):
     """How a TRUNCATE is done at the target; `delete` keeps it invisible to older snapshots until it commits. When absent:
     `truncate` at a PostgreSQL. A MySQL or MariaDB is always emptied by DELETE: TRUNCATE commits by itself there."""
     triggers: Literal["refuse", "fire"] = "refuse"
-    """What becomes of triggers at the target where no session can switch them off (MySQL, MariaDB): preflight refuses tables
-    that have some, or they fire for what the job writes ([more](../howto/prepare-a-mysql-target.md#triggers))."""
+    """Refuse triggers at a target where no session can switch them off (MySQL, MariaDB): preflight names the tables that have
+    some. Or let them fire for what the job writes ([more](../howto/prepare-a-mysql-target.md#triggers))."""
     on_conflict: Annotated[
         Literal["stop", "source_wins", "target_wins", "ignore_missing"], BeforeValidator(_not_newest)
     ] = "stop"

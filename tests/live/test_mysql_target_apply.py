@@ -268,7 +268,7 @@ def test_a_table_that_was_altered_is_staged_by_its_new_types(applying: Applying)
 
 @SINCE_56
 def test_digits_cut_in_a_row_that_moves_are_a_conflict(applying: Applying) -> None:
-    """Which of the statements in a packet was warned of is learned by carrying them out again: the row has moved then."""
+    """Find the statement of a packet that was warned of by carrying them out again, although its row has moved by then."""
     number = LogicalType(Kind.DECIMAL, precision=10, scale=4)
     of = applying.create("t", "id INT PRIMARY KEY, d DECIMAL(10,2)", {"id": INT, "d": number})
     applying.merge(TableNet(of, inserts=rows(of, ("id", "d"), (1, "1.0000"), (2, "2.0000"))))

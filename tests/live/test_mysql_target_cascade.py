@@ -218,7 +218,7 @@ def test_rule_01_what_the_target_did_itself_is_no_conflict(at: Epoch) -> None:
 
 
 def test_rule_01_pitfall_36_children_are_found_by_the_targets_collation(at: Epoch) -> None:
-    """What the source took for equal is equal here: letters of either case, a blank at the end. A new spelling is followed."""
+    """Find children whose texts the source took for equal: letters of either case, a blank at the end."""
     at.database.execute(
         "CREATE TABLE words (id int PRIMARY KEY, w varchar(20) COLLATE utf8mb4_general_ci)",
         "INSERT INTO words VALUES (1, 'a'), (2, 'A '), (3, 'b'), (4, 'é'), (5, 'o''\\\\%s')",

@@ -1,5 +1,5 @@
-"""What foreign keys of any shape do at the source and its log does not show, with a real server as the judge: its own keys
-carry out each history in one database, apply the history's log in another one (K1)."""
+"""Carry out what foreign keys of any shape do and the source's log does not show, with a real server as the judge (K1): its own
+keys carry out a history in one database, apply carries out the history's log in another one."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_rule_28_rows_are_found_by_a_float(at: Epoch) -> None:
 
 
 def test_what_is_noted_comes_with_the_epoch(at: Epoch) -> None:
-    """As it was told, whatever stands in it; what is rolled back is not noted."""
+    """Note a conflict as it was told, with any characters in it; a rollback takes the note back."""
     of = table(at)
     where = (5, "log.1:4", 1_600_000_000_000_000, of.source, of.target)
     odd = {"word": "a\0'\"\\%s\n😀", "age": None}

@@ -25,8 +25,8 @@ from anabranch.errors import Fenced, RowRefused, SourceUnavailable, TargetError,
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
+from anabranch.model.table_life import TableState, prepare
 from anabranch.model.table_life import begin as begun
-from anabranch.model.table_life import prepare
 from anabranch.rows.net import TargetTable
 from anabranch.testing.databases import create_database, drop_database
 from anabranch.testing.servers import Server
@@ -404,7 +404,7 @@ def test_mysql_load_rows_that_a_first_load_was_to_remove_stay_when_that_is_not_a
 
 
 def test_rule_29_who_dies_while_tables_are_made_is_repaired_by_the_next(place: Place, loader: MysqlLoader) -> None:
-    """Also where the definition is another one by then: a table that no load began, and without rows, is made anew."""
+    """Make the empty table of a load that died anew, also where its definition has changed since."""
     of, wide = _planned(place, 10), _planned(place, 30)
     died = connect(place.endpoint, "died", autocommit=True, checks_keys=False)
     beginning = Beginning(died, place.endpoint, RULES, place.job)
@@ -429,7 +429,7 @@ def test_mysql_load_tables_that_cannot_be_made_are_as_they_were(place: Place, lo
         assert ledger.marked(one._session(), place.job, TableId("shop", "fresh")) is None
 
 
-def _planned(place: Place, length: int, before: object = None) -> NewLoad:
+def _planned(place: Place, length: int, before: TableState | None = None) -> NewLoad:
     columns = (
         Column("id", LogicalType(Kind.INT32), "int", nullable=False),
         Column("word", LogicalType(Kind.TEXT, length=length), f"varchar({length})"),
@@ -437,7 +437,8 @@ def _planned(place: Place, length: int, before: object = None) -> NewLoad:
     schema = TableSchema(TableId("shop", "fresh"), columns, ("id",))
     names, types = tuple(c.name for c in columns), tuple(c.type for c in columns if c.type)
     table = TargetTable(schema.id, TableId(place.database.name, "fresh"), names, types, ("id",), names)
-    return NewLoad(schema, table, begun(prepare(before, schema, table.target), 1), before, [Bounds()])  # type: ignore[arg-type]
+    state = begun(prepare(before, schema, table.target), 1)
+    return NewLoad(schema, table, state, before, [Bounds()])
 
 
 def test_mysql_load_empties_without_the_right_to_truncate(place: Place) -> None:

@@ -44,7 +44,7 @@ def database(mysql_family: Server, source_database: Make) -> Database:
 
 def table(*columns: Column, name: str = "orders", key: tuple[str, ...] = ("id",), **more: object) -> TableSchema:
     made = TableSchema(TableId("shop", name), columns or (ID, NAME), key, engine="InnoDB")
-    return replace(made, **more)  # type: ignore[arg-type]
+    return replace(made, **more)  # type: ignore[arg-type]  # fields by name
 
 
 def target_of(schema: TableSchema, place: str) -> TargetTable:

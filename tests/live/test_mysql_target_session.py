@@ -314,7 +314,7 @@ def test_pitfall_44_a_lock_that_is_not_given_is_busy(opened: Callable[..., Conne
 
 
 def refused(database: Database) -> dict[str, tuple[str, str]]:
-    """What is wrong -> statement, the server's words that name the place."""
+    """Return, by fault, a statement that makes it, and the server's words that name the place."""
     table = orders(database)
     return {
         "duplicate": (f"INSERT INTO {table} VALUES (1, 'secret')", "for key"),

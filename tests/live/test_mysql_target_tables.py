@@ -545,7 +545,7 @@ STORE = (
 def test_postgresql_tables_at_mysql_and_mariadb(
     place: Place, logical_postgresql: Server, source_database: Callable[[Server], Database]
 ) -> None:
-    """What has a counterpart stands, whatever has none is named: nothing goes without a word."""
+    """Make what has a counterpart at the target, and name what has none: nothing is left out in silence."""
     source = source_database(logical_postgresql)
     source.execute(*STORE)
     with closing(connectors.source(endpoint_of(source)).catalog()) as catalog:

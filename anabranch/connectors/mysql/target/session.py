@@ -212,7 +212,7 @@ def transaction(connection: Connection) -> Iterator[None]:
     run(connection, "START TRANSACTION")
     try:
         yield
-    except BaseException:
+    except BaseException:  # whatever it was, it is passed on
         with suppress(pymysql.err.Error):  # with the connection it is gone, too
             run(connection, "ROLLBACK")
         raise
