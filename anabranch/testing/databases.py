@@ -95,7 +95,7 @@ def unique_name(label: str = "") -> str:
 
 def _end_readers(cursor: Any, name: str) -> None:
     """End the readers of its replication slots: an active slot would refuse the DROP, others go with the database."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     query = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s AND active"
     while cursor.execute(query, (name,)).fetchall() and time.monotonic() < until:
         time.sleep(0.05)

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 BLOCK = 64 * 1024
+PATIENCE = 120.0  # with the thread of a line
 Cut = Literal["unheard", "heard", "answered"]
 
 
@@ -44,13 +45,13 @@ class Proxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._flows = asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(10)
+        self._flows = asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(PATIENCE)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(PATIENCE)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
         self._loop.close()
 
     def slow(self, seconds: float) -> None:
@@ -87,7 +88,7 @@ class Proxy:
         async def run() -> None:
             action()
 
-        asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE)
 
     @property
     def is_used(self) -> bool:

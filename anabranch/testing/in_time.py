@@ -4,6 +4,12 @@ fails with it may be run once more (tests/second_run.py)."""
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import TypeVar
+
+PATIENCE = 300.0  # of a wait for another process, thread or server; pytest ends a test after 900 s
+
+Found = TypeVar("Found")
 
 
 class NotInTime(AssertionError):
@@ -14,3 +20,12 @@ def in_time(until: float, what: object = "it did not come in time") -> None:
     """Ask this in a loop that waits. `until` is of `time.monotonic()`. Raises NotInTime with `what` from then on."""
     if time.monotonic() >= until:
         raise NotInTime(str(what))
+
+
+def until(condition: Callable[[], Found], what: object = "it did not come in time", patience: float = PATIENCE) -> Found:
+    """Ask until the answer is true, and return it. Raises NotInTime with `what` when it never was."""
+    give_up = time.monotonic() + patience
+    while not (found := condition()):
+        in_time(give_up, what)
+        time.sleep(0.02)
+    return found

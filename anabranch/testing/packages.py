@@ -299,7 +299,7 @@ def _links_to(program: Path, library: str, libraries: Iterable[Path] = ()) -> bo
 def _version_of(program: Path, libraries: Iterable[Path] = (), option: str = "--version") -> Version | None:
     try:
         done = subprocess.run(
-            [program, option], capture_output=True, text=True, env=_environment(libraries), timeout=60
+            [program, option], capture_output=True, text=True, env=_environment(libraries), timeout=240
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

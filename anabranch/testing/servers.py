@@ -263,7 +263,7 @@ def _ask_version(name: str, host: str, port: int, user: str, password: str) -> s
     """The version the server itself gives. MySQL and MariaDB say it before the login, PostgreSQL after."""
     if name == "postgresql":
         return _ask_postgresql(host, port, user, password)
-    version = read_greeting(host, port)
+    version = read_greeting(host, port, 30.0)
     if version is None or ("mariadb" in version.lower()) != (name == "mariadb"):
         found = f"says it is {version}" if version else "does not answer"
         raise ServerUnavailable(f"{name} on {host}:{port} {found}", hint=f"check {dsn_variable(name)}")
@@ -275,7 +275,7 @@ def _ask_postgresql(host: str, port: int, user: str, password: str) -> str:
 
     try:
         with psycopg.connect(
-            host=host, port=port, user=user, password=password, dbname="postgres", connect_timeout=5
+            host=host, port=port, user=user, password=password, dbname="postgres", connect_timeout=60
         ) as connection:
             return str(connection.info.parameter_status("server_version"))
     except psycopg.OperationalError as e:

@@ -27,6 +27,7 @@ from anabranch.testing.conformance.subject import COLUMNS, Texts
 from anabranch.testing.conformance.writer import Target
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.features import spelled
+from anabranch.testing.in_time import in_time, until
 from rigs.mysql_writer import Roles
 
 TYPES = (
@@ -134,13 +135,14 @@ class SqlSubject:
 
     def decide(self, name: str, commit: bool) -> None:
         """MySQL lets others end it only when the session that prepared it is gone."""
-        until = time.monotonic() + 120
+        give_up = time.monotonic() + PATIENCE
         while True:
             try:
                 self.database.execute(f"XA {'COMMIT' if commit else 'ROLLBACK'} '{name}','{self.database.name}'")
                 return
             except pymysql.err.MySQLError as error:
-                assert "XAER_NOTA" in str(error) and time.monotonic() < until, error
+                assert "XAER_NOTA" in str(error), error
+                in_time(give_up, error)
                 time.sleep(0.05)
 
     def truncate(self, table: TableId) -> None:
@@ -150,10 +152,11 @@ class SqlSubject:
         """A file that a reader has just left may stay for a moment."""
         self.database.execute("FLUSH BINARY LOGS")
         newest = self.database.query("SHOW BINARY LOGS")[-1][0]
-        until = time.monotonic() + 120
-        while len(self.database.query("SHOW BINARY LOGS")) > 1 and time.monotonic() < until:
-            self.database.execute(f"PURGE BINARY LOGS TO '{newest}'")
-            time.sleep(0.1)
+        until(lambda: self._is_purged_to(newest), "the log is not purged")
+
+    def _is_purged_to(self, newest: str) -> bool:
+        self.database.execute(f"PURGE BINARY LOGS TO '{newest}'")
+        return len(self.database.query("SHOW BINARY LOGS")) == 1
 
 
 class PostgresSubject:
@@ -194,6 +197,7 @@ class PostgresSubject:
             connection.execute("SELECT pg_replication_origin_session_setup(%s)", [origin])
             yield SqlChanges(connection)
             connection.commit()
+            connection.execute("SELECT pg_replication_origin_session_reset()")  # the next session may come before this ends
 
     def prepare(self, name: str) -> None:
         return None
@@ -210,11 +214,8 @@ class PostgresSubject:
 
     def close(self) -> None:
         """The server lets go of a slot when it sees that its reader is gone."""
-        until = time.monotonic() + 120
-        while time.monotonic() < until and self.database.query(
-            "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active", [self.database.name]
-        ):
-            time.sleep(0.05)
+        held = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active"
+        until(lambda: not self.database.query(held, [self.database.name]), "somebody still reads the slot")
         self.database.execute(f"SELECT pg_drop_replication_slot('{self.database.name}')")
         ours = "SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin WHERE roname LIKE %s"
         self.database.query(ours, [f"{self.database.name} %"])

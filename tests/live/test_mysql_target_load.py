@@ -6,6 +6,7 @@ All of it by LOAD DATA LOCAL and, as on a server with local_infile off, by INSER
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 
@@ -32,6 +33,7 @@ from anabranch.testing.databases import create_database, drop_database
 from anabranch.testing.servers import Server
 from rigs.endpoints import endpoint_of
 from rigs.mysql_load import COLUMNS, RULES, Place, line
+from rigs.waiting import Doing
 
 pytestmark = pytest.mark.every_server("fractions")
 LOCAL, INSERT = "LOAD DATA LOCAL", "INSERT"
@@ -341,17 +343,15 @@ def test_rule_29_a_new_generation_of_mysql_waits_for_a_chunk_in_flight(place: Pl
         go_on.wait(PATIENCE)
 
     with closing(place.loader()) as slow:
-        chunk = threading.Thread(target=place.load, args=(slow, things, lines()))
-        chunk.start()
+        chunk = Doing(lambda: place.load(slow, things, lines()))
         assert inside.wait(PATIENCE)
-        later = threading.Thread(target=place.begin, args=(loader, things, 2), kwargs={"empty": True})
-        later.start()
-        later.join(0.5)
-        assert later.is_alive()
+        later = Doing(lambda: place.begin(loader, things, 2, empty=True))
+        time.sleep(0.5)
+        assert later.goes_on
         go_on.set()
-        chunk.join(PATIENCE)
-        later.join(PATIENCE)
-    assert not later.is_alive() and place.count() == 0
+        chunk.done()
+        later.done()
+    assert place.count() == 0
     assert loader.chunks(place.job, things.source, 1) == []
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,13 +31,13 @@ from anabranch.errors import TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database
-from anabranch.testing.in_time import in_time
+from anabranch.testing.in_time import PATIENCE, until
 from anabranch.testing.servers import Server
 from rigs.mysql_administrator import administer, endpoint_at
+from rigs.waiting import Doing
 
 OTHERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("mysql56", "mysql9")]
 SOURCE = TableId("shop", "orders")
-LIMIT = 240
 
 
 @pytest.fixture(params=["mysql", "mariadb", *OTHERS])
@@ -248,11 +249,13 @@ def test_rows_that_end_in_an_error_leave_none_there(opened: Callable[..., Connec
         with pytest.raises(ZeroDivisionError):
             connection.load_local(load(database), broken())
         assert not connection.open
-        until = time.monotonic() + LIMIT
-        while database.query(f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {connection.thread_id()}"):
-            in_time(until, "the session has not ended")
-            time.sleep(0.01)
+        there = f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {connection.thread_id()}"
+        until(partial(_is_empty, database, there), "the session has not ended")
         assert rows(database) == []
+
+
+def _is_empty(database: Database, query: str) -> bool:
+    return not database.query(query)
 
 
 def test_a_server_that_is_killed_while_rows_are_sent_is_away(
@@ -263,9 +266,8 @@ def test_a_server_that_is_killed_while_rows_are_sent_is_away(
     def endless() -> Iterator[bytes]:
         yield b"1\ta\n"
         administer(database.server, f"KILL {connection.thread_id()}")
-        until = time.monotonic() + LIMIT
-        number = 2
-        while time.monotonic() < until:
+        number, give_up = 2, time.monotonic() + PATIENCE
+        while time.monotonic() < give_up:
             yield b"".join(f"{one}\ta\n".encode() for one in range(number, number + 10_000))
             number += 10_000
 
@@ -287,17 +289,15 @@ def test_pitfall_44_a_deadlock_is_busy(opened: Callable[..., Connection], databa
         try:
             with translated("change a row", SOURCE), transaction(connection):
                 run(connection, update, number)
-                barrier.wait(LIMIT)
+                barrier.wait(PATIENCE)
                 run(connection, update, 3 - number)
         except TargetBusy as error:
             found.append(error)
 
     barrier = threading.Barrier(2)
-    threads = [threading.Thread(target=cross, args=pair) for pair in ((one, 1), (two, 2))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT)
+    crossing = [Doing(partial(cross, *pair)) for pair in ((one, 1), (two, 2))]
+    for each in crossing:
+        each.done()
     assert len(found) == 1 and "[1213]" in str(found[0])
     assert [ask(connection, "SELECT 1") for connection in (one, two)] == [[(1,)]] * 2
 

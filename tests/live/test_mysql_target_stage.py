@@ -10,6 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from anabranch.connectors.mysql.target import stage_sweep
 from anabranch.connectors.mysql.target.session import connect, job_digest, run
 from anabranch.connectors.mysql.target.stage import MysqlStager
 from anabranch.connectors.mysql.target.stage_sweep import lock_name, stage_prefix
@@ -42,6 +43,12 @@ def at(mysql_family: Server, source_database: Callable[[Server], Database]) -> I
     )
     with epoch_at(database) as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server's own threads hold a table for a moment, too; what is dropped is looked for at once here, not by the next sweep."""
+    monkeypatch.setattr(stage_sweep, "SWEEP_WAIT_S", 120)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -31,9 +30,10 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Check, Column, ForeignKey, Index, TableSchema
 from anabranch.rows.net import TargetTable
 from anabranch.testing.databases import Database, drop_database
-from anabranch.testing.in_time import in_time
+from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from rigs.endpoints import endpoint_of
+from rigs.waiting import Doing
 
 RULES = ValueRules()
 NUMBER = LogicalType(Kind.INT32)
@@ -419,18 +419,23 @@ while True:
 """
 
 
+def sessions(place: Place) -> set[int]:
+    """A server carries out a statement to its end, also when its client is gone."""
+    asks = "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = %s AND ID <> CONNECTION_ID()"
+    return {int(id) for (id,) in place.database.query(asks, [place.database.server.user])}
+
+
 def test_mysql_and_mariadb_tables_survive_a_kill_between_any_statements(place: Place) -> None:
     """Each kill is a moment later than the one before. What is there then is gone on from, with the same end."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     command = [sys.executable, "-c", BUILDS, place.database.server.url(), place.database.name]
     for wait in range(6):
+        before = sessions(place)
         with subprocess.Popen(command, env=environment) as process:
-            until = time.monotonic() + 240
-            while not place.database.query("SHOW TABLES LIKE 'orders'"):
-                in_time(until, "the tables are not made")
-                time.sleep(0.02)
+            until(lambda: place.database.query("SHOW TABLES LIKE 'orders'"), "the tables are not made")
             time.sleep(0.11 * wait)
             process.kill()
+        until(lambda ours=before: sessions(place) <= ours, "what the process has asked for last is still done")
         place.create(CUSTOMERS, ORDERS)
         assert place.build(CUSTOMERS, ORDERS) == []
         assert [index.name for index in place.existing("customers").secondary_unique] == ["by_name"]
@@ -452,14 +457,14 @@ def test_mysql_and_mariadb_keys_to_a_table_that_is_made_anew_come_back(place: Pl
 def test_mysql_and_mariadb_keys_come_back_to_a_table_that_could_not_be_dropped(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "LOCK_TRIES", 1)
     place.create(CUSTOMERS)
     place.database.execute("ALTER TABLE customers ADD UNIQUE KEY mine (name)")
     customers = place.table(CUSTOMERS)
     place.tables.take_off_keys(place.job, customers)
     with closing(place.database.connect(autocommit=False)) as holder, closing(holder.cursor()) as cursor:
         cursor.execute("INSERT INTO customers VALUES (1, 'Ann')")
-        with pytest.raises(TargetUnavailable, match="locked"):
+        with monkeypatch.context() as once, pytest.raises(TargetUnavailable, match="locked"):
+            once.setattr(attempts, "LOCK_TRIES", 1)
             place.tables.create_table(CUSTOMERS, customers, RULES, True, load=(place.job, 1))
         holder.commit()
     assert place.build(CUSTOMERS) == []
@@ -471,15 +476,11 @@ def test_mysql_and_mariadb_build_waits_for_who_is_at_the_table(place: Place) -> 
     found: list[Any] = []
     with closing(place.database.connect(autocommit=False)) as holder, closing(holder.cursor()) as cursor:
         cursor.execute("INSERT INTO customers VALUES (1, 'Ann')")
-        building = threading.Thread(target=lambda: found.append(place.build(CUSTOMERS)))
-        building.start()
+        building = Doing(lambda: found.append(place.build(CUSTOMERS)))
         waiting = "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE '%%metadata lock%%' AND INFO LIKE %s"
-        until = time.monotonic() + 240
-        while not place.database.query(waiting, [f"ALTER%{place.job}%"]):
-            in_time(until, "ALTER TABLE does not wait")
-            time.sleep(0.05)
+        until(lambda: place.database.query(waiting, [f"ALTER%{place.job}%"]), "ALTER TABLE does not wait")
         holder.commit()
-        building.join(240)
+        building.done()
     assert found == [[]]
     assert place.existing("customers").secondary_unique
 

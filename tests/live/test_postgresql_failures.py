@@ -3,7 +3,6 @@ there twice afterwards. Below the command line; scenarios/ and faults/ have whol
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -20,11 +19,12 @@ from anabranch.contracts import ValueRules
 from anabranch.errors import RowRefused, TargetBusy, TargetError, TargetFull, TargetUnavailable
 from anabranch.testing.databases import Database, connect, create_database, unique_name
 from anabranch.testing.faults import Proxy
-from anabranch.testing.in_time import in_time
+from anabranch.testing.in_time import until
 from anabranch.testing.servers import start_postgresql
 from rigs.disk import fill, small_disk
 from rigs.endpoints import endpoint_of
 from rigs.postgresql_applier import TABLES, Applied
+from rigs.waiting import Doing
 
 Make = Callable[..., Applied]
 OURS = "application_name = 'anabranch:shop:me'"
@@ -44,14 +44,6 @@ def apply_to(tmp_path: Path) -> Iterator[Make]:
     yield make
     for one in made:
         one.close()
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    give_up = time.monotonic() + 180
-    while not (found := condition()):
-        in_time(give_up, what)
-        time.sleep(0.01)
-    return found
 
 
 # --- the line at COMMIT -----------------------------------------------------------------------------------------------
@@ -149,13 +141,22 @@ def test_pitfall_44_rule_09_a_commit_that_goes_on_without_us(target_database: Da
         one = apply_to(target_database, endpoint=endpoint_of(target_database, port=line.port))
         one.add(2)
         target_database.execute(
-            "CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$"
-            "BEGIN PERFORM pg_sleep(0.7); RETURN NULL; END $$",
+            "CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            " WHILE NOT pg_try_advisory_xact_lock(44) LOOP PERFORM pg_sleep(0.05); END LOOP; RETURN NULL; END $$",
             "CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON shop.items DEFERRABLE INITIALLY DEFERRED"
             " FOR EACH ROW EXECUTE FUNCTION public.slow()",
         )
-        line.cut_at(COMMIT, "heard")
-        one.add(1)
+        with closing(target_database.connect()) as holder:
+            holder.execute("SELECT pg_advisory_lock(44)")
+
+            def go_on() -> None:
+                until(lambda: target_database.query(WAITS_FOR_A_LOCK), "the next try waits for the row")
+                holder.execute("SELECT pg_advisory_unlock(44)")
+
+            line.cut_at(COMMIT, "heard")
+            going_on = Doing(go_on)
+            one.add(1)
+            going_on.done()
         assert line.cuts == 1 and any("not at" in why for why in one.waits)
         one.assert_once()
 
@@ -241,33 +242,38 @@ def test_what_a_person_has_to_change_ends_the_epoch_at_once(target_database: Dat
 
 
 def test_pitfall_44_a_deadlock_is_tried_again(target_database: Database, apply_to: Make) -> None:
-    """Somebody at the target holds row 1 and wants row 2, which the epoch has changed before it comes to row 1."""
+    """Somebody at the target holds row 1 and wants row 2, which the epoch has changed before it comes to row 1.
+
+    A server looks for a deadlock once, a second after a wait begins: who is late then meets none, and does it again."""
     one = apply_to(target_database)
     one.add(1)
-    with closing(target_database.connect(autocommit=False)) as other:
-        other.execute("SET deadlock_timeout = '30s'")  # ours is the server's one second
-        other.execute("SELECT FROM shop.items WHERE id = 1 FOR UPDATE")
+    for _ in range(10):
+        with closing(target_database.connect(autocommit=False)) as other:
+            other.execute("SET deadlock_timeout = '10min'")
+            other.execute(f"SELECT FROM shop.items WHERE id = {one.rows} FOR UPDATE")
 
-        def meet() -> None:
-            until(lambda: target_database.query(WAITS_FOR_A_LOCK), "the epoch waits for the row")
-            other.execute("SELECT FROM anabranch.checkpoint FOR UPDATE")
-            other.rollback()
+            def meet(other: Any = other) -> None:
+                until(lambda: target_database.query(WAITS_FOR_A_LOCK), "the epoch waits for the row")
+                other.execute("SELECT FROM anabranch.checkpoint FOR UPDATE")
+                other.rollback()
 
-        thread = threading.Thread(target=meet)
-        thread.start()
-        one.add(1)
-        thread.join()
+            meeting = Doing(meet)
+            one.add(1)
+            meeting.done()
+        if any("deadlock detected" in why for why in one.waits):
+            break
     assert any("deadlock detected [40P01]" in why for why in one.waits), one.waits
     one.assert_once()
 
 
-def test_pitfall_44_locks_and_time_limits(
-    target_database: Database, apply_to: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Limits of the role and the database do not count for our sessions, our own lock timeout and a DBA's cancel do."""
-    monkeypatch.setitem(
-        cast(Any, settings.PINNED), "lock_timeout", settings.Pin("100ms", "a test does not wait for long")
-    )
+def lock_timeout(limit: str, one: Applied, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on our sessions wait that long for a lock; the one that is open ends."""
+    monkeypatch.setitem(cast(Any, settings.PINNED), "lock_timeout", settings.Pin(limit, "as a test needs it"))
+    one.applier.progress.writer.close()
+
+
+def test_pitfall_44_limits_of_roles_and_databases_do_not_count(target_database: Database, apply_to: Make) -> None:
+    """What a session of ours waits for is our own affair."""
     one = apply_to(target_database)
     limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "transaction_timeout")
     with closing(connect(target_database.server)) as admin:
@@ -277,18 +283,28 @@ def test_pitfall_44_locks_and_time_limits(
         one.add(200)
         assert not one.waits
         admin.execute(f"ALTER DATABASE {target_database.name} RESET ALL")
+    one.assert_once()
+
+
+def test_pitfall_44_our_lock_timeout_and_a_cancel_are_tried_again(
+    target_database: Database, apply_to: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is short, so that the test is; who cancels has all the time it needs."""
+    one = apply_to(target_database)
+    one.add(200)
     with closing(target_database.connect(autocommit=False)) as other:
+        lock_timeout("100ms", one, monkeypatch)
         other.execute("LOCK TABLE shop.items")
         one.on_wait = lambda waits: len(waits) == 2 and other.rollback()
         one.add(2)
         assert len(one.waits) == 2 and "lock timeout [55P03] — another session holds a lock" in one.waits[0]
+        lock_timeout("10min", one, monkeypatch)
         other.execute("LOCK TABLE shop.heap")
         one.on_wait = lambda waits: other.rollback()
         cancel = f"SELECT pg_cancel_backend(pid) FROM ({WAITS_FOR_A_LOCK}) AS ours"
-        thread = threading.Thread(target=lambda: until(lambda: target_database.query(cancel), "the epoch waits"))
-        thread.start()
+        cancelling = Doing(lambda: until(lambda: target_database.query(cancel), "the epoch waits"))
         one.add(2)
-        thread.join()
+        cancelling.done()
     assert "due to user request [57014]" in one.waits[-1]
     one.assert_once()
 
@@ -379,6 +395,16 @@ def test_busy_targets_are_given_up_by_name(target_database: Database, apply_to: 
 # --- servers that go away ---------------------------------------------------------------------------------------------
 
 
+def loses_commits(one: Applied, database: Database) -> bool:
+    """Apply something to a server that dies then. False where ten seconds went by before: it has written all down."""
+    database.execute("SET synchronous_commit = on; SELECT pg_switch_wal(); CHECKPOINT")
+    kept = one.rows
+    one.add(5)
+    database.server.stop(immediate=True)
+    database.server.start()
+    return database.query("SELECT sequence FROM anabranch.checkpoint") == [(kept,)]
+
+
 def test_rule_09_10_a_target_restarts_loses_commits_and_is_a_standby(servers_directory: Path, apply_to: Make) -> None:
     """Commits that the server did not write down before it died are applied again, rows that were staged in it are staged
     again; a standby is waited for until it is promoted."""
@@ -391,11 +417,7 @@ def test_rule_09_10_a_target_restarts_loses_commits_and_is_a_standby(servers_dir
         server.start()
         one.add(5)
         one.assert_once()
-        database.execute("SET synchronous_commit = on; SELECT pg_switch_wal(); CHECKPOINT")
-        one.add(5)
-        server.stop(immediate=True)
-        server.start()
-        assert database.query("SELECT sequence FROM anabranch.checkpoint") == [(10,)], "commits were lost"
+        until(lambda: loses_commits(one, database), "the server writes all commits down before it dies")
         one.add(5)
         one.assert_once()
         crashes = iter([True])

@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from anabranch import waits
-from anabranch.testing.in_time import NotInTime
-
-PATIENCE = 180.0
+from anabranch.testing.in_time import PATIENCE, NotInTime
 
 
 @dataclass
