@@ -47,7 +47,9 @@ OTHER_MYSQL = {"mysql55": (5, 5), "mysql56": (5, 6), "mysql9": (9, 7)}
 FAST_POSTGRESQL = ("--fsync=off",)
 FAST_MYSQL = ("--sync-binlog=0", "--innodb-flush-log-at-trx-commit=2")
 _USED = pytest.StashKey[list[str]]()
-hypothesis.settings.register_profile("untimed", deadline=None)  # how long an example takes is the machine's affair
+# How long an example takes, or drawing it, is the machine's affair.
+UNTIMED = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=UNTIMED)
 hypothesis.settings.load_profile("untimed")
 
 

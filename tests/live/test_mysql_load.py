@@ -347,7 +347,7 @@ def test_rule_02_mariadb_says_the_exact_place(mariadb: Server, source_database: 
 
 
 def test_rule_02_mysql_gtids_executed_before_the_snapshot(mysql: Server, source_database: Make) -> None:
-    assert check_snapshots(source_database(mysql), "none") == {False}
+    assert False in check_snapshots(source_database(mysql), "none")
 
 
 @pytest.mark.servers
@@ -355,7 +355,7 @@ def test_rule_02_mysql_gtids_executed_before_the_snapshot(mysql: Server, source_
 def test_rule_02_on_every_release(name: str, request: pytest.FixtureRequest, source_database: Make) -> None:
     """5.5 has no GTIDs; in 5.6 a transaction enters gtid_executed before its engine has committed it."""
     server = request.getfixturevalue(name)
-    assert check_snapshots(source_database(server), "none", tries=40) == {False}
+    assert False in check_snapshots(source_database(server), "none", tries=40)
     assert check_snapshots(source_database(server), "table", tries=5) == {True}
     left = source_of(source_database(server)).remains("", remove=True)
     assert left == ([] if name == "mysql9" else ["table anabranch.watermark"])
@@ -384,7 +384,7 @@ def test_rule_02_mysql_watermark_without_gtids(mysql: Server, source_database: M
     source = source_of(database)
     with without_gtids(mysql):
         assert source.remains("", remove=True) in ([], ["table anabranch.watermark"])
-        assert check_snapshots(database, "none") == {False}
+        assert False in check_snapshots(database, "none")
         assert source.remains("", remove=False) == source.remains("", remove=True) == ["table anabranch.watermark"]
         assert source.remains("", remove=True) == []
 

@@ -47,7 +47,7 @@ def at(mysql_family: Server, source_database: Callable[[Server], Database]) -> I
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server's own threads hold a table for a moment, too; what is dropped is looked for at once here, not by the next sweep."""
+    """A server's own threads hold a table for a moment, too. Here nothing is left to the next sweep for that."""
     monkeypatch.setattr(stage_sweep, "SWEEP_WAIT_S", 120)
 
 

@@ -97,8 +97,8 @@ def test_a_server_that_answers_others_is_not_cut(shop: Database) -> None:
 
 def test_a_statement_that_hangs_without_a_lock(shop: Database) -> None:
     """Given up after the job's time, with an error that is tried again. What copies rows has no limit."""
-    end = replace(endpoint_of(shop), limits=EndLimits(statement=1.0))
+    end = replace(endpoint_of(shop), limits=EndLimits(statement=4.0))
     with closing(connect(end)) as ours, pytest.raises(SourceUnavailable):
         ask(ours, "SELECT SLEEP(600)")
     with closing(connect(end, read_timeout=None)) as ours:
-        assert ask(ours, "SELECT SLEEP(2)") == [(0,)]
+        assert ask(ours, "SELECT SLEEP(6)") == [(0,)]

@@ -3,7 +3,6 @@ who holds a lock, those are named that can have it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from anabranch import waits
 from anabranch.connectors.mysql.connection import ask, connect
 from anabranch.errors import SourceUnavailable
 from anabranch.testing.databases import Database
-from anabranch.testing.in_time import in_time
+from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from rigs.endpoints import endpoint_of
 from rigs.waiting import Doing, Told, told
@@ -75,10 +74,7 @@ def test_the_global_lock_behind_a_long_select_names_it(shop: Database, heard: To
     """MySQL's waits until no table is in use; MariaDB's does not wait for those that are only read."""
     with closing(connect(replace(endpoint_of(shop), database=shop.name))) as ours, closing(shop.connect()) as reader:
         Doing(lambda: ask(reader, "SELECT SLEEP(600) FROM item"))
-        until = time.monotonic() + 180
-        while not any("SLEEP(600)" in str(row) for row in shop.query("SHOW PROCESSLIST")):
-            in_time(until)
-            time.sleep(0.1)
+        until(lambda: any("SLEEP(600)" in str(row) for row in shop.query("SHOW PROCESSLIST")))
         doing = Doing(lambda: waiting_for(ours, "FLUSH TABLES WITH READ LOCK"))
         assert "since" in heard.first(
             "tables that are in use", f"session {reader.thread_id()} (user {shop.server.user}"
@@ -112,7 +108,7 @@ def test_who_is_asked_to_stop_does_not_wait_on(shop: Database, heard: Told) -> N
         heard.first(f"session {holder.thread_id()}")
         asked.append(1)
         with pytest.raises(SourceUnavailable):
-            doing.done(20)
+            doing.done()
 
 
 def test_a_user_without_rights_is_told_what_would_show_it(shop: Database, heard: Told) -> None:
@@ -129,10 +125,18 @@ def test_a_user_without_rights_is_told_what_would_show_it(shop: Database, heard:
 
 
 def test_a_lock_that_was_not_given_names_who_has_it(shop: Database, heard: Told) -> None:
-    with closing(connect(replace(endpoint_of(shop), database=shop.name))) as ours:
-        ask(ours, "SET SESSION lock_wait_timeout = 5")
-        with closing(shop.connect(autocommit=False)) as holder:
-            ask(holder, "SELECT * FROM item")
+    """Who has it is asked while it is waited for: in the time that there is."""
+    with (
+        closing(connect(replace(endpoint_of(shop), database=shop.name))) as ours,
+        closing(shop.connect(autocommit=False)) as holder,
+    ):
+        ask(holder, "SELECT * FROM item")
+        seconds = iter((5, 20, 100, 200))
+
+        def named() -> bool:
+            ask(ours, f"SET SESSION lock_wait_timeout = {next(seconds)}")
             with pytest.raises(SourceUnavailable) as error:
                 ask(ours, "ALTER TABLE item ADD x INT")
-            assert f"session {holder.thread_id()}" in error.value.hint
+            return f"session {holder.thread_id()}" in error.value.hint
+
+        until(named)

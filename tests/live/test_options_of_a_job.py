@@ -22,7 +22,7 @@ from anabranch.view.opened import source_of
 from anabranch.view.options import log_options
 
 Make = Callable[[Server], Database]
-PATIENCE = 30.0
+PATIENCE = 240.0
 ONE_OF_BOTH = pytest.mark.parametrize("section", ["source.options", "capture"])
 
 

@@ -39,12 +39,12 @@ class Following:
         )
         with closing(self.connector.catalog()) as catalog:
             tables = catalog.tables(lambda table: True)
-            self.connector.run(self.connector.steps(self.options, tables, begins=True), 10)
+            self.connector.run(self.connector.steps(self.options, tables, begins=True), 240)
             begin = catalog.mark()
         self.reader = self.connector.log(self.options)
         self.reader.start(begin, tables.get)
 
-    def until_idle_at(self, after: float, confirms: bool = False, seconds: float = 120) -> LogMark | None:
+    def until_idle_at(self, after: float, confirms: bool = False, seconds: float = 240) -> LogMark | None:
         """The first mark that is so late by its time; None if there is none within so many seconds."""
         give_up = time.monotonic() + seconds
         while time.monotonic() < give_up:

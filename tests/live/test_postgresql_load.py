@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from anabranch.connectors.postgresql.target.load import HELD_BYTES, PostgresLoad
 from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import Fenced, RowRefused, SourceUnavailable, TargetError
 from anabranch.model.endpoint import Endpoint
+from anabranch.testing.in_time import PATIENCE
 from rigs.endpoints import endpoint_of
 from rigs.postgresql_load import (
     CUSTOMER,
@@ -28,6 +30,7 @@ from rigs.postgresql_load import (
     load,
     loaded,
 )
+from rigs.waiting import Doing
 
 
 def test_postgresql_load_chunk_commits_rows_with_its_ledger_row(loader: PostgresLoader, target_database: Any) -> None:
@@ -149,19 +152,17 @@ def test_rule_29_new_generation_waits_for_a_chunk_in_flight(
     def lines() -> Iterator[bytes]:
         yield b"1\tAnn\t\\N\t\\N\n"
         inside.set()
-        go_on.wait(120)
+        go_on.wait(PATIENCE)
 
     slow = PostgresLoader(endpoint, RULES)
-    chunk = threading.Thread(target=slow.load_chunk, args=(JOB, CUSTOMER, 1, 0, MARKS, lines()))
-    chunk.start()
-    assert inside.wait(120)
-    later = threading.Thread(target=begin, args=(loader, CUSTOMERS), kwargs={"generation": 2, "empty": True})
-    later.start()
-    later.join(0.5)
-    assert later.is_alive()
+    chunk = Doing(lambda: slow.load_chunk(JOB, CUSTOMER, 1, 0, MARKS, lines()))
+    assert inside.wait(PATIENCE)
+    later = Doing(lambda: begin(loader, CUSTOMERS, generation=2, empty=True))
+    time.sleep(0.5)
+    assert later.goes_on
     go_on.set()
-    chunk.join(120)
-    later.join(120)
+    chunk.done()
+    later.done()
     slow.close()
     assert target_database.query("SELECT count(*) FROM dest.customers") == [(0,)]
 

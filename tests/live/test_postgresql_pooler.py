@@ -22,6 +22,7 @@ from anabranch.errors import SourceError, SourceUnavailable, TargetError, Target
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database
 from anabranch.testing.debian import shared_object_places, unpack
+from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import free_port
 from rigs.endpoints import endpoint_of
 
@@ -61,7 +62,8 @@ def pooled(database: Database, directory: Path, more: str) -> Iterator[Endpoint]
     try:
         until = time.monotonic() + SOON
         while not _answers(port):
-            assert process.poll() is None and time.monotonic() < until, "PgBouncer did not start"
+            assert process.poll() is None, "PgBouncer did not start"
+            in_time(until, "PgBouncer did not start")
             time.sleep(0.05)
         yield replace(endpoint_of(database), host="127.0.0.1", port=port)
     finally:

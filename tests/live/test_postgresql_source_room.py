@@ -3,7 +3,6 @@ settings stand in its configuration."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -15,18 +14,17 @@ from anabranch.connectors.postgresql.source.wal_stream import WalStream
 from anabranch.model.checks import CheckResult
 from anabranch.testing.databases import Database
 from anabranch.testing.faults import Proxy
-from anabranch.testing.in_time import in_time
+from anabranch.testing.in_time import until
 from anabranch.testing.packages import find_postgresql
 from anabranch.testing.servers import Server, start_postgresql
 from rigs.endpoints import endpoint_of
 from rigs.preflight_postgresql import results_of
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 180.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        in_time(until)
-        time.sleep(0.05)
+def is_read_by(database: Database, count: int) -> None:
+    """A server with room for one reader sees its end a moment after that."""
+    senders = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender'"
+    until(lambda: database.query(senders) == [(count,)], f"{count} read the log")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +43,8 @@ def test_postgresql_source_preflight_counts_slots_of_everybody(narrow: Server) -
     """Issue: with max_replication_slots = 1 a second job passed, and failed later."""
     database, whole = Database(narrow, "postgres"), endpoint_of(Database(narrow, "postgres"))
 
-    def room(name: str = "") -> dict[str, CheckResult]:
+    def room(name: str = "", readers: int = 0) -> dict[str, CheckResult]:
+        is_read_by(database, readers)
         found = {one.check.removeprefix("source."): one for one in results_of(whole, whole, source_name=name)}
         return {name: found[name] for name in ("max_replication_slots", "max_wal_senders")}
 
@@ -57,13 +56,14 @@ def test_postgresql_source_preflight_counts_slots_of_everybody(narrow: Server) -
     assert room("anabranch_other_12345678")["max_replication_slots"].verdict == "failed"
     assert room("anabranch_first_12345678")["max_replication_slots"].verdict == "ok", "the job's own needs no more room"
 
+    is_read_by(database, 0)
     with closing(WalStream(whole)) as reading:
-        sender = room("anabranch_first_12345678")["max_wal_senders"]
+        sender = room("anabranch_first_12345678", readers=1)["max_wal_senders"]
         assert sender.verdict == "failed" and "anabranch of postgres (process" in sender.message
         database.execute("CREATE PUBLICATION anabranch_first_12345678")
         asked = {"proto_version": "1", "publication_names": "anabranch_first_12345678"}
         reading.begin("anabranch_first_12345678", 0, asked, {})
-        assert room("anabranch_first_12345678")["max_wal_senders"].verdict == "ok", "who reads is the job itself"
+        assert room("anabranch_first_12345678", readers=1)["max_wal_senders"].verdict == "ok", "who reads is the job itself"
     a_restart_is_all_that_is_missing(narrow, room)
 
 
@@ -71,7 +71,7 @@ def a_restart_is_all_that_is_missing(narrow: Server, room: Callable[..., dict[st
     database, setting = Database(narrow, "postgres"), "max_replication_slots"
     database.execute(f"ALTER SYSTEM SET {setting} = 5", "SELECT pg_reload_conf()")
     waits = f"SELECT pending_restart FROM pg_settings WHERE name = '{setting}'"
-    wait_until(lambda: database.query(waits)[0][0])
+    until(lambda: database.query(waits)[0][0])
     waiting = room()[setting]
     assert (
         waiting.verdict == "failed"
@@ -91,7 +91,7 @@ def test_postgresql_source_preflight_judges_what_bounds_the_log(narrow: Server) 
 
     def judged(check: str, value: str) -> CheckResult | None:
         database.execute(f"ALTER SYSTEM SET {check} = '{value}'", "SELECT pg_reload_conf()")
-        wait_until(lambda: database.query(f"SHOW {check}")[0][0] == value)
+        until(lambda: database.query(f"SHOW {check}")[0][0] == value)
         return {one.check.removeprefix("source."): one for one in results_of(whole, whole)}.get(check)
 
     short = judged("idle_replication_slot_timeout", "5min")
@@ -109,7 +109,9 @@ def test_postgresql_source_preflight_tries_to_read_the_log(narrow: Server) -> No
     whole = endpoint_of(Database(narrow, "postgres"))
     with Proxy(whole.host, whole.port) as line:
         between = replace(whole, host="127.0.0.1", port=line.port)
+        is_read_by(Database(narrow, "postgres"), 0)
         assert "source.log_connection" not in {one.check for one in results_of(between, whole)}
+        is_read_by(Database(narrow, "postgres"), 0)
         line.cut_at(b"IDENTIFY_SYSTEM", "unheard")
         found = {one.check: one for one in results_of(between, whole)}["source.log_connection"]
         assert found.verdict == "failed" and "not to a pool" in found.hint

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -22,7 +21,9 @@ from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import TableState, park
+from anabranch.testing.in_time import until
 from rigs.endpoints import endpoint_of
+from rigs.waiting import Doing
 
 ORDERS = TableId("shop", 'odd "orders".x')
 
@@ -70,16 +71,13 @@ def test_torture_seed_201_another_makes_the_schema_while_this_one_waits_for_its_
 ) -> None:
     """`to_regclass` answered what this session had found before: nothing."""
     assert not store.exists()
-    waiting = threading.Thread(target=store.prepare)
     with target_database.connect(autocommit=False) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
-        waiting.start()
+        waiting = Doing(store.prepare)
         asks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-        until = time.monotonic() + 120
-        while target_database.query(asks) == [(0,)] and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: target_database.query(asks) != [(0,)], "it does not wait")
         other.execute(shipped()[0].sql.encode())
-    waiting.join(120)
+    waiting.done()
     store.prepare()
     assert target_database.query("SELECT version FROM anabranch.meta") == [(1,)]
 

@@ -19,7 +19,7 @@ from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.testing.databases import Database, create_database, unique_name
 from anabranch.testing.faults import Proxy
-from anabranch.testing.in_time import in_time
+from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server, start_postgresql
 from anabranch.trail import requests
 from rigs.endpoints import endpoint_of
@@ -132,13 +132,6 @@ ALTERED = (
 )
 PUBLISHED = "SELECT FROM pg_publication_tables WHERE tablename = 'other'"
 LOOK = "SELECT id FROM {} ORDER BY id"
-
-
-def until(condition: Callable[[], Any]) -> None:
-    give_up = time.monotonic() + 180
-    while not condition():
-        in_time(give_up, "it did not come")
-        time.sleep(0.05)
 
 
 def until_sent(database: Database) -> None:

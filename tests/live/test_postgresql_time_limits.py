@@ -83,7 +83,7 @@ def test_a_server_that_answers_others_is_not_cut(target_database: Database) -> N
 
 def test_a_statement_that_hangs_without_a_lock(target_database: Database) -> None:
     """Ended after the job's time, and the error is one that is tried again. What copies rows has no limit."""
-    end = replace(endpoint_of(target_database), limits=EndLimits(statement=1.0))
+    end = replace(endpoint_of(target_database), limits=EndLimits(statement=3.0))
     with (
         closing(connect(end, "anabranch:test", autocommit=True)) as apply,
         pytest.raises(TargetBusy),
@@ -94,4 +94,4 @@ def test_a_statement_that_hangs_without_a_lock(target_database: Database) -> Non
         source.execute("SELECT pg_sleep(600)")
     for unlimited in (connect(end, "anabranch-load", autocommit=True), open_session(end, limited=False)):
         with closing(unlimited):
-            unlimited.execute("SELECT pg_sleep(2)")
+            unlimited.execute("SELECT pg_sleep(5)")

@@ -16,6 +16,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import TableNet, Updates
+from anabranch.testing.in_time import until
 from rigs.postgresql_writer import TABLE, Applying, applying, endpoint, keys, orders, rows, three
 
 # A wrapper that leads nowhere is enough to make foreign tables.
@@ -182,8 +183,8 @@ def test_a_table_that_is_gone_is_told_as_such(endpoint: Endpoint, target_databas
 
 
 def test_rule_09_sessions_carry_job_and_owner_and_line_settings(applying: Applying, target_database: Any) -> None:
-    found = target_database.query("SELECT pid FROM pg_stat_activity WHERE application_name = 'anabranch:shop:me'")
-    assert len(found) == 1
+    sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = 'anabranch:shop:me'"
+    until(lambda: len(target_database.query(sessions)) == 1, "one session, and none of a test before")
     with applying as writer:
         settings = writer._open.execute(
             "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')"

@@ -119,7 +119,7 @@ def test_who_is_asked_to_stop_does_not_wait_on(shop: Database, heard: Told) -> N
         heard.first(f"process {holder.info.backend_pid}")
         asked.append(1)
         with pytest.raises(SourceUnavailable):
-            doing.done(20)
+            doing.done()
         assert str(holder.info.backend_pid) in waits.said()
 
 

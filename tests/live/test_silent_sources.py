@@ -20,6 +20,7 @@ from anabranch.job import Job
 from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.testing.databases import Database, create_database, unique_name
 from anabranch.testing.faults import Proxy, descendants, frozen
+from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server, start_postgresql
 from rigs.endpoints import endpoint_of
 from rigs.postgresql_log import LogFollower
@@ -143,5 +144,6 @@ def test_preflight_asks_an_address_that_swallows_packets_once(
         proxy.stall()
         with pytest.raises(SourceUnavailable):
             Job.from_file(str(file)).preflight()
+        until(lambda: proxy.lines, "the line is opened")
         assert proxy.lines == 1
         proxy.restore()

@@ -12,6 +12,7 @@ from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
 from anabranch.spark.work import do_all
 from anabranch.testing.databases import Database
+from anabranch.testing.in_time import until
 from anabranch.verify.digest import Summing
 from anabranch.verify.fingerprints import Fingerprinting
 from anabranch.verify.plan import VerifyPiece, VerifyTable
@@ -59,7 +60,7 @@ def test_pieces_of_a_task_share_connections_and_a_failure_ends_only_its_own(targ
             assert found["gone", True].value is found["gone", False].value is None
         most = 2 if kind is Summing else 1  # one more behind the failure
         assert len(source.times) == len(target.times) == most
-        assert target_database.query(OURS) == [(0,)], "all are closed"
+        until(lambda: target_database.query(OURS) == [(0,)], "all are closed")
 
 
 OURS = """

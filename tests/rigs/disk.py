@@ -34,7 +34,7 @@ def small_disk(place: Path, megabytes: int, owner: int = 0) -> Iterator[Path]:
     holder = subprocess.Popen([*NAME_SPACE, "sh", "-c", f'{mount} && touch "{place}/ready" && exec sleep 3600'])
     inside = Path(f"/proc/{holder.pid}/root{place}")
     try:
-        give_up = time.monotonic() + 120
+        give_up = time.monotonic() + 240
         while not (inside / "ready").exists():
             if holder.poll() is not None or time.monotonic() > give_up:
                 pytest.fail("no small file system to be had: allow mounts, or user name spaces", pytrace=False)

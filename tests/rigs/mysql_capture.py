@@ -40,7 +40,7 @@ class Captured:
     def run(self, until: Callable[[], bool] | None = None) -> None:
         """Up to the log's end as it is now, or until something is so."""
         reader = self.source.log(LogOptions(77300, 1.0))
-        place, give_up = reader.end(), time.monotonic() + 180
+        place, give_up = reader.end(), time.monotonic() + 240
         try:
             with TrailWriter.open(
                 self.directory, job="j", job_uuid="u", source_identity=self.followed(reader), pack=False

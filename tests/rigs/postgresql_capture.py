@@ -25,6 +25,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Op, Part
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.testing.databases import Database
+from anabranch.testing.in_time import PATIENCE
 from anabranch.trail.open_staging import kept
 from anabranch.trail.published import TrailEnd
 from anabranch.trail.reader import TrailReader, chunks
@@ -67,7 +68,7 @@ class Rig:
         self.options = LogOptions(1, 0.05, RULES, name, leave_out=self.leave_out)
         with closing(self.connector.catalog()) as catalog:
             tables = catalog.tables(self.wanted)
-        self.connector.run(self.connector.steps(self.options, tables, begins=True), 10.0)
+        self.connector.run(self.connector.steps(self.options, tables, begins=True), PATIENCE)
         self.follow()
 
     def drop(self) -> None:
@@ -128,7 +129,7 @@ class Rig:
         raise AssertionError(f"{fault} was not reached")
 
     def _prepare(self, tables: Mapping[TableId, TableSchema]) -> None:
-        self.connector.run(self.connector.steps(self.options, tables, begins=False), 10.0)
+        self.connector.run(self.connector.steps(self.options, tables, begins=False), PATIENCE)
 
     def kept(self) -> list[str]:
         return [one.xid for one in kept(self.directory)]
@@ -184,7 +185,7 @@ def follow_all(rigs: list[Rig], work: Callable[[], None]) -> None:
         finally:
             goals.append("0/0")  # nobody waits for what failed
         for one in following:
-            one.result(60)
+            one.result(PATIENCE)
 
 
 class Sessions:

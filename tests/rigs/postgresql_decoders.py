@@ -21,7 +21,7 @@ from anabranch.testing.in_time import NotInTime
 from rigs.endpoints import endpoint_of
 from rigs.postgresql_load import RULES
 
-PATIENCE = 180.0
+PATIENCE = 240.0
 NAMES = tuple(DECODERS)
 Change = tuple[Any, ...]
 

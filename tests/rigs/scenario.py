@@ -33,7 +33,7 @@ from anabranch.trail.reader import TrailReader
 from anabranch.trail.show import ShownRow, show
 
 POLL = 0.05
-PATIENCE = 180.0  # seconds: nobody waits for less, whatever is asked for; a busy machine takes its time
+PATIENCE = 240.0  # seconds: nobody waits for less, whatever is asked for; a busy machine takes its time
 SOURCE_SECRET, TARGET_SECRET = "SCENARIO_SOURCE_PASSWORD", "SCENARIO_TARGET_PASSWORD"
 WITH_SPARK = ("run", "load", "apply", "verify")
 Query = Callable[..., list[tuple[Any, ...]]]

@@ -28,11 +28,11 @@ from anabranch.trail.writer import TrailWriter
 HOLD = {
     "mysql": (
         "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'",
-        "SET GLOBAL rpl_semi_sync_source_timeout = 60000, GLOBAL rpl_semi_sync_source_wait_no_replica = ON",
+        "SET GLOBAL rpl_semi_sync_source_timeout = 600000, GLOBAL rpl_semi_sync_source_wait_no_replica = ON",
         "SET GLOBAL rpl_semi_sync_source_wait_point = AFTER_SYNC, GLOBAL rpl_semi_sync_source_enabled = ON",
     ),
     "mariadb": (
-        "SET GLOBAL rpl_semi_sync_master_timeout = 60000, GLOBAL rpl_semi_sync_master_wait_no_slave = ON",
+        "SET GLOBAL rpl_semi_sync_master_timeout = 600000, GLOBAL rpl_semi_sync_master_wait_no_slave = ON",
         "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC, GLOBAL rpl_semi_sync_master_enabled = ON",
     ),
 }
@@ -84,8 +84,10 @@ def test_rule_02_a_trail_begins_when_what_is_logged_before_it_is_visible(
             begun(database, tmp_path / "hangs", OlderPatience(0.3, tell=told.append))
         assert "semi-synchronous" in refused.value.hint and len(told) == 1
         assert begun(database, tmp_path / "stopped", OlderPatience(9, stop=lambda: True)) == ""
-        threading.Timer(0.3, release).start()
-        start = begun(database, tmp_path / "waits", OlderPatience(20, tell=told.append))
+        releasing = threading.Timer(0.3, release)
+        releasing.start()
+        start = begun(database, tmp_path / "waits", OlderPatience(240, tell=told.append))
+        releasing.join()
     assert len(told) == 2
     with closing(source.snapshot()) as snapshot:
         table = follow(database).definitions().popitem()[1]

@@ -350,7 +350,7 @@ def test_mysql_live_the_same_server_id_comes_back_at_once(own_server: Server, fo
     second.take()
     assert ids(second) == [1]
     with pytest.raises(SourceError, match="server_id") as told:
-        for _ in range(50):
+        for _ in range(2400):
             first.reader.read(0.1)
     assert "[source.options] server_id" in told.value.hint
 
