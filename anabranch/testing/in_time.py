@@ -22,7 +22,9 @@ def in_time(until: float, what: object = "it did not come in time") -> None:
         raise NotInTime(str(what))
 
 
-def until(condition: Callable[[], Found], what: object = "it did not come in time", patience: float = PATIENCE) -> Found:
+def until(
+    condition: Callable[[], Found], what: object = "it did not come in time", patience: float = PATIENCE
+) -> Found:
     """Ask until the answer is true, and return it. Raises NotInTime with `what` when it never was."""
     give_up = time.monotonic() + patience
     while not (found := condition()):

@@ -197,7 +197,9 @@ class PostgresSubject:
             connection.execute("SELECT pg_replication_origin_session_setup(%s)", [origin])
             yield SqlChanges(connection)
             connection.commit()
-            connection.execute("SELECT pg_replication_origin_session_reset()")  # the next session may come before this ends
+            connection.execute(
+                "SELECT pg_replication_origin_session_reset()"
+            )  # the next session may come before this ends
 
     def prepare(self, name: str) -> None:
         return None

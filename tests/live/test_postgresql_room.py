@@ -39,7 +39,9 @@ def at_source(endpoint: Endpoint, administrator: Endpoint) -> CheckResult:
     return one
 
 
-def settled(found: Callable[[Endpoint, Endpoint], CheckResult], user: Endpoint, whole: Endpoint, *words: str) -> CheckResult:
+def settled(
+    found: Callable[[Endpoint, Endpoint], CheckResult], user: Endpoint, whole: Endpoint, *words: str
+) -> CheckResult:
     """The finding once it says this: a session that has just ended is counted for a moment."""
     last: list[CheckResult] = []
 

@@ -63,7 +63,9 @@ def test_postgresql_source_preflight_counts_slots_of_everybody(narrow: Server) -
         database.execute("CREATE PUBLICATION anabranch_first_12345678")
         asked = {"proto_version": "1", "publication_names": "anabranch_first_12345678"}
         reading.begin("anabranch_first_12345678", 0, asked, {})
-        assert room("anabranch_first_12345678", readers=1)["max_wal_senders"].verdict == "ok", "who reads is the job itself"
+        assert room("anabranch_first_12345678", readers=1)["max_wal_senders"].verdict == "ok", (
+            "who reads is the job itself"
+        )
     a_restart_is_all_that_is_missing(narrow, room)
 
 

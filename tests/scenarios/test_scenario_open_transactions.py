@@ -29,7 +29,9 @@ def test_rule_06_rows_of_an_open_transaction_wait_beside_the_trail(
             made.source.execute("INSERT INTO item SELECT max(id) + 1 FROM item WHERE id < 1000")
         wait_until(lambda: list(made.trail.glob("staging/*.kept")), 30, "rows wait beside the trail")
         made.sync(running)
-        wait_until(lambda: made.source.query(DECODED, [made.slot]) == [(True, 0)], 60, "the server says what it has sent")
+        wait_until(
+            lambda: made.source.query(DECODED, [made.slot]) == [(True, 0)], 60, "the server says what it has sent"
+        )
         running.kill()
         made.write_job(
             "[capture]\nstreaming = true\ntransaction_staging_timeout_s = 1\n"

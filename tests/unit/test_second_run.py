@@ -187,7 +187,13 @@ def pytest_runtest_logreport(report):
         (f"@pytest.mark.parametrize('n', range({MOST_COMPARED + 1}))\ndef test_many(n): assert n < 0", 1),
         ("raise TimeoutError", 2),
     ],
-    ids=["an error", "a late end of a test that is wrong", "too many", "too many compare", "a file that cannot be read"],
+    ids=[
+        "an error",
+        "a late end of a test that is wrong",
+        "too many",
+        "too many compare",
+        "a file that cannot be read",
+    ],
 )
 def test_one_that_is_final_makes_all_final(suite: Suite, wrong: str, code: int) -> None:
     suite.holds(f"def test_late(): fails_once(NotInTime('late'))\n{wrong}\n")

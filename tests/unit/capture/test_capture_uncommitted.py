@@ -148,7 +148,9 @@ def history(drawn: list[tuple[int, int]]) -> list[Record]:
 HISTORIES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=40).map(history)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@settings(
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(HISTORIES, st.integers(1, 120), st.booleans(), st.sampled_from([1, 200, 1 << 30]), st.integers(0, 40))
 def test_pitfall_15_interleaved_transactions_come_once_each_at_its_commit(
     tmp_path_factory: Any, records: list[Record], step: int, after: bool, limit: int, stop_at: int

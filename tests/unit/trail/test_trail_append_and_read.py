@@ -230,7 +230,9 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.lists(st.lists(ROWS, min_size=1, max_size=4), min_size=1, max_size=5), st.integers(600, 5000), st.data())
 def test_any_rows_come_back_as_they_were(tmp_path_factory, samples: Any, chunks, segment_bytes, data):
     directory: Path = tmp_path_factory.mktemp("any")

@@ -55,7 +55,9 @@ def there(staging: OpenStaging, xid: str) -> list[int]:
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(1, 12)), max_size=25)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@settings(
+    max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(STEPS)
 def test_what_is_taken_back_is_not_there(tmp_path_factory: Any, steps: list[tuple[bool, int]]) -> None:
     """(grows, count): a part of so many ordinals, in two chunks; or back to before the last so many that are there."""
