@@ -14,7 +14,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # Workers of the tests that speak to servers, which wait for a third of their time. Each has servers of its own, and Spark: 3 GB.
 JOBS  := $(shell memory=`awk '/^MemTotal/ { print int($$2 / 3000000) }' /proc/meminfo 2>/dev/null`; \
   most=`expr $(CORES) + $(CORES) / 2`; [ "$${memory:-2}" -lt "$$most" ] && most=$${memory:-2}; [ "$$most" -gt 2 ] || most=2; echo $$most)
-# Failed tests that are run again at the end of `make test` (tests/second_run.py).
+# Failed tests that are run once more at the end of `make test` (tests/second_run.py).
 AGAIN  = $(VENV)/.second-run
 SEEDS  = 1..300
 # What reads logs and rows, and a slice of torture, also run as where the compiled code is not installed.

@@ -1,15 +1,8 @@
-"""Failed tests that are run again: `make test` does that at its end with each alone, nothing beside it.
+"""Failed tests that are run once more: `make test` does that at its end with each alone, nothing beside it.
 
-Who passes then is printed as `unsteady: …`, who does not fails the run. Only what can be the machine's fault gets there:
-
-- All errors of the test, what they came from included, say that something did not come in time or that a connection was lost.
-  It has to pass once.
-- A comparison failed. The rare one that looks a moment too early at what another process does fails on one machine in a
-  hundred runs, and each time the whole run was lost; what is wrong fails again. So it has to pass three times, and no more
-  than three such tests are run again in all.
-
-Everything else is final: any other error, and a failed comparison of what depends on drawn input, which nobody draws again: of
-hypothesis, and whatever fails of a history under a folder `torture`.
+Who passes then is printed as `unsteady: …`, who does not fails the run. Only what can be the machine's fault gets there: all
+errors of the test, what they came from included, say that something did not come in time or that a connection was lost.
+Everything else is final, a failed comparison first of all, and so is a history that fails under a folder `torture`.
 
 With `--second-run FILE` pytest ends with 0 where all that failed is of this kind, and notes it in FILE; this file as a program
 runs what stands there.
@@ -33,21 +26,14 @@ from anabranch.errors import SourceUnavailable, TargetUnavailable
 from anabranch.testing.in_time import NotInTime
 
 MOST = 10  # more at once is no accident of a busy machine
-MOST_COMPARED = 3  # of all stages of `make test`
-FINAL, LATE_RUNS, COMPARED_RUNS = 0, 1, 3  # how often a test has to pass when it is run again
 LATE = (NotInTime, TimeoutError, subprocess.TimeoutExpired, ConnectionError, SourceUnavailable, TargetUnavailable)
 LOST_MYSQL = {2003, 2006, 2013}  # https://dev.mysql.com/doc/mysql-errors/8.0/en/client-error-reference.html
 KEPT = ("ANABRANCH_COMPILED",)  # what a stage of `make test` sets for its tests
 
 
-def runs_of(error: BaseException) -> int:
-    """How often a test that ended with it has to pass when it is run again. All of the error counts: what it was raised from,
-    and what it was raised in the middle of."""
-    every = list(_with_causes(error))
-    if all(map(_says_late, every)):
-        return LATE_RUNS
-    compares = all(_says_late(one) or isinstance(one, (AssertionError, pytest.fail.Exception)) for one in every)
-    return COMPARED_RUNS if compares else FINAL
+def is_late(error: BaseException) -> bool:
+    """All of it is: the error, what it was raised from, and what it was raised in the middle of."""
+    return all(map(_says_late, _with_causes(error)))
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
@@ -90,18 +76,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """In the worker, where the error still is one; the attribute travels with the report."""
     report = yield
     if report.failed:
-        runs = runs_of(call.excinfo.value) if call.excinfo is not None else FINAL
-        report.second_runs = FINAL if _is_history(item) or (_is_drawn(item) and runs == COMPARED_RUNS) else runs
+        is_history = "torture" in item.nodeid.split("::")[0].split("/") and "histor" in item.nodeid
+        report.is_late = not is_history and call.excinfo is not None and is_late(call.excinfo.value)
     return report
-
-
-def _is_history(item: pytest.Item) -> bool:
-    return "torture" in item.nodeid.split("::")[0].split("/") and "histor" in item.nodeid
-
-
-def _is_drawn(item: pytest.Item) -> bool:
-    """Hypothesis marks its tests so."""
-    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
 class Failures:
@@ -109,63 +86,53 @@ class Failures:
 
     def __init__(self, file: Path, config: pytest.Config) -> None:
         self._file, self._config = file, config
-        self._failed: dict[str, tuple[int, str]] = {}  # how often each has to pass, and the first line of its error
-        self._are_noted = False
+        self._failed: dict[str, bool] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            runs = getattr(report, "second_runs", FINAL)
-            why = next((line for line in report.longreprtext.splitlines() if line.startswith("E ")), "")
-            before, first = self._failed.get(report.nodeid, (runs, why))
-            self._failed[report.nodeid] = (max(before, runs) if before and runs else FINAL, first)
-            self._tell(f"\nfailed: {report.nodeid} {why}"[:400])
+            was_late = self._failed.get(report.nodeid, True)
+            self._failed[report.nodeid] = was_late and getattr(report, "is_late", False)
+            self._tell(report)
 
-    def _tell(self, line: str) -> None:
-        """At once: the summary comes half an hour later."""
+    def _tell(self, report: pytest.TestReport) -> None:
+        """Names it at once: the summary comes half an hour later."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
-            reporter.write_line(line)
+            why = next((line for line in report.longreprtext.splitlines() if line.startswith("E ")), "")
+            reporter.write_line(f"\nfailed: {report.nodeid} {why}"[:400])
 
-    def _may_pass(self) -> bool:
-        runs = [runs for runs, _ in self._failed.values()]
-        compared = runs.count(COMPARED_RUNS) + sum(one["runs"] == COMPARED_RUNS for one in noted_in(self._file))
-        return 0 < len(runs) <= MOST and all(runs) and (COMPARED_RUNS not in runs or compared <= MOST_COMPARED)
+    @property
+    def are_late(self) -> bool:
+        return 0 < len(self._failed) <= MOST and all(self._failed.values())
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if exitstatus == pytest.ExitCode.TESTS_FAILED and self._may_pass():
+        if exitstatus == pytest.ExitCode.TESTS_FAILED and self.are_late:
             kept = {name: os.environ[name] for name in KEPT if name in os.environ}
             options = ["--spark"] if self._config.getoption("--spark", False) else []
             with self._file.open("a") as file:
-                for test, (runs, why) in self._failed.items():
-                    one = {"test": test, "runs": runs, "why": why, "options": options, "environment": kept}
-                    file.write(json.dumps(one) + "\n")
-            self._are_noted, session.exitstatus = True, pytest.ExitCode.OK
+                for test in self._failed:
+                    file.write(json.dumps({"test": test, "options": options, "environment": kept}) + "\n")
+            session.exitstatus = pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._are_noted:
-            terminalreporter.write_line("what failed is run again, alone, at the end of make test")
-
-
-def noted_in(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        if self.are_late:
+            terminalreporter.write_line(
+                "only time ran out: what failed is run once more, alone, at the end of make test"
+            )
 
 
 def run_again(file: Path) -> int:
     """Run what was noted; the exit code. Names are printed last."""
+    noted = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     lines, code = list[str](), 0
-    for one in noted_in(file):
+    for one in noted:
+        print(f"once more, alone: {one['test']}", flush=True)
         command = [sys.executable, "-m", "pytest", "-q", "-m", "", *one["options"], one["test"]]
-        passes = all(_passes(command, one, number) for number in range(1, one["runs"] + 1))
-        compared = f" (compared, first: {one['why'].strip()[:200]})" if one["runs"] == COMPARED_RUNS else ""
-        lines.append(f"{'unsteady' if passes else 'failed again'}: {one['test']}{compared}")
+        passes = subprocess.run(command, env=os.environ | one["environment"]).returncode == 0
+        lines.append(f"{'unsteady' if passes else 'failed twice'}: {one['test']}")
         code = code if passes else 1
     print("\n".join(lines), end="\n" * bool(lines))
     return code
-
-
-def _passes(command: list[str], one: dict[str, Any], number: int) -> bool:
-    print(f"again, alone, {number} of {one['runs']}: {one['test']}", flush=True)
-    return subprocess.run(command, env=os.environ | one["environment"]).returncode == 0
 
 
 if __name__ == "__main__":

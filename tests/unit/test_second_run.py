@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.errors import RowRefused, TargetUnavailable
 from anabranch.testing.in_time import NotInTime
-from second_run import COMPARED_RUNS, FINAL, LATE_RUNS, MOST, MOST_COMPARED, runs_of
+from second_run import MOST, is_late
 
 PROGRAM = Path(__file__).parent.parent / "second_run.py"
 HEAD = "import os, pathlib, subprocess, time, pytest\nfrom anabranch.testing.in_time import NotInTime, in_time\n"
@@ -74,33 +74,24 @@ def test_hangs():
         pathlib.Path("hung").touch()
         time.sleep(60)
 """
-COMPARES = """
-def passes(times):
-    "Fails, then passes so often."
-    runs = pathlib.Path("runs")
-    number = int(runs.read_text()) if runs.exists() else 0
-    runs.write_text(str(number + 1))
-    assert 1 <= number <= times, number
-def test_steps_in_early(): passes(times=TIMES)
-def test_late(): fails_once(NotInTime("late"))
-"""
 WRONG = """
-from hypothesis import given, strategies
+def test_compares(): assert [1] == [2]
 def test_is_refused(): raise ValueError
-def test_compares_what_is_wrong():
+def test_raises_nothing():
+    with pytest.raises(OSError): pass
+def test_compares_first():
     try:
-        raise ValueError
-    except ValueError:
         assert 1 == 2
-@given(strategies.just(1))
-def test_draws(n): assert n == 2
+    finally:
+        raise NotInTime("cleaning up")
+def test_compares_in_a_group(): raise ExceptionGroup("two", [NotInTime("a"), AssertionError("b")])
 @pytest.mark.xfail(strict=True, reason="it passes, which is a failure here")
 def test_passes(): pass
 @pytest.fixture
 def ends():
     yield
-    raise ValueError
-def test_ends_wrong(ends): raise TimeoutError
+    raise TimeoutError
+def test_compares_before(ends): assert 1 == 2
 def test_dies(): os._exit(3)
 """
 
@@ -108,7 +99,7 @@ def test_dies(): os._exit(3)
 def test_what_passes_alone_is_named_and_ends_with_0(suite: Suite) -> None:
     suite.holds(PASSES_ALONE)
     first = suite.first("-n", "2", "-m", "", ANABRANCH_COMPILED="off")
-    assert first.returncode == 0 and "2 failed, 1 passed" in first.stdout and "is run again" in first.stdout
+    assert first.returncode == 0 and "2 failed, 1 passed" in first.stdout and "only time ran out" in first.stdout
     second = suite.second()
     assert second.returncode == 0
     assert sorted(second.stdout.splitlines()[-2:]) == [
@@ -125,48 +116,21 @@ def test_once(): fails_once(ConnectionResetError())
     assert suite.first().returncode == 0
     second = suite.second()
     assert second.returncode == 1
-    assert second.stdout.splitlines()[-2:] == ["failed again: test_it.py::test_late", "unsteady: test_it.py::test_once"]
+    assert second.stdout.splitlines()[-2:] == ["failed twice: test_it.py::test_late", "unsteady: test_it.py::test_once"]
 
 
-def test_what_compares_has_to_pass_three_times(suite: Suite) -> None:
-    suite.holds(COMPARES.replace("TIMES", "3"))
-    first = suite.first("-n", "1")
-    assert first.returncode == 0, first.stdout
-    second = suite.second()
-    assert second.returncode == 0 and second.stdout.count("of 3: test_it.py::test_steps_in_early") == 3
-    compared, late = sorted(second.stdout.splitlines()[-2:], key=len, reverse=True)
-    assert compared.startswith("unsteady: test_it.py::test_steps_in_early (compared, first: E ") and "0" in compared
-    assert late == "unsteady: test_it.py::test_late"
-
-
-def test_what_compares_and_passes_twice_fails_the_run(suite: Suite) -> None:
-    suite.holds(COMPARES.replace("TIMES", "2"))
-    assert suite.first().returncode == 0
-    second = suite.second()
-    assert second.returncode == 1 and "failed again: test_it.py::test_steps_in_early" in second.stdout
-
-
-def test_what_compares_is_counted_over_all_stages(suite: Suite) -> None:
-    suite.holds(f"@pytest.mark.parametrize('n', range({MOST_COMPARED}))\ndef test_wrong(n): assert n < 0")
-    assert suite.first().returncode == 0
-    suite.holds("def test_late(): fails_once(NotInTime('late'))")
-    assert suite.first().returncode == 0, "late ones are others"
-    suite.holds("def test_one_more(): assert 1 == 2")
-    assert suite.first().returncode == 1
-
-
-def test_what_is_wrong_is_final(suite: Suite) -> None:
+def test_what_compares_is_final(suite: Suite) -> None:
     suite.holds(WRONG)
     suite.holds("def test_history(): fails_once(NotInTime('late'))", "torture/test_history.py")
     suite.holds("def test_late(): raise TimeoutError", "test_late.py")
     (suite.directory / "conftest.py").write_text(TELLS)
     first = suite.first("-n", "1")
-    assert first.returncode == 1 and not suite.noted.exists() and "run again" not in first.stdout
+    assert first.returncode == 1 and not suite.noted.exists() and "only time" not in first.stdout
     failed = [line.split() for line in (suite.directory / "told").read_text().splitlines()]
     names = {name for name, _ in failed}
     assert len(names) == WRONG.count("def test_") + 2
-    assert {name for name, runs in failed if runs != str(FINAL)} == {"test_late", "test_ends_wrong"}
-    assert ["test_ends_wrong", str(FINAL)] in failed, "its end was wrong"
+    assert {name for name, late in failed if late == "True"} == {"test_late", "test_compares_before"}
+    assert ["test_compares_before", "False"] in failed, "its end alone came too late"
     assert suite.second().returncode == 0, "nothing was noted"
 
 
@@ -174,26 +138,19 @@ TELLS = """
 def pytest_runtest_logreport(report):
     if report.failed:
         with open("told", "a") as told:
-            print(report.nodeid.split("::")[-1], getattr(report, "second_runs", 0), file=told)
+            print(report.nodeid.split("::")[-1], getattr(report, "is_late", False), file=told)
 """
 
 
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [
-        ("def test_is_refused(): raise ValueError", 1),
-        ("@pytest.fixture\ndef ends():\n    yield\n    raise TimeoutError\ndef test_it(ends): raise ValueError", 1),
+        ("def test_compares(): assert 1 == 2", 1),
+        ("@pytest.fixture\ndef ends():\n    yield\n    raise TimeoutError\ndef test_it(ends): assert 1 == 2", 1),
         (f"@pytest.mark.parametrize('n', range({MOST}))\ndef test_many(n): raise TimeoutError", 1),
-        (f"@pytest.mark.parametrize('n', range({MOST_COMPARED + 1}))\ndef test_many(n): assert n < 0", 1),
         ("raise TimeoutError", 2),
     ],
-    ids=[
-        "an error",
-        "a late end of a test that is wrong",
-        "too many",
-        "too many compare",
-        "a file that cannot be read",
-    ],
+    ids=["a comparison", "a late end of a test that compares", "too many", "a file that cannot be read"],
 )
 def test_one_that_is_final_makes_all_final(suite: Suite, wrong: str, code: int) -> None:
     suite.holds(f"def test_late(): fails_once(NotInTime('late'))\n{wrong}\n")
@@ -209,34 +166,22 @@ def refused_while_unavailable() -> Exception:
         return error
 
 
-def wrong_after(error: Exception) -> Exception:
-    found = AssertionError("x")
-    found.__context__ = error
-    return found
-
-
 @pytest.mark.parametrize(
-    ("error", "runs"),
+    ("error", "late"),
     [
-        (NotInTime("x"), LATE_RUNS),
-        (AssertionError("x"), COMPARED_RUNS),
-        (pytest.fail.Exception("DID NOT RAISE"), COMPARED_RUNS),
-        (pytest.fail.Exception("Timeout (>900.0s) from pytest-timeout."), LATE_RUNS),
-        (wrong_after(NotInTime("x")), COMPARED_RUNS),
-        (wrong_after(RowRefused("x")), FINAL),
-        (ExceptionGroup("two", [NotInTime("a"), AssertionError("b")]), COMPARED_RUNS),
-        (ExceptionGroup("two", [NotInTime("a"), ValueError("b")]), FINAL),
-        (TargetUnavailable("x"), LATE_RUNS),
-        (RowRefused("x"), FINAL),
-        (refused_while_unavailable(), FINAL),
-        (psycopg.OperationalError("server closed the connection"), LATE_RUNS),
-        (psycopg.errors.AdminShutdown("x"), LATE_RUNS),
-        (psycopg.errors.LockNotAvailable("x"), FINAL),
-        (psycopg.errors.DiskFull("x"), FINAL),
-        (pymysql.err.OperationalError(2013, "Lost connection"), LATE_RUNS),
-        (pymysql.err.OperationalError(1366, "Incorrect value"), FINAL),
+        (NotInTime("x"), True),
+        (AssertionError("x"), False),
+        (TargetUnavailable("x"), True),
+        (RowRefused("x"), False),
+        (refused_while_unavailable(), False),
+        (psycopg.OperationalError("server closed the connection"), True),
+        (psycopg.errors.AdminShutdown("x"), True),
+        (psycopg.errors.LockNotAvailable("x"), False),
+        (psycopg.errors.DiskFull("x"), False),
+        (pymysql.err.OperationalError(2013, "Lost connection"), True),
+        (pymysql.err.OperationalError(1366, "Incorrect value"), False),
     ],
     ids=repr,
 )
-def test_what_an_error_says(error: Exception, runs: int) -> None:
-    assert runs_of(error) == runs
+def test_which_errors_say_late(error: Exception, late: bool) -> None:
+    assert is_late(error) is late
