@@ -13,6 +13,7 @@ from anabranch.errors import AnabranchError, Retry, TargetBusy
 from anabranch.model.endpoint import USUAL, EndLimits
 
 FIRST_PAUSE = 0.2
+NO_PAUSE = 0.0  # behind the first refusal of a busy end: a deadlock is over for who has lost it, a lock was waited for
 STEP = 0.1  # seconds between two questions whether to stop
 
 
@@ -38,7 +39,10 @@ class Patience:
             self._failures.append(now)
         if error.retry in (Retry.NEVER, Retry.MANUAL) or self._is_over(error) or self.stop():
             raise error
-        pause, self._pause = self._pause, min(self._pause * 2, self.retry.interval)
+        if isinstance(error, TargetBusy) and len(self._failures) == 1:
+            pause = NO_PAUSE
+        else:
+            pause, self._pause = self._pause, min(self._pause * 2, self.retry.interval)
         if log.is_detailed():
             log.get().debug("try_failed", tries=len(self._failures), error=error.message, again_in=pause)
         return pause

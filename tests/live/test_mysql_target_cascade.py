@@ -237,6 +237,24 @@ def test_rule_01_pitfall_36_children_are_found_by_the_targets_collation(at: Epoc
     assert at.database.query("SELECT w FROM words WHERE id < 3") == [("b",), ("b",)]
 
 
+@pytest.mark.parametrize(
+    ("olds", "news"), [(["a"], ["abc  "]), (["a", "b"], ["b", "abc  "])], ids=["given", "handed on"]
+)
+def test_rule_01_blanks_for_which_a_child_has_no_room_are_a_conflict(
+    at: Epoch, olds: list[str], news: list[str]
+) -> None:
+    """The server cuts them with no more than a note."""
+    at.database.execute(
+        "CREATE TABLE words (id int PRIMARY KEY, w varchar(3) COLLATE utf8mb4_bin)",
+        "INSERT INTO words VALUES (1, 'a'), (2, 'b')",
+    )
+    cascade = Cascade(table(at, "words", "w", type=WORD), ("w",), UPDATE, pa.table({"w": olds}), pa.table({"w": news}))
+    with pytest.raises(Conflict):
+        at.writer.cascade(cascade, ())
+    at.again()
+    assert at.database.query("SELECT w FROM words ORDER BY id") == [("a",), ("b",)]
+
+
 def test_rule_01_of_rows_that_go_only_the_children_are_changed(at: Epoch) -> None:
     at.database.execute(
         _insert("tree", [(1, None), (2, 1), (3, 2), (4, None)]), _insert("pairs", [(i, i, 0) for i in range(1, 5)])

@@ -23,9 +23,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_pauses_grow_and_begin_anew(clock: list[float]) -> None:
     one = Patience()
-    assert [one.failure(TargetBusy("x")) for _ in range(8)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    pauses = [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert [one.failure(TargetUnavailable("x")) for _ in range(8)] == pauses
     one.success()
-    assert one.failure(TargetBusy("x")) == 0.2
+    assert [one.failure(TargetBusy("x")) for _ in range(9)] == [0.0, *pauses]  # a deadlock is over for who has lost it
 
 
 @pytest.mark.parametrize("kind", [TargetBusy, TargetUnavailable])

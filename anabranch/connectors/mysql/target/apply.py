@@ -29,6 +29,7 @@ from anabranch.connectors.mysql.target import cascade as cascades
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.exchange import exchange
 from anabranch.connectors.mysql.target.followers import Followers
+from anabranch.connectors.mysql.target.held_rows import HeldRows
 from anabranch.connectors.mysql.target.merge import MergeAction, MergePiece, Texts
 from anabranch.connectors.mysql.target.newer_rows import refuse_newer
 from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
@@ -75,6 +76,7 @@ class MysqlWriter:
         self._stages: StagingTables | None = None
         self._own_source = OwnSource()
         self._followers: Followers | None = None  # of this transaction, where keys act
+        self._held: HeldRows | None = None  # of this transaction
         self._is_open = False  # an epoch is
         self._savepoints = 0
         self._written: set[TableId] = set()  # tables, in this transaction
@@ -107,14 +109,15 @@ class MysqlWriter:
             self.rollback()
             connection = self._session()
         if self._wanted:
+            wanted, self._wanted = self._wanted, {}  # what cannot be made is noted again by who needs it
             with translated("make staging tables"):
-                self._stages.before(self._wanted)
-            self._wanted = {}
+                self._stages.before(wanted)
         self._written, self._taken, self._savepoints = set(), [], 0
         with translated("begin an epoch"):
             self._is_open = ownership.move(connection, self._job, now, then)
             if self._is_open:
                 self._followers = Followers(self._stages) if self._keys_act else None
+                self._held = HeldRows(self._stages, self._rules.nul)
                 return Begun.OPEN
             found = ownership.checkpoint(connection, self._job)
             connection.rollback()
@@ -144,6 +147,7 @@ class MysqlWriter:
 
     def merge(self, net: TableNet) -> list[Texts]:
         _, stages = self._transaction(writes=net.table)
+        self._let_rows_in(net.table)
         again: list[Texts] = []
         with self._waiting_for_stages(), translated(f"merge into {net.table.target}", net.table.source):
             for contend, pieces in groupby(merge.pieces(net), key=lambda one: one[0].contends):
@@ -201,6 +205,7 @@ class MysqlWriter:
 
     def merge_staged(self, staged: StagedNet) -> list[Texts]:
         _, stages = self._transaction(writes=staged.table)
+        self._let_rows_in(staged.table)
         with (
             self._waiting_for_stages(),
             translated(f"merge staged changes into {staged.table.target}", staged.table.source),
@@ -211,21 +216,25 @@ class MysqlWriter:
 
     def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> list[Texts]:
         _, stages = self._transaction(writes=cascade.child)
+        self._let_rows_in()
         doing = f"carry out a foreign key's action on {cascade.child.target}"
         with self._waiting_for_stages(alone=True), translated(doing, cascade.child.source):
             return cascades.carry_out(stages, cascade, rules, self._rules.nul, self._keys_act)
 
     def change(self, row: RowChange) -> bool:
-        _, stages = self._transaction(writes=row.table)
+        self._transaction(writes=row.table)
+        assert self._held is not None
         doing = f"{row.operation} in {row.table.target}"
         with self._waiting_for_stages(alone=True), translated(doing, row.table.source, onerow.key(row)):
             if self._followers is not None and row.keys_off and row.operation != INSERT:
                 self._followers.refuse(row, self._rules.nul)
-            return onerow.change(stages, row, self._rules.nul)
+            return self._held.change(row)
 
     def row(self, table: TargetTable, key: Mapping[str, str | None], age: Age | None) -> FoundRow | None:
         connection, _ = self._transaction()
+        assert self._held is not None
         with translated(f"look at a row of {table.target}", table.source, dict(key)):
+            self._held.let_in(table, key)
             return conflicts.row(connection, table, key, age, self._rules.nul)
 
     def note(self, job: str, conflict: NotedConflict) -> None:
@@ -242,6 +251,8 @@ class MysqlWriter:
             run(connection, f"SAVEPOINT {name}")
         try:
             yield
+            if at_once:
+                self._let_rows_in()
         except TargetUnavailable:  # the epoch is over: a deadlock has rolled all of it back
             raise
         except BaseException:  # whatever it was: what was done inside is taken back, and it is passed on
@@ -274,7 +285,9 @@ class MysqlWriter:
                 refuse_truncate(connection, self._job, table)
                 if self._followers is not None:
                     self._followers.refuse_truncate(table, targets)
+        assert self._held is not None
         with translated(f"empty {', '.join(map(str, targets))}", tables[0].source):
+            self._held.forget(tables)
             for target in targets:
                 run(connection, f"DELETE FROM {table_name(target)}")
 
@@ -292,6 +305,8 @@ class MysqlWriter:
 
     def commit(self) -> None:
         connection, stages = self._transaction()
+        self._let_rows_in()
+        self._forget_held()
         if self._written:
             with translated("ask whether the target is the source"):
                 self._own_source.refuse(connection, self._job, self._written)
@@ -310,6 +325,7 @@ class MysqlWriter:
 
     def rollback(self) -> None:
         self._is_open = False
+        self._forget_held()
         if self._open is None or self._stages is None:
             return
         try:
@@ -320,6 +336,7 @@ class MysqlWriter:
             self._stages.rolled_back()
 
     def close(self) -> None:
+        self._forget_held()
         if self._open is not None and self._open.open:
             self._open.close()
         self._open = self._stages = self._followers = None
@@ -352,6 +369,17 @@ class MysqlWriter:
         if writes is not None:
             self._written.add(writes.target)
         return self._open, self._stages
+
+    def _let_rows_in(self, of: TargetTable | None = None) -> None:
+        """Let in what is held back, of one table or of all, before something concerns many rows. Raises Conflict."""
+        if self._held is not None:
+            with translated("let rows in that were held back"):
+                self._held.settle(of)
+
+    def _forget_held(self) -> None:
+        if self._held is not None:
+            self._held.ended()
+        self._held = None
 
     @contextmanager
     def _waiting_for_stages(self, alone: bool = False) -> Iterator[None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from anabranch.connectors.mysql.target.cascade_step import PAIRS, Step, found
 from anabranch.connectors.mysql.target.conditions import Values, holds, literal, reads, text_literal
 from anabranch.connectors.mysql.target.known_columns import KnownTable, assigned
+from anabranch.connectors.mysql.target.literals import run_each
 from anabranch.connectors.mysql.target.session import Connection, table_name
 from anabranch.errors import RowRefused
 from anabranch.rows.lines import parse_line
@@ -57,7 +58,7 @@ class Computing:
         """Give the children their values. They are found by what they refer to now, of which there is an index."""
         statements = [self._statement(known, number, inputs) for number, inputs in self._rows]
         for start in range(0, len(statements), PAIRS):
-            self._connection.together(statements[start : start + PAIRS])
+            run_each(self._connection, statements[start : start + PAIRS], self._step.child.source)
 
     def _statement(self, known: KnownTable, number: int, inputs: Values) -> str:
         step, table, connection = self._step, self._step.child, self._connection

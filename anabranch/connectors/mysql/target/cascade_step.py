@@ -21,6 +21,7 @@ from anabranch.connectors.mysql.target.conditions import (
     which,
 )
 from anabranch.connectors.mysql.target.known_columns import KnownTable, assigned
+from anabranch.connectors.mysql.target.literals import run_each
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted, run, table_name
 from anabranch.rows.lines import texts
 from anabranch.rows.net import Cascade, CascadeAction, TargetTable
@@ -112,10 +113,11 @@ def clear(connection: Connection, known: KnownTable, step: Step) -> None:
 
 
 def replace_each(connection: Connection, known: KnownTable, step: Step) -> None:
-    """Give the children the new values, those of one parent after those of another. Nobody takes what others leave."""
+    """Give the children the new values, those of one parent after those of another. Nobody takes what others leave. Raises
+    Conflict for a value that a child's column takes otherwise: blanks behind its length are cut with a note."""
     statements = [_replacement(connection, known, step, number) for number in range(len(step.olds))]
     for start in range(0, len(statements), PAIRS):
-        connection.together(statements[start : start + PAIRS])
+        run_each(connection, statements[start : start + PAIRS], step.child.source)
 
 
 def _replacement(connection: Connection, known: KnownTable, step: Step, number: int) -> str:

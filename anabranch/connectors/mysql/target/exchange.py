@@ -47,7 +47,7 @@ def exchange(stages: StagingTables, parts: Sequence[Staged]) -> None:
     connection, table = stages.connection, parts[0][0].table
     if has_triggers(connection, table.target):
         raise Conflict(table.source, CANNOT_PARK)
-    if not _may_leave(connection, table):
+    if not may_leave(connection, table):
         _in_place(stages, table, parts)
         return
     known = stages.known.of(table.target)
@@ -67,7 +67,7 @@ def exchange(stages: StagingTables, parts: Sequence[Staged]) -> None:
         refuse_warnings(connection, table.source)
 
 
-def _may_leave(connection: Connection, table: TargetTable) -> bool:
+def may_leave(connection: Connection, table: TargetTable) -> bool:
     """Return whether nothing refers to the table in a way that this session checks."""
     if not int(one(connection, "SELECT @@foreign_key_checks")):
         return True

@@ -17,7 +17,7 @@ from anabranch.connectors.mysql.target.exchange import ANY, CANNOT_PARK, REFERRE
 from anabranch.connectors.mysql.target.known_columns import KnownTable, has_triggers
 from anabranch.connectors.mysql.target.merge import MergeAction, MergePiece, StageColumn
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, quoted, run, table_name
-from anabranch.connectors.mysql.target.staging import StagingTables
+from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warnings
 from anabranch.contracts import Conflict
 
 
@@ -38,11 +38,14 @@ def hand_on(stages: StagingTables, step: Step, keys_act: bool) -> None:
             held_rows = (
                 f"INSERT INTO {table_name(held)} ({columns}) SELECT {values} FROM {target} WHERE {where} FOR UPDATE"
             )
-            came, left = run(connection, held_rows), run(connection, f"DELETE FROM {target} WHERE {where}")
+            came = run(connection, held_rows)
+            refuse_warnings(connection, table.source)
+            left = run(connection, f"DELETE FROM {target} WHERE {where}")
             if came != left:
                 raise Conflict(table.source, f"{came} children of a foreign key were put aside, {left} removed")
         arrival = f"INSERT INTO {target} ({column_list(known.written)}) SELECT {columns} FROM {table_name(held)}"
         run(connection, arrival)
+        refuse_warnings(connection, table.source)
 
 
 def _values(connection: Connection, known: KnownTable, step: Step, batch: Sequence[Numbered]) -> str:

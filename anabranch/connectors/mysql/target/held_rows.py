@@ -1,0 +1,210 @@
+"""Rows that a single change finds in its way, held back until the value that both want is free again (K8).
+
+A source may ask a unique key at the commit alone (a DEFERRABLE one of a PostgreSQL): then a row takes a value while another
+still has it. The server here asks at each row. So the row that has the value leaves its table, whole, for a temporary one, and
+comes back as soon as it may, at the latest before the commit. A change of a row that is held lets it in first; then the others
+are held. What cannot come back before the commit is a conflict: the server's first refusal.
+
+Where triggers would see that, or keys that act would take others along, no row leaves: the refusal stands at once. Neither do
+rows without a key, nor those that meet in a prefix or an expression. What does not live here: net changes, whose rows leave
+all at once (`exchange.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import pymysql
+
+from anabranch.connectors.mysql.target import conflicts, onerow
+from anabranch.connectors.mysql.target.conditions import holds, reads
+from anabranch.connectors.mysql.target.errors import DUPLICATE, translate
+from anabranch.connectors.mysql.target.exchange import ANY, may_leave
+from anabranch.connectors.mysql.target.known_columns import KnownTable, has_triggers
+from anabranch.connectors.mysql.target.merge import MergeAction, MergePiece, Stage, StageColumn
+from anabranch.connectors.mysql.target.session import ask, column_list, run, table_name
+from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warnings
+from anabranch.connectors.mysql.target.unique import UniqueKey, unique_keys
+from anabranch.contracts import Conflict
+from anabranch.model.ids import TableId
+from anabranch.rows.net import INSERT, RowChange, TargetTable
+
+Row = Mapping[str, str | None]
+Values = tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class _Held:
+    """The rows of one table that are held. `as_held`: the table as it is in `stage`; `why`: the first refusal."""
+
+    table: TargetTable
+    known: KnownTable
+    stage: Stage
+    keys: Sequence[UniqueKey]
+    why: Exception
+
+    @property
+    def as_held(self) -> TargetTable:
+        return replace(
+            self.table, columns=self._columns(self.table.columns), key=self._columns(self.table.key), target=self.stage
+        )
+
+    def _columns(self, names: Iterable[str]) -> tuple[str, ...]:
+        places = {name.lower(): f"c{place}" for place, name in enumerate(self.known.written)}
+        return tuple(places[name.lower()] for name in names)
+
+
+@dataclass
+class HeldRows:
+    """The rows that one transaction holds. `ended` is called when it is over, however it ends."""
+
+    stages: StagingTables
+    nul: str
+    _tables: dict[TableId, _Held] = field(default_factory=dict, init=False)
+    _kept: ExitStack = field(default_factory=ExitStack, init=False)  # staging tables
+
+    def change(self, row: RowChange) -> bool:
+        """Carry out one change, and return whether it met a row. Raises Conflict; driver errors pass."""
+        if row.operation != INSERT:
+            self.let_in(row.table, row.old_key)
+        while True:
+            try:
+                found = onerow.change(self.stages, row, self.nul)
+            except pymysql.err.IntegrityError as error:
+                if not (_is_duplicate(error) and self._make_way(row, error)):
+                    raise
+            else:
+                break
+        self._let_all_in()
+        return found
+
+    def let_in(self, table: TargetTable, key: Row) -> None:
+        """Let the row with this key into its table, if it is held; those that are in its way are held then."""
+        held = self._tables.get(table.target)
+        if held is None or not table.key:
+            return
+        values = self._key(table, key)
+        where = holds(self.stages.connection, held.as_held, held.as_held.key, values)
+        for (number,) in ask(self.stages.connection, f"SELECT `_n` FROM {table_name(held.stage)} WHERE {where}"):
+            if self._enters(held, number):
+                continue
+            self._hold(held, self._others(held, self._texts(held, number), values))
+            if not self._enters(held, number):
+                raise held.why
+
+    def forget(self, tables: Iterable[TargetTable]) -> None:
+        """Forget rows of tables that are emptied."""
+        for table in tables:
+            if held := self._tables.get(table.target):
+                run(self.stages.connection, f"DELETE FROM {table_name(held.stage)}")
+
+    def settle(self, of: TargetTable | None = None) -> None:
+        """Let every row in. Raises Conflict where one still may not come, of one table or of all."""
+        self._let_all_in()
+        for held in self._tables.values():
+            if of is not None and of.target != held.table.target:
+                continue
+            if ask(self.stages.connection, f"SELECT 1 FROM {table_name(held.stage)} LIMIT 1"):
+                raise held.why
+
+    def ended(self) -> None:
+        self._tables.clear()
+        self._kept.close()
+
+    # --- leaving ------------------------------------------------------------------------------------------------------
+
+    def _make_way(self, row: RowChange, error: pymysql.err.Error) -> bool:
+        """Hold the rows that have what a refused change brings. Returns whether there were any."""
+        table = row.table
+        if not table.key:
+            return False
+        held = self._tables.get(table.target) or self._begin(row, error)
+        if held is None:
+            return False
+        values, key = dict(row.values), row.values
+        if row.operation != INSERT:
+            there = conflicts.row(self.stages.connection, table, row.old_key, None, self.nul)
+            values, key = {**(there.values if there else {}), **values}, row.old_key
+        return self._hold(held, self._others(held, values, self._key(table, key))) > 0
+
+    def _begin(self, row: RowChange, error: pymysql.err.Error) -> _Held | None:
+        """Return a place for rows of the changed table; None where none may leave it."""
+        connection, table = self.stages.connection, row.table
+        keys = unique_keys(connection, [table.target]).get(table.target, [])
+        if not keys or has_triggers(connection, table.target) or not may_leave(connection, table):
+            return None
+        known = self.stages.known.of(table.target)
+        whole = tuple(StageColumn(f"c{place}", ANY, name) for place, name in enumerate(known.written))
+        stage = self._kept.enter_context(self.stages.empty(MergePiece(table, MergeAction.UPDATE, whole)))
+        why = translate(error, f"{row.operation} in {table.target}", table.source, onerow.key(row))
+        held = self._tables[table.target] = _Held(table, known, stage, keys, why)
+        return held
+
+    def _others(self, held: _Held, row: Row, own: Values) -> list[Values]:
+        """Return the keys of rows in the table that have a unique value of `row`, without the one that has its own key."""
+        table, connection, found = held.table, self.stages.connection, dict[Values, None]()
+        for key in held.keys:
+            columns = sorted(key.columns)
+            values = tuple(self._stripped(row.get(name)) for name in columns)
+            if not columns or None in values or not key.columns <= set(table.columns):
+                continue
+            where = holds(connection, table, columns, values)
+            other = f"NOT ({holds(connection, table, table.key, own)})"
+            query = f"SELECT {reads(connection, table, table.key)} FROM {table_name(table.target)} WHERE {where} AND {other}"
+            found |= dict.fromkeys(map(tuple, ask(connection, f"{query} FOR UPDATE")))
+        return list(found)
+
+    def _hold(self, held: _Held, keys: Sequence[Values]) -> int:
+        """Let the rows with these keys leave their table. Returns how many did."""
+        if not keys:
+            return 0
+        connection, table = self.stages.connection, held.table
+        where = " OR ".join(f"({holds(connection, table, table.key, key)})" for key in keys)
+        names, place = column_list(held.known.written), table_name(table.target)
+        columns = ", ".join(f"c{number}" for number in range(len(held.known.written)))
+        leaving = f"SELECT {names} FROM {place} WHERE {where} FOR UPDATE"
+        came = run(connection, f"INSERT INTO {table_name(held.stage)} ({columns}) {leaving}")
+        left = run(connection, f"DELETE FROM {place} WHERE {where}")
+        if came != left:
+            raise Conflict(table.source, f"{came} rows in the way were put aside, {left} removed")
+        return came
+
+    # --- coming back --------------------------------------------------------------------------------------------------
+
+    def _let_all_in(self) -> None:
+        for held in self._tables.values():
+            for (number,) in ask(self.stages.connection, f"SELECT `_n` FROM {table_name(held.stage)} ORDER BY `_n`"):
+                self._enters(held, number)
+
+    def _enters(self, held: _Held, number: int) -> bool:
+        """Let a held row into its table, if nobody there has what it has."""
+        connection, of = self.stages.connection, f"FROM {table_name(held.stage)} WHERE `_n` = {int(number)}"
+        columns = ", ".join(f"c{place}" for place in range(len(held.known.written)))
+        into = f"INSERT INTO {table_name(held.table.target)} ({column_list(held.known.written)})"
+        try:
+            run(connection, f"{into} SELECT {columns} {of}")
+        except pymysql.err.IntegrityError as error:
+            if not _is_duplicate(error):
+                raise
+            return False
+        refuse_warnings(connection, held.table.source)
+        run(connection, f"DELETE {of}")
+        return True
+
+    def _texts(self, held: _Held, number: int) -> Row:
+        """Return a held row as the job has it."""
+        columns = reads(self.stages.connection, held.as_held, held.as_held.columns)
+        query = f"SELECT {columns} FROM {table_name(held.stage)} WHERE `_n` = {int(number)}"
+        return dict(zip(held.table.columns, ask(self.stages.connection, query)[0], strict=True))
+
+    def _key(self, table: TargetTable, row: Row) -> Values:
+        return tuple(self._stripped(row[name]) for name in table.key)
+
+    def _stripped(self, value: str | None) -> str | None:
+        return value.replace("\0", "") if value and self.nul == "strip" else value
+
+
+def _is_duplicate(error: pymysql.err.Error) -> bool:
+    return bool(error.args[0] == DUPLICATE)
