@@ -17,6 +17,7 @@ JOBS  := $(shell memory=`awk '/^MemTotal/ { print int($$2 / 3000000) }' /proc/me
 # Failed tests that are run once more at the end of `make test` (tests/second_run.py).
 AGAIN  = $(VENV)/.second-run
 SEEDS  = 1..300
+TARGET = postgresql
 # What reads logs and rows, and a slice of torture, also run as where the compiled code is not installed.
 WITHOUT = tests/unit/connectors tests/unit/rows tests/unit/verify tests/unit/cli/test_command_line.py \
   tests/live/test_postgresql_copy_out.py tests/live/test_postgresql_fingerprint.py tests/live/test_postgresql_load_raw.py \
@@ -33,7 +34,7 @@ help:
 	@echo 'make test-unit    the tests without servers and Spark (seconds)'
 	@echo 'make test-servers the decoder, the values and a whole job on MySQL 5.5, 5.6, 9 and PostgreSQL 11, 12, 15, 17; writes docs/reference/servers.md'
 	@echo 'make test-faults  the long runs: processes killed in every phase, a full disk, every scenario with Spark'
-	@echo 'make torture      histories with faults, on private servers: make torture SEEDS=1..3000; keeps tests/torture/results.json'
+	@echo 'make torture      histories with faults, on private servers: make torture SEEDS=1..3000 (TARGET=mysql); keeps tests/torture/results-TARGET.json'
 	@echo 'make bench        the figures of bench/README.md, each beside its ceiling and its peers (W=2 SIZE=full SOURCE=mysql); writes docs/explanation/performance.md'
 	@echo 'make docs         the reference pages, from the code'
 	@echo 'make native       the compiled decoder of logs (native/) into .venv; needs cargo, which is installed where make runs as root'
@@ -124,11 +125,11 @@ test-faults: $(STAMP)
 	  $(BIN)/python -m pytest -m '' --durations=0 tests/faults $(ARGS) && \
 	  $(BIN)/python -m pytest -m 'long or quick' --spark --durations=0 tests/scenarios tests/live $(ARGS)
 
-# No more than the seeds that are asked for; what they show goes into docs/explanation/torture.md.
+# No more than the seeds that are asked for; what they show goes into docs/explanation/torture.md. TARGET: postgresql, mysql, mariadb.
 torture: $(STAMP)
 	$(BIN)/anabranch torture --seed $(firstword $(subst .., ,$(SEEDS))) \
 	  --histories `expr $(lastword $(subst .., ,$(SEEDS))) - $(firstword $(subst .., ,$(SEEDS))) + 1` \
-	  --workers $(CORES) --results tests/torture/results.json $(ARGS)
+	  --target $(TARGET) --workers $(CORES) --results tests/torture/results-$(TARGET).json $(ARGS)
 	$(BIN)/python docs/generate.py
 
 # W: numbers of workloads (all), SIZE: reduced or full, SOURCE: of which kind (each). The pages are written in any case.

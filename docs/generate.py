@@ -46,7 +46,7 @@ from anabranch.contracts import ValueRules
 from anabranch.databases import OPTIONS, SOURCE, TARGET, Options
 from anabranch.model.datatype import Kind
 
-LAST_TORTURE = "tests/torture/results.json, which make torture writes"
+LAST_TORTURE = "tests/torture/results-*.json, which make torture writes"
 SIZE = "docs/size_pages.py and bench/size.json, which python -m bench W5 writes"
 SPEED = "docs/performance_pages.py and bench/results, which make bench writes"
 LAST_RUN = Path(__file__).parents[1] / "tests" / "servers" / "last_run.json"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from anabranch.failpoints import LOG_VARIABLE, POINTS, VARIABLE
 
-LAST_TORTURE = Path(__file__).parents[1] / "tests" / "torture" / "results.json"
+KEPT = Path(__file__).parents[1] / "tests" / "torture"
+TARGETS = {"postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
 
 
 def failpoints(generated: str) -> Iterator[str]:
@@ -40,15 +42,36 @@ def failpoints(generated: str) -> Iterator[str]:
         yield from (f"| `{name}` | {what} |" for name, what in POINTS.items() if name.startswith(f"{room}."))
 
 
+def runs() -> dict[str, Any]:
+    """Return what the last runs have left that are kept, by the kind of target."""
+    found = {name: KEPT / f"results-{name}.json" for name in TARGETS}
+    return {name: json.loads(file.read_text()) for name, file in found.items() if file.exists()}
+
+
 def torture(generated: str) -> Iterator[str]:
-    run = json.loads(LAST_TORTURE.read_text())
+    kept = runs()
     yield "# Torture"
     yield ""
     yield generated
     yield TORTURE.strip()
+    for name, run in kept.items():
+        yield from ("", f"## The last run to a {TARGETS[name]}", "")
+        yield from _run(run)
+    yield from ("", "## Where they failed", "")
+    yield from _faults(kept)
+    yield from _failpoints(kept)
     yield ""
-    yield "## The last run"
+    yield "## What it found"
     yield ""
+    yield "A seed gives the same history as long as the kit draws alike: these gave theirs when they were found."
+    yield ""
+    yield "| seed | what was wrong | the test that stays |"
+    yield "|---|---|---|"
+    bugs = (bug for run in kept.values() for bug in run["bugs"])
+    yield from (f"| {bug['seed']} | {bug['what']} | `{bug['test']}` |" for bug in bugs)
+
+
+def _run(run: dict[str, Any]) -> Iterator[str]:
     first, last = run["seeds"]
     failed = f", {len(run['failed'])} failed" if run["failed"] else ""
     yield f"Seeds {first} to {last} at commit `{run['commit']}`, on {', '.join(run['servers'])}:"
@@ -57,22 +80,24 @@ def torture(generated: str) -> Iterator[str]:
         yield f"{two} with two targets;"
     yield f"{run['transactions']} transactions, {run['observations']} looks at the target, in which {run['states']} states of"
     yield f"the source were seen; {run['seconds']} seconds."
+
+
+def _faults(kept: dict[str, Any]) -> Iterator[str]:
+    kinds = sorted({kind for run in kept.values() for kind in run["faults"]})
+    yield f"| fault, times at a target of | {' | '.join(TARGETS[name] for name in kept)} |"
+    yield "|---|" + "---|" * len(kept)
+    for kind in kinds:
+        yield f"| {FAULTS[kind]} (`{kind}`) | {' | '.join(str(run['faults'].get(kind, 0)) for run in kept.values())} |"
     yield ""
-    yield "| fault | times |"
-    yield "|---|---|"
-    yield from (f"| {FAULTS[kind]} (`{kind}`) | {number} |" for kind, number in run["faults"].items())
-    yield ""
-    yield "| [failpoint](../reference/failpoints.md) | histories that reached it | histories in which it failed |"
-    yield "|---|---|---|"
-    yield from (f"| `{name}` | {reached} | {failed} |" for name, (reached, failed) in run["failpoints"].items())
-    yield ""
-    yield "## What it found"
-    yield ""
-    yield "A seed gives the same history as long as the kit draws alike: these gave theirs when they were found."
-    yield ""
-    yield "| seed | what was wrong | the test that stays |"
-    yield "|---|---|---|"
-    yield from (f"| {bug['seed']} | {bug['what']} | `{bug['test']}` |" for bug in run["bugs"])
+
+
+def _failpoints(kept: dict[str, Any]) -> Iterator[str]:
+    """Two numbers for each kind of target: histories that reached a failpoint, and in which it failed."""
+    yield f"| [failpoint](../reference/failpoints.md), reached / failed at | {' | '.join(TARGETS[name] for name in kept)} |"
+    yield "|---|" + "---|" * len(kept)
+    for point in dict.fromkeys(point for run in kept.values() for point in run["failpoints"]):
+        numbers = (run["failpoints"].get(point, (0, 0)) for run in kept.values())
+        yield f"| `{point}` | {' | '.join(f'{reached} / {failed}' for reached, failed in numbers)} |"
 
 
 TORTURE = """

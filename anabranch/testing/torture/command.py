@@ -67,8 +67,10 @@ class Asked:
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The families of private sources."""
-        return (self.source,) if self.source in NAMES else ("mariadb", "mysql")
+        """The families of private sources. To a PostgreSQL as the target its own is asked for by name."""
+        if self.source in NAMES:
+            return (self.source,)
+        return NAMES if self.target in TARGETS and self.target != "postgresql" else ("mariadb", "mysql")
 
     @property
     def seeds(self) -> Iterator[int]:
