@@ -92,6 +92,7 @@ POINTS = {
     "apply.staged": "an epoch's net changes are staged, its transaction has not begun",
     "apply.begin": "before the checkpoint is compared and moved",
     "apply.begun": "the checkpoint is moved in the open transaction, nothing is merged",
+    "apply.emptied": "tables were emptied by a statement that commits, the checkpoint stands before it",
     "apply.truncated": "a table was emptied in the open transaction",
     "apply.merged": "a table's net changes are merged in the open transaction",
     "apply.merged.staged": "a table's staged changes are merged in the open transaction",

@@ -27,11 +27,11 @@ from anabranch.apply.set_wise import carry_out_stages
 from anabranch.apply.stage import Disputable, Group
 from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
-from anabranch.contracts import Conflict, PipelinedWriter
+from anabranch.contracts import Conflict, EmptiesApart, Emptying, PipelinedWriter
 from anabranch.failpoints import reach
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
-from anabranch.rows.chunk import Chunk
+from anabranch.rows.chunk import BarrierKind, Chunk, Part
 from anabranch.rows.net import RowChange
 
 FEW_TRANSACTIONS = 4  # with so few, row by row is quicker than more halves
@@ -51,6 +51,19 @@ class MergeCarrier:
     _grouped: tuple[Chunk, ApplyContext, Group] | None = field(default=None, init=False)
 
     def carry_out(self, feed: Feed) -> None:
+        emptying = self._truncating(feed)
+        if not emptying:
+            self._carry_on(feed)
+            return
+        for stop in stops(emptying, feed.after, feed.upto):
+            if stop.after < stop.before:
+                self._carry_on(Feed(feed.trail, stop.after, stop.before))
+            if stop.skipped is not None:
+                alone = Feed(feed.trail, stop.skipped - 1, stop.skipped)
+                self._empty_apart(alone)
+                self._carry_on(alone)
+
+    def _carry_on(self, feed: Feed) -> None:
         if self.progress.settings.per_transaction:
             self._one_after_the_other(feed)
             return
@@ -59,6 +72,34 @@ class MergeCarrier:
         except (Conflict, NeedsSlowWay) as reason:
             self._note_slow(reason, feed.upto)
             self._by_halves(feed)
+
+    # --- tables that are emptied by a statement that commits (K17) --------------------------------------------------------
+
+    def _truncating(self, feed: Feed) -> Sequence[int]:
+        """Return the transactions that truncate tables, where that is done between two epochs."""
+        if self.progress.settings.truncate is not Emptying.TRUNCATE or not isinstance(self.writer, EmptiesApart):
+            return []
+        chunks = (feed.trail.load(ref) for ref in feed.refs if ref.has_barriers and ref.part is Part.WHOLE)
+        tables = self.progress.context.tables
+        found = {
+            chunk.first_sequence + barrier.tx
+            for chunk in chunks
+            for barrier in chunk.barriers
+            if barrier.kind is BarrierKind.TRUNCATE and barrier.table in tables
+        }
+        return sorted(found)
+
+    def _empty_apart(self, feed: Feed) -> None:
+        """Empty the tables of one transaction, if it does nothing else and none of them is in a load's window."""
+        progress, context = self.progress, self.progress.context
+        (chunks,) = feed.groups()
+        part = group(chunks, context, self.filtered)
+        emptied = tuple(table for _, table in part.truncates)
+        does_more = part.images or part.changes or part.parked or context.watches
+        in_window = any(context.tables[table.source].high >= feed.upto for table in emptied)
+        if emptied and not does_more and not in_window and isinstance(self.writer, EmptiesApart):
+            self.writer.empty_apart(progress.checkpoint, emptied)
+            reach("apply.emptied")
 
     # --- an epoch of many transactions -------------------------------------------------------------------------------
 

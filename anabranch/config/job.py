@@ -328,7 +328,8 @@ class Apply(Section):
     """One target transaction per epoch (many source transactions), or one per source transaction."""
     truncate: Literal["truncate", "delete"] | None = None
     """How a TRUNCATE is done at the target; `delete` keeps it invisible to older snapshots until it commits. When absent:
-    `truncate` at a PostgreSQL. A MySQL or MariaDB is always emptied by DELETE: TRUNCATE commits by itself there."""
+    `truncate` at a PostgreSQL, `delete` at a MySQL or MariaDB, where TRUNCATE commits by itself
+    ([more](../howto/mysql-as-a-target.md#truncate))."""
     triggers: Literal["refuse", "fire"] = "refuse"
     """Refuse triggers at a target where no session can switch them off (MySQL, MariaDB): preflight names the tables that have
     some. Or let them fire for what the job writes ([more](../howto/prepare-a-mysql-target.md#triggers))."""

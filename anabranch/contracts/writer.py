@@ -172,6 +172,18 @@ class PipelinedWriter(Protocol):
         """
 
 
+@runtime_checkable
+class EmptiesApart(Protocol):
+    """Lets a Writer empty tables by a statement that commits by itself (K17); an ability that not all have."""
+
+    def empty_apart(self, now: Checkpoint, tables: Sequence[TargetTable]) -> None:
+        """Empty the tables of a source transaction that does nothing else, outside of any epoch, while the checkpoint stands
+        at `now`. To do it again changes nothing more.
+
+        The transaction's epoch follows and empties them as ever (`Writer.truncate`); so this does nothing for tables that it
+        cannot empty, or where the checkpoint is elsewhere. Raises Fenced for another owner, TargetBusy for tables in use."""
+
+
 class Stager(Protocol):
     """Does the part of a Writer's work that executors may do: puts net changes to the target, each attempt apart (K10)."""
 

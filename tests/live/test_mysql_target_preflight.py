@@ -202,6 +202,15 @@ def test_mysql_target_rights_on_a_database_that_is_not_there(database: Database)
         assert one(checked(database, endpoint=endpoint, place=f"{database.name[:50]}_new"), "rights").verdict == "ok"
 
 
+def test_mysql_target_truncate_needs_a_right_more(database: Database) -> None:
+    with user_with(database) as endpoint:
+        lacking = checked(database, endpoint=endpoint, apply__truncate="truncate")["truncate"]
+        assert [result.verdict for result in lacking] == ["failed", "failed"]
+        database.execute(*(result.hint for result in lacking))
+        assert "truncate" not in checked(database, endpoint=endpoint, apply__truncate="truncate")
+        assert "truncate" not in checked(database, endpoint=endpoint, apply__truncate="delete")
+
+
 def test_mysql_target_read_only_holds_for_an_ordinary_user(database: Database) -> None:
     with user_with(database, "SELECT ON *.*") as endpoint, setting(database.server, "read_only", "ON"):
         assert one(checked(database, endpoint=endpoint), "read_only").verdict == "failed"

@@ -18,6 +18,7 @@ from anabranch.connectors.mysql.target import (
     aside_epoch,
     carrying,
     conflicts,
+    emptying,
     merge,
     one_by_one,
     onerow,
@@ -275,8 +276,23 @@ class MysqlWriter:
             if aside_epoch.settle(connection, job, numbers, discarded) != len(numbers):
                 raise Fenced("what was set aside is settled already", job=job, table=str(before.source))
 
+    def empty_apart(self, now: Checkpoint, tables: Sequence[TargetTable]) -> None:
+        self.rollback()
+        connection, targets = self._session(), [table.target for table in tables]
+        with translated(f"empty {', '.join(map(str, targets))}"):
+            takes = [emptying.takes_truncate(connection, self._job, table) for table in tables]
+            if self._keys_act or not all(takes):
+                connection.commit()
+                return
+            self._own_source.refuse(connection, self._job, targets)
+            connection.commit()
+            found = emptying.truncate(connection, self._job, now, tables)
+        if found.owner != now.owner:
+            raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
+
     def truncate(self, tables: Sequence[TargetTable], how: Emptying) -> None:
-        """Empty tables, by DELETE: TRUNCATE would commit what the epoch has done so far (K17)."""
+        """Empty tables, by DELETE: TRUNCATE would commit what the epoch has done so far (K17). Where the job asks for it, it
+        came before the epoch (`empty_apart`)."""
         connection, _ = self._transaction()
         targets = [table.target for table in tables]
         for table in tables:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from anabranch.connectors.mysql.registered import STATE
 from anabranch.connectors.mysql.rights import as_pattern, grant
 from anabranch.connectors.mysql.target import migrate
+from anabranch.connectors.mysql.target.preflight_cluster import kind
 from anabranch.connectors.mysql.target.preflight_facts import Live, failed, ok, some
 from anabranch.errors import StateError
 from anabranch.model.checks import CheckResult
@@ -21,6 +22,7 @@ OF_TABLES = (
     "CREATE TEMPORARY TABLES",
 )  # fmt: skip
 OF_STATE = tuple(migrate.RIGHTS.split(", "))
+TRUNCATE, LOCKS = "truncate", "LOCK TABLES"  # [apply] truncate, and what it needs besides (emptying.py)
 
 
 def check_rights(live: Live) -> Iterator[CheckResult]:
@@ -43,6 +45,22 @@ def check_state(live: Live) -> Iterator[CheckResult]:
             return
         if coming:
             yield ok("state", f"the first start brings the database {STATE} to this release: {coming}")
+
+
+def check_truncate(live: Live) -> Iterator[CheckResult]:
+    """Check what a TRUNCATE needs, where the job asks for it: a lock that holds the checkpoint where it is meanwhile."""
+    if live.context.user_choices.get("apply.truncate") != TRUNCATE:
+        return
+    other = 'leave [apply] truncate out, or set it to "delete"'
+    if of := kind(live.variables):
+        yield failed("truncate", f"{of} locks tables on one node only: another one may have the job meanwhile", other)
+        return
+    targets = [table.target for table in live.context.targets.values() if table.target.schema != STATE]
+    for schema in sorted({STATE, *(target.schema for target in targets)}):
+        tables = [target for target in targets if target.schema == schema] or [TableId(STATE, "checkpoint")]
+        if _lacking(live, [LOCKS], tables):
+            hint = grant(LOCKS, f"{as_pattern(schema)}.*", live.user)
+            yield failed("truncate", f"{live.user} lacks {LOCKS} on the database {schema}, which TRUNCATE needs", hint)
 
 
 def _missing(live: Live) -> Iterator[CheckResult]:
