@@ -35,7 +35,7 @@ help:
 	@echo 'make test-servers the decoder, the values and a whole job on MySQL 5.5, 5.6, 9 and PostgreSQL 11, 12, 15, 17; writes docs/reference/servers.md'
 	@echo 'make test-faults  the long runs: processes killed in every phase, a full disk, every scenario with Spark'
 	@echo 'make torture      histories with faults, on private servers: make torture SEEDS=1..3000 (TARGET=mysql); keeps tests/torture/results-TARGET.json'
-	@echo 'make bench        the figures of bench/README.md, each beside its ceiling and its peers (W=2 SIZE=full SOURCE=mysql); writes docs/explanation/performance.md'
+	@echo 'make bench        the figures of bench/README.md, each beside its ceiling and its peers (W=2 SIZE=full SOURCE=mysql TARGET=mysql); writes docs/explanation/performance.md'
 	@echo 'make docs         the reference pages, from the code'
 	@echo 'make native       the compiled decoder of logs (native/) into .venv; needs cargo, which is installed where make runs as root'
 	@echo 'make wheels       what a release consists of, into dist/: wheels for manylinux and musllinux (abi3), checked; needs cargo'
@@ -135,7 +135,7 @@ torture: $(STAMP)
 # W: numbers of workloads (all), SIZE: reduced or full, SOURCE: of which kind (each). The pages are written in any case.
 bench: $(NATIVE)
 	@JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
-	  $(BIN)/python -m bench $(W) $(if $(SIZE),--size $(SIZE)) $(if $(SOURCE),--source $(SOURCE)) --keep bench/results $(ARGS); \
+	  $(BIN)/python -m bench $(W) $(if $(SIZE),--size $(SIZE)) $(if $(SOURCE),--source $(SOURCE)) $(if $(TARGET),--target $(TARGET)) --keep bench/results $(ARGS); \
 	code=$$?; $(BIN)/python docs/generate.py && exit $$code
 
 docs: $(STAMP)

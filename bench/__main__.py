@@ -1,5 +1,5 @@
-"""`python -m bench [W1 …] [--size reduced|full] [--source mariadb]`: each figure beside its ceiling and its peers, then one
-line per figure on stdout; 1 when one is short of its goal or could not be measured."""
+"""`python -m bench [W1 …] [--size reduced|full] [--source mariadb] [--target mysql]`: each figure beside its ceiling and its
+peers, then one line per figure on stdout; 1 when one is short of its goal or could not be measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench import (
-    at_target,
     capture,
     catchup,
     conflicts,
@@ -28,10 +27,13 @@ from bench import (
     transactions,
     verify,
 )
+from bench.at_target import PostgresTarget, Target
 from bench.figures import Figure, table
 from bench.meter import until_quiet
+from bench.mysql_family import STARTERS
+from bench.mysql_target import MysqlTarget
 from bench.postgresql import PostgresStand
-from bench.stand import STARTERS, Stand
+from bench.stand import Stand
 
 Workload = Callable[[Stand, float, int], list[Figure]]
 WORKLOADS: dict[str, Workload] = {
@@ -65,13 +67,19 @@ REDUCED = {
 }
 POSTGRESQL = "postgresql"
 # What runs where nothing is asked for: the pairs that the goals name, in 75 minutes on two cores.
-GOALS = {
-    "mariadb": ("W1", "W3", "W5", "W6", "W7", "W8", "W10", "presence"),
-    "mysql": ("W2", "W4"),
-    POSTGRESQL: ("W1", "W2", "W3", "W7", "W9"),
+GOALS: dict[str, dict[str, tuple[str, ...]]] = {
+    POSTGRESQL: {
+        "mariadb": ("W1", "W3", "W5", "W6", "W7", "W8", "W10", "presence"),
+        "mysql": ("W2", "W4"),
+        POSTGRESQL: ("W1", "W2", "W3", "W7", "W9"),
+    },
+    "mysql": {"mysql": ("W1", "W3", "W4", "W5", "W6", "W7"), POSTGRESQL: ("W1", "W3")},
+    "mariadb": {"mariadb": ("W1", "W3")},
 }
 MYSQL_ALONE = frozenset(("W6", "stage"))  # their statements are for MySQL and MariaDB
 POSTGRESQL_ALONE = frozenset(("W9",))  # beside a subscription
+# At another target: of W2 no target is a part, W9 is beside a subscription, `stage` writes statements of PostgreSQL.
+AT_POSTGRESQL_ALONE = frozenset(("W2", "W9", "stage"))
 
 
 def main() -> int:
@@ -82,11 +90,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-", dir=chosen.directory) as place:
         directory = Path(place)
         directory.chmod(0o755)
-        with at_target.start(directory) as target:
+        at: Target = (
+            PostgresTarget.start(directory)
+            if chosen.target == POSTGRESQL
+            else MysqlTarget.start(chosen.target, directory)
+        )
+        with at.server:
             for name in chosen.source or [*STARTERS, POSTGRESQL]:
-                kind = PostgresStand if name == POSTGRESQL else Stand
-                with kind(name, directory / name, target) as stand:
-                    for workload in _of(name, chosen):
+                workloads, kind = list(_of(name, chosen)), PostgresStand if name == POSTGRESQL else Stand
+                if not workloads:
+                    continue
+                with kind(name, directory / name, at) as stand:
+                    for workload in workloads:
                         figures, failed = _run(workload, stand, chosen)
                         lines += [str(figure) for figure in figures] + failed
                         is_kept &= not failed and all(figure.is_kept for figure in figures)
@@ -96,8 +111,9 @@ def main() -> int:
 
 def _of(source: str, chosen: argparse.Namespace) -> Iterator[str]:
     if not chosen.workloads and not chosen.source:
-        return iter(GOALS[source])
+        return iter(GOALS[chosen.target].get(source, ()))
     others = MYSQL_ALONE if source == POSTGRESQL else POSTGRESQL_ALONE
+    others |= frozenset() if chosen.target == POSTGRESQL else AT_POSTGRESQL_ALONE
     return (one for one in chosen.workloads or WORKLOADS if one not in others)
 
 
@@ -110,11 +126,13 @@ def _run(workload: str, stand: Stand, chosen: argparse.Namespace) -> tuple[list[
         figures = (WORKLOADS | BY_NAME)[workload](stand, scale, chosen.repeat)
     except Exception as error:  # noqa: BLE001  # whatever it is belongs to this workload alone
         traceback.print_exc()
-        return [], [f"{workload} {stand.name} failed: {' '.join(str(error).split())[:300] or type(error).__name__}"]
+        return [], [f"{workload} {stand.of} failed: {' '.join(str(error).split())[:300] or type(error).__name__}"]
+    finally:
+        stand.at.clear()
     for figure in figures:
         print("\n".join(table(figure)), file=sys.stderr, flush=True)
     print(
-        f"{workload} {stand.name}: {time.monotonic() - begin:.0f} s, servers quiet after {waited:.0f} s",
+        f"{workload} {stand.of}: {time.monotonic() - begin:.0f} s, servers quiet after {waited:.0f} s",
         file=sys.stderr,
         flush=True,
     )
@@ -131,6 +149,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--source", action="append", choices=[*STARTERS, POSTGRESQL], help="default: each, where workloads are named"
     )
+    parser.add_argument("--target", choices=[*STARTERS, POSTGRESQL], default=POSTGRESQL, help="default: postgresql")
     parser.add_argument("--size", choices=("reduced", "full"), default="reduced", help="of bench/README.md")
     parser.add_argument("--scale", type=float, help="any part of the full size instead, for a look")
     parser.add_argument("--repeat", type=int, default=3, help="the median of so many runs (default 3)")

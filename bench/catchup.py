@@ -1,8 +1,9 @@
-"""W3, catch-up: a backlog at the source, applied and visible at the target, against a replica of the source's own kind.
+"""W3, catch-up: a backlog at the source, applied and visible at the target, against replicas of the source's own kind.
 
 Capture and apply run, with Spark warm, while the backlog is made; capture's process is stopped (SIGSTOP) meanwhile, so
-that both sides begin at the same moment with everything still in the source's log. The replica stands on a copy of the
-source's data, with its vendor's defaults, and applies the very same transactions."""
+that both sides begin at the same moment with everything still in the source's log. A replica stands on a copy of the
+source's data and applies the very same transactions: beside a PostgreSQL as the target with its vendor's defaults, beside a
+MySQL or MariaDB one with one thread and one with four workers."""
 
 from __future__ import annotations
 
@@ -11,24 +12,27 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anabranch.testing.databases import connect
+from anabranch.testing.databases import Database, connect
+from bench.at_target import Looking
 from bench.figures import Figure, Side, compared
 from bench.meter import Meter
 from bench.orders import Orders
 from bench.peers.chosen import FOLLOWERS, catch_up_goals, chosen
 from bench.peers.ring import Followers
-from bench.postgresql import PostgresStand
+from bench.postgresql import PostgresStand, Subscriber
 from bench.processes import Cost, Program, until
 from bench.stand import Job, Stand
 
 BASE, CHANGES = 3_000_000, 1_000_000
 GOAL = 1.0
 SMALL_GOALS = {"postgresql": 1.5}  # on the small transactions alone
-Runs = tuple[list[Cost], list[Cost]]  # ours, the replica's
+WORKERS, WORKERS_GOAL = 4, 0.7
 REPLICAS = {
     "mariadb": "MariaDB's own replica, one thread",
     "mysql": "MySQL's own replica, four workers",
@@ -42,50 +46,101 @@ CHANGE MASTER TO MASTER_HOST = '{0.host}', MASTER_PORT = {0.port}, MASTER_USER =
 """
 PUBLIC_KEY = {"mariadb": "", "mysql": ", GET_MASTER_PUBLIC_KEY = 1"}
 # The replica writes no log of its own: a target does not either.
-REPLICA_OPTIONS = ("--server-id=2", "--skip-log-bin", "--relay-log=relay", "--skip-slave-start")
+REPLICA_OPTIONS = ("--server-id={}", "--skip-log-bin", "--relay-log=relay", "--skip-slave-start")
+# With no workers its one thread applies what it reads.
+SET_WORKERS = {"mariadb": "SET GLOBAL slave_parallel_threads = {}", "mysql": "SET GLOBAL replica_parallel_workers = {}"}
+
+
+@dataclass
+class Beside:
+    """A replica and what it took, of whole backlogs and of their small transactions; ours has to be so many times as fast."""
+
+    replica: Replica | Subscriber
+    what: str
+    suffix: str = ""  # of the figures' names
+    goal: float | None = None
+    small_goal: float | None = None
+    whole: list[Cost] = field(default_factory=list)
+    small: list[Cost] = field(default_factory=list)
 
 
 def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     source, target = stand.databases("catchup")
-    whole: Runs = ([], [])
-    small: Runs = ([], [])
+    whole: list[Cost] = []
+    small: list[Cost] = []
     orders, changes = stand.orders(source), int(CHANGES * scale)
     orders.create(int(BASE * scale))
-    replica = stand.replica(source) if isinstance(stand, PostgresStand) else Replica(stand)
+    besides = _replicas(stand, source)
     job = stand.job("catchup", source, target)
     peers = Followers("W3 catch-up", stand, stand.pair, chosen(FOLLOWERS))
-    with peers, job.start("capture") as capture, closing(connect(target.server, target.name)) as connection:
+    with peers, job.start("capture") as capture, Looking(target) as looking:
         until(lambda: job.written() >= 0, 60, "the trail's begin", check=capture.check)
         with job.start("load") as load:
             load.process.wait()
         assert load.process.returncode == 0, "\n".join(line for _, line in load.said)
         with job.start("apply") as apply:
-            wait_for_stream(connection, orders, apply)
+            wait_for_stream(job, looking, orders, apply)
             peers.start(orders, target, changes)
-            replica.catch_up()
+            for one in besides:
+                one.replica.catch_up()
             for _ in range(repeat):
                 with stopped(capture):
                     goal = job.written() + orders.backlog(changes)
-                whole[0].append(catch_up(stand, job, connection, goal, capture, apply))
-                whole[1].append(Cost(replica.catch_up(), 0.0, 0.0))
+                whole.append(catch_up(stand, job, looking, goal, capture, apply))
+                for one in besides:
+                    one.whole.append(Cost(one.replica.catch_up(), 0.0, 0.0))
                 peers.catch_up()
             for _ in range(repeat):
                 with stopped(capture):
                     goal = job.written() + orders.small(changes // 2)
-                small[0].append(catch_up(stand, job, connection, goal, capture, apply))
-                small[1].append(Cost(replica.catch_up(), 0.0, 0.0))
-    _check(source.query("SELECT count(*), sum(amount) FROM orders"), connection_rows(target))
+                small.append(catch_up(stand, job, looking, goal, capture, apply))
+                for one in besides:
+                    one.small.append(Cost(one.replica.catch_up(), 0.0, 0.0))
+    _check(source.query("SELECT count(*), sum(amount) FROM orders"), target_rows(job))
+    facts: dict[str, object] = {"changes": changes, "base_rows": orders.base}
+    ours = Side("anabranch", "anabranch capture and apply", changes, whole)
+    ours_small = Side("anabranch", "anabranch capture and apply", changes // 2, small)
     figures = [
-        _figure(stand, "W3 catch-up", GOAL, changes, whole, orders.base),
-        _figure(stand, "W3 catch-up/small", SMALL_GOALS.get(stand.name), changes // 2, small, orders.base),
+        *_figures(stand, "W3 catch-up", ours, [(one, one.goal, one.whole) for one in besides], facts),
+        *_figures(
+            stand,
+            "W3 catch-up/small",
+            ours_small,
+            [(one, one.small_goal, one.small) for one in besides],
+            facts | {"changes": changes // 2},
+        ),
     ]
-    return [*figures, *peers.figures(figures[0].sides[0], catch_up_goals(stand))]
+    return [*figures, *peers.figures(ours, catch_up_goals(stand))]
 
 
-def _figure(stand: Stand, workload: str, goal: float | None, changes: int, runs: Runs, base: int) -> Figure:
-    mine = Side("anabranch", "anabranch capture and apply", changes, runs[0])
-    ceiling = Side("replica", REPLICAS[stand.name], changes, runs[1])
-    return compared(workload, stand.pair, mine, ceiling, goal, facts={"changes": changes, "base_rows": base})
+def _replicas(stand: Stand, source: Database) -> list[Beside]:
+    """None where a PostgreSQL's rows go to another kind of server: its own replication does not write there."""
+    if isinstance(stand, PostgresStand):
+        small = SMALL_GOALS["postgresql"]
+        return [Beside(stand.replica(source), REPLICAS[stand.name], "", GOAL, small)] if stand.is_alike else []
+    if stand.at.kind == "postgresql":
+        return [Beside(Replica(stand), REPLICAS[stand.name], "", GOAL)]
+    one, several = (GOAL, WORKERS_GOAL) if stand.is_alike else (None, None)
+    named = f"{stand.name}'s own replica"
+    return [
+        Beside(Replica(stand, 0), f"{named}, one thread", "", one),
+        Beside(Replica(stand, WORKERS), f"{named}, {WORKERS} workers", f"/{WORKERS}-workers", several),
+    ]
+
+
+def _figures(
+    stand: Stand,
+    workload: str,
+    ours: Side,
+    besides: Sequence[tuple[Beside, float | None, list[Cost]]],
+    facts: Mapping[str, object],
+) -> Iterator[Figure]:
+    """Of each replica; where there is none, how fast ours is."""
+    if not besides:
+        yield Figure(workload, stand.pair, "changes_per_s", ours.rate, facts=facts, sides=[ours])
+    for one, goal, costs in besides:
+        ceiling = Side(f"replica{one.suffix}", one.what, ours.work, costs)
+        yield compared(workload + one.suffix, stand.pair, ours, ceiling, goal, facts=facts)
 
 
 class stopped:
@@ -101,14 +156,14 @@ class stopped:
         os.kill(self._pid, signal.SIGCONT)
 
 
-def wait_for_stream(connection: Any, orders: Orders, apply: Program) -> None:
+def wait_for_stream(job: Job, looking: Looking, orders: Orders, apply: Program) -> None:
     """A change is through: everything is warm."""
     orders.insert(1000)
-    query = "SELECT count(*) FROM public.orders"
-    until(lambda: connection.execute(query).fetchone()[0] >= orders.next, 180, "the first change", check=apply.check)
+    query = f"SELECT count(*) FROM {job.at.table('orders')}"
+    until(lambda: looking.one(query) >= orders.next, 180, "the first change", check=apply.check)
 
 
-def catch_up(stand: Stand, job: Job, connection: Any, goal: int, capture: Program, apply: Program) -> Cost:
+def catch_up(stand: Stand, job: Job, looking: Looking, goal: int, capture: Program, apply: Program) -> Cost:
     """Until sequence `goal` is at the target."""
     meter = Meter([capture, apply], stand.servers)
 
@@ -116,15 +171,16 @@ def catch_up(stand: Stand, job: Job, connection: Any, goal: int, capture: Progra
         capture.check()
         apply.check()
 
-    end = until(lambda: job.applied(connection) >= goal, PATIENCE, "the backlog's end at the target", POLL, check)
+    end = until(lambda: job.applied(looking) >= goal, PATIENCE, "the backlog's end at the target", POLL, check)
     return meter.cost(end)
 
 
 class Replica:
-    """Of the source's own kind, on a copy of its data as it is now."""
+    """Of the source's own kind, on a copy of its data as it is now; with its vendor's defaults, or so many workers."""
 
-    def __init__(self, stand: Stand) -> None:
-        place = stand.directory / f"{stand.name}-replica"
+    def __init__(self, stand: Stand, workers: int | None = None) -> None:
+        number = 2 + (workers or 0)
+        place = stand.directory / f"{stand.name}-replica-{number}"
         shutil.rmtree(place, ignore_errors=True)
         position = stand.log_end()
         assert stand.source.datadir is not None
@@ -133,8 +189,10 @@ class Replica:
         stand.source.start()
         for file in [place / "data" / "auto.cnf", *Path(place / "data").glob("binlog.*")]:
             file.unlink(missing_ok=True)
-        self._stand, self._server = stand, stand.second(place, *REPLICA_OPTIONS)
+        self._stand, self._server = stand, stand.second(place, *(one.format(number) for one in REPLICA_OPTIONS))
         with closing(connect(self._server)) as connection, closing(connection.cursor()) as cursor:
+            if workers is not None:
+                cursor.execute(SET_WORKERS[stand.name].format(workers))
             cursor.execute(FOLLOW.format(stand.source, *position, PUBLIC_KEY[stand.name]))
 
     def catch_up(self) -> float:
@@ -150,9 +208,8 @@ class Replica:
         return seconds
 
 
-def connection_rows(target: Any) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = target.query("SELECT count(*), sum(amount) FROM public.orders")
-    return found
+def target_rows(job: Job) -> list[tuple[Any, ...]]:
+    return job.target.query(f"SELECT count(*), sum(amount) FROM {job.at.table('orders')}")
 
 
 def _check(source: list[tuple[Any, ...]], target: list[tuple[Any, ...]]) -> None:

@@ -5,13 +5,11 @@ Capture and apply run, with Spark warm; capture's process is stopped while a bac
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 from anabranch.state import StateStore
-from anabranch.testing.databases import Database, connect
-from bench import at_target
+from anabranch.testing.databases import Database
+from bench.at_target import Looking
 from bench.catchup import catch_up, stopped
 from bench.figures import Figure, Side, compared
 from bench.processes import Cost, Program, until
@@ -116,24 +114,24 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     seats.create()
     job = stand.job("conflicts", source, target, table="seats")
     costs: dict[str, list[Cost]] = {"conflict_free": [], "conflicting": []}
-    with job.start("capture") as capture, closing(connect(target.server, target.name)) as connection:
+    with job.start("capture") as capture, Looking(target) as looking:
         until(lambda: job.written() >= 0, 60, "the trail's begin", check=capture.check)
         with job.start("load") as load:
             load.process.wait()
         assert load.process.returncode == 0, "\n".join(line for _, line in load.said)
         with job.start("apply") as apply:
-            _wait_for_indexes(connection, job, seats, apply)
-            before = at_target.epochs(connection, job.name)
+            _wait_for_indexes(looking, job, seats, apply)
+            before = job.at.epochs(looking, job.name)
             for _ in range(repeat):
                 for procedure, found in costs.items():
                     with stopped(capture):
                         goal = job.written() + seats.backlog(procedure, transactions)
-                    found.append(catch_up(stand, job, connection, goal, capture, apply))
+                    found.append(catch_up(stand, job, looking, goal, capture, apply))
             epochs, slow = (
-                at_target.epochs(connection, job.name) - before,
+                job.at.epochs(looking, job.name) - before,
                 StateStore(job.home).snapshot()["slow_epochs"],
             )
-    _check(source, target)
+    _check(source, job)
     changes = transactions * CHANGES_PER_BLOCK
     free, ours = (
         Side(name, what, changes, costs[procedure])
@@ -151,14 +149,16 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     ]
 
 
-def _wait_for_indexes(connection: Any, job: Job, seats: Seats, apply: Program) -> None:
+def _wait_for_indexes(looking: Looking, job: Job, seats: Seats, apply: Program) -> None:
     """A change is through, and the unique keys stand."""
     seats.backlog("conflicting", 10)
-    until(lambda: at_target.valid_indexes(connection, "public.seats") == 3, 180, "the unique keys", check=apply.check)
-    until(lambda: job.applied(connection) >= job.written(), 180, "the first changes", check=apply.check)
+    until(lambda: job.at.indexes_of(looking, "seats") == 3, 180, "the unique keys", check=apply.check)
+    until(lambda: job.applied(looking) >= job.written(), 180, "the first changes", check=apply.check)
 
 
-def _check(source: Database, target: Database) -> None:
+def _check(source: Database, job: Job) -> None:
     """Row by row: what stands where."""
     query = "SELECT id, code, place, amount, note, changed FROM {} ORDER BY id"
-    assert source.query(query.format("seats")) == target.query(query.format("public.seats")), "the ends differ"
+    assert source.query(query.format("seats")) == job.target.query(query.format(job.at.table("seats"))), (
+        "the ends differ"
+    )

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-from anabranch.testing.databases import Database, connect, drop_database
+from anabranch.testing.databases import Database, drop_database
 from anabranch.testing.usage import kind_of
+from bench.at_target import Looking
 from bench.capture import begin_trail
 from bench.catchup import catch_up, stopped
 from bench.figures import Figure, middle
@@ -97,8 +97,8 @@ def _rows(stand: Stand, sizes: Sequence[int], repeat: int) -> Iterator[Figure]:
             job = stand.job(f"rows-{number}", source, target, more=TWO_TASKS)
             _both(worker, job, size, load, verify, repeat)
             _away(job)
-    yield from load.figures(stand.name, "load rows", "row")
-    yield from verify.figures(stand.name, "verify rows", "row")
+    yield from load.figures(stand.of, "load rows", "row")
+    yield from verify.figures(stand.of, "verify rows", "row")
 
 
 def _tables(stand: Stand, sizes: Sequence[int], repeat: int) -> Iterator[Figure]:
@@ -110,8 +110,8 @@ def _tables(stand: Stand, sizes: Sequence[int], repeat: int) -> Iterator[Figure]
             job = stand.job(f"tables-{number}", source, target, table="*", more=TWO_TASKS)
             _both(worker, job, size, load, verify, repeat)
             _away(job)
-    yield from load.figures(stand.name, "load tables", "table")
-    yield from verify.figures(stand.name, "verify tables", "table")
+    yield from load.figures(stand.of, "load tables", "table")
+    yield from verify.figures(stand.of, "verify tables", "table")
 
 
 def _many(source: Database, tables: int) -> None:
@@ -159,7 +159,7 @@ def _environment(stand: Stand) -> dict[str, str]:
 def _away(job: Job) -> None:
     """Its tables are not needed any more."""
     drop_database(job.source)
-    drop_database(job.target)
+    job.at.drop(job.target)
 
 
 # --- catching up ------------------------------------------------------------------------------------------------------
@@ -168,12 +168,12 @@ def _away(job: Job) -> None:
 def _changes(stand: Stand, sizes: Sequence[int]) -> Iterator[Figure]:
     """Backlogs that are in the source's log alone when they begin."""
     steps = Steps()
-    with _streaming(stand, "changes", sizes[0], "") as (job, orders, connection, capture, apply):
+    with _streaming(stand, "changes", sizes[0], "") as (job, orders, looking, capture, apply):
 
         def seconds(backlog: Callable[[], int]) -> float:
             with stopped(capture):
                 goal = job.written() + backlog()
-            return catch_up(stand, job, connection, goal, capture, apply).seconds
+            return catch_up(stand, job, looking, goal, capture, apply).seconds
 
         seconds(lambda: orders.backlog(1000))
         steps.empty = middle([seconds(lambda: orders.insert(1)) for _ in range(3)])
@@ -181,7 +181,7 @@ def _changes(stand: Stand, sizes: Sequence[int]) -> Iterator[Figure]:
             forget_peak([*capture.tree, *apply.tree])
             steps.seconds[size] = seconds(lambda: orders.backlog(size))  # noqa: B023  # called before the loop goes on
             steps.peaks[size] = _peaks([*capture.tree, *apply.tree])
-    yield from steps.figures(stand.name, "catch-up changes", "change")
+    yield from steps.figures(stand.of, "catch-up changes", "change")
 
 
 def _segments(stand: Stand, sizes: Sequence[int], transactions: int) -> Iterator[Figure]:
@@ -190,7 +190,7 @@ def _segments(stand: Stand, sizes: Sequence[int], transactions: int) -> Iterator
     with _streaming(stand, "segments", 1000, "[capture]\nsegment_mb = 10\n") as (
         job,
         orders,
-        connection,
+        looking,
         capture,
         apply,
     ):
@@ -201,7 +201,7 @@ def _segments(stand: Stand, sizes: Sequence[int], transactions: int) -> Iterator
                 job.source.execute(f"CALL one_by_one({orders.next}, {orders.next + wanted})")
                 orders.next += wanted
                 until(lambda: job.written() >= goal, PATIENCE, "capture", 0.02, capture.check)
-            return catch_up(stand, job, connection, goal, capture, apply).seconds
+            return catch_up(stand, job, looking, goal, capture, apply).seconds
 
         seconds(1000)
         steps.empty = middle([seconds(1) for _ in range(3)])
@@ -209,11 +209,13 @@ def _segments(stand: Stand, sizes: Sequence[int], transactions: int) -> Iterator
             forget_peak([*capture.tree, *apply.tree])
             steps.seconds[size] = seconds(size * transactions)
             steps.peaks[size] = _peaks([*capture.tree, *apply.tree])
-    yield from steps.figures(stand.name, "catch-up segments", "segment")
+    yield from steps.figures(stand.of, "catch-up segments", "segment")
 
 
 @contextmanager
-def _streaming(stand: Stand, name: str, rows: int, more: str) -> Iterator[tuple[Job, Orders, Any, Program, Program]]:
+def _streaming(
+    stand: Stand, name: str, rows: int, more: str
+) -> Iterator[tuple[Job, Orders, Looking, Program, Program]]:
     """A job whose capture and apply run, each in a process of its own."""
     source, target = stand.databases(name)
     orders = stand.orders(source)
@@ -226,11 +228,11 @@ def _streaming(stand: Stand, name: str, rows: int, more: str) -> Iterator[tuple[
     with (
         job.start("capture") as capture,
         job.start("apply") as apply,
-        closing(connect(target.server, target.name)) as connection,
+        Looking(target) as looking,
     ):
         goal = job.written() + orders.insert(1)
-        until(lambda: job.applied(connection) >= goal, PATIENCE, "the first change", 0.02, apply.check)
-        yield job, orders, connection, capture, apply
+        until(lambda: job.applied(looking) >= goal, PATIENCE, "the first change", 0.02, apply.check)
+        yield job, orders, looking, capture, apply
 
 
 # --- executors --------------------------------------------------------------------------------------------------------
@@ -244,7 +246,7 @@ def _executors(stand: Stand, rows: int, repeat: int) -> Iterator[Figure]:
         one, two = found[1][place], found[2][place]
         facts = {"rows": rows, "one_s": one, "two_s": two, "cores": cores}
         goal = TWICE if cores >= CORES else None
-        yield Figure(f"W8 {verb} executors", stand.name, "speed", one / two, goal, facts=facts)
+        yield Figure(f"W8 {verb} executors", stand.of, "speed", one / two, goal, facts=facts)
 
 
 def _on_cluster(stand: Stand, rows: int, executors: int, repeat: int) -> tuple[float, float]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Any
 
-from anabranch.testing.databases import Database, connect
+from anabranch.testing.databases import Database
+from bench.at_target import Looking
 from bench.capture import begin_trail
 from bench.figures import Figure, Side, distribution, percentile
 from bench.meter import Meter
@@ -22,17 +22,23 @@ SECONDS, RATE = 300.0, 1000
 FEWEST_SECONDS = 20.0
 WARM = 0.2  # of the time, not counted: Java is still compiling
 POLL = 0.001
-NEWER = "SELECT id, written FROM public.ledger WHERE id > %s ORDER BY id"
-# A plan that was made while the table was empty would read all of it for each look.
-BY_KEY = "SET enable_seqscan = off", "SET enable_bitmapscan = off"
-# The runner, what is added to the figure's name, the most that p50 and p99 may be.
-RUNNERS = (("streaming", "", 80.0, 200.0), ("continuous", "/continuous", 10.0, 25.0))
+NEWER = "SELECT id, written FROM {table} WHERE id > %s ORDER BY id"
+# By kind of target: the runner, what is added to the figure's name, the most that p50 and p99 may be.
+_CONTINUOUS = ("continuous", "/continuous", 10.0, 25.0)
+RUNNERS = {
+    "postgresql": (("streaming", "", 80.0, 200.0), _CONTINUOUS),
+    "mysql": (("streaming", "", 30.0, 120.0), _CONTINUOUS),
+    "mariadb": (("streaming", "", 30.0, 120.0), _CONTINUOUS),
+}
 
 
 def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     del repeat  # one long run has thousands of repetitions in it
     seconds = max(FEWEST_SECONDS, SECONDS * scale)
-    return [*(figure for runner in RUNNERS for figure in _runner(stand, seconds, *runner)), *_peers(stand, seconds)]
+    return [
+        *(figure for runner in RUNNERS[stand.at.kind] for figure in _runner(stand, seconds, *runner)),
+        *_peers(stand, seconds),
+    ]
 
 
 def _runner(stand: Stand, seconds: float, runner: str, suffix: str, p50: float, p99: float) -> list[Figure]:
@@ -45,15 +51,15 @@ def _runner(stand: Stand, seconds: float, runner: str, suffix: str, p50: float, 
     with (
         job.start("capture") as capture,
         job.start("apply") as apply,
-        closing(_observer(target)) as connection,
+        Looking(target) as looking,
     ):
+        stand.at.look_by_key(looking)
+        newer = NEWER.format(table=stand.at.table("ledger"))
         source.execute("INSERT INTO ledger (written) VALUES (0)")
-        until(
-            lambda: connection.execute(NEWER, [0], prepare=True).fetchone(), 180, "the first change", check=apply.check
-        )
+        until(lambda: looking.ask(newer, 0), 180, "the first change", check=apply.check)
         meter, begin = Meter([capture, apply], stand.servers), time.time()
         writer = Program(python("bench.ledger", stand.source.url(source.name), RATE, seconds), {})
-        seen = _watch(connection, writer, apply)
+        seen = _watch(looking, newer, writer, apply)
         cost = meter.cost()
     late, rate = _delays(seen, begin + WARM * seconds)
     side = Side("anabranch", f"anabranch capture and apply, {runner}", len(seen), [cost])
@@ -66,21 +72,13 @@ def _runner(stand: Stand, seconds: float, runner: str, suffix: str, p50: float, 
     ]
 
 
-def _observer(target: Database) -> Any:
-    connection = connect(target.server, target.name)
-    for setting in BY_KEY:
-        connection.execute(setting)
-    connection.commit()
-    return connection
-
-
 def _delays(seen: Sequence[tuple[int, float]], first: float) -> tuple[list[float], float]:
     """Milliseconds of the rows written from `first` on, in ascending order, and how many of them came in a second."""
     late = sorted((when - written / 1e6) * 1000 for written, when in seen if written / 1e6 >= first)
     return late, len(late) / (max(written for written, _ in seen) / 1e6 - first)
 
 
-def _watch(connection: Any, writer: Program, apply: Any, highest: int = 1) -> list[tuple[int, float]]:
+def _watch(looking: Looking, newer: str, writer: Program, apply: Any, highest: int = 1) -> list[tuple[int, float]]:
     """(the writer's clock, ours when the row was first seen) of every row, until all that was written is here. The
     writer is one connection after the other for each number: ids may come out of order, by a little."""
     seen: list[tuple[int, float]] = []
@@ -88,7 +86,7 @@ def _watch(connection: Any, writer: Program, apply: Any, highest: int = 1) -> li
     total: int | None = None
     while total is None or len(seen) < total:
         apply.check()
-        rows = connection.execute(NEWER, [min(late, default=highest + 1) - 1], prepare=True).fetchall()
+        rows = looking.ask(newer, min(late, default=highest + 1) - 1)
         now = time.time()
         for number, written in rows:
             if number > highest:
@@ -101,7 +99,6 @@ def _watch(connection: Any, writer: Program, apply: Any, highest: int = 1) -> li
         if total is None and writer.process.poll() is not None:
             assert writer.process.stdout is not None
             total = int(writer.process.stdout.read())
-        connection.commit()
         time.sleep(POLL)
     return seen
 
@@ -114,7 +111,8 @@ def _peers(stand: Stand, seconds: float) -> list[Figure]:
     def measure(peer: Follower) -> None:
         source, target = stand.databases("latency")
         source.execute(stand.ledger())
-        target.execute("CREATE TABLE public.ledger (id bigint PRIMARY KEY, written bigint NOT NULL)")
+        table = stand.at.table("ledger")
+        target.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY, written bigint NOT NULL)")
         try:
             peer.start(stand, source, target, "ledger")
             figures.extend(_by_peer(peer, stand, source, target, seconds))
@@ -126,14 +124,15 @@ def _peers(stand: Stand, seconds: float) -> list[Figure]:
 
 
 def _by_peer(peer: Follower, stand: Stand, source: Database, target: Database, seconds: float) -> list[Figure]:
-    with closing(_observer(target)) as connection:
+    newer = NEWER.format(table=stand.at.table("ledger"))
+    with Looking(target) as looking:
+        stand.at.look_by_key(looking)
         source.execute("INSERT INTO ledger (written) VALUES (0)")
         [(number,)] = source.query("SELECT max(id) FROM ledger")
-        query = "SELECT 1 FROM public.ledger WHERE id = %s"
-        until(lambda: connection.execute(query, [number]).fetchone(), 180, "the first change", check=peer.check)
+        until(lambda: looking.ask(newer, number - 1), 180, "the first change", check=peer.check)
         before, begin = cpu(peer.processes()), time.time()
         writer = Program(python("bench.ledger", stand.source.url(source.name), RATE, seconds), {})
-        seen = _watch(connection, writer, peer, number)
+        seen = _watch(looking, newer, writer, peer, number)
         took, used, memory = time.time() - begin, cpu(peer.processes()) - before, peak_rss(peer.processes())
     late, rate = _delays(seen, begin + WARM * seconds)
     side = Side(peer.name, "log to table, one row a transaction", len(seen), [Cost(took, used, memory)])

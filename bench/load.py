@@ -10,13 +10,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from anabranch.testing.databases import Database
-from bench import at_target
 from bench.figures import Figure, Side, compared
 from bench.meter import Meter
-from bench.orders import TARGET_TABLE
+from bench.mysql_target import MysqlTarget
 from bench.peers.chosen import LOAD_GOALS, LOADERS, chosen
 from bench.peers.ring import Loaders
-from bench.processes import Cost, Program, forget_peak, measured, python
+from bench.processes import Cost, Program, forget_peak, piped, python
 from bench.stand import HIDDEN, Job, Stand
 
 ROWS = 3_000_000
@@ -28,10 +27,11 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     rows = int(ROWS * scale)
     source, target = stand.databases("load")
     stand.orders(source).create(rows)
-    target.execute(TARGET_TABLE.format(name="public.piped"))
+    target.execute(stand.at.orders("piped"))
     decoders = stand.job("load", source, target, more=ONE_TASK).decoders()
     loads: dict[str, list[Cost]] = {decoder: [] for decoder in decoders}
     pipes: dict[str, list[Cost]] = {form: [] for form in stand.forms}
+    inserts: list[Cost] = []
     peers = Loaders("W1 load", stand, stand.pair, chosen(LOADERS))
     with ExitStack() as stack:
         warm = {
@@ -47,6 +47,9 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
         for decoder in decoders.keys() - {""}:  # behind all others, which would pay for what it leaves to be written
             for _ in range(repeat):
                 loads[decoder].append(_turn(stand, warm[decoder], decoders[decoder], rows))
+        if isinstance(stand.at, MysqlTarget):
+            with stand.at.without_local():
+                inserts = [_turn(stand, warm[""], decoders[""], rows) for _ in range(repeat)]
     ours, *hidden = (
         Side(
             f"anabranch{decoder}",
@@ -62,37 +65,28 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     ceiling, *others = sorted(ceilings, key=lambda side: -side.rate)
     figure = compared("W1 load", stand.pair, ours, ceiling, GOAL, facts={"rows": rows}, others=others)
     without = [compared("W1 load/python", stand.pair, one, ceiling, None) for one in hidden]
+    if inserts:
+        side = Side("anabranch/inserts", "anabranch load, the target takes no LOAD DATA LOCAL", rows, inserts)
+        without.append(compared("W1 load/inserts", stand.pair, side, ceiling, None))
     return [figure, *without, *peers.figures(ours, LOAD_GOALS)]
 
 
-def _clear(target: Database) -> None:
+def _clear(stand: Stand, target: Database) -> None:
     """Nobody pays for what the one before has left to be written."""
-    target.execute("TRUNCATE public.piped")
-    at_target.flush(target)
+    target.execute(f"TRUNCATE TABLE {stand.at.table('piped')}")
+    stand.at.flush()
 
 
 def _pipe(stand: Stand, source: Database, target: Database, form: str) -> Cost:
-    _clear(target)
-    reader, environment = stand.rows(source, form)
-    writer, more = at_target.client(stand.target, target, "-c", rf"\copy public.piped from pstdin {form}")
-    if stand.schema:  # both are the same program: each says itself where it goes
-        reader = [
-            "env",
-            f"PGHOST={environment['PGHOST']}",
-            f"PGPORT={environment['PGPORT']}",
-            f"PGDATABASE={source.name}",
-            f"PGPASSWORD={stand.source.password}",
-            *reader,
-        ]
-        environment = {}
-    return measured([reader, writer], {**more, **environment})
+    _clear(stand, target)
+    return piped(stand.rows(source, form), stand.at.writes(target, "piped", form))
 
 
 def _turn(stand: Stand, worker: Program, job: Job, rows: int) -> Cost:
     """Load once, as if the job had never run before or after."""
-    _clear(job.target)
+    _clear(stand, job.target)
     cost = _load(stand, worker, job)
-    _check(job.target, rows)
+    _check(job, rows)
     _forget(job)
     return cost
 
@@ -115,12 +109,12 @@ def _warm_up(stand: Stand, workers: Sequence[Program]) -> Database:
     return source
 
 
-def _check(target: Database, rows: int) -> None:
-    [(loaded,)] = target.query("SELECT count(*) FROM public.orders")
+def _check(job: Job, rows: int) -> None:
+    [(loaded,)] = job.target.query(f"SELECT count(*) FROM {job.at.table('orders')}")
     assert loaded == rows, f"{loaded} rows loaded, {rows} at the source"
 
 
 def _forget(job: Job) -> None:
     """As if the job had never run."""
-    at_target.forget(job.target, "public.orders")
+    job.at.forget(job.target, "orders")
     shutil.rmtree(job.home)

@@ -14,7 +14,7 @@ from typing import Any
 from anabranch.testing.databases import Database
 
 TABLE = """
-CREATE TABLE orders (
+CREATE TABLE {name} (
   id bigint NOT NULL PRIMARY KEY, customer_id int NOT NULL, status varchar(16) NOT NULL, amount decimal(12,2) NOT NULL,
   note varchar(200) NOT NULL, created_at datetime(6) NOT NULL, flag tinyint NOT NULL, payload varchar(100) NOT NULL)
 """
@@ -57,7 +57,7 @@ class Orders:
 
     def create(self, rows: int) -> None:
         self._run(
-            TABLE,
+            TABLE.format(name="orders"),
             "CREATE TABLE numbers (n int PRIMARY KEY)",
             _NUMBERS,
             _ONE_BY_ONE,

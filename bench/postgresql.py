@@ -14,6 +14,7 @@ from anabranch.testing.databases import Database, connect, create_database
 from anabranch.testing.packages import find_postgresql
 from anabranch.testing.servers import Server, start_postgresql
 from bench import at_target
+from bench.at_target import Command, psql
 from bench.orders import ROWS_PER_UPDATE, Orders
 from bench.processes import Cost, measured
 from bench.stand import Job, Stand
@@ -65,7 +66,10 @@ class PostgresOrders(Orders):
 
 class PostgresStand(Stand):
     schema = "public"
-    forms = ("", "(FORMAT binary)")
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        return ("", "(FORMAT binary)") if self.is_alike else ("",)
 
     def start(self, directory: Path) -> Server:
         return start_postgresql(directory, options=OPTIONS)
@@ -82,10 +86,8 @@ class PostgresStand(Stand):
         waits = "EXECUTE format('ALTER DATABASE %I SET synchronous_commit = on', current_database())"
         return f"{table}; DO $$ BEGIN {waits}; END $$"
 
-    def rows(self, source: Database, form: str = "") -> tuple[list[object], dict[str, str]]:
-        command, environment = at_target.client(self.target, source, "-c", f"COPY orders TO STDOUT {form}")
-        where = {"PGHOST": self.source.host, "PGPORT": str(self.source.port), "PGPASSWORD": self.source.password}
-        return command, environment | where
+    def rows(self, source: Database, form: str = "") -> Command:
+        return psql(source, "-c", f"COPY orders TO STDOUT {form}")
 
     def log_begins(self, job: Job) -> Any:
         """A slot that stays where the trail begins."""
@@ -110,9 +112,8 @@ class PostgresStand(Stand):
             file,
             *options,
         ]
-        _, environment = at_target.client(self.target, job.source)
-        address = {"PGHOST": self.source.host, "PGPORT": str(self.source.port), "PGPASSWORD": self.source.password}
-        return measured([[*command, "--no-password"]], {**environment, **address})
+        _, environment = psql(job.source)
+        return measured([*command, "--no-password"], environment)
 
     def copied(self) -> Path:
         return self.directory / "raw"

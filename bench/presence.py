@@ -7,13 +7,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anabranch.testing.databases import connect
-from bench import at_target
+from bench.at_target import Looking
 from bench.figures import Figure, middle
 from bench.processes import Cost, Program, cpu, is_java, measured, python, until
 from bench.stand import Job, Stand
@@ -32,10 +31,10 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     source, target = stand.databases(NAME)
     source.execute(TABLE)
     job = stand.job(NAME, source, target)
-    with closing(connect(target.server, target.name)) as connection:
+    with Looking(target) as looking:
         begin = time.monotonic()
         with job.start("run") as program:
-            streams = partial(at_target.streaming, connection, job.name)
+            streams = partial(stand.at.streaming, looking, job.name)
             start = until(streams, PATIENCE, "the stream", 0.02, program.check) - begin
             cores, sizes = _watched(program)
             status = [_timed(job, "status", job.file) for _ in range(2 * repeat + 1)]
@@ -46,7 +45,7 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     memory = {"java_mb": java, "python_mb": sum(sizes.values()) - java}
 
     def most(what: str, unit: str, value: float, goal: float, facts: Mapping[str, object]) -> Figure:
-        return Figure(f"presence {what}", stand.name, unit, value, goal, is_most=True, facts=dict(facts))
+        return Figure(f"presence {what}", stand.of, unit, value, goal, is_most=True, facts=dict(facts))
 
     return [
         most("idle", "cores", cores, CORES, facts),
@@ -88,7 +87,7 @@ def _resident(pids: Sequence[int]) -> dict[int, float]:
 
 
 def _timed(job: Job, *arguments: object) -> Cost:
-    return measured([python("anabranch", *arguments)], {**os.environ, **job.environment})
+    return measured(python("anabranch", *arguments), {**os.environ, **job.environment})
 
 
 def _command(most: Any, what: str, costs: Sequence[Cost], goal: float) -> Figure:

@@ -46,13 +46,18 @@ class Cost:
     each: Mapping[str, Use] = field(default_factory=dict)
 
 
-def measured(commands: Sequence[Sequence[object]], environment: Mapping[str, str]) -> Cost:
-    """Run a pipe of programs to its end. The memory is the largest one's."""
+def measured(command: Sequence[object], environment: Mapping[str, str]) -> Cost:
+    """Run a program to its end."""
+    return piped((command, environment))
+
+
+def piped(*programs: tuple[Sequence[object], Mapping[str, str]]) -> Cost:
+    """Run a pipe of programs to its end, each in an environment of its own. The memory is the largest one's."""
     begin = time.monotonic()
     started: list[subprocess.Popen[bytes]] = []
     before: IO[bytes] | None = None
-    for number, command in enumerate(commands):
-        is_last = number == len(commands) - 1
+    for number, (command, environment) in enumerate(programs):
+        is_last = number == len(programs) - 1
         program = subprocess.Popen(
             [str(part) for part in command],
             stdin=before or subprocess.DEVNULL,
@@ -65,14 +70,14 @@ def measured(commands: Sequence[Sequence[object]], environment: Mapping[str, str
         started.append(program)
     ends = [os.wait4(program.pid, 0) for program in started]
     seconds = time.monotonic() - begin
-    for command, program, (_, status, _) in zip(commands, started, ends, strict=True):
+    for (command, _), program, (_, status, _) in zip(programs, started, ends, strict=True):
         program.returncode = os.waitstatus_to_exitcode(status)
         if program.returncode:
             raise ProgramFailed(f"{command[0]} ended with {program.returncode}")
     used = [Use(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024) for _, _, usage in ends]
     each = {
         f"{Path(str(command[0])).name} {number}": use
-        for number, (command, use) in enumerate(zip(commands, used, strict=True), 1)
+        for number, ((command, _), use) in enumerate(zip(programs, used, strict=True), 1)
     }
     return Cost(seconds, sum(use.cpu for use in used), max(use.rss for use in used), each)
 

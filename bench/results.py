@@ -1,5 +1,5 @@
-"""What the last run of each workload showed, kept as JSON: one file per workload and source, of which
-docs/explanation/performance.md is made (docs/performance_pages.py).
+"""What the last run of each workload showed, kept as JSON: one file per workload, source and target (without the
+target's name where it is a PostgreSQL), of which docs/explanation/performance.md is made (docs/performance_pages.py).
 
 A file is replaced as a whole, when all figures of its workload are there."""
 
@@ -19,6 +19,7 @@ from bench.figures import Figure
 from bench.stand import Stand
 
 RESULTS = Path(__file__).with_name("results")
+POSTGRESQL = "postgresql"
 
 
 def keep(directory: Path, workload: str, stand: Stand, size: str, repeat: int, figures: Sequence[Figure]) -> None:
@@ -26,6 +27,7 @@ def keep(directory: Path, workload: str, stand: Stand, size: str, repeat: int, f
     facts = {
         "workload": workload,
         "source": stand.name,
+        "target": stand.at.kind,
         "date": time.strftime("%Y-%m-%d"),
         "size": size,
         "repeat": repeat,
@@ -33,10 +35,14 @@ def keep(directory: Path, workload: str, stand: Stand, size: str, repeat: int, f
         "versions": {stand.name: stand.source.version, "target": stand.target.version, **versions()},
         "figures": [figure.to_json() for figure in figures],
     }
-    file = directory / f"{workload}-{stand.name}.json"
+    file = directory / file_name(workload, stand.name, stand.at.kind)
     draft = file.with_suffix(".draft")
     draft.write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
     draft.replace(file)
+
+
+def file_name(workload: str, source: str, target: str) -> str:
+    return f"{workload}-{source}.json" if target == POSTGRESQL else f"{workload}-{source}-{target}.json"
 
 
 def machine() -> dict[str, Any]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from anabranch.testing.databases import Database, connect
+from anabranch.testing.databases import Database
 from anabranch.testing.usage import Usage
 from anabranch.trail.retention import readers
-from bench import at_target
+from bench.at_target import Looking
 from bench.capture import begin_trail
 from bench.figures import Figure
 from bench.processes import Program, until
@@ -40,15 +39,20 @@ TEN_THOUSAND += f"{DIGITS} e"
 INSERT = (
     "INSERT INTO big SELECT a.n * 10000 + b.n, 0, CONCAT('row ', a.n * 10000 + b.n) FROM numbers a CROSS JOIN numbers b"
 )
+CHANGED = "count(*) = sum(CASE WHEN n = 1 THEN 1 ELSE 0 END)"
 # The statement at the source, what is so at the target as soon as a part of it is visible, and when all of it is.
 STEPS = {
     "insert": (
         INSERT + " WHERE a.n * 10000 + b.n < {rows}",
-        "EXISTS (SELECT FROM big WHERE id = 0)",
+        "EXISTS (SELECT 1 FROM big WHERE id = 0)",
         "count(*) = {rows}",
     ),
-    "update": ("UPDATE big SET n = n + 1", "EXISTS (SELECT FROM big WHERE id = 0 AND n = 1)", "bool_and(n = 1)"),
-    "delete": ("DELETE FROM big", "NOT EXISTS (SELECT FROM big WHERE id = 0)", "count(*) = 0"),
+    "update": (
+        "UPDATE big SET n = n + 1",
+        "EXISTS (SELECT 1 FROM big WHERE id = 0 AND n = 1)",
+        CHANGED,
+    ),
+    "delete": ("DELETE FROM big", "NOT EXISTS (SELECT 1 FROM big WHERE id = 0)", "count(*) = 0"),
 }
 
 
@@ -70,15 +74,15 @@ def _large(stand: Stand, rows: int) -> list[Figure]:
     job = stand.job("size", source, target, table="big", more="[capture]\nretain_hours = 0\n")
     seconds: dict[str, float] = {}
     with (
-        closing(connect(target.server, target.name)) as looking,
-        closing(connect(target.server, target.name)) as sizing,
+        Looking(target) as looking,
+        Looking(target) as sizing,
         job.start("run") as program,
     ):
         _wait_for_stream(job, looking, program)
         places: dict[str, Path | Callable[[], float]] = {
             "trail": job.home / "trail",
             "spark": job.home / "spark",
-            "target": lambda: at_target.megabytes(sizing),
+            "target": lambda: stand.at.megabytes(sizing),
         }
         with Usage(lambda: program.tree, places, every=0.5) as usage:
             for name in STEPS:
@@ -86,20 +90,20 @@ def _large(stand: Stand, rows: int) -> list[Figure]:
             usage.note("rest")
             time.sleep(REST_SECONDS)
     if rows >= ROWS:
-        _record(stand.name, {"rows": rows, "seconds": seconds, **usage.to_json()})
-    return _figures(stand.name, rows, seconds, usage)
+        _record(stand.of, {"rows": rows, "seconds": seconds, **usage.to_json()})
+    return _figures(stand.of, rows, seconds, usage)
 
 
-def _wait_for_stream(job: Job, connection: Any, program: Program) -> None:
+def _wait_for_stream(job: Job, looking: Looking, program: Program) -> None:
     """A change is through: everything is warm."""
     warm = "SELECT count(*) FROM big WHERE id = -1"
-    until(lambda: at_target.streaming(connection, job.name) == 1, 180, "the stream", check=program.check)
+    until(lambda: job.at.streaming(looking, job.name) == 1, 180, "the stream", check=program.check)
     for statement, found in (("INSERT INTO big VALUES (-1, 1, 'warm')", 1), ("DELETE FROM big", 0)):
         job.source.execute(statement)
-        until(lambda: connection.execute(warm).fetchone()[0] == found, 60, "a change", check=program.check)  # noqa: B023  # called before the loop goes on
+        until(lambda: looking.one(warm) == found, 60, "a change", check=program.check)  # noqa: B023  # called before the loop goes on
 
 
-def _step(name: str, rows: int, source: Database, connection: Any, program: Program, usage: Usage) -> float:
+def _step(name: str, rows: int, source: Database, looking: Looking, program: Program, usage: Usage) -> float:
     """Seconds from the source's commit until it is visible. Raises where the target showed a part of it."""
     statement, seen, whole = STEPS[name]
     usage.note(name)
@@ -107,9 +111,9 @@ def _step(name: str, rows: int, source: Database, connection: Any, program: Prog
     usage.note("committed")
     begin = time.monotonic()
     query = f"SELECT {seen}"
-    end = until(lambda: connection.execute(query).fetchone()[0], PATIENCE, name, 0.05, program.check)
+    end = until(lambda: looking.one(query), PATIENCE, name, 0.05, program.check)
     usage.note("visible")
-    found = connection.execute(f"SELECT {whole.format(rows=rows)} FROM big").fetchone()[0]
+    found = looking.one(f"SELECT {whole.format(rows=rows)} FROM big")
     assert found, f"{name}: the target showed a part of the transaction"
     return end - begin
 
@@ -140,9 +144,9 @@ def _compared(stand: Stand, rows: int) -> Figure:
     with job.start("load") as load:
         load.process.wait()
     first, last = rows // PIECE, 2 * rows // PIECE
-    with closing(connect(target.server, target.name)) as connection:
-        many = _both_ways(job, connection, source, [f"{INSERT} WHERE a.n = {piece}" for piece in range(first, last)])
-        one = _both_ways(job, connection, source, [f"{INSERT} WHERE a.n >= {last} AND a.n < {last + last - first}"])
+    with Looking(target) as looking:
+        many = _both_ways(job, looking, source, [f"{INSERT} WHERE a.n = {piece}" for piece in range(first, last)])
+        one = _both_ways(job, looking, source, [f"{INSERT} WHERE a.n >= {last} AND a.n < {last + last - first}"])
     facts = {
         "rows": rows,
         "captured_s": one[0],
@@ -151,17 +155,17 @@ def _compared(stand: Stand, rows: int) -> Figure:
         "many_applied_s": many[1],
     }
     if rows >= COMPARED:
-        _record(f"{stand.name}-compared", facts)
-    return Figure("W5 one-of-many", stand.name, "of_many", sum(one) / sum(many), SLOWER, True, facts)
+        _record(f"{stand.of}-compared", facts)
+    return Figure("W5 one-of-many", stand.of, "of_many", sum(one) / sum(many), SLOWER, True, facts)
 
 
-def _both_ways(job: Job, connection: Any, source: Database, statements: list[str]) -> tuple[float, float]:
+def _both_ways(job: Job, looking: Looking, source: Database, statements: list[str]) -> tuple[float, float]:
     """Seconds that capture, then apply, need for what was committed while both were away, with their starts."""
     before = job.written()
     source.execute(*statements)
     goal = before + len(statements)
     captured = _timed(job, "capture", job.written, goal)
-    return captured, _timed(job, "apply", lambda: job.applied(connection), goal)
+    return captured, _timed(job, "apply", lambda: job.applied(looking), goal)
 
 
 def _timed(job: Job, verb: str, at: Callable[[], int], goal: int) -> float:
@@ -184,19 +188,19 @@ def _tiny(stand: Stand, transactions: int) -> list[Figure]:
         load.process.wait()
     before = job.written()
     source.execute(f"CALL one_by_one({orders.next}, {orders.next + transactions})")
-    with job.start("capture") as capture, closing(connect(target.server, target.name)) as connection:
+    with job.start("capture") as capture, Looking(target) as looking:
         captured = _tenths(job.written, before, transactions, capture)
         segments = len(list((job.home / "trail").glob("0*")))
         with job.start("apply") as apply, Usage(lambda: [*capture.tree, *apply.tree]) as usage:
             until(lambda: "apply" in readers(job.home / "trail"), PATIENCE, "apply", 0.02, apply.check)
-            applied = _epochs(lambda: job.applied(connection), before + transactions, apply)
+            applied = _epochs(lambda: job.applied(looking), before + transactions, apply)
     facts = {"transactions": transactions, "segments": segments, "peaks_mb": usage.to_json()["peaks_mb"]}
     rates = {"captured": [round(one) for one in captured], "applied": [round(one) for one in applied]}
     if transactions >= TINY:
-        _record(f"{stand.name}-tiny", facts | rates)
+        _record(f"{stand.of}-tiny", facts | rates)
     return [
         Figure(
-            "W5 tiny " + name, stand.name, "last_of_first", found[-1] / found[0], SLOWEST_TENTH, facts={**facts, **more}
+            "W5 tiny " + name, stand.of, "last_of_first", found[-1] / found[0], SLOWEST_TENTH, facts={**facts, **more}
         )
         for name, found, more in (
             ("captured", captured, {"per_s": captured[-1]}),

@@ -11,29 +11,23 @@ from typing import Any, Self
 
 from anabranch.rows.installed import FOUND, SWITCH
 from anabranch.testing.databases import Database, connect, create_database
-from anabranch.testing.packages import Software, find_java, find_mariadb, find_mysql
-from anabranch.testing.servers import Server, start_mariadb, start_mysql
+from anabranch.testing.packages import find_java
+from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader, exists
-from bench import at_target
+from bench import mysql_family
+from bench.at_target import Command, Looking, Target
 from bench.orders import Orders
 from bench.processes import Cost, Program, measured, python
 
 # Sources write their log without waiting for the disk: it is the reading that is measured. The target is durable.
 # What the reduced sizes have fits into their buffers (1 GB): a row is to cost among many what it costs among few (W8).
 SOURCE_OPTIONS = (
+    *mysql_family.OPTIONS,
     "--sync-binlog=0",
     "--innodb-flush-log-at-trx-commit=2",
-    "--innodb-buffer-pool-size=3G",
     "--loose-innodb-log-file-size=256M",
     "--max-binlog-size=1G",
-    "--max-allowed-packet=64M",
 )
-STARTERS = {"mariadb": start_mariadb, "mysql": start_mysql}
-FINDERS = {"mariadb": find_mariadb, "mysql": find_mysql}
-# Neither side of a comparison pays for encryption: not the vendor's programs, not the job (`ssl_mode` in its URL).
-CLIENTS = {"mariadb": "mariadb", "mysql": "mysql"}
-LOG_CLIENTS = {"mariadb": "mariadb-binlog", "mysql": "mysqlbinlog"}
-NO_TLS = {"mariadb": ("--skip-ssl",), "mysql": ("--ssl-mode=DISABLED", "--get-server-public-key")}
 
 JOB_FILE = """\
 name = "{name}"
@@ -46,7 +40,7 @@ url = "{target}"
 
 [[rules]]
 include = ["{schema}.{table}"]
-target = "public.{{table}}"
+target = "{place}.{{table}}"
 
 {more}
 """
@@ -61,6 +55,7 @@ class Job:
     name: str
     source: Database
     target: Database
+    at: Target
     environment: dict[str, str] = field(repr=False)
 
     @property
@@ -83,19 +78,18 @@ class Job:
             end = trail.end()
             return end.position.sequence if end.resume else -1
 
-    def applied(self, connection: Any) -> int:
+    def applied(self, looking: Looking) -> int:
         """The sequence at which the target is, once its load has begun."""
-        return at_target.applied(connection, self.name)
+        return self.at.applied(looking, self.name)
 
 
 class Stand:
     """Servers for one kind of source, up while the context is. MySQL and MariaDB; postgresql.py has the other kind."""
 
     schema = ""  # of the source's tables, "" for the database's name
-    forms: tuple[str, ...] = ("",)  # in which the two clients can pass rows on: options of COPY
 
-    def __init__(self, source: str, directory: Path, target: Server) -> None:
-        self.name, self.directory, self.target = source, directory, target
+    def __init__(self, source: str, directory: Path, at: Target) -> None:
+        self.name, self.directory, self.at, self.target = source, directory, at, at.server
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -105,8 +99,7 @@ class Stand:
         return self
 
     def start(self, directory: Path) -> Server:
-        self.software: Software = FINDERS[self.name]()
-        return STARTERS[self.name](directory, options=SOURCE_OPTIONS)
+        return mysql_family.STARTERS[self.name](directory, options=SOURCE_OPTIONS)
 
     def orders(self, database: Database) -> Orders:
         return Orders(database)
@@ -120,7 +113,22 @@ class Stand:
     @property
     def pair(self) -> str:
         """The source and the target, as figures name them."""
-        return f"{'pg' if self.name == 'postgresql' else self.name}-{at_target.NAME}"
+        return f"{'pg' if self.name == 'postgresql' else self.name}-{self.at.short}"
+
+    @property
+    def of(self) -> str:
+        """What figures are of that are the source's above all: the pair where the target is no PostgreSQL."""
+        return self.name if self.at.kind == "postgresql" else self.pair
+
+    @property
+    def is_alike(self) -> bool:
+        """Are both ends of one kind?"""
+        return self.name == self.at.kind
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """In which the two clients can pass rows on: options of COPY."""
+        return ("",)
 
     @property
     def servers(self) -> dict[str, Server]:
@@ -132,7 +140,7 @@ class Stand:
 
     def second(self, directory: Path, *options: str) -> Server:
         """Another server of this kind on the data in `directory`, until the context ends."""
-        server = STARTERS[self.name](directory, options=[*SOURCE_OPTIONS, *options])
+        server = mysql_family.STARTERS[self.name](directory, options=[*SOURCE_OPTIONS, *options])
         return self._stack.enter_context(server)
 
     def databases(self, label: str) -> tuple[Database, Database]:
@@ -146,7 +154,8 @@ class Stand:
         text = JOB_FILE.format(
             name=name,
             source=self.url(source),
-            target=target.url,
+            target=self.at.url(target),
+            place=self.at.place(target),
             schema=self.schema or source.name,
             table=table,
             more=more,
@@ -154,7 +163,7 @@ class Stand:
         file.touch(mode=0o600)
         file.write_text(text)
         environment = {"ANABRANCH_HOME": str(home), "JAVA_HOME": str(find_java().parent.parent)}
-        return Job(file, name, source, target, environment)
+        return Job(file, name, source, target, self.at, environment)
 
     def log_end(self) -> tuple[str, int]:
         """File and offset at which the source's log ends."""
@@ -169,10 +178,9 @@ class Stand:
 
     # --- ceilings ----------------------------------------------------------------------------------------------------
 
-    def rows(self, source: Database, form: str = "") -> tuple[list[object], dict[str, str]]:
+    def rows(self, source: Database, form: str = "") -> Command:
         """The program that prints all rows, in one of `forms`."""
-        client, environment = self.client(CLIENTS[self.name])
-        return [*client, "--quick", "--batch", "-N", "-e", "SELECT * FROM orders", source.name], environment
+        return mysql_family.rows(source, "orders")
 
     def log_begins(self, job: Job) -> Any:
         """Where the log is that `copy_log` copies from."""
@@ -181,12 +189,12 @@ class Stand:
     def copy_log(self, job: Job, begin: tuple[str, int]) -> Cost:
         """The vendor's program that copies it."""
         file, offset = begin
-        client, environment = self.client(LOG_CLIENTS[self.name])
+        client, environment = mysql_family.program(self.source, mysql_family.LOG_CLIENTS[self.name])
         copied = self.copied()
         shutil.rmtree(copied.parent, ignore_errors=True)
         copied.parent.mkdir()
         options = ["--read-from-remote-server", "--raw", f"--start-position={offset}", "--to-last-log"]
-        return measured([[*client, *options, f"--result-file={copied.parent}/", file]], environment)
+        return measured([*client, *options, f"--result-file={copied.parent}/", file], environment)
 
     def copied(self) -> Path:
         place = self.directory / "raw"
@@ -194,10 +202,3 @@ class Stand:
 
     def log_again(self, job: Job) -> None:
         """The trail is put back to where it began: the log may be read from there again."""
-
-    def client(self, program: str) -> tuple[list[object], dict[str, str]]:
-        """A program of the source's vendor, with how to reach the server, and its environment."""
-        server = self.source
-        address = [f"--host={server.host}", f"--port={server.port}", f"--user={server.user}"]
-        command = [self.software.program(program), "--no-defaults", *address, *NO_TLS[self.name]]
-        return command, self.software.environment() | {"MYSQL_PWD": server.password}

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.testing.databases import Database, connect, drop_database
-from bench import at_target
+from anabranch.testing.databases import Database, drop_database
+from bench.at_target import Looking
 from bench.figures import Figure, middle
 from bench.meter import Meter, Sampled
 from bench.processes import Cost, Program, measured, python, until
@@ -69,16 +69,16 @@ def _cpu(costs: Sequence[Cost]) -> float:
 def _starts(stand: Stand, number: int) -> Starts:
     with _databases(stand, number) as (source, target):
         job = stand.job(f"tables{number}", source, target, table="*")
-        preflight = measured([python("anabranch", "preflight", job.file)], {**os.environ, **job.environment})
-        with closing(connect(target.server, target.name)) as connection:
+        preflight = measured(python("anabranch", "preflight", job.file), {**os.environ, **job.environment})
+        with Looking(target) as looking:
             meter = Meter([], stand.servers)
-            first = _started(job, lambda: at_target.streaming(connection, job.name, built=True) == number)
+            first = _started(job, lambda: job.at.streaming(looking, job.name, built=True) == number)
             servers = {name: use.cpu for name, use in meter.cost().each.items()}
             sums = "SELECT sum(v) FROM t0"
             source.execute("UPDATE t0 SET v = v + 7")
             changed = source.query(sums)
-            again = _started(job, lambda: connection.execute(sums).fetchall() == changed)
-            _compare(source, connection, number)
+            again = _started(job, lambda: looking.ask(sums) == changed)
+            _compare(job, looking, number)
     return Starts(preflight, first, again, servers)
 
 
@@ -90,7 +90,7 @@ def _databases(stand: Stand, number: int) -> Iterator[tuple[Database, Database]]
         source.execute(*statements[first : first + 300])
     yield source, target
     drop_database(source)
-    drop_database(target)
+    stand.at.drop(target)
 
 
 def _started(job: Job, is_ready: Any) -> Cost:
@@ -107,12 +107,12 @@ def _end(program: Program) -> None:
     assert program.process.returncode == 0, "\n".join(line for _, line in program.said)
 
 
-def _compare(source: Database, connection: Any, number: int) -> None:
+def _compare(job: Job, looking: Looking, number: int) -> None:
     """All rows of all tables are there, with their indexes."""
     values = " UNION ALL ".join(f"SELECT id, v FROM t{n}" for n in range(number))
     sums = f"SELECT count(*), sum(v) FROM ({values}) AS t"
-    there = [tuple(map(int, row)) for row in source.query(sums)]
-    here = [tuple(map(int, row)) for row in connection.execute(sums).fetchall()]
+    there = [tuple(map(int, row)) for row in job.source.query(sums)]
+    here = [tuple(map(int, row)) for row in looking.ask(sums)]
     assert there == here, f"source {there}, target {here}"
-    built = at_target.indexes_named(connection, "_v$")
+    built = job.at.indexes_named(looking, "_v$")
     assert built == number, f"{built} of {number} indexes"

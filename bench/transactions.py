@@ -3,10 +3,8 @@ logical replication of the same, and our processor time for each."""
 
 from __future__ import annotations
 
-from contextlib import closing
-
-from anabranch.testing.databases import connect
-from bench.catchup import REPLICAS, catch_up, connection_rows, stopped, wait_for_stream
+from bench.at_target import Looking
+from bench.catchup import REPLICAS, catch_up, stopped, target_rows, wait_for_stream
 from bench.figures import Figure, Side, compared, middle
 from bench.postgresql import PostgresStand
 from bench.processes import Cost, until
@@ -25,20 +23,20 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     orders.create(BASE)
     replica = stand.replica(source)
     job = stand.job("transactions", source, target, more=MODE)
-    with job.start("capture") as capture, closing(connect(target.server, target.name)) as connection:
+    with job.start("capture") as capture, Looking(target) as looking:
         until(lambda: job.written() >= 0, 60, "the trail's begin", check=capture.check)
         with job.start("load") as load:
             load.process.wait()
         assert load.process.returncode == 0, "\n".join(line for _, line in load.said)
         with job.start("apply") as apply:
-            wait_for_stream(connection, orders, apply)
+            wait_for_stream(job, looking, orders, apply)
             replica.catch_up()
             for _ in range(repeat):
                 with stopped(capture):
                     goal = job.written() + orders.singles(number)
-                runs[0].append(catch_up(stand, job, connection, goal, capture, apply))
+                runs[0].append(catch_up(stand, job, looking, goal, capture, apply))
                 runs[1].append(Cost(replica.catch_up(), 0.0, 0.0))
-    found, ours = source.query("SELECT count(*), sum(amount) FROM orders"), connection_rows(target)
+    found, ours = source.query("SELECT count(*), sum(amount) FROM orders"), target_rows(job)
     assert found == ours, f"source {found}, target {ours}"
     mine = Side("anabranch", "anabranch capture and apply, one commit for each", number, runs[0])
     theirs = Side("replica", REPLICAS[stand.name], number, runs[1])

@@ -36,13 +36,14 @@ Each figure is measured beside its ceiling (what the databases' own programs do)
 one run; a ratio is of the medians. Absolute numbers belong to one machine on one day. What is measured how, and what bounds
 each figure, stands in [bench](../../bench/README.md); `make bench` measures it on yours.
 """
+POSTGRESQL = "postgresql"
 NOT_MEASURED = "not measured"  # as bench/peers/ring.py says it
 Run = Mapping[str, Any]
 
 
 def performance_pages(generated: str) -> dict[str, str]:
     """File name, beside the other explanations -> text."""
-    runs = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))]
+    runs = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"), key=lambda file: file.stem)]
     plots = {name: plot for title in TITLES for name, plot in _plots(title, _of(title, runs))}
     return {"performance.md": "\n".join(_page(generated, runs, plots)), **plots}
 
@@ -89,7 +90,7 @@ def _section(workload: str, title: str, runs: Sequence[Run], plots: Mapping[str,
         versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
         yield from (
             "",
-            f"{run['source']}, {run['date']}, size {run['size']}, runs of each: {run['repeat']} ({system}; {versions})",
+            f"{_ends(run)}, {run['date']}, size {run['size']}, runs of each: {run['repeat']} ({system}; {versions})",
         )
         yield from _sides([side for figure in run["figures"] for side in figure["sides"]])
         for figure in run["figures"]:
@@ -98,6 +99,12 @@ def _section(workload: str, title: str, runs: Sequence[Run], plots: Mapping[str,
                     f"{name.replace('_', ' ')} {_number(value)}" for name, value in figure["facts"].items()
                 )
                 yield from ("", f"{figure['workload']}: {facts}.")
+
+
+def _ends(run: Run) -> str:
+    """The source, and the target where it is no PostgreSQL."""
+    target = run.get("target", POSTGRESQL)
+    return str(run["source"]) if target == POSTGRESQL else f"{run['source']} to {target}"
 
 
 def _sides(sides: Sequence[Run]) -> Iterator[str]:
@@ -135,8 +142,8 @@ def _plots(workload: str, runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
                 if name.startswith(kind)
             }
             if curves:
-                name = f"performance-{workload}-{kind}-{run['source']}.svg"
-                yield name, lines(f"{title}, {run['source']}", across, curves, is_log=is_log, limits={})
+                name = f"performance-{workload}-{kind}-{_ends(run).replace(' to ', '-')}.svg"
+                yield name, lines(f"{title}, {_ends(run)}", across, curves, is_log=is_log, limits={})
 
 
 def _number(value: object) -> str:

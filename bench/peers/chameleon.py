@@ -32,6 +32,8 @@ class Chameleon:
     table = f"{SCHEMA}.orders"
 
     def missing(self, stand: Stand) -> str:
+        if stand.at.kind != "postgresql":
+            return "writes to PostgreSQL only"
         return "" if stand.name in ("mysql", "mariadb") else "reads MySQL and MariaDB only"
 
     def load(self, stand: Stand, source: Database, target: Database) -> Cost:
@@ -67,7 +69,7 @@ def _configure(home: Path, stand: Stand, source: Database, target: Database) -> 
         "rollbar_key": "",
         "rollbar_env": "",
         "pg_conn": _account(target, target.server.user, target.server.password) | {"database": target.name},
-        "sources": {NAME: _source(source, files) | {"db_conn": _account(source, *account(stand)) | TIMEOUT}},
+        "sources": {NAME: _source(source, files) | {"db_conn": _account(source, *account(stand.source)) | TIMEOUT}},
     }
     settings.touch(mode=0o600)
     settings.write_text(json.dumps(told))

@@ -17,12 +17,13 @@ from bench.peers.flink import Flink
 from bench.peers.pgloader import Pgloader
 from bench.peers.reladiff import Reladiff
 from bench.peers.replication import Replication
+from bench.peers.spark_jdbc import SparkJdbc
 from bench.stand import Stand
 
 VARIABLE = "ANABRANCH_BENCH_PEERS"
 NONE = "none"
 TUNED_MS = 10
-LOADERS: tuple[Loader, ...] = (Chameleon(), Pgloader())
+LOADERS: tuple[Loader, ...] = (Chameleon(), Pgloader(), SparkJdbc())
 READERS: tuple[Reader, ...] = (DebeziumReader(), Replication())
 FOLLOWERS: tuple[Follower, ...] = (Debezium(), Flink())
 LIVE: tuple[Follower, ...] = (Debezium(), Debezium(TUNED_MS))
@@ -31,8 +32,9 @@ NAMES = frozenset(peer.name for peer in (*LOADERS, *READERS, *FOLLOWERS, *LIVE, 
 P = TypeVar("P", bound=Peer)
 
 # How many times quicker ours has to be.
-LOAD_GOALS = {"pg_chameleon": 2.0, "pgloader": 3.0}
+LOAD_GOALS = {"pg_chameleon": 2.0, "pgloader": 3.0, "spark-jdbc": 2.0}
 _CATCH_UP_GOALS = {"debezium": 3.8, "flink-cdc": 2.7}
+_CATCH_UP_GOALS_ELSEWHERE = {"debezium": 4.0}  # of a PostgreSQL at a MySQL or MariaDB
 _CAPTURE_GOALS = {True: {"debezium": 5.0}, False: {"debezium": 1.2}}  # with and without the compiled decoder
 
 
@@ -48,8 +50,10 @@ def chosen(peers: Sequence[P]) -> list[P]:
 
 
 def catch_up_goals(stand: Stand) -> dict[str, float]:
-    """None where the source is a PostgreSQL: what counts there is its own replication."""
-    return {} if stand.schema else _CATCH_UP_GOALS
+    """None where the target is of the source's kind: what counts there is its own replication."""
+    if stand.at.kind == "postgresql":
+        return {} if stand.schema else _CATCH_UP_GOALS
+    return _CATCH_UP_GOALS_ELSEWHERE if stand.schema else {}
 
 
 def capture_goals(stand: Stand) -> dict[str, float]:

@@ -36,6 +36,17 @@ def python_of(name: str, *packages: str) -> Path:
     return fetched(f"peer-{name}-{_digest(packages)}", fill) / "bin" / "python"
 
 
+def jars_of(name: str, place: Path) -> list[Path]:
+    """What the pom.xml in `place` names, and what that needs."""
+    file = place / "pom.xml"
+
+    def fill(scratch: Path) -> None:
+        log.get().info("installing_peer", peer=name)
+        _copy_jars(name, place, scratch, {})
+
+    return sorted((fetched(f"peer-{name}-{_digest([file.read_text()])}", fill) / "jars").glob("*.jar"))
+
+
 def java_of(name: str, place: Path, main: str, properties: Mapping[str, str]) -> list[object]:
     """The command that runs class `main` of the sources in `place`, with what its pom.xml names; `properties` fill that."""
     files = sorted([place / "pom.xml", *place.glob("*.java")])
@@ -43,16 +54,22 @@ def java_of(name: str, place: Path, main: str, properties: Mapping[str, str]) ->
 
     def fill(scratch: Path) -> None:
         log.get().info("installing_peer", peer=name, properties=dict(properties))
-        shutil.copy(place / "pom.xml", scratch)  # mvn writes beside it
-        given = [f"-D{key}={value}" for key, value in properties.items()]
-        mvn = [find_mvn(f"no {name}", "install maven"), "-q", "-B", "-Dstyle.color=never", "-f", scratch / "pom.xml"]
-        jars = scratch / "jars"
-        _run([*mvn, *given, COPY, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"], name)
+        jars = _copy_jars(name, place, scratch, properties)
         sources = [file for file in files if file.suffix == ".java"]
         _run([_javac(), "--release", JAVA_RELEASE, "-cp", f"{jars}/*", "-d", scratch / "classes", *sources], name)
 
     home = fetched(f"peer-{name}-{digest}", fill)
     return [find_java(), "-cp", f"{home}/classes:{home}/jars/*", main]
+
+
+def _copy_jars(name: str, place: Path, scratch: Path, properties: Mapping[str, str]) -> Path:
+    """Into a directory in `scratch`."""
+    shutil.copy(place / "pom.xml", scratch)  # mvn writes beside it
+    given = [f"-D{key}={value}" for key, value in properties.items()]
+    mvn = [find_mvn(f"no {name}", "install maven"), "-q", "-B", "-Dstyle.color=never", "-f", scratch / "pom.xml"]
+    jars = scratch / "jars"
+    _run([*mvn, *given, COPY, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"], name)
+    return jars
 
 
 def debian_program(name: str, package: str) -> list[object]:

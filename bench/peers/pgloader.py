@@ -26,6 +26,8 @@ class Pgloader:
     table = "pgloader.orders"
 
     def missing(self, stand: Stand) -> str:
+        if stand.at.kind != "postgresql":
+            return "writes to PostgreSQL only"
         return "" if stand.name in ("mysql", "mariadb") else "its PostgreSQL source is not compared"
 
     def load(self, stand: Stand, source: Database, target: Database) -> Cost:
@@ -33,7 +35,7 @@ class Pgloader:
         program = debian_program("pgloader", "pgloader")
         place = stand.directory / "peers" / "pgloader"
         place.mkdir(parents=True, exist_ok=True)
-        user, password = account(stand)
+        user, password = account(stand.source)
         secret = quote(target.server.password, safe="")
         file = place / "orders.load"
         file.touch(mode=0o600)

@@ -7,14 +7,16 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import psycopg
+import pymysql
 
 from anabranch.demo.child import descendants
-from anabranch.testing.databases import Database, connect, create_database
-from bench.orders import TARGET_TABLE, Orders
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
+from bench.at_target import Looking
+from bench.orders import Orders
 from bench.peers import Follower, Loader
 from bench.processes import Cost, Program, ProgramFailed, cpu, forget_peak, peak_rss, until
 from bench.stand import Stand
@@ -27,12 +29,12 @@ SETTLED = 60.0
 SUMS = "SELECT count(*), sum(amount), sum(flag), max(id) FROM {}"
 
 
-def account(stand: Stand) -> tuple[str, str]:
-    """Name and password at the source. At MySQL with the authentication that needs neither TLS nor a public key."""
-    name, password = stand.source.user, stand.source.password
-    if stand.name != "mysql":
+def account(server: Server) -> tuple[str, str]:
+    """Name and password at a server. At MySQL with the authentication that needs neither TLS nor a public key."""
+    name, password = server.user, server.password
+    if server.name != "mysql":
         return name, password
-    Database(stand.source, "mysql").execute(
+    Database(server, "mysql").execute(
         f"CREATE USER IF NOT EXISTS 'peer'@'127.0.0.1' IDENTIFIED WITH mysql_native_password BY '{password}'",
         "GRANT ALL ON *.* TO 'peer'@'127.0.0.1'",
     )
@@ -40,19 +42,9 @@ def account(stand: Stand) -> tuple[str, str]:
 
 
 def copy_of(stand: Stand, source: Database, target: Database, label: str) -> Database:
-    """Another database at the target, with the same `public.orders`, which is that of the source."""
-    settle(source, target, "ours")
-    copy = create_database(stand.target, label)
-    copy.execute(TARGET_TABLE.format(name="public.orders"))
-    with closing(target.connect()) as reader, closing(copy.connect()) as writer:
-        with (
-            reader.cursor().copy("COPY public.orders TO STDOUT (FORMAT binary)") as rows,
-            writer.cursor().copy("COPY public.orders FROM STDIN (FORMAT binary)") as into,
-        ):
-            for block in rows:
-                into.write(block)
-        writer.execute("ANALYZE public.orders")
-    return copy
+    """Another database at the target, with the same table `orders`, which is that of the source."""
+    settle(stand, source, target, "ours")
+    return stand.at.copy(target, label)
 
 
 def ask(program: Program, line: str) -> str:
@@ -98,7 +90,7 @@ def check_loaded(loader: Loader, source: Database, target: Database, said: str) 
     expected = source.query(SUMS.format("orders"))
     try:
         found: object = target.query(SUMS.format(loader.table))
-    except psycopg.Error as e:
+    except (psycopg.Error, pymysql.Error) as e:
         found = e
     if found != expected:
         raise ProgramFailed(f"{loader.name} has loaded {found}, not {expected}\n{said}")
@@ -136,11 +128,11 @@ class Following:
         """From its first row at the target to its last. What it needs before the first is not counted."""
         first, last, self._next = self._next, self._orders.next - 1, self._orders.next
         check, name = self._follower.check, self._follower.name
-        with closing(connect(self._target.server, self._target.name)) as connection:
+        query = f"SELECT EXISTS (SELECT 1 FROM {self._stand.at.table('orders')} WHERE id >= %s)"
+        with Looking(self._target) as looking:
 
             def is_there(number: int) -> bool:
-                query = "SELECT EXISTS (SELECT FROM public.orders WHERE id >= %s)"
-                return bool(connection.execute(query, [number], prepare=True).fetchone()[0])
+                return bool(looking.one(query, number))
 
             begin = until(lambda: is_there(first), PATIENCE, f"the first change by {name}", POLL, check)
             tree = self._follower.processes()
@@ -148,14 +140,14 @@ class Following:
             before = cpu(tree)
             end = until(lambda: is_there(last), PATIENCE, f"the last change by {name}", POLL, check)
         cost = Cost(end - begin, cpu(tree) - before, peak_rss(tree))
-        settle(self._orders.database, self._target, name)
+        settle(self._stand, self._orders.database, self._target, name)
         return cost
 
 
-def settle(source: Database, target: Database, who: str) -> None:
+def settle(stand: Stand, source: Database, target: Database, who: str) -> None:
     """The rows are the same: a program without the source's transactions may need a moment for what is not the last."""
-    expected = source.query(SUMS.format("orders"))
+    expected, query = source.query(SUMS.format("orders")), SUMS.format(stand.at.table("orders"))
     limit = time.monotonic() + SETTLED
-    while (found := target.query(SUMS.format("public.orders"))) != expected:
+    while (found := target.query(query)) != expected:
         assert time.monotonic() < limit, f"{who}: source {expected}, target {found}"
         time.sleep(0.2)

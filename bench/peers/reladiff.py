@@ -26,8 +26,7 @@ class Reladiff:
         when it cannot, or when it finds a difference."""
         python = python_of(self.name, *PACKAGES)
         columns = [part for column in COLUMNS for part in ("-c", column)]
-        user, password = account(stand)
-        tables = [*_table(source, user, password), *_table(target, target.server.user, target.server.password)]
+        tables = [*_table(source), *_table(target)]
         cost, said = timed([python, "-m", "reladiff", *tables, "-k", "id", *columns, "--stats", "--json"], {})
         rows = source.query("SELECT count(*) FROM orders")[0][0]
         found = _stats(said)
@@ -36,8 +35,9 @@ class Reladiff:
         return cost
 
 
-def _table(database: Database, user: str, password: str) -> tuple[str, str]:
+def _table(database: Database) -> tuple[str, str]:
     server = database.server
+    user, password = account(server)
     is_postgresql = server.name == "postgresql"
     place = f"{user}:{quote(password, safe='')}@{server.host}:{server.port}/{database.name}"
     if is_postgresql:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from anabranch.errors import AnabranchError
-from anabranch.testing.databases import Database, connect, create_database
+from anabranch.testing.databases import Database, create_database
 from bench.figures import Figure, Side, compared
 from bench.orders import Orders
 from bench.peers import Follower, Loader, Peer, Reader
@@ -94,7 +94,7 @@ class Loaders(Ring[Loader]):
 
         def load(peer: Loader) -> Cost:
             cost, start = peer.load(self._stand, source, self._target), self._starts[peer.name]
-            connect(self._stand.target).execute("CHECKPOINT")
+            self._stand.at.flush()
             return Cost(cost.seconds - start.seconds, cost.cpu - start.cpu, cost.rss)
 
         self.each(load)
@@ -145,7 +145,7 @@ class Followers(Ring[Follower]):
         if self.peers:
             orders.backlog(changes)
             self.each(lambda peer: self._following[peer.name].warm_up())
-            settle(orders.database, target, "ours")
+            settle(self._stand, orders.database, target, "ours")
 
     def catch_up(self) -> None:
         """Each in its turn, all that was done since the last time."""

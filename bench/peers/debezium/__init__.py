@@ -1,7 +1,8 @@
 """Debezium: its engine, embedded, and its JDBC sink, in one process without Kafka. `Follow.java` is that process.
 
 Defaults, but for: no snapshot of rows (`no_data`), no tombstones, no TLS; the sink upserts with its reduction buffer on and
-changes no schema. `poll_ms` is the engine's `poll.interval.ms`, 500 by default."""
+changes no schema, and at a MySQL or MariaDB its driver sends rows together. `poll_ms` is the engine's `poll.interval.ms`, 500
+by default."""
 
 from __future__ import annotations
 
@@ -19,6 +20,12 @@ from bench.stand import Stand
 
 SINK = "3.5.0.Final"
 POLL_MS = 500
+# Of the target: no TLS; and the batches of a sink are one statement each.
+SINK_OPTIONS = {
+    "postgresql": "",
+    "mysql": "?sslMode=DISABLED&allowPublicKeyRetrieval=true&rewriteBatchedStatements=true",
+    "mariadb": "?sslMode=disable&useBulkStmts=true",
+}
 PATIENCE = 180.0
 STREAMING = "Starting streaming"
 LOGS = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.log.io.debezium.pipeline=info")
@@ -81,7 +88,7 @@ class Engine:
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir(parents=True)
         connector = CONNECTORS[stand.name]
-        user, password = account(stand)
+        user, password = account(stand.source)
         facts = {
             "home": self.home,
             "database": source.name,
@@ -154,11 +161,11 @@ class Debezium:
 
     def start(self, stand: Stand, source: Database, target: Database, table: str) -> None:
         self._engine = engine = Engine(f"follow_{self._poll_ms}", stand, source, table, self._poll_ms)
-        server = target.server
+        server, (user, password) = target.server, account(target.server)
         sink = {
-            "connection.url": f"jdbc:postgresql://{server.host}:{server.port}/{target.name}",
-            "connection.username": server.user,
-            "connection.password": server.password,
+            "connection.url": f"jdbc:{server.name}://{server.host}:{server.port}/{target.name}{SINK_OPTIONS[server.name]}",
+            "connection.username": user,
+            "connection.password": password,
             "insert.mode": "upsert",
             "delete.enabled": "true",
             "primary.key.mode": "record_key",

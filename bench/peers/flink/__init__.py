@@ -46,10 +46,12 @@ class Flink:
     _program: Program | None = None
 
     def missing(self, stand: Stand) -> str:
+        if stand.at.kind != "postgresql":
+            return "its sink is compared at a PostgreSQL only"
         return "" if stand.name in ("mysql", "mariadb") else "its PostgreSQL source is not compared"
 
     def start(self, stand: Stand, source: Database, target: Database, table: str) -> None:
-        user, password = account(stand)
+        user, password = account(stand.source)
         place = stand.directory / "peers" / f"flink_{source.name}"
         place.mkdir(parents=True, exist_ok=True)
         file = place / "statements.sql"

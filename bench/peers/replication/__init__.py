@@ -21,7 +21,7 @@ class Replication:
         return "" if stand.name in ("mysql", "mariadb") else "reads MySQL's and MariaDB's logs only"
 
     def begin(self, stand: Stand, orders: Orders) -> None:
-        user, password = account(stand)
+        user, password = account(stand.source)
         server, (file, offset) = orders.database.server, stand.log_end()
         self._python = python_of("mysql-replication", *PACKAGES)
         self._settings = {
