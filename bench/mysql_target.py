@@ -142,8 +142,8 @@ class MysqlTarget:
             limit = time.monotonic() + PATIENCE
             while int(ask(DIRTY)) > FEW_PAGES and time.monotonic() < limit:
                 time.sleep(0.02)
-            for name, value in reversed(before.items()):
-                cursor.execute(f"SET GLOBAL {name} = {value}")
+            for name in reversed(before):
+                cursor.execute(f"SET GLOBAL {name} = {before[name]}")
 
     def analyse(self, database: Database, name: str) -> None:
         database.execute(f"ANALYZE TABLE {name}")

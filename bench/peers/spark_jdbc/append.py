@@ -21,7 +21,11 @@ def main() -> None:
     rows = spark.read.format("jdbc").options(**settings["source"], dbtable=settings["table"]).load()
     into = rows.write.format("jdbc").options(**settings["target"], dbtable=settings["table"])
     into.mode("append").save()
+    java = spark.sparkContext._gateway
     spark.stop()
+    java.shutdown()
+    java.proc.stdin.close()
+    java.proc.wait()  # so that what it used counts
 
 
 if __name__ == "__main__":
