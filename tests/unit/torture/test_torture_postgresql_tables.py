@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
 from anabranch.testing.torture.draw import draw_history
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.postgresql_tables import (
@@ -17,6 +19,7 @@ from anabranch.testing.torture.schemas import draw_schema
 from anabranch.testing.torture.tables import Column, Schema, Table
 
 SCHEMAS = 60
+MYSQL = Database(Server("mysql", "8.0.33", "127.0.0.1", 3306, "root", ""), "")  # nobody speaks to it
 
 
 def schemas(decoder: str = "") -> list[Schema]:
@@ -39,6 +42,21 @@ def test_every_shape_is_drawn_and_no_unique_key_lacks_the_column_of_partitions()
     ):
         assert any(words in statement for statement in said), words
     assert said == [statement for one in schemas() for statement in create_statements(one)]
+
+
+def test_a_target_that_asks_each_row_gets_no_values_that_a_source_has_not_asked_for() -> None:
+    """A PostgreSQL's session without foreign keys asks no key that is checked late, and leaves rows with equal values."""
+
+    def drawn(target: Database | None) -> list[History]:
+        late = []
+        for seed in range(SCHEMAS):
+            history = draw_history(seed, "postgresql", (18, 4), target=target)
+            if any(is_late_unique(table, unique) for table in history.schema.tables for unique in table.uniques):
+                late.append(history)
+        return late
+
+    assert all(one.checks for history in drawn(MYSQL) for one in history.transactions)
+    assert not all(one.checks for history in drawn(None) for one in history.transactions)
 
 
 def test_each_partition_has_its_own_identity() -> None:
