@@ -148,6 +148,20 @@ def test_mysql_and_mariadb_tables_stand_as_they_are_at_a_source_of_their_kind(
         assert [c.term for c in there.checks] == [c.term for c in schema.checks]
 
 
+def test_a_default_whose_shortest_digits_are_out_of_range_stands(
+    place: Place, source_database: Callable[[Server], Database]
+) -> None:
+    source = source_database(place.database.server)
+    source.execute(
+        "CREATE TABLE f (id INT PRIMARY KEY, low FLOAT DEFAULT -3.4028234e38, high FLOAT DEFAULT 3.4028234e38)"
+    )
+    place.create(*schemas_of(source))
+    for database in (source, place.database):
+        database.execute("INSERT INTO f (id) VALUES (1)")
+    greatest = "SELECT CAST(low + 0e0 AS CHAR), CAST(high + 0e0 AS CHAR) FROM f"
+    assert place.database.query(greatest) == source.query(greatest)
+
+
 def test_mysql_tables_at_a_mariadb_and_the_other_way_round(
     place: Place, mysql: Server, mariadb: Server, source_database: Callable[[Server], Database]
 ) -> None:

@@ -80,6 +80,8 @@ def constant(text: str, type: LogicalType, native: str, release: Release) -> str
     name, kind = bare(native), type.kind
     if name in NUMBERS:
         text = {"t": "1", "f": "0"}.get(text, text) if kind is Kind.BOOLEAN else text
+        if name == "float":  # the shortest digits of the greatest are out of range
+            text = "-" * text.startswith("-") + terms.FLOATS.get(text.removeprefix("-"), text.removeprefix("-"))
         return text if re.fullmatch(r"-?\d+(\.\d+)?(e[-+]?\d+)?", text) else None
     if name == "bit":
         return f"b'{text}'" if re.fullmatch("[01]+", text) else None
