@@ -79,7 +79,7 @@ class Reading:
                 changes += self._truncates(message)
             elif data[:1] in (b"I", b"U", b"D"):
                 changes.append(self._change(message))
-            elif data[:1] not in (b"B", b"O", b"Y"):
+            elif data[:1] not in (b"B", b"O", b"Y", b"A"):  # 18.4 was seen to tell of an abort (A) without any stream
                 raise NotRead(f"a message {data[:1]!r}")
 
     def _relation(self, message: Message) -> None:
