@@ -217,12 +217,12 @@ def test_postgresql_build_gives_up_on_locked_tables(
 ) -> None:
     from anabranch.connectors.postgresql.target import constraints
 
-    monkeypatch.setattr(constraints, "LOCK_WAIT_MS", 20)
-    monkeypatch.setattr(constraints, "LOCK_TRIES", 2)
     loaded(loader)
     with target_database.connect(autocommit=False) as holder:
         holder.execute("UPDATE dest.customers SET name = 'x' WHERE id = 1")
-        with pytest.raises(TargetUnavailable, match="locked"):
+        with monkeypatch.context() as short, pytest.raises(TargetUnavailable, match="locked"):
+            short.setattr(constraints, "LOCK_WAIT_MS", 20)
+            short.setattr(constraints, "LOCK_TRIES", 2)
             loader.build(JOB, ORDERS, ORDER, TABLES.get)
         holder.rollback()
     assert loader.build(JOB, ORDERS, ORDER, TABLES.get) == []
