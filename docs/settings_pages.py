@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from anabranch.connectors.mysql import settings as mysql
+from anabranch.connectors.mysql.target import settings as mysql_target
 from anabranch.connectors.postgresql import settings as postgresql
 
-SOURCE = "anabranch/connectors/mysql/settings.py and anabranch/connectors/postgresql/settings.py"
+SOURCE = "anabranch/connectors/mysql/settings.py, mysql/target/settings.py and postgresql/settings.py"
 _HEAD = """# Session settings
 
 A server gives new sessions the settings that an administrator chose: by `SET GLOBAL`, `ALTER ROLE … SET`, `ALTER
@@ -42,6 +43,12 @@ def _mysql() -> Iterator[str]:
     for name, pin in mysql.PINNED.items():
         yield f"| `{name}` | `{pin.value}` | {pin.why} |"
     yield from _left(mysql.LEFT)
+    yield "### At a target\n\nA session that writes has the same settings but for these.\n"
+    yield "| pinned | value | why |\n|---|---|---|"
+    for name, pin in mysql_target.WRITING.items():
+        yield f"| `{name}` | `{pin.value}` | {pin.why} |"
+    yield "| `foreign_key_checks` | `0` or `1` | as the job wants its foreign keys: off where the target's tables have some |"
+    yield from _left(mysql_target.LEFT)
 
 
 def _left(left: Mapping[str, tuple[str, ...]]) -> Iterator[str]:

@@ -62,8 +62,8 @@ class Watcher(Protocol):
 
     def streaming(self, consistent: bool) -> None: ...
 
-    def enforcing(self, keys: bool) -> None:
-        """Take note whether foreign keys and triggers of the target act on what is applied."""
+    def enforcing(self, acts: Enforced) -> None:
+        """Take note which of the target's foreign keys and triggers act on what is applied."""
 
     def applied(self, checkpoint: Checkpoint) -> None: ...
 
@@ -206,7 +206,8 @@ class ApplyRun:
 
     def _chores(self, store: TargetStore, trail: TrailReader) -> Chores:
         """Claim the target, and begin where it is."""
-        is_guarded = self._is_guarded(store.states.tables(self.job))
+        states = store.states.tables(self.job)
+        is_guarded = self._is_guarded(states)
         writer = merging(self.target.writer(self.rules, is_guarded))
         try:
             owner = claim(self.job, writer)
@@ -215,7 +216,7 @@ class ApplyRun:
             raise
         enforced = writer.enforced()
         if is_guarded:
-            self._tell_enforced(enforced)
+            self._tell_enforced(enforced, states)
         resolver, identity = WindowResolver(trail, self.source.order), trail.identity.source_identity
         asked = AskedSource(self.source, identity, self.rules)
         following = Following(self.target, self.rules, self.tables, self.settings, resolver, enforced.keys, asked)
@@ -254,8 +255,10 @@ class ApplyRun:
         )
         return MergeCarrier(progress, writer, StreamFilter(self.engine), executors)
 
-    def _tell_enforced(self, enforced: Enforced) -> None:
-        self.watcher.enforcing(enforced.keys or enforced.triggers)
+    def _tell_enforced(self, enforced: Enforced, states: Mapping[TableId, TableState]) -> None:
+        """Tell what acts. A trigger can do so only where there is one; keys may be built later."""
+        fires = enforced.triggers and self._guards(states).triggers
+        self.watcher.enforcing(Enforced(enforced.keys, fires))
         facts = {"are": _on(enforced.keys)}
         if enforced.keys != enforced.triggers:
             facts = {"keys": _on(enforced.keys), "triggers": _on(enforced.triggers)}
@@ -267,8 +270,13 @@ class ApplyRun:
         schemas = [state.schema for state in states.values() if state.schema]
         if any(key.parent in states for schema in schemas for key in schema.foreign_keys):
             return True
+        return bool(self._guards(states))
+
+    def _guards(self, states: Mapping[TableId, TableState]) -> Enforced:
+        """Return whether the target's tables have foreign keys and triggers now."""
+        schemas = [state.schema for state in states.values() if state.schema]
         with closing(self.target.catalog()) as catalog:
-            return catalog.has_guards([self.tables.target_table(schema) for schema in schemas])
+            return catalog.guards([self.tables.target_table(schema) for schema in schemas])
 
     def _epoch(self, upto: int) -> None:
         progress = self._progress

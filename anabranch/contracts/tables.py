@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from anabranch.contracts.writer import Enforced
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Need, TableSchema
 from anabranch.model.steps import DdlStep
@@ -76,8 +77,8 @@ class TargetCatalog(Protocol):
         """Return, by source table, the columns of ours on which its target table's unique keys beside the primary depend in
         any way: also through expressions, conditions, generated columns, exclusion. Tables without any are left out."""
 
-    def has_guards(self, tables: Sequence[TargetTable]) -> bool:
-        """Say whether foreign keys or triggers of these target tables react to rows."""
+    def guards(self, tables: Sequence[TargetTable]) -> Enforced:
+        """Say whether these target tables have foreign keys and triggers, which would react to rows."""
 
     def foreign_keys(self, tables: Sequence[TargetTable]) -> Sequence[EnforcedKey]:
         """Return the keys that stand at the target now and lead to or from one of these tables."""

@@ -55,6 +55,9 @@ class Enforced:
     keys: bool
     triggers: bool
 
+    def __bool__(self) -> bool:
+        return self.keys or self.triggers
+
 
 class Writer(Protocol):
     """Carries out epochs over the one committing connection of a job's apply process.

@@ -111,7 +111,8 @@ def _target(job: JobView, execute: bool) -> list[str]:
         if execute:
             store.jobs.drop(job.config.name)
         where = f"target {job.target}" if job.is_one_of_several else "target"
-        return [f"{where}: state of job {job.config.name} in schema anabranch ({len(tables)} tables; their rows stay)"]
+        room = "database" if job.is_server else "schema"
+        return [f"{where}: state of job {job.config.name} in {room} anabranch ({len(tables)} tables; their rows stay)"]
 
 
 def _beside_the_trail(job: JobView, execute: bool) -> list[str]:

@@ -25,6 +25,7 @@ from anabranch.state.store import StateStore
 if TYPE_CHECKING:
     from anabranch.apply.told import Totals
     from anabranch.capture.counts import Counts
+    from anabranch.contracts import Enforced
     from anabranch.trail.writer import TrailWriter
     from anabranch.view.job_view import JobView
 
@@ -201,8 +202,9 @@ class ApplyWatcher:
     def __init__(self, state: StateStore) -> None:
         self.state, self._next, self._phase, self._way = state, 0.0, "", ""
 
-    def enforcing(self, keys: bool) -> None:
-        self._way = "foreign keys and triggers of the target act on what is applied" if keys else ""
+    def enforcing(self, acts: Enforced) -> None:
+        found = [what for what, does in (("foreign keys", acts.keys), ("triggers", acts.triggers)) if does]
+        self._way = f"{' and '.join(found)} of the target act on what is applied" if found else ""
 
     def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
         if self._phase != why:

@@ -14,10 +14,10 @@ class ValueRules:
 
     zero_date: str = "stop"  # "stop" | "null" | a date
     nul: str = "stop"  # "stop" | "strip"
-    json: str = "jsonb"  # "jsonb" | "json" | "text"
-    geometry: str = "bytea"  # "bytea" | "geometry"
-    vector: str = "real[]"  # "real[]" | "vector"
-    uuid: str = ""  # a target's own word for how UUIDs and instants stand there, "" for the type map's
+    json: str = ""  # a target's own words for how values of these kinds stand there, "" for its type map's
+    geometry: str = ""
+    vector: str = ""
+    uuid: str = ""
     instant: str = ""
     zero_dates: tuple[tuple[str, str, str], ...] = ()  # source table, column -> as zero_date, before which it goes
     texts: tuple[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from anabranch import connectors
 from anabranch.config import ONLY, JobConfig
+from anabranch.databases import registry
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
 from anabranch.trail.retention import Names
@@ -67,6 +68,11 @@ class JobView:
         if not self.target:
             raise self._ambiguous()
         return self.config.ends[self.target]
+
+    @property
+    def is_server(self) -> bool:
+        """True where the target is a server as a whole, with one database for the state of all jobs; else it is a database."""
+        return registry()[self.endpoint.scheme].is_one_end
 
     @property
     def label(self) -> str:

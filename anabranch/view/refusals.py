@@ -79,8 +79,9 @@ def is_other_target(job: JobView, known: dict[str, str]) -> bool:
 def refuse_other_target(job: JobView, known: dict[str, str]) -> None:
     """Raise StateError if the database is another target of the job."""
     if is_other_target(job, known):
+        end = "server" if job.is_server else "database"
         raise StateError(
-            f"this database is the target {known.get(TARGET) or ONLY!r} of the job, not {job.target!r}",
+            f"this {end} is the target {known.get(TARGET) or ONLY!r} of the job, not {job.target!r}",
             job=job.label,
             hint="name it so in the job file: the one in [target] may stand beside [[targets]]",
         )

@@ -23,7 +23,7 @@ from anabranch.connectors.mysql.target.session import connect, run
 from anabranch.connectors.mysql.target.store import MysqlStore
 from anabranch.connectors.mysql.target.structures import read_table
 from anabranch.connectors.mysql.target.tables import MysqlTables
-from anabranch.contracts import ValueRules
+from anabranch.contracts import Enforced, ValueRules
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -509,9 +509,9 @@ def test_rule_08_unique_keys_depend_on_what_their_generated_columns_are_computed
     schema = table("t", number(), *(number(name) for name in "abc"))
     with closing(MysqlTargetCatalog(place.endpoint)) as catalog:
         assert catalog.unique_columns([place.table(schema)]) == {schema.id: frozenset("ab")}
-        assert not catalog.has_guards([place.table(schema)])
+        assert catalog.guards([place.table(schema)]) == Enforced(keys=False, triggers=False)
         place.database.execute("CREATE TRIGGER noted BEFORE INSERT ON t FOR EACH ROW SET NEW.c = 1")
-        assert catalog.has_guards([place.table(schema)])
+        assert catalog.guards([place.table(schema)]) == Enforced(keys=False, triggers=True)
 
 
 def test_mysql_and_mariadb_make_a_database_in_which_texts_compare_by_their_bytes(place: Place) -> None:

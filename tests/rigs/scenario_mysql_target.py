@@ -7,10 +7,14 @@ What does not live here: everything that a scenario of a PostgreSQL target does,
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from rigs.scenario import Scenario, source_value
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.servers import Server
+from rigs.scenario import Running, Scenario, source_value
 from rigs.scenario_postgresql import FromPostgres
 
 # Column types of these sources and a MySQL's expression for what PostgreSQL prints of such a column.
@@ -35,6 +39,12 @@ class AtMysql(Scenario):
     @property
     def target_path(self) -> str:
         return ""
+
+    def wait_streaming(self, running: Running | None = None, seconds: float = 240.0) -> None:
+        super().wait_streaming(running, seconds)
+
+    def sync(self, running: Running | None = None, seconds: float = 240.0) -> None:
+        super().sync(running, seconds)
 
     def facts(self, table: str) -> dict[str, Any]:
         query = "SELECT facts FROM anabranch.table_state WHERE job = %s AND source_table = %s"
@@ -78,3 +88,19 @@ class PostgresToMysql(FromPostgres, AtMysql):
 
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+@contextmanager
+def job_at_mysql(
+    source: Database, server: Server, directory: Path, *, is_quick: bool, **options: Any
+) -> Iterator[AtMysql]:
+    """A job between a database and a new one at a MySQL or MariaDB. Behind it neither that nor its state is there."""
+    there = create_database(server, "there")
+    kind = PostgresToMysql if source.server.name == "postgresql" else MysqlToMysql
+    made = kind(source, there, directory, name=unique_name("job"), is_quick=is_quick, **options)
+    try:
+        yield made
+    finally:
+        made.close()
+        made.cli("drop", "--execute", code=None)
+        drop_database(there)

@@ -82,6 +82,8 @@ PINNED: Mapping[str, Pin] = {
     "big_tables": Pin("0", "every temporary table would be written to disk"),
 }
 
+# At a target: target/settings.py
+ONE_TABLE = "at a source we make one small table and its rows, and its statement says what matters"
 # Why a variable is left as the server has it -> the variables.
 LEFT: Mapping[str, tuple[str, ...]] = {
     "read by the statements that need it: a session cannot set it, or it is a fact of the server": (
@@ -107,7 +109,7 @@ LEFT: Mapping[str, tuple[str, ...]] = {
         "binlog_transaction_compression_level_zstd", "gtid_domain_id", "transaction_write_set_extraction",
         "max_relay_log_size", "innodb_support_xa",
     ),
-    "of the one small table that we make and its rows: its statement says what matters": (
+    ONE_TABLE: (
         "auto_increment_increment", "auto_increment_offset", "character_set_database", "character_set_filesystem",
         "character_set_server", "check_constraint_checks", "collation_database", "collation_server",
         "default_collation_for_utf8mb4", "default_storage_engine", "default_table_encryption", "default_tmp_storage_engine",

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from anabranch.connectors.memory.database import Database, Relation, Texts
 from anabranch.connectors.memory.target.store import add_aside, forget_aside, place_of
-from anabranch.contracts import Bounds, LoadedChunk, NewLoad, ValueRules
+from anabranch.contracts import Bounds, Enforced, LoadedChunk, NewLoad, ValueRules
 from anabranch.errors import Fenced, RowRefused, TargetError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -139,8 +139,8 @@ class MemoryLoader:
         }
         return {source: columns for source, columns in ours.items() if columns}
 
-    def has_guards(self, tables: Sequence[TargetTable]) -> bool:
-        return False
+    def guards(self, tables: Sequence[TargetTable]) -> Enforced:
+        return Enforced(keys=False, triggers=False)
 
     def foreign_keys(self, tables: Sequence[TargetTable]) -> Sequence[EnforcedKey]:
         return ()

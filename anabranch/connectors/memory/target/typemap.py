@@ -15,5 +15,5 @@ class MemoryTypes:
         return ""
 
     def at_target(self, type: LogicalType, rules: ValueRules) -> AtTarget:
-        is_json = type.carried is Kind.JSON and rules.json == "jsonb"
+        is_json = type.carried is Kind.JSON and rules.json in ("", "jsonb")
         return AtTarget(canonical=CanonicalForm.JSON_VALUES if is_json else CanonicalForm.OF_KIND)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.session import Connection, connect
 from anabranch.connectors.mysql.target.structures import ExistingForeignKey, ExistingTable, read_tables
+from anabranch.contracts import Enforced
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action
@@ -41,10 +42,11 @@ class MysqlTargetCatalog:
         keys = {(k.child, k.name): k for t in found.values() for k in (*t.foreign_keys, *t.referenced_by)}
         return [_enforced(keys[place]) for place in sorted(keys)]
 
-    def has_guards(self, tables: Sequence[TargetTable]) -> bool:
+    def guards(self, tables: Sequence[TargetTable]) -> Enforced:
         with translated("read triggers and foreign keys of the target"):
             found = self._read(tables)
-        return any(table.has_actions for table in found.values())
+        has_keys = any(table.foreign_keys or table.referenced_by for table in found.values())
+        return Enforced(has_keys, any(table.triggers for table in found.values()))
 
     def close(self) -> None:
         if self._connection is not None and self._connection.open:

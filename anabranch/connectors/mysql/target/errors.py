@@ -59,7 +59,7 @@ _BUSY, _AWAY, _FULL, _CONFLICT, _REFUSED = Meaning
 _LOAD = "load the table again"
 _CHANGED = f"the target table was changed: {_LOAD}"
 _TYPE = (
-    "ALTER TABLE … MODIFY … there to a type that holds it; a table that the load makes gets its types by [types] map"
+    "ALTER TABLE … MODIFY … there to a type that holds it; a table that the load makes gets its types by [types.map]"
 )
 _GRANT = "grant the job's user this right; preflight lists the statements"
 _LOGIN = "check user, password and host of the target's URL, and the account there (CREATE USER … @ …)"
@@ -107,7 +107,7 @@ MEANINGS: dict[int, KnownError] = {
     1054: KnownError(_REFUSED, "no such column", f"the target table was changed: bring the column back, or {_LOAD}"),
     1062: KnownError(_CONFLICT, "a duplicate key"),
     1071: KnownError(
-        _REFUSED, "a key is too long", "shorten the key's columns by [types] map; ROW_FORMAT=DYNAMIC takes 3072 bytes"
+        _REFUSED, "a key is too long", "shorten the key's columns by [types.map]; ROW_FORMAT=DYNAMIC takes 3072 bytes"
     ),
     1077: KnownError(_AWAY, "the server shuts down"),
     1079: KnownError(_AWAY, "the server shuts down"),
@@ -226,7 +226,7 @@ MEANINGS: dict[int, KnownError] = {
     3100: KnownError(
         _REFUSED,
         "Group Replication refuses the transaction",
-        "raise group_replication_transaction_size_limit, or lower [apply] epoch_rows",
+        "raise group_replication_transaction_size_limit at the target",
     ),
     3101: KnownError(_BUSY, "rolled back because of others (Group Replication)"),
     3105: KnownError(_REFUSED, "a computed column", _COMPUTED),

@@ -103,5 +103,5 @@ def _save(connection: Connection, job: str, facts: Mapping[str, str], row: list[
     with transaction(connection):
         found = ask(connection, LOCK_JOB, job)
         if found and json.loads(found[0][0] or "{}").get("target") != facts.get("target"):
-            raise StateError("this database is another target of the job", job=job, hint="one database for each target")
+            raise StateError("this server is another target of the job", job=job, hint="one server for each target")
         run(connection, CHANGE_JOB if found else ADD_JOB, *row)

@@ -1,7 +1,8 @@
 """Sessions at a MySQL or MariaDB target: their settings, how statements are sent and rows are fed, how names are quoted.
 
-What does not live here: TLS and the settings that every session of ours has (`connectors/mysql`), what errors mean
-(`errors.py`). Errors of the driver pass: the caller's `translated` says what was being done.
+What does not live here: TLS and the settings that every session of ours has (`connectors/mysql`), those that a session has
+beside them because it writes (`settings.py`), what errors mean (`errors.py`). Errors of the driver pass: the caller's
+`translated` says what was being done.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ from pymysql.constants import CLIENT
 from anabranch.connectors.mysql import connection as base
 from anabranch.connectors.mysql.settings import PINNED, Pin
 from anabranch.connectors.mysql.target.errors import connecting
+from anabranch.connectors.mysql.target.settings import SQL_MODE as SQL_MODE
+from anabranch.connectors.mysql.target.settings import WRITING as WRITING
 from anabranch.errors import TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -30,23 +33,6 @@ FED = "rows of anabranch"  # LOAD DATA LOCAL INFILE '<this>': the server asks fo
 PIECE = 256 * 1024  # bytes of rows in one packet
 MOST_LOCK_NAME = 64  # characters: https://dev.mysql.com/doc/refman/8.0/en/locking-functions.html
 
-# Strict, so that a value that does not fit is an error; dates that a source has (zero, 31 February) and 0 in a column with
-# AUTO_INCREMENT stand as they are given. https://dev.mysql.com/doc/refman/8.0/en/sql-mode.html
-SQL_MODE = "STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
-# What a session that writes has beside what every session of ours has, or other than that one.
-WRITING: Mapping[str, Pin] = {
-    "transaction_isolation": Pin("'READ-COMMITTED'", "what others have committed counts; gaps are not locked"),
-    "tx_isolation": Pin("'READ-COMMITTED'", "what others have committed counts; gaps are not locked"),
-    "sql_mode": Pin(f"'{SQL_MODE}'", "a value is stored as it is given, or refused"),
-    "collation_connection": Pin("utf8mb4_bin", "literals compare byte by byte; a column's own collation wins anyway"),
-    "lock_wait_timeout": Pin("30", "a table that others lock is waited for from outside, as TargetBusy"),
-    "innodb_lock_wait_timeout": Pin("30", "a row that others lock is waited for from outside, as TargetBusy"),
-    "idle_transaction_timeout": Pin("600", "a forgotten transaction keeps its locks no longer"),
-    "check_constraint_checks": Pin("1", "off, a row that breaks a CHECK would be stored"),
-    "unique_checks": Pin("1", "off, a secondary unique index may get the same value twice"),
-    "sql_notes": Pin("1", "off, a value that is cut is not counted as a warning"),
-    "sql_if_exists": Pin("0", "on, a statement about a table that is gone would succeed"),
-}
 KEYS = "foreign_key_checks"
 GUARD = "@anabranch_applies"  # set in every session of ours: a trigger at the target can leave alone what we write
 # Facts that decide how rows are sent; none needs a right.

@@ -52,7 +52,7 @@ def _canonical(type: LogicalType, name: str, rules: ValueRules, family: str) -> 
     https://dev.mysql.com/doc/refman/8.0/en/json.html#json-normalization · https://mariadb.com/kb/en/json/
     """
     if Kind.JSON in (type.kind, _kind_of(name)):
-        is_text = family != "mysql" or (name or rules.json) not in ("json", "jsonb")
+        is_text = family != "mysql" or (name or rules.json) not in ("json", "")
         return CanonicalForm.JSON_TEXT if is_text else CanonicalForm.JSON_VALUES
     if family == "mariadb" and not name and type.carried in WITHOUT_SIGN:
         return WITHOUT_SIGN[type.carried]

@@ -18,3 +18,6 @@ class PostgresTargetOptions(Options):
     """The type for geometry: EWKB as bytes, or PostGIS's own."""
     vector: Literal["real[]", "vector"] = "real[]"
     """The type for vectors: an array, or pgvector's own."""
+
+
+USUAL = PostgresTargetOptions()

@@ -12,6 +12,7 @@ from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.target.catalog import read_tables
 from anabranch.connectors.postgresql.target.enforced import read_keys
 from anabranch.connectors.postgresql.target.unique import unique_keys
+from anabranch.contracts import Enforced
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.rows.keys import EnforcedKey
@@ -39,10 +40,11 @@ class PostgresCatalog:
         with translated("read the foreign keys of the target"):
             return read_keys(self._session(), [table.target for table in tables])
 
-    def has_guards(self, tables: Sequence[TargetTable]) -> bool:
+    def guards(self, tables: Sequence[TargetTable]) -> Enforced:
         with translated("read triggers and foreign keys of the target"):
             found = read_tables(self._session(), [table.target for table in tables])
-        return any(t.triggers or t.foreign_keys or t.referenced_by for t in found.values())
+        has_keys = any(table.foreign_keys or table.referenced_by for table in found.values())
+        return Enforced(has_keys, any(table.triggers for table in found.values()))
 
     def close(self) -> None:
         if self._connection is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from anabranch.connectors.postgresql.target.options import USUAL
 from anabranch.contracts import ValueRules
 from anabranch.model.at_target import AtTarget, CanonicalForm, TextForm
 from anabranch.model.datatype import Kind, LogicalType
@@ -57,5 +58,5 @@ def _canonical(type: LogicalType, rules: ValueRules) -> CanonicalForm:
     """
     if type.carried is Kind.NATIVE:
         return WITH_FLOATS.get(type.native, CanonicalForm.OF_KIND)
-    kept = type.target or (rules.json if type.carried is Kind.JSON else "")
+    kept = type.target or (rules.json or USUAL.json if type.carried is Kind.JSON else "")
     return CHOSEN.get((type.carried, kept), CanonicalForm.OF_KIND)

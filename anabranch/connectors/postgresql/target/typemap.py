@@ -7,6 +7,7 @@ Vendor facts: https://www.postgresql.org/docs/current/datatype.html
 from __future__ import annotations
 
 from anabranch.connectors.postgresql.target import choices, text_forms
+from anabranch.connectors.postgresql.target.options import USUAL
 from anabranch.contracts import ValueRules
 from anabranch.model.at_target import AtTarget
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
@@ -131,11 +132,11 @@ def _row(type: LogicalType, rules: ValueRules) -> tuple[str, Fidelity, str]:
     if type.kind is Kind.DECIMAL and not type.precision:
         return "numeric", EXACT, ""
     if type.kind is Kind.JSON:
-        return JSON[rules.json]
+        return JSON[rules.json or USUAL.json]
     if type.kind is Kind.GEOMETRY:
-        return GEOMETRY[rules.geometry]
+        return GEOMETRY[rules.geometry or USUAL.geometry]
     if type.kind is Kind.VECTOR:
-        native, fidelity, reason = VECTOR[rules.vector]
+        native, fidelity, reason = VECTOR[rules.vector or USUAL.vector]
         unsized = native.partition("(")[0]
         return (native, fidelity, reason) if type.length or native == unsized else (unsized, WIDENED, UNSIZED)
     return NATIVE[type.kind]

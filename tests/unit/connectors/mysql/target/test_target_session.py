@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.connectors.mysql.settings import PINNED, pinning
+from anabranch.connectors.mysql.settings import LEFT, ONE_TABLE, PINNED, pinning
+from anabranch.connectors.mysql.target import settings
 from anabranch.connectors.mysql.target.session import (
     WRITING,
     _batches,
@@ -70,3 +71,9 @@ def test_what_is_pinned_twice_has_the_value_of_a_session_that_writes() -> None:
     sent = pinning([*PINNED, *WRITING], {**PINNED, **WRITING})
     assert "transaction_isolation = 'READ-COMMITTED'" in sent and "REPEATABLE" not in sent
     assert sent.count("sql_mode = ") == 1 and "STRICT_ALL_TABLES" in sent
+
+
+def test_what_is_left_because_of_a_sources_one_table_is_decided_for_a_target() -> None:
+    left = [name for names in settings.LEFT.values() for name in names]
+    assert len(left) == len(set(left)) and not set(left) & {*PINNED, *WRITING}
+    assert {*LEFT[ONE_TABLE]} <= {*left, *WRITING}
