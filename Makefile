@@ -16,6 +16,7 @@ JOBS  := $(shell memory=`awk '/^MemTotal/ { print int($$2 / 3000000) }' /proc/me
   most=`expr $(CORES) + $(CORES) / 2`; [ "$${memory:-2}" -lt "$$most" ] && most=$${memory:-2}; [ "$$most" -gt 2 ] || most=2; echo $$most)
 # Failed tests that are run once more at the end of `make test` (tests/second_run.py).
 AGAIN  = $(VENV)/.second-run
+TYPES  = $(VENV)/.types
 SEEDS  = 1..300
 TARGET = postgresql
 # What reads logs and rows, and a slice of torture, also run as where the compiled code is not installed.
@@ -26,7 +27,7 @@ WITHOUT = tests/unit/connectors tests/unit/rows tests/unit/verify tests/unit/cli
 JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: print(error, file=sys.stderr); \
   from anabranch.testing.packages import find_java; print(find_java().parent.parent)'
 
-.PHONY: help venv native demo check test test-unit test-servers test-faults torture bench docs wheels clean
+.PHONY: help venv native demo check style test test-unit test-servers test-faults torture bench docs wheels clean
 
 help:
 	@echo 'make demo         MariaDB -> PostgreSQL on private servers, from nothing to verified (ARGS="--seconds 20", "--forever")'
@@ -94,16 +95,21 @@ demo: $(STAMP)
 	  echo 'the compiled decoder has been built meanwhile: from now on capture uses it' >&2; \
 	fi; exit $$code
 
-check: $(STAMP)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+check: style
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check $(NATIVE)
+style: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# Types and imports are checked on one processor, beside the tests without servers.
+test: style $(NATIVE)
 	@rm -f $(AGAIN)
 	@$(BIN)/python -m compileall -q anabranch || true  # what has changed since `make venv`: else each of 1,000 processes compiles it, where none may write
-	$(BIN)/python -m pytest -n $(CORES) --second-run $(AGAIN) --durations=10 tests/unit
+	@{ $(BIN)/mypy && $(BIN)/lint-imports; } >$(TYPES) 2>&1 & types=$$!; \
+	$(BIN)/python -m pytest -n $(CORES) --second-run $(AGAIN) --durations=10 tests/unit; code=$$?; \
+	wait $$types || code=1; cat $(TYPES); exit $$code
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
 	  $(BIN)/python -m pytest -n $(JOBS) --second-run $(AGAIN) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS)
 	ANABRANCH_COMPILED=off $(BIN)/python -m pytest -n $(CORES) --second-run $(AGAIN) $(WITHOUT)

@@ -6,6 +6,7 @@ cannot be had fails and says what to install; none is skipped.
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
@@ -18,7 +19,7 @@ import hypothesis
 import pytest
 
 from anabranch.rows.compiled import compiled
-from anabranch.testing import packages
+from anabranch.testing import fresh, packages
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.features import has_all
 from anabranch.testing.servers import (
@@ -66,6 +67,11 @@ def pytest_configure(config: pytest.Config) -> None:
     file = config.getoption("--servers-report")
     if file is not None:
         config.pluginmanager.register(ServersReport(file, config.stash.setdefault(_USED, [])))
+    if fresh.VARIABLE not in os.environ:  # workers and what they start have it of this process
+        directory = tempfile.mkdtemp(prefix="anabranch-tests-fresh-")
+        os.environ[fresh.VARIABLE] = directory
+        config.add_cleanup(partial(shutil.rmtree, directory, ignore_errors=True))
+        config.add_cleanup(partial(os.environ.pop, fresh.VARIABLE))
 
 
 def pytest_report_header() -> list[str]:
@@ -85,7 +91,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _family_of(test: pytest.Function) -> Iterator[Any]:
-    yield from ("mariadb", "mysql")
+    yield "mariadb"
+    yield pytest.param("mysql", marks=pytest.mark.long) if test.get_closest_marker("one_family") else "mysql"
     if test.get_closest_marker("every_server"):
         yield from (pytest.param(name, marks=pytest.mark.servers) for name in OTHER_MYSQL)
 

@@ -33,6 +33,7 @@ from anabranch.testing.recipes import (
     RECIPES,
     Instance,
     Recipe,
+    kept_fresh,
     prepare,
     read_greeting,
 )
@@ -181,13 +182,14 @@ def _start(recipe: Recipe, directory: Path, port: int | None, options: Sequence[
     directory = directory.resolve()
     software = recipe.find()
     kept = _read_identity(recipe, directory, software)
-    password = str(kept.get("password") or secrets.token_hex(12))
+    fresh = None if kept else kept_fresh(recipe, software, options)
+    password = str(kept.get("password") or (fresh.password() if fresh else secrets.token_hex(12)))
     last = kept.get("port")
     chosen = port or (last if isinstance(last, int) and _is_free(last) else free_port())
     for tries_left in (2, 1, 0):
         instance = Instance(directory, software, chosen, password, tuple(options))
         _keep_identity(recipe, instance)
-        prepare(recipe, instance)
+        prepare(recipe, instance, fresh)
         daemon = recipe.daemon(instance)
         try:
             daemon.start()

@@ -43,7 +43,12 @@ def start(here: Path, *options: str) -> subprocess.Popen[str]:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    ("source", "target"), [("mariadb", "postgresql"), ("postgresql", "postgresql"), ("mariadb", "mysql")]
+    ("source", "target"),
+    [
+        ("mariadb", "postgresql"),
+        pytest.param("postgresql", "postgresql", marks=pytest.mark.long),
+        ("mariadb", "mysql"),
+    ],
 )
 def test_demo_ends_with_both_ends_identical_and_nothing_left(here: Path, source: str, target: str) -> None:
     demo = start(here, "--source", source, "--target", target, "--seconds", "10", "--rate", "100")

@@ -43,6 +43,7 @@ PT_OSC = (
 TABLES = ("orders", "items", "left_over", "moved", "again", "altered", "kept")
 
 
+@pytest.mark.one_family
 def test_names_that_came_and_went_at_a_mysql(mysql_family: Server, scenario: Make) -> None:
     made = scenario(
         mysql_family,

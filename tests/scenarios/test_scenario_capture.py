@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from anabranch.testing.servers import Server
 from rigs.scenario import Result, Running, Scenario, wait_until
 
@@ -24,6 +26,7 @@ INSERT = (
 )
 
 
+@pytest.mark.one_family
 def test_pitfall_14_a_large_transaction_needs_no_more_memory(mysql_family: Server, scenario: Make) -> None:
     made = scenario(mysql_family, *MANY)
     capture = made.capture()

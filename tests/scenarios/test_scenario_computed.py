@@ -73,6 +73,7 @@ BEHIND = (  # the source's rows are others by now than when the foreign keys act
 
 
 @pytest.mark.quick
+@pytest.mark.one_family
 def test_rule_01_computed_columns_follow_keys_that_act(mysql_family: Server, scenario: Make) -> None:
     """MySQL and MariaDB let only virtual columns depend on such a key. While the job streams, and behind its back."""
     tables = (table.replace("{exact}", EXACT[mysql_family.name]) for table in TABLES)
@@ -89,6 +90,7 @@ def test_rule_01_computed_columns_follow_keys_that_act(mysql_family: Server, sce
 
 
 @pytest.mark.quick
+@pytest.mark.one_family
 def test_rule_01_without_the_right_to_temporary_tables_the_source_rows_tell(
     mysql_family: Server, scenario: Make
 ) -> None:
@@ -150,7 +152,7 @@ FOLLOWS = "(id INT PRIMARY KEY, boss INT, label VARCHAR(20) AS (CONCAT('b', boss
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("server", ["mysql", "mariadb"])
+@pytest.mark.parametrize("server", ["mysql", pytest.param("mariadb", marks=pytest.mark.long)])
 def test_rule_01_a_child_that_the_source_has_altered_or_dropped_since_is_parked(
     server: str, request: pytest.FixtureRequest, scenario: Make
 ) -> None:

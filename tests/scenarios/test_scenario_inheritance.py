@@ -96,7 +96,9 @@ def test_each_table_of_an_inheritance_has_its_own_rows(
 @pytest.mark.quick
 @pytest.mark.servers
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("decoder", ["pgoutput", "wal2json", "decoderbufs"])
+@pytest.mark.parametrize(
+    "decoder", ["pgoutput", *(pytest.param(name, marks=pytest.mark.long) for name in ("wal2json", "decoderbufs"))]
+)
 def test_each_table_of_an_inheritance_has_its_own_rows_with_every_decoder(
     postgresql15: Server, scenario: Callable[..., FromPostgres], decoder: str
 ) -> None:

@@ -96,7 +96,7 @@ def the_users_word_lets_the_numbers_arrive(made: FromPostgres) -> None:
 
 @pytest.mark.quick
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("streaming", ["true", "false"])
+@pytest.mark.parametrize("streaming", ["true", pytest.param("false", marks=pytest.mark.long)])
 def test_a_large_object_in_the_middle_of_a_large_transaction(
     logical_postgresql: Server, scenario: Callable[..., FromPostgres], streaming: str
 ) -> None:

@@ -190,6 +190,7 @@ def _refused(made: FromPostgres, why: str) -> None:
 
 @pytest.mark.quick
 @pytest.mark.timeout(1200)
+@pytest.mark.one_family
 def test_tables_that_come_later_behind_the_logs_back(mysql_family: Server, scenario: Callable[..., Scenario]) -> None:
     """What a grant lets in is in no statement of the log that says so; what is renamed into the rules is."""
     user = unique_name("repl")

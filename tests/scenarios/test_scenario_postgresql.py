@@ -119,7 +119,7 @@ def test_pitfall_27_postgresql_is_loaded_while_it_is_written(postgresql_source: 
 @pytest.mark.quick
 @pytest.mark.servers
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("decoder", ["wal2json", "decoderbufs"])
+@pytest.mark.parametrize("decoder", ["wal2json", pytest.param("decoderbufs", marks=pytest.mark.long)])
 def test_another_decoder_of_a_source_in_use(postgresql15: Server, scenario: Make, decoder: str) -> None:
     made = scenario(postgresql15, *SCHEMA)
     made.write_job(f'[capture]\ndecoder = "{decoder}"\n')

@@ -57,7 +57,7 @@ def rows(first: int) -> list[str]:
 
 @pytest.mark.quick
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("server", ["mariadb", "mysql"])
+@pytest.mark.parametrize("server", ["mariadb", pytest.param("mysql", marks=pytest.mark.long)])
 def test_what_was_reported_of_a_mysql_or_mariadb_source(
     server: str, request: pytest.FixtureRequest, scenario: Make
 ) -> None:

@@ -45,6 +45,7 @@ def databases(source: Server) -> Iterator[dict[str, Database]]:
         drop_database(database)
 
 
+@pytest.mark.quick
 def test_samples_are_loaded_followed_and_verified(
     source: Server, scenario: Make, databases: dict[str, Database]
 ) -> None:

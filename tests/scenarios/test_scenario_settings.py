@@ -92,6 +92,7 @@ CHANGES = (
 
 
 @pytest.mark.quick
+@pytest.mark.one_family
 def test_settings_of_every_session_at_their_worst_at_both_ends(mysql_family: Server, scenario: Make) -> None:
     """The input of the report: a low sql_select_limit with 4,096 rows; and everything else with it."""
     made = scenario(mysql_family, *DIGITS, ITEM.format("DATETIME"), ROWS.format(NUMBERS["mysql"]))

@@ -46,6 +46,7 @@ def several(postgresql: Server, scenario: Make) -> Iterator[Build]:
         yield build
 
 
+@pytest.mark.long
 def test_two_targets_with_spark(mariadb: Server, several: Build) -> None:
     made = several(mariadb, "north", "south")
     made.write_job("north", "south")

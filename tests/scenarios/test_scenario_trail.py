@@ -35,6 +35,7 @@ APART = 24
 BULKY = "INSERT INTO item (words) VALUES " + ",".join(["(HEX(RANDOM_BYTES(400)))"] * 400)  # 160 kB in the trail
 
 
+@pytest.mark.one_family
 def test_rule_11_pitfall_24_a_killed_capture_takes_nothing_back(mysql_family: Server, scenario: Make) -> None:
     """What a reader has seen before a SIGKILL is there after it; each committed transaction comes once."""
     made = scenario(mysql_family, *SCHEMA, *fill(1))

@@ -37,6 +37,7 @@ def waiting(made: Scenario) -> list[tuple[str, str, dict[str, str]]]:
 
 @pytest.mark.quick
 @pytest.mark.timeout(600)
+@pytest.mark.one_family
 def test_rule_26_rows_that_cannot_be_converted_are_set_aside(mysql_family: Server, scenario: Make) -> None:
     made = scenario(mysql_family, *TABLES)
     made.write_job('[apply]\non_error = "set_aside"\n')
@@ -125,6 +126,7 @@ LOADED = (
 
 @pytest.mark.quick
 @pytest.mark.timeout(600)
+@pytest.mark.one_family
 def test_rule_26_the_load_sets_rows_aside_that_cannot_be_converted(mysql_family: Server, scenario: Make) -> None:
     made = scenario(mysql_family, *LOADED)
     made.write_job('[apply]\non_error = "set_aside"\n')

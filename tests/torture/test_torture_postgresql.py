@@ -18,9 +18,9 @@ from anabranch.testing.torture.postgresql_source import DECODERS
 from anabranch.testing.torture.postgresql_tables import SHAPES, is_late_unique, shape_of
 from anabranch.testing.torture.report import Tally, summary
 
-USUAL = range(12, 21)  # 12, 13: a TRUNCATE of several tables goes the slow way
-DECODED = range(1, 8)
-COUNTED = 9  # of both
+USUAL = (12, 13, 14, 16, 17, 18)  # 12, 13: a TRUNCATE of several tables goes the slow way
+DECODED = (1, 3, 4, 6)
+COUNTED = 6  # of both
 
 
 @pytest.mark.timeout(1200)
