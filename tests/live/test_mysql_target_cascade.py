@@ -163,7 +163,7 @@ def test_rule_01_children_that_a_trigger_would_see_leave_go_one_by_one(at: Epoch
     at.writer.rollback()
 
 
-def test_rule_01_times_that_move_by_themselves_do_not_by_a_key(at: Epoch) -> None:
+def test_rule_01_pitfall_50_times_that_move_by_themselves_do_not_by_a_key(at: Epoch) -> None:
     at.database.execute(
         "ALTER TABLE parts ADD at timestamp NOT NULL DEFAULT '2001-02-03' ON UPDATE CURRENT_TIMESTAMP",
         "INSERT INTO parts (id, x, y) VALUES (1, 1, 0), (2, 2, 0)",

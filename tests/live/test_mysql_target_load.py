@@ -83,44 +83,33 @@ def test_mysql_load_chunk_commits_rows_with_its_ledger_row(place: Place, loader:
 # --- what the server would let pass with LOCAL ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("bad", "says"),
-    [
-        (line(7, word="x" * 11), "word"),
-        (line(7, word="x" * 10 + " "), "word"),
-        (line(7, small="128"), "small"),
-        (line(7, small="secret"), "small"),
-        (line(7, born="2001-02-33"), "born"),
-        (line(7, born=""), "born"),
-        (line(7, price="1.005"), "price"),
-        (line(7, price="10000.00"), "price"),
-        (b"7\ta\xff\t\\N\t\\N\t\\N\t\\N\n", ""),
-    ],
-)
-def test_mysql_load_a_value_that_would_be_cut_is_refused(
-    place: Place, loader: MysqlLoader, bad: bytes, says: str
-) -> None:
+CUT = [  # a row, and the column of it that the refusal names
+    (line(7, word="x" * 11), "word"),
+    (line(7, word="x" * 10 + " "), "word"),
+    (line(7, small="128"), "small"),
+    (line(7, small="secret"), "small"),
+    (line(7, born="2001-02-33"), "born"),
+    (line(7, born=""), "born"),
+    (line(7, price="1.005"), "price"),
+    (line(7, price="10000.00"), "price"),
+    (b"7\ta\xff\t\\N\t\\N\t\\N\t\\N\n", ""),
+    (b"7\tx\n", ""),  # another number of fields
+    (b"7\tx\t1\t\\N\t\\N\t\\N\tmore\n", ""),
+]
+
+
+def test_pitfall_63_mysql_load_a_value_that_would_be_cut_is_refused(place: Place, loader: MysqlLoader) -> None:
     things = place.things()
     place.begin(loader, things)
     good = b"".join(line(number, word=f"ok{number}") for number in range(100, 200))
-    with pytest.raises(RowRefused, match="key id=7") as caught:
-        place.load(loader, things, [good, line(1) + bad + line(2)])
-    assert says in caught.value.message
-    assert "secret" not in str(caught.value) and "xxx" not in str(caught.value)
-    assert (caught.value.table, caught.value.job) == ("shop.things", place.job)
-    assert place.count() == 0
+    for bad, says in CUT:
+        with pytest.raises(RowRefused, match="key id=7") as caught:
+            place.load(loader, things, [good, line(1) + bad + line(2)])
+        assert says in caught.value.message
+        assert "secret" not in str(caught.value) and "xxx" not in str(caught.value)
+        assert (caught.value.table, caught.value.job) == ("shop.things", place.job)
+        assert place.count() == 0
     assert place.load(loader, things, [good]) == 100
-
-
-@pytest.mark.parametrize("fields", [b"7\tx\n", b"7\tx\t1\t\\N\t\\N\t\\N\tmore\n"])
-def test_mysql_load_a_line_with_another_number_of_fields_is_refused(
-    place: Place, loader: MysqlLoader, fields: bytes
-) -> None:
-    things = place.things()
-    place.begin(loader, things)
-    with pytest.raises(RowRefused, match="key id=7"):
-        place.load(loader, things, [line(1) + fields + line(2)])
-    assert place.count() == 0
 
 
 def test_mysql_load_a_duplicate_key_is_not_skipped(place: Place, loader: MysqlLoader) -> None:
@@ -152,14 +141,16 @@ def test_mysql_load_a_null_where_there_is_none_is_refused(place: Place, loader: 
     assert place.count() == 0
 
 
-def test_mysql_load_zero_is_a_number_in_an_auto_increment_column(place: Place, loader: MysqlLoader) -> None:
+def test_pitfall_49_mysql_load_zero_is_a_number_in_an_auto_increment_column(place: Place, loader: MysqlLoader) -> None:
     things = place.things(id=("INT NOT NULL AUTO_INCREMENT PRIMARY KEY", LogicalType(Kind.INT32)))
     place.begin(loader, things)
     assert place.load(loader, things, [line(0) + line(-5) + line(7)]) == 3
     assert place.rows("id") == [(-5,), (0,), (7,)]
 
 
-def test_mysql_load_a_null_in_an_auto_increment_column_is_no_next_number(place: Place, loader: MysqlLoader) -> None:
+def test_pitfall_49_mysql_load_a_null_in_an_auto_increment_column_is_no_next_number(
+    place: Place, loader: MysqlLoader
+) -> None:
     things = place.things(small=("INT NOT NULL AUTO_INCREMENT, KEY (small)", LogicalType(Kind.INT32)))
     place.begin(loader, things)
     with pytest.raises(RowRefused, match="key id=2"):
@@ -169,7 +160,7 @@ def test_mysql_load_a_null_in_an_auto_increment_column_is_no_next_number(place: 
 
 
 @pytest.mark.parametrize("explicit", [0, 1])
-def test_mysql_load_an_explicit_null_in_a_timestamp_is_not_the_time_of_day(
+def test_pitfall_50_mysql_load_an_explicit_null_in_a_timestamp_is_not_the_time_of_day(
     place: Place, loader: MysqlLoader, explicit: int
 ) -> None:
     things = place.things(born=("TIMESTAMP(6) NOT NULL", LogicalType(Kind.TIMESTAMP, fraction=6)))
@@ -203,7 +194,7 @@ def test_mysql_load_a_null_in_a_column_whose_name_differs_by_case_is_no_other_va
     assert place.rows("id, small, CONCAT(born)") == [(1, 0, moment)]
 
 
-def test_mysql_load_columns_that_set_themselves_stand_as_given(place: Place, loader: MysqlLoader) -> None:
+def test_pitfall_50_mysql_load_columns_that_set_themselves_stand_as_given(place: Place, loader: MysqlLoader) -> None:
     how = "TIMESTAMP NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
     things = place.things(born=(how, LogicalType(Kind.TIMESTAMP)))
     place.begin(loader, things)
@@ -214,7 +205,7 @@ def test_mysql_load_columns_that_set_themselves_stand_as_given(place: Place, loa
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def test_mysql_load_bytes_with_a_meaning_arrive_as_they_are(place: Place, loader: MysqlLoader) -> None:
+def test_pitfall_57_mysql_load_bytes_with_a_meaning_arrive_as_they_are(place: Place, loader: MysqlLoader) -> None:
     texts = [
         "\0",
         "a\0b",

@@ -162,7 +162,7 @@ def test_a_default_whose_shortest_digits_are_out_of_range_stands(
     assert place.database.query(greatest) == source.query(greatest)
 
 
-def test_mysql_tables_at_a_mariadb_and_the_other_way_round(
+def test_pitfall_58_mysql_tables_at_a_mariadb_and_the_other_way_round(
     place: Place, mysql: Server, mariadb: Server, source_database: Callable[[Server], Database]
 ) -> None:
     """Types, keys, indexes, checks and constant defaults are the same; a collation that is not there has a stand-in."""

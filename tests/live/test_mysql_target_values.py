@@ -143,7 +143,7 @@ def test_a_vector_comes_back_in_all_of_its_digits(
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_any_value_comes_back(name: str, mysql_family: Server, session: Connection) -> None:
+def test_pitfall_33_51_53_any_value_comes_back(name: str, mysql_family: Server, session: Connection) -> None:
     type, values = DRAWN[name]
     column = OneColumn(session, family_of(mysql_family), type)
 
@@ -168,7 +168,7 @@ def _array(type: LogicalType, drawn: list[Any]) -> Any:
 @needs_json
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(document=DOCUMENTS)
-def test_any_document_comes_back_by_value(document: Any, mysql_family: Server, session: Connection) -> None:
+def test_pitfall_38_any_document_comes_back_by_value(document: Any, mysql_family: Server, session: Connection) -> None:
     column = OneColumn(session, family_of(mysql_family), LogicalType(Kind.JSON))
     told = [json.dumps(document, ensure_ascii=False)]
     assert column.canonical(column.loaded(told)) == column.canonical(told)
@@ -211,18 +211,19 @@ REFUSED: dict[str, tuple[LogicalType, tuple[str, ...]]] = {
 
 
 @needs_json
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_a_column_does_not_hold_is_refused(name: str, mysql_family: Server, session: Connection) -> None:
-    type, told = REFUSED[name]
-    column = OneColumn(session, family_of(mysql_family), type)
-    for text in told:
-        with pytest.raises((pymysql.err.Error, ValueError), match=r"warnings|JSON"):
-            pytest.fail(f"{text!r} became {column.loaded([text])}")
-        with pytest.raises((pymysql.err.Error, ValueError)):
-            pytest.fail(f"{text!r} became {column.inserted([text])}")
+def test_pitfall_63_what_a_column_does_not_hold_is_refused(mysql_family: Server, session: Connection) -> None:
+    for name, (type, told) in REFUSED.items():
+        column = OneColumn(session, family_of(mysql_family), type)
+        for text in told:
+            with pytest.raises((pymysql.err.Error, ValueError), match=r"warnings|JSON"):
+                pytest.fail(f"{name}: {text!r} became {column.loaded([text])}")
+            with pytest.raises((pymysql.err.Error, ValueError)):
+                pytest.fail(f"{name}: {text!r} became {column.inserted([text])}")
 
 
-def test_zero_dates_stand_as_they_are_where_the_job_keeps_them(mysql_family: Server, session: Connection) -> None:
+def test_pitfall_55_zero_dates_stand_as_they_are_where_the_job_keeps_them(
+    mysql_family: Server, session: Connection
+) -> None:
     rules = ValueRules(json="json", zero_date="-infinity")
     for kind in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT):
         column = OneColumn(session, family_of(mysql_family), LogicalType(kind), rules=rules)
@@ -248,7 +249,7 @@ STOPS = {
 
 
 @needs_json
-def test_every_type_of_postgresql_comes_back_as_it_is_printed_or_stops(
+def test_pitfall_31_33_38_every_type_of_postgresql_comes_back_as_it_is_printed_or_stops(
     logical_postgresql: Server,
     mysql_family: Server,
     session: Connection,
@@ -304,7 +305,7 @@ def test_a_uuid_in_sixteen_bytes_and_an_instant_in_its_own_type(mysql_family: Se
 
 @needs_json
 @pytest.mark.parametrize("elder", ["mysql", "mariadb"])
-def test_every_type_of_the_family_comes_back_in_its_own_words(
+def test_pitfall_34_35_37_every_type_of_the_family_comes_back_in_its_own_words(
     elder: str,
     mysql_family: Server,
     session: Connection,

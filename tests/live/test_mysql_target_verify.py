@@ -56,10 +56,14 @@ def create(database: Database, types: tuple[LogicalType, ...], rows: list[list[s
     family = database.server.name
     natives = [MysqlTypes(family).fit(type, RULES).native for type in types]
     columns = ", ".join(f"c{n} {native} NULL" for n, native in enumerate(natives))
-    database.execute(f"CREATE TABLE t ({columns}) COLLATE utf8mb4_bin")
-    for row in rows:
-        values = [terms.constant(type, text, family) for type, text in zip(types, row, strict=True)]
-        database.execute(f"INSERT INTO t VALUES ({', '.join(values)})")
+    values = [
+        ", ".join(terms.constant(type, text, family) for type, text in zip(types, row, strict=True)) for row in rows
+    ]
+    database.execute(
+        "DROP TABLE IF EXISTS t",
+        f"CREATE TABLE t ({columns}) COLLATE utf8mb4_bin",
+        *(f"INSERT INTO t VALUES ({one})" for one in values),
+    )
 
 
 def lines(reader: MysqlTargetReader, table: TargetTable, rows_per_piece: int = 1000) -> list[bytes]:
@@ -69,26 +73,22 @@ def lines(reader: MysqlTargetReader, table: TargetTable, rows_per_piece: int = 1
     ]
 
 
-@pytest.mark.parametrize("by_python", [False, True], ids=["compiled", "python"])
-@pytest.mark.parametrize(("logical", "texts"), VALUES, ids=lambda v: str(v) if isinstance(v, LogicalType) else "")
 def test_mysql_target_reads_back_the_same_lines(
-    database: Database,
-    reader: MysqlTargetReader,
-    logical: LogicalType,
-    texts: list[bytes],
-    by_python: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    database: Database, reader: MysqlTargetReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if by_python:
-        monkeypatch.setattr(compiled, "NATIVE", None)
-    if logical.kind is Kind.ENUM:
-        texts = [text for text in texts if text]  # '' without a label is no value that a target is given
-    there = [[str(number), unescape(text).decode()] for number, text in enumerate(texts)]
-    create(database, (INT, logical), [*there, [str(len(texts)), None]])
-    wanted = [b"%d\t%s\n" % (number, text) for number, text in enumerate([*texts, b"\\N"])]
-    assert [_plain(logical, line) for line in lines(reader, table_of(database, INT, logical))] == [
-        _plain(logical, line) for line in wanted
-    ]
+    """With the compiled code and with Python."""
+    for logical, texts in VALUES:
+        if logical.kind is Kind.ENUM:
+            texts = [text for text in texts if text]  # '' without a label is no value that a target is given
+        there = [[str(number), unescape(text).decode()] for number, text in enumerate(texts)]
+        create(database, (INT, logical), [*there, [str(len(texts)), None]])
+        wanted = [_plain(logical, b"%d\t%s\n" % (n, text)) for n, text in enumerate([*texts, b"\\N"])]
+        assert [_plain(logical, line) for line in lines(reader, table_of(database, INT, logical))] == wanted, logical
+        with monkeypatch.context() as python:
+            python.setattr(compiled, "NATIVE", None)
+            assert [_plain(logical, line) for line in lines(reader, table_of(database, INT, logical))] == wanted, (
+                logical
+            )
 
 
 def _plain(logical: LogicalType, line: bytes) -> object:
@@ -129,15 +129,14 @@ FINER = [  # the source's type, the column that was there, what it has, and what
 ]
 
 
-@pytest.mark.parametrize(
-    ("logical", "native", "value", "wanted"), FINER, ids=lambda v: str(v) if isinstance(v, str) else ""
-)
 def test_mysql_target_clocks_of_a_column_with_more_decimals_than_the_source(
-    database: Database, reader: MysqlTargetReader, logical: LogicalType, native: str, value: str, wanted: bytes
+    database: Database, reader: MysqlTargetReader
 ) -> None:
     """A table that was there: each has what it has, in as many decimals as the source's text form."""
-    database.execute(f"CREATE TABLE t (c0 int, c1 {native} NULL)", f"INSERT INTO t VALUES (1, '{value}'), (2, NULL)")
-    assert lines(reader, table_of(database, INT, logical)) == [b"1\t" + wanted + b"\n", b"2\t\\N\n"]
+    for logical, native, value, wanted in FINER:
+        made = f"CREATE TABLE t (c0 int, c1 {native} NULL)"
+        database.execute("DROP TABLE IF EXISTS t", made, f"INSERT INTO t VALUES (1, '{value}'), (2, NULL)")
+        assert lines(reader, table_of(database, INT, logical)) == [b"1\t" + wanted + b"\n", b"2\t\\N\n"], native
 
 
 def test_mysql_target_words_with_zero_characters_go_by_python(database: Database, reader: MysqlTargetReader) -> None:
@@ -162,18 +161,20 @@ KEYS: list[tuple[str, str, str]] = [  # columns, key, and the values of a row nu
 ]
 
 
-@pytest.mark.parametrize(("columns", "key", "values"), KEYS, ids=[f"{key} of {columns}" for columns, key, _ in KEYS])
-def test_mysql_target_pieces_are_the_table(
-    database: Database, reader: MysqlTargetReader, columns: str, key: str, values: str
-) -> None:
-    database.execute(f"CREATE TABLE t ({columns}, v int NOT NULL, PRIMARY KEY ({key})) CHARACTER SET utf8mb4")
-    rows = ", ".join(f"({values.replace('{n}', str(n))}, {n})" for n in range(1, 401))
-    database.execute(f"INSERT INTO t VALUES {rows}", "ANALYZE TABLE t")
-    table = table_of(database, INT, names=("v",))
-    pieces = reader.pieces(table, 60)
-    assert len(pieces) == 1 if "double" in columns else 3 <= len(pieces) <= 20
-    found = [int(line) for piece in pieces for block in reader.lines(table, piece) for line in block.splitlines()]
-    assert Counter(found) == Counter(range(1, 401))
+def test_mysql_target_pieces_are_the_table(database: Database, reader: MysqlTargetReader) -> None:
+    for columns, key, values in KEYS:
+        rows = ", ".join(f"({values.replace('{n}', str(n))}, {n})" for n in range(1, 401))
+        database.execute(
+            "DROP TABLE IF EXISTS t",
+            f"CREATE TABLE t ({columns}, v int NOT NULL, PRIMARY KEY ({key})) CHARACTER SET utf8mb4",
+            f"INSERT INTO t VALUES {rows}",
+            "ANALYZE TABLE t",
+        )
+        table = table_of(database, INT, names=("v",))
+        pieces = reader.pieces(table, 60)
+        assert len(pieces) == 1 if "double" in columns else 3 <= len(pieces) <= 20, columns
+        found = [int(line) for piece in pieces for block in reader.lines(table, piece) for line in block.splitlines()]
+        assert Counter(found) == Counter(range(1, 401)), columns
 
 
 def test_mysql_target_without_a_key_is_one_piece(database: Database, reader: MysqlTargetReader) -> None:
@@ -223,26 +224,23 @@ def whole(reader: HashingReader, table: TargetTable, piece: str) -> Fingerprint 
     return reader.fingerprint(table, hashed(table), piece, Hashing.SHA256)
 
 
-@pytest.mark.parametrize(("logical", "texts"), HASHED, ids=lambda v: str(v) if isinstance(v, LogicalType) else "")
 def test_mysql_target_sums_are_those_of_every_other_server(
-    database: Database,
-    reader: MysqlTargetReader,
-    target_database: Database,
-    logical: LogicalType,
-    texts: list[bytes],
+    database: Database, reader: MysqlTargetReader, target_database: Database
 ) -> None:
-    if logical.kind is Kind.ENUM:
-        texts = [text for text in texts if text]
-    there: list[tuple[str, str | None]] = [(str(n), unescape(text).decode()) for n, text in enumerate(texts)]
-    there.append((str(len(texts)), None))
-    create(database, (INT, logical), [list(row) for row in there])
-    table = table_of(database, INT, logical)
-    wanted = of_texts([(str(n), printed(logical, text)) for n, text in enumerate(texts)] + [(str(len(texts)), None)])
-    assert whole(reader, table, "TRUE") == wanted
-    if logical.kind is not Kind.BOOLEAN:  # which a MySQL as a source has not: a number of one byte
-        assert of_source(database) == wanted
-    if logical.kind not in (Kind.DURATION,):  # PostgreSQL's intervals are printed otherwise: their tables are read
-        assert of_postgresql(target_database, logical, there) == wanted
+    for logical, texts in HASHED:
+        if logical.kind is Kind.ENUM:
+            texts = [text for text in texts if text]
+        there: list[tuple[str, str | None]] = [(str(n), unescape(text).decode()) for n, text in enumerate(texts)]
+        there.append((str(len(texts)), None))
+        create(database, (INT, logical), [list(row) for row in there])
+        table = table_of(database, INT, logical)
+        shown = [(str(n), printed(logical, text)) for n, text in enumerate(texts)]
+        wanted = of_texts([*shown, (str(len(texts)), None)])
+        assert whole(reader, table, "TRUE") == wanted, logical
+        if logical.kind is not Kind.BOOLEAN:  # which a MySQL as a source has not: a number of one byte
+            assert of_source(database) == wanted, logical
+        if logical.kind is not Kind.DURATION:  # PostgreSQL's intervals are printed otherwise: their tables are read
+            assert of_postgresql(target_database, logical, there) == wanted, logical
 
 
 def of_source(database: Database) -> Fingerprint | None:
@@ -258,7 +256,7 @@ def of_source(database: Database) -> Fingerprint | None:
 
 def of_postgresql(database: Database, logical: LogicalType, rows: list[tuple[str, str | None]]) -> Fingerprint | None:
     native = connectors.target(endpoint_of(database)).types.fit(logical, RULES).native
-    database.execute(f"CREATE TABLE t (c0 int, c1 {native})")
+    database.execute("DROP TABLE IF EXISTS t", f"CREATE TABLE t (c0 int, c1 {native})")
     for row in rows:
         database.query(f"INSERT INTO t VALUES (%s, %s::{native}) RETURNING 1", row)
     table = TargetTable(TableId("s", "t"), TableId("public", "t"), ("c0", "c1"), (INT, logical), ())

@@ -2,6 +2,7 @@
 
 scenario*                  a job at the command line: from MySQL or MariaDB, from PostgreSQL, to several targets, and
                            somebody who writes meanwhile
+job_here                   a whole job in this process, without Spark
 endpoints                  how a connector reaches a test's database
 mysql_*                    capture of a live MySQL; its logs and packets made without one; _load, _types: a target
 postgresql_capture, _log, _slot, _decoders, _source, _types, _encodings    a PostgreSQL that is a source

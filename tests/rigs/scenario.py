@@ -356,11 +356,11 @@ class Scenario:
     ) -> list[tuple[Any, ...]]:
         types = dict(self.source_columns(table))
         names = list(columns or types)
-        shown = ", ".join(f"`{n}`+0e0" if types[n].startswith("float") else f"`{n}`" for n in names)
+        shown = ", ".join(ticked(n) + "+0e0" * types[n].startswith("float") for n in names)
         connection = self.source.connect(init_command="SET time_zone = '+00:00'")
         try:
             with connection.cursor() as cursor:
-                cursor.execute(f"SELECT {shown} FROM `{table}` WHERE {where}")
+                cursor.execute(f"SELECT {shown} FROM {ticked(table)} WHERE {where}")
                 rows = cursor.fetchall()
         finally:
             connection.close()
@@ -383,6 +383,10 @@ class Scenario:
 
 def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def ticked(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def source_value(value: Any, type_: str) -> Any:

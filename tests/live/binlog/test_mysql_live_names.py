@@ -15,6 +15,8 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, unique_name
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
+from rigs.job_here import JobHere
+from rigs.scenario_mysql_target import MysqlToMysql
 
 Make = Callable[[Server], Database]
 LONG_TABLE, LONG_COLUMN = "ü" * 64, "ä" * 63 + '"'
@@ -83,7 +85,7 @@ def test_pitfall_39_tables_of_several_schemas_that_fall_together_are_refused(
             Database(mariadb, "information_schema").execute(f"DROP DATABASE {one.name}")
 
 
-@pytest.fixture(params=[start_mariadb, start_mysql])
+@pytest.fixture(scope="module", params=[start_mariadb, start_mysql])
 def folding(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[Server]:
     """`lower_case_table_names = 1`; 2 is for file systems that fold names themselves: macOS."""
     server = request.param(servers_directory / unique_name("folding"), options=("--lower-case-table-names=1",))
@@ -109,3 +111,30 @@ def test_pitfall_39_a_server_that_folds_names(
     report = job_of(tmp_path, database, target_database, rules).preflight()
     ((unmatched),) = (result for result in report.warnings if result.check == "job.rules")
     assert unmatched.hint == f"did you mean {database.name}.mixedcase?"
+
+
+def test_pitfall_61_a_target_that_folds_names(
+    folding: Server, mariadb: Server, source_database: Make, tmp_path: Path
+) -> None:
+    """Two tables of the source would be one there. One alone is loaded, followed, compared and forgotten by the name it has."""
+    database, there = source_database(mariadb), create_database(folding, "there")
+    database.execute(
+        "CREATE TABLE Orders (Id INT PRIMARY KEY, V INT)",
+        "CREATE TABLE ORDERS (Id INT PRIMARY KEY, V INT)",
+        "CREATE TABLE Items (Id INT PRIMARY KEY, Orders INT, FOREIGN KEY (Orders) REFERENCES Orders (Id) ON DELETE CASCADE)",
+        "INSERT INTO Orders VALUES (1, 1), (2, 1)",
+        "INSERT INTO Items VALUES (1, 1), (2, 2)",
+    )
+    made = MysqlToMysql(database, there, tmp_path / "job", name=unique_name("job"))
+    here = JobHere(made)
+    (failed,) = (result for result in here.job.preflight().failed if result.check == "target.names")
+    assert sorted(failed.names) == sorted(f"{database.name}.{name}" for name in ("Orders", "ORDERS"))
+    database.execute("DROP TABLE ORDERS")
+    here.load()
+    database.execute("UPDATE Orders SET V = 2", "DELETE FROM Orders WHERE Id = 2", "INSERT INTO Orders VALUES (3, 3)")
+    here.stream()
+    made.assert_identical()
+    assert here.verify().identical
+    here.load()  # nothing is left to do, and nobody takes the table for another one
+    assert sorted(name for (name,) in there.query("SHOW TABLES")) == ["items", "orders", "scenario_mark"]
+    here.job.drop(execute=True)

@@ -16,6 +16,9 @@ GALERA, GROUP = "Galera", "Group Replication"
 # Variable -> what switches it off. https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html#sysvar_sql_require_primary_key
 # https://mariadb.com/kb/en/innodb-system-variables/#innodb_force_primary_key
 WANT_KEYS = ("sql_require_primary_key", "innodb_force_primary_key")
+# Then the server gives a key that nobody sees to each table that is made without one.
+# https://dev.mysql.com/doc/refman/8.0/en/create-table-gipks.html
+GIVES_KEYS = "sql_generate_invisible_primary_key"
 GIVE_ONE = "give them a primary key at the source, or leave them out ([[rules]] exclude)"
 # Variable -> bytes below which an epoch may be too large: what the servers have by themselves.
 # https://galeracluster.com/library/documentation/mysql-wsrep-options.html#wsrep-max-ws-size
@@ -38,7 +41,7 @@ def check_keys_wanted(live: Live) -> Iterator[CheckResult]:
     """Check for tables without a key that the server would refuse to make."""
     keyless = [table for table in live.new() if not table.key]
     for name in WANT_KEYS:
-        if live.is_on(name) and keyless:
+        if live.is_on(name) and keyless and not live.is_on(GIVES_KEYS):
             tables = [str(table.source) for table in keyless]
             text = f"{name} is on, and tables without a key would be made: {some(tables)}"
             yield failed(name, text, f"SET GLOBAL {name} = OFF; or {GIVE_ONE}", names=tables)

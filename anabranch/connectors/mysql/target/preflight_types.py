@@ -43,6 +43,8 @@ def _fit(live: Live, table: TargetTable, source: str, target: str) -> Fit:
     if logical.carried in zero_dates.KINDS:
         rules = replace(rules, zero_date=zero_dates.choice(rules, schema, source))
     fit = live.types.column_fit(schema.column(source), logical, rules)
+    if not live.release.has_type(name := bare(fit.native)):
+        return Fit(fit.native, Fidelity.REFUSED, f"this release of the target has no {name}")
     if target in table.key and logical.target and not choices.may_be_key(logical, live.family):
         reason = f"a key column cannot become {logical.target}: its values print or compare otherwise"
         return Fit(fit.native, Fidelity.REFUSED, reason)

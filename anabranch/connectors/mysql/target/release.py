@@ -32,6 +32,15 @@ _SINCE: Mapping[str, Mapping[str, Version | None]] = {
     # https://dev.mysql.com/doc/refman/5.7/en/creating-spatial-indexes.html · https://mariadb.com/kb/en/spatial-index/
     "spatial indexes": {"mysql": (5, 7, 5), "mariadb": (10, 2, 2)},
 }
+# Type -> the first release that has it; all others are older than what may be a target.
+# https://dev.mysql.com/doc/refman/5.7/en/json.html · https://dev.mysql.com/doc/refman/9.0/en/vector.html
+# https://mariadb.com/kb/en/uuid-data-type/ · https://mariadb.com/kb/en/inet4/ · https://mariadb.com/kb/en/vector/
+_TYPES: Mapping[str, Mapping[str, Version]] = {
+    "json": {"mysql": (5, 7, 8)},
+    "vector": {"mysql": (9, 0, 0), "mariadb": (11, 7, 1)},
+    "uuid": {"mariadb": (10, 7, 0)},
+    "inet4": {"mariadb": (10, 10, 0)},
+}
 INDEX_BYTES, OLD_COLUMN_BYTES = 3072, 767  # of an index row; of each of its columns in older releases
 
 
@@ -76,6 +85,10 @@ class Release:
         """Return whether it can make `thing` (a key of the table above)."""
         since = _SINCE[thing][self.family]
         return since is not None and self.version >= since
+
+    def has_type(self, name: str) -> bool:
+        """Return whether columns may have this type, by its name without sizes."""
+        return self.version >= _TYPES.get(name, {}).get(self.family, ALWAYS)
 
     @property
     def index_bytes(self) -> int:

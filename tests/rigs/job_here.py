@@ -1,0 +1,162 @@
+"""A whole job in this process, one part after the other and without Spark: preflight, load, capture up to the log's end, apply
+up to the trail's, verify. For what values and names go through at the ends.
+
+What does not live here: the job file and the comparison of both ends (scenario*.py), processes, and what befalls them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anabranch import pace
+from anabranch.apply.run import ApplyRun
+from anabranch.capture.run import Capture
+from anabranch.job import Job, parts
+from anabranch.lifecycle.beginning import begin_trail_if_none, open_trail
+from anabranch.spark import pieces
+from anabranch.testing.in_time import in_time
+from anabranch.testing.torture.local import LocalEngine, Small
+from anabranch.testing.torture.local_verify import verify_here
+from anabranch.trail.reader import TrailReader
+from anabranch.trail.writer import TrailWriter
+from anabranch.verify.report import Verification
+from anabranch.view.definitions import logs_cascades
+from anabranch.view.identity import followed_identity, trail_uuid
+from anabranch.view.opened import source_of, spark_home, target_of
+from anabranch.view.options import log_options, value_rules
+from rigs.scenario import Scenario
+
+PATIENCE = 240.0  # seconds
+
+
+class _Deaf:
+    """A watcher that takes no note of anything."""
+
+    def __getattr__(self, _: str) -> Any:
+        return lambda *told: None
+
+
+@dataclass
+class JobHere:
+    """`made` has the job file, and both ends. `settings`: of ApplySettings, other than the job's."""
+
+    made: Scenario
+
+    @property
+    def job(self) -> Job:
+        """The job as its file stands now."""
+        before = dict(os.environ)
+        os.environ.update(self.made.environment)
+        try:
+            return Job.from_file(self.made.job_file)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+    def load(self) -> None:
+        """Preflight, and every table that is not loaded yet. Capture runs meanwhile: tables without a key may need it."""
+        job, is_over = self.job, threading.Event()
+        with _in_haste(), ThreadPoolExecutor(1) as beside:
+            begin_trail_if_none(job)
+            captured = beside.submit(self._capture, lambda trail: is_over.is_set())
+            try:
+                parts.run_load(job, None, False, engine=LocalEngine(Small()))
+            finally:
+                is_over.set()
+            captured.result()
+
+    def stream(self, **settings: Any) -> None:
+        """Bring what stands in the log now to the target."""
+        with _in_haste():
+            self.capture()
+            self.apply(**settings)
+
+    def capture(self) -> None:
+        """Read the log up to its end."""
+        until, job = time.monotonic() + PATIENCE, self.job
+        source = source_of(job)
+        with closing(source.log(log_options(job, trail_uuid(job) or ""))) as reader:
+            end = reader.end()
+
+        def stop(trail: TrailWriter) -> bool:
+            in_time(until, f"capture is at {trail.end.position}, not at {end.native}")
+            mark = source.order.mark(trail.end.resume) if trail.end.resume else None
+            return mark is not None and source.order.includes(mark, end.native, None)
+
+        self._capture(stop)
+
+    def _capture(self, stop: Callable[[TrailWriter], bool]) -> None:
+        job = self.job
+        uuid, followed, source = trail_uuid(job), followed_identity(job), source_of(job)
+        assert uuid is not None and followed is not None, "a load begins the trail"
+        with (
+            closing(source.log(log_options(job, uuid))) as reader,
+            open_trail(job, followed, uuid, parts.LOCK_SECONDS) as trail,
+        ):
+            wanted = job.rules.includes
+            Capture(source, reader, trail, wanted, lambda: stop(trail), _Deaf(), followed, lambda *_: None).run()
+
+    def apply(self, **settings: Any) -> None:
+        """Carry out what the trail has, until no table is in its window any more."""
+        job, until = self.job, time.monotonic() + PATIENCE
+        source, target = source_of(job), target_of(job)
+        with TrailReader(job.trail) as trail:
+            end = trail.end().position.sequence
+        with closing(target.store()) as store:
+
+            def stop() -> bool:
+                now, states = store.jobs.checkpoint(job.config.name), store.states.tables(job.config.name)
+                in_time(until, f"apply is at {now and now.position}, not at {end}: {states}")
+                here = now is not None and now.position.sequence >= end
+                return here and all(state.is_streaming or state.is_parked for state in states.values())
+
+            usual = parts._apply_settings(job, logs_cascades(job, source))
+            ApplyRun(
+                job=job.config.name,
+                trail_directory=job.trail,
+                spark_directory=spark_home(job) / "checkpoint",
+                source=source,
+                target=target,
+                rules=value_rules(job),
+                tables=job.rules,
+                settings=replace(usual, **settings),
+                engine=LocalEngine(Small()),
+                stop=stop,
+                watcher=_Deaf(),
+            ).run()
+
+    def verify(self, by_rows: bool = False) -> Verification:
+        """What `anabranch verify` finds."""
+        with_spark = pieces.run
+        try:
+            return verify_here(self.job, by_rows=by_rows)
+        finally:
+            pieces.run = with_spark
+
+    def arrives(self, *changes: str) -> None:
+        """Load, and what these statements do at the source behind it; both ends agree each time, by SQL and by verify."""
+        self.load()
+        self.stream()
+        self.made.assert_identical()
+        self.made.source.execute(*changes)
+        self.stream()
+        self.made.assert_identical()
+        assert self.verify().identical
+
+
+@contextmanager
+def _in_haste() -> Iterator[None]:
+    """The pace of a short history: what would wait for seconds waits for hundredths."""
+    before = pace.current
+    pace.use(Small().pace)
+    try:
+        yield
+    finally:
+        pace.use(before)
