@@ -18,6 +18,7 @@ from anabranch.connectors.mysql.target.preflight import MysqlTargetChecks
 from anabranch.connectors.mysql.target.preflight_sizes import row_size
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import connect as connect_target
+from anabranch.connectors.mysql.target.tables import MysqlTables
 from anabranch.contracts import PreflightContext, ValueRules
 from anabranch.errors import TargetError
 from anabranch.model.checks import CheckResult
@@ -177,6 +178,17 @@ def test_pitfall_62_mysql_target_keys_that_the_server_wants(database: Database) 
         assert (result.verdict, result.names) == ("failed", ("shop.orders",))
         assert f"SET GLOBAL {name} = OFF" in result.hint
         assert name not in checked(database)
+
+
+def test_mysql_target_key_that_the_server_makes_up(mysql: Server, source_database: Make) -> None:
+    """A keyless table that the job has made there has one at the next start."""
+    database, keyless = source_database(mysql), table(key=())
+    with setting(mysql, "sql_generate_invisible_primary_key", "ON"):
+        with closing(MysqlTables(endpoint_of(database), ValueRules(), "mysql")) as tables:
+            tables.create_table(keyless, target_of(keyless, database.name), ValueRules(), False)
+        assert "my_row_id" in str(database.query("SHOW CREATE TABLE orders"))
+        assert [r for r in wrong(checked(database, keyless)) if r.table] == []
+    assert "my_row_id" in one(checked(database), "key").message
 
 
 # --- rights -----------------------------------------------------------------------------------------------------------

@@ -209,6 +209,28 @@ def test_mysql_and_mariadb_default_expressions_in_their_own_words(
     assert place.database.query(told) == [(3, "ab'c\\", 1, 36, "x", 77)]
 
 
+@pytest.mark.parametrize("end", ["same", "other"])
+def test_mysql_and_mariadb_defaults_of_a_float_in_all_of_their_digits(
+    place: Place, mysql: Server, mariadb: Server, source_database: Callable[[Server], Database], end: str
+) -> None:
+    """The greatest is out of range in its shortest digits, and any ALTER TABLE makes six of more than six digits."""
+    here = place.database.server
+    source = source_database(here if end == "same" else mariadb if here.name == "mysql" else mysql)
+    source.execute(
+        "CREATE TABLE given (id INT PRIMARY KEY, n INT, v4 FLOAT DEFAULT 3.4028234e38, least FLOAT DEFAULT -3.4028234e38,"
+        " half FLOAT DEFAULT 7.038531e-26, digits FLOAT NOT NULL DEFAULT 1.2345678, few FLOAT NOT NULL DEFAULT 0.1)",
+        "INSERT INTO given (id) VALUES (1)",
+    )
+    schemas = schemas_of(source)
+    place.create(*schemas)
+    for _ in range(2):
+        assert place.build(*schemas) == []
+    place.database.execute("ALTER TABLE given FORCE", "INSERT INTO given (id) VALUES (1)")
+    source.execute("DELETE FROM given", "INSERT INTO given (id) VALUES (1)")
+    told = "SELECT v4*1e0, least*1e0, half*1e0, digits*1e0, few*1e0 FROM given"
+    assert place.database.query(told) == source.query(told)
+
+
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
@@ -390,6 +412,18 @@ def test_rule_29_orphans_are_counted_and_the_key_stands_unvalidated(place: Place
         assert place.build(CUSTOMERS, ORDERS) == [said]
     with pytest.raises(Exception, match="customer_of"):
         place.database.execute("INSERT INTO orders VALUES (4, 97)")
+
+
+def test_mysql_and_mariadb_a_key_that_the_source_has_not_validated_is_told(place: Place) -> None:
+    """NOT VALID, in PostgreSQL's words: its old rows may have no parent, which is asked for all the same."""
+    (key,) = ORDERS.foreign_keys
+    orders = replace(ORDERS, foreign_keys=(replace(key, options="ON DELETE SET NULL NOT VALID"),))
+    place.create(CUSTOMERS, orders)
+    said = f"foreign key customer_of of {place.database.name}.orders stands unvalidated"
+    assert place.build(CUSTOMERS, orders) == [f"{said}, as at the source"]
+    place.database.execute("SET foreign_key_checks = 0", "INSERT INTO orders VALUES (1, 99)")
+    for _ in range(2):
+        assert place.build(CUSTOMERS, orders) == [f"{said}: 1 row without a parent, as at the source"]
 
 
 def test_mysql_and_mariadb_keys_of_one_name_in_two_tables(place: Place) -> None:

@@ -203,7 +203,11 @@ class Building:
         return attempt(self.connection, planned.add, f"foreign key {planned.name} of {self.table.target}")
 
     def _orphans(self, planned: PlannedKey) -> list[str]:
-        return without_parent(self.connection, planned) if planned.is_asked else []
+        """Return what is to be said of a key that stands: of one that its source has not validated, that it is so here."""
+        found = without_parent(self.connection, planned)
+        if found or planned.is_asked:
+            return found
+        return [f"foreign key {planned.name} of {planned.child} stands unvalidated, as at the source"]
 
     # --- what is there ------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ TEXTS = ("char", "varchar", "enum", "set", "uuid", "inet4", "inet6")
 CLOCKS = ("date", "datetime", "timestamp", "time")
 LONG = ("tinytext", "text", "mediumtext", "longtext", "json")  # a constant has to be an expression
 BYTES = ("binary", "varbinary")
+FLOAT_DIGITS = 6  # FLT_DIG
 MOMENT = re.compile(r"(?:\d{4}-\d\d-\d\d)?(?: ?-?\d+:\d\d:\d\d(?:\.\d{1,6})?)?(?:\+00)?")
 # In a table that is being made, so that no server gives the column a clause of its own; taken off behind it.
 FIRST_MOMENT = "'1970-01-01 00:00:01'"
@@ -80,9 +81,7 @@ def constant(text: str, type: LogicalType, native: str, release: Release) -> str
     name, kind = bare(native), type.kind
     if name in NUMBERS:
         text = {"t": "1", "f": "0"}.get(text, text) if kind is Kind.BOOLEAN else text
-        if name == "float":  # the shortest digits of the greatest are out of range
-            text = "-" * text.startswith("-") + terms.FLOATS.get(text.removeprefix("-"), text.removeprefix("-"))
-        return text if re.fullmatch(r"-?\d+(\.\d+)?(e[-+]?\d+)?", text) else None
+        return _number(text, type, release) if re.fullmatch(r"-?\d+(\.\d+)?(e[-+]?\d+)?", text) else None
     if name == "bit":
         return f"b'{text}'" if re.fullmatch("[01]+", text) else None
     if name in CLOCKS:
@@ -96,6 +95,17 @@ def constant(text: str, type: LogicalType, native: str, release: Release) -> str
     if kind is Kind.UUID and name == "binary" and release.has("expression defaults"):
         return f"({terms.constant(type, text, release.family)})"
     return None
+
+
+def _number(text: str, type: LogicalType, release: Release) -> str:
+    """Return digits that are read as the number that they stand for: those of a FLOAT are the shortest ones. A constant of more
+    than six is another one after the next ALTER TABLE (seen in MySQL 8.0.33 and MariaDB 10.11), an expression is not; for
+    MariaDB a constant in parentheses is none."""
+    if type.kind is not Kind.FLOAT32 or type.target:
+        return text
+    exact = next((text.replace(short, exact) for short, exact in terms.FLOATS.items() if short in text), text)
+    is_long = len(re.sub(r"e.*|[-.]", "", text).strip("0")) > FLOAT_DIGITS
+    return f"({exact} + 0)" if is_long and release.has("expression defaults") else exact
 
 
 def _bytes(text: str, name: str, release: Release) -> str | None:

@@ -11,6 +11,7 @@ from anabranch.connectors.mysql.target.clauses import is_of_family
 from anabranch.connectors.mysql.target.collations import by_bytes, is_deterministic, pads
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
 from anabranch.connectors.mysql.target.fits import takes
+from anabranch.connectors.mysql.target.known_columns import INVISIBLE_KEY
 from anabranch.connectors.mysql.target.names import target_columns
 from anabranch.connectors.mysql.target.preflight_facts import WRITABLE, Live, failed, some, value_rules, warning
 from anabranch.connectors.mysql.target.session import quoted, table_name
@@ -158,9 +159,15 @@ def check_not_null(live: Live) -> Iterator[CheckResult]:
 def check_keys(live: Live) -> Iterator[CheckResult]:
     for table, existing in live.tables():
         here, there = {name.lower() for name in existing.primary_key}, {name.lower() for name in table.key}
-        if here != there:
+        if here != there and not (_is_made_up(existing) and not there):
             text = f"the primary key is ({', '.join(existing.primary_key)}), the source's is ({', '.join(table.key)})"
             yield failed("key", text, _alter(existing, _other_key(existing, table.key)), table)
+
+
+def _is_made_up(existing: ExistingTable) -> bool:
+    """Return whether the server has given the table a key that nobody defined (sql_generate_invisible_primary_key)."""
+    column = existing.column(INVISIBLE_KEY)
+    return existing.primary_key == (INVISIBLE_KEY,) and column is not None and column.invisible
 
 
 def _other_key(existing: ExistingTable, columns: tuple[str, ...]) -> Iterator[str]:
