@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from anabranch.connectors.mysql.source.typemap import NativeType
 from anabranch.connectors.mysql.source.typemap import logical_type as own_type
-from anabranch.connectors.mysql.target import choices, collations, printed
+from anabranch.connectors.mysql.target import choices, collations, own_computed, printed
+from anabranch.connectors.mysql.target.columns import WIDEST
+from anabranch.connectors.mysql.target.release import INDEX_BYTES, OLD_COLUMN_BYTES
 from anabranch.connectors.mysql.target.typemap import JSON, MARIADB, MYSQL, MysqlTypes
 from anabranch.connectors.postgresql.source.typemap import KINDS, PRINTED, logical_type
 from anabranch.contracts import ValueRules
@@ -37,6 +39,7 @@ def types_at_mysql(examples: Mapping[str, NativeType]) -> Iterator[str]:
     yield from _own(examples)
     yield from _postgresql()
     yield from _json()
+    yield from _computed()
     yield from _choices()
     yield from _collations()
 
@@ -66,11 +69,20 @@ def _postgresql() -> Iterator[str]:
         type = logical_type(SIZED.get(name, name))
         first, second = (MysqlTypes(family).fit(type, RULES) for family in (MYSQL, MARIADB))
         both = f"`{first.native}`" + f" (MariaDB: `{second.native}`)" * (first.native != second.native)
-        yield f"| `{SIZED.get(name, name)}` | {both} | {first.fidelity} | {first.reason} |"
+        yield f"| `{SIZED.get(name, name)}` | {both} | {first.fidelity} | {_both(first.reason, second.reason)} |"
     yield ""
-    yield "A text or `bytea` without a length that stands in a key becomes `varchar(255)` or `varbinary(255)`, or what"
-    yield "`[[tables]] columns.type` says."
+    yield "A text or `bytea` without a length that stands in a key becomes a `varchar` or `varbinary`: columns without a"
+    yield f"length share what the others leave of the {INDEX_BYTES:,} bytes of an index row, four to a character. Alone in a"
+    yield f"key it is `varchar({INDEX_BYTES // WIDEST})` or `varbinary({INDEX_BYTES})`; before MySQL 5.7 a column has no more"
+    yield f"than {OLD_COLUMN_BYTES} bytes of it. `[[tables]] columns.type` says otherwise. A longer value stops the job."
     yield ""
+
+
+def _both(first: str, second: str) -> str:
+    """Return what is to be noted of MySQL and of MariaDB."""
+    if first == second or second.startswith(f"{first}; "):
+        return second
+    return "; ".join(note for note in (first, second and f"MariaDB: {second}") if note)
 
 
 def _json() -> Iterator[str]:
@@ -81,6 +93,28 @@ def _json() -> Iterator[str]:
     for (family, setting), (native, fidelity, note) in JSON.items():
         title = "MySQL" if family == MYSQL else "MariaDB"
         yield f'| `"{setting}"` | {title} | `{native}` | {fidelity} | {note} |'
+    yield ""
+
+
+def _computed() -> Iterator[str]:
+    def listed(some: Iterable[str]) -> str:
+        return ", ".join(f"`{one}`" for one in sorted(some))
+
+    yield "## Generated columns"
+    yield ""
+    yield "A generated column of a MySQL or MariaDB is computed by the target, too, `VIRTUAL` or `STORED` as at the source,"
+    yield "where its expression gives the same from the same row, whatever release it is and whatever settings the session has"
+    yield "that writes. Every other one is a plain column with the source's values, and preflight says why. `[target.options]"
+    yield 'computed = "values"` makes all of them plain. Known to give the same are expressions of whole numbers, `decimal`,'
+    yield f"`date` and `datetime`, and of `varchar` in {listed(own_computed.CHARSETS)}, that have nothing but"
+    yield ""
+    yield f"- {listed(own_computed.FOR_ALL)}, `IS NULL`, and constants;"
+    yield f"- where no text is read also {listed(own_computed.WITHOUT_TEXTS)}, arithmetic without `/`, comparisons and"
+    yield f"  {listed(own_computed.WORDS_WITHOUT_TEXTS)}."
+    yield ""
+    yield "The result is a whole number (of a text its length), `decimal`, `date`, `char` or `varchar`, and nothing of it is"
+    yield "rounded or cut. A column in a primary key, in a foreign key of its table, or in `newest_by`, and one that reads a"
+    yield "column which the job leaves out, renames or gives another type, is plain, too."
     yield ""
 
 

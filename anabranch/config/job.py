@@ -45,7 +45,8 @@ TYPE_CHOICES = (
     "vector",
     "uuid",
     "instant",
-)  # options of that name choose a target's type for the kind
+    "computed",
+)  # options of that name choose a target's type for the kind, or whether it computes a column
 ONLY = "target"  # what the database in [target] is called among several
 JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
 TARGET_NAME = r"[a-z][a-z0-9_-]{0,30}"

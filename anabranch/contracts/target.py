@@ -12,6 +12,7 @@ from anabranch.contracts.tables import TargetCatalog, TargetTables
 from anabranch.contracts.writer import Stager, Writer
 from anabranch.model.at_target import AtTarget
 from anabranch.model.datatype import Fit, Kind, LogicalType
+from anabranch.model.schema import Column, TableSchema
 from anabranch.model.value_rules import ValueRules
 
 
@@ -23,6 +24,10 @@ class TypeMap(Protocol):
 
     def by_setting(self, kind: Kind, rules: ValueRules) -> str:
         """Return the type that a setting of the whole job chooses for this kind (LogicalType.target), "" where none does."""
+
+    def why_not_computed(self, column: Column, schema: TableSchema, rules: ValueRules) -> str:
+        """Say why a generated column of which rows have values is written there; "" where the target computes it: then it
+        gives the same value as the source, whatever the server's release and settings are."""
 
     def at_target(self, type: LogicalType, rules: ValueRules) -> AtTarget:
         """Say what values look like there, with the type that the job chose (LogicalType.target)."""

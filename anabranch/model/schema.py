@@ -50,6 +50,8 @@ class Column:
     # Columns that the expression of a generated column names; None where that is not known (a trail of before)
     computed_from: tuple[str, ...] | None = field(default=None, compare=False)
     set_by_server: bool = field(default=False, compare=False)  # whenever its row changes: a period of a versioned table
+    stored: bool = field(default=False, compare=False)  # of a generated column: its values are kept, not made when read
+    invisible: bool = field(default=False, compare=False)  # `*` does not stand for it
 
     def same_definition(self, other: Column) -> bool:
         """Return whether both define the same column.
@@ -72,7 +74,8 @@ class Index:
 
     `definition` and `constraint` are in the words of TableSchema.dialect, for a target that speaks it: what follows the
     table's name where the columns do not say all, and the constraint that the index stands for. Then `columns` are all that
-    it depends on. `exact`: it takes two rows for equal exactly if the texts of their columns are."""
+    it depends on. `exact`: it takes two rows for equal exactly if the texts of their columns are. `parts`: all of one over
+    expressions, in the source's words, () of any other. `invisible`: the source's queries do not use it."""
 
     name: str
     columns: tuple[str, ...]
@@ -83,6 +86,8 @@ class Index:
     definition: str = field(default="", compare=False)
     constraint: str = field(default="", compare=False)
     exact: bool = field(default=True, compare=False)
+    parts: tuple[str, ...] = field(default=(), compare=False)
+    invisible: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,13 +266,13 @@ class TableSchema:
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
         for column in data["columns"]:
-            for name in _RARE:
-                if column[name] == _RARE[name]:
-                    del column[name]
+            _without(column, _RARE)
             if logical := column["type"]:
                 del logical["at_target"]  # of one target; a definition is of the source
                 if not logical["printed"]:
                     del logical["printed"], logical["specials"]
+        for index in data["indexes"]:
+            _without(index, _RARE_OF_INDEX)
         return data
 
     @classmethod
@@ -294,7 +299,14 @@ class TableSchema:
         )
 
 
-_RARE: dict[str, Any] = {"computed_from": None, "set_by_server": False}  # not written where they say nothing
+# Not written where they say nothing
+_RARE: dict[str, Any] = {"computed_from": None, "set_by_server": False, "stored": False, "invisible": False}
+_RARE_OF_INDEX: dict[str, Any] = {"parts": (), "invisible": False}
+
+
+def _without(data: dict[str, Any], rare: Mapping[str, Any]) -> None:
+    for name in [name for name, usual in rare.items() if data[name] == usual]:
+        del data[name]
 
 
 def _column(data: dict[str, Any]) -> Column:
@@ -317,6 +329,7 @@ def _column(data: dict[str, Any]) -> Column:
 def _index(data: dict[str, Any]) -> Index:
     descending = tuple(data.get("descending", ()))  # a trail of before has none
     lists = {"columns": tuple(data["columns"]), "prefixes": tuple(data["prefixes"]), "descending": descending}
+    lists["parts"] = tuple(data.get("parts", ()))
     return Index(**{**data, **lists})
 
 

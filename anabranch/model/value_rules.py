@@ -19,6 +19,7 @@ class ValueRules:
     vector: str = ""
     uuid: str = ""
     instant: str = ""
+    computed: str = ""  # "values": what the target could compute as well gets the source's values, too
     zero_dates: tuple[tuple[str, str, str], ...] = ()  # source table, column -> as zero_date, before which it goes
     texts: tuple[
         tuple[Kind, TextForm], ...

@@ -24,6 +24,7 @@ def check_cascades(rules: RuleSet, tables: Iterable[TableSchema], values: ValueR
     tables = list(tables)
     keys = [(child, key) for child in tables for key in child.foreign_keys if key.changes_rows]
     found = [result for child, key in keys for result in _check(rules, child.id, key)]
+    found += [result for child, key in keys for result in _check_unwritten(rules, child, key, tables)]
     found += [result for child in tables for result in _check_computed(rules, child, values)]
     found += _circles({child.id: child for child, _ in keys})
     yield from found
@@ -49,6 +50,23 @@ def _check(rules: RuleSet, child: TableId, key: ForeignKey) -> Iterator[CheckRes
     if lost:
         message = f"{place} changes rows, the source's log does not show it, and the job drops {', '.join(lost)}"
         yield _failed(child, message, f"replicate the column, exclude the table, or {OTHER_ACTION}")
+
+
+def _check_unwritten(
+    rules: RuleSet, child: TableSchema, key: ForeignKey, tables: list[TableSchema]
+) -> Iterator[CheckResult]:
+    """Check that the columns of both ends are written: of one that the target computes apply does not know the values."""
+    ends = [(schema, key.columns) for schema in tables if schema.id == child.id]
+    ends += [(schema, key.parent_columns) for schema in tables if schema.id == key.parent]
+    for schema, columns in ends:
+        try:
+            computed = dict(rules.target_table(schema).computed)
+        except AnabranchError:  # said elsewhere
+            continue
+        if some := ", ".join(f"{schema.id}.{column}" for column in columns if column in computed):
+            message = f"{_place(key)} changes rows, the source's log does not show it, and the target computes {some}"
+            hint = f"choose a type for the column ([[tables]] columns.type), so that it is written, or {OTHER_ACTION}"
+            yield _failed(child.id, message, hint)
 
 
 def _check_computed(rules: RuleSet, child: TableSchema, values: ValueRules) -> Iterator[CheckResult]:

@@ -64,7 +64,7 @@ class RuleSet:
         self._rules = [_Rule(_patterns(rule.include), Template.parse(rule.target)) for rule in config.rules]
         self._excluded = [pattern for rule in config.rules for pattern in _patterns(rule.exclude)]
         self._entries = {entry.id: entry for entry in config.tables}
-        self._types = TypeChoices(config.types, types, self.values)
+        self._target, self._types = types, TypeChoices(config.types, types, self.values)
         self._check_filters()
 
     def target_of(self, table: TableId) -> TableId | None:
@@ -158,8 +158,10 @@ class RuleSet:
             if column.name not in dropped and column.type
         ]
         renames = self._renames(schema.id)
+        computed = [column.name for column in schema.computed if column.name not in dropped]
+        if here := self._computed_there(schema, dict(kept)):
+            kept, computed = [pair for pair in kept if pair[0] not in here], [*computed, *here]
         names = {name: renames.get(name, name) for name, _ in kept}
-        computed = (column.name for column in schema.computed if column.name not in dropped)
         return TargetTable(
             source=schema.id,
             target=target,
@@ -169,6 +171,24 @@ class RuleSet:
             source_columns=tuple(names),
             computed=tuple((name, renames.get(name, name)) for name in computed),
         )
+
+    def _computed_there(self, schema: TableSchema, types: Mapping[str, LogicalType | None]) -> list[str]:
+        """Return the generated columns that are computed at the target, though rows have their values: of columns that all
+        stand there as they are. One that says which row is newer, or is part of a key, has to be written."""
+        entry, renames = self._entries.get(schema.id), self._renames(schema.id)
+        written = {*schema.primary_key, entry.newest_by if entry else None}
+
+        def is_as_it_is(name: str) -> bool:
+            type = types.get(name)
+            return type is not None and not type.target and renames.get(name, name) == name
+
+        return [
+            column.name
+            for column in schema.columns
+            if column.generated and column.name not in written
+            if all(map(is_as_it_is, (column.name, *schema.named_by(column))))
+            if not self._target.why_not_computed(column, schema, self.values)
+        ]
 
     def where(self, schema: TableSchema) -> Filter | None:
         """Return the table's filter, None where every row passes. Raises ConfigError for one that does not fit."""

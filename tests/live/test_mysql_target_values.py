@@ -17,11 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anabranch import connectors
+from anabranch.connectors.mysql.target import printed
 from anabranch.connectors.mysql.target.collations import by_bytes, collating
 from anabranch.connectors.mysql.target.session import Connection, connect, run
 from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.connectors.postgresql.source import connector as source
-from anabranch.connectors.postgresql.source.typemap import logical_type
+from anabranch.connectors.postgresql.source.typemap import KINDS, PRINTED, logical_type
 from anabranch.contracts import Bounds, ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -289,6 +290,27 @@ def _printed(server: Server, source_database: Callable[[Server], Database]) -> d
             blocks = snapshot.lines(schema, ["v"], Bounds(), POSTGRESQL_RULES)
             found[native] = [text for block in blocks for row in block.splitlines() for text in parse_line(row)]
     return found
+
+
+# Types of the catalogue itself, of which no table of a user has columns: they are texts, as types of one's own are.
+INTERNAL = {"aclitem", "gtsvector", "pg_brin_bloom_summary", "pg_brin_minmax_multi_summary", "pg_dependencies"}
+INTERNAL |= {"pg_mcv_list", "pg_ndistinct", "pg_node_tree", "pg_type"}
+TYPES = """
+SELECT format_type(oid, NULL) FROM pg_type
+ WHERE typtype IN ('b', 'r', 'm') AND typcategory <> 'A' AND typnamespace = 'pg_catalog'::regnamespace
+"""
+
+
+def test_every_type_of_a_postgresql_has_a_row_of_its_own_in_the_table(postgresql: Server) -> None:
+    named = {name for (name,) in Database(postgresql, "postgres").query(TYPES)}
+    types = {name: logical_type(name) for name in named | {*KINDS, *PRINTED}}
+    by_text = {
+        name for name, type in types.items() if type.kind is Kind.NATIVE and printed.name(name) not in printed.NAMED
+    }
+    assert by_text - INTERNAL == set()
+    assert len(types) - len(by_text) >= 47, "as many as were captured when the table was made"
+    for family in ("mysql", "mariadb"):
+        assert all(MysqlTypes(family).fit(type, RULES).native for type in types.values())
 
 
 def test_a_uuid_in_sixteen_bytes_and_an_instant_in_its_own_type(mysql_family: Server, session: Connection) -> None:

@@ -226,9 +226,9 @@ def _rule(child: Followed, parent: Followed, key: ForeignKey) -> CascadeRule:
         referenced = [parent.table.columns[parent.table.source_columns.index(name)] for name in key.parent_columns]
     except ValueError:
         raise StateError(
-            f"foreign key {key.name} changes rows that the source's log does not show, and the job drops its columns",
+            f"foreign key {key.name} changes rows that the source's log does not show, and the job does not write its columns",
             table=str(child.schema.id),
-            hint=f"replicate the columns {', '.join(key.columns)} and what they reference, or exclude the table",
+            hint=f"replicate the columns {', '.join(key.columns)} and what they reference (preflight), or exclude the table",
         ) from None
     return CascadeRule(
         child.table,

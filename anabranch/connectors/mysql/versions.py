@@ -23,6 +23,11 @@ _SINCE: Mapping[str, Mapping[str, Version | None]] = {
     "fractions of seconds": {"mysql": (5, 6, 4), "mariadb": ALWAYS},
     # https://dev.mysql.com/doc/refman/5.7/en/create-table-generated-columns.html
     "generated columns": {"mysql": (5, 7, 6), "mariadb": ALWAYS},
+    # STATISTICS.IS_VISIBLE, and EXPRESSION: https://dev.mysql.com/doc/refman/8.0/en/information-schema-statistics-table.html
+    "invisible indexes": {"mysql": (8, 0, 0), "mariadb": None},
+    "functional indexes": {"mysql": (8, 0, 13), "mariadb": None},
+    # STATISTICS.IGNORED: https://mariadb.com/kb/en/ignored-indexes/
+    "ignored indexes": {"mysql": None, "mariadb": (10, 6, 0)},
     # @@gtid_executed: https://dev.mysql.com/doc/refman/5.6/en/replication-options-gtids.html
     "GTIDs": {"mysql": (5, 6, 5), "mariadb": ALWAYS},
     # Before (seen in 5.6.14: 2 of 40 snapshots under four writers were behind it) a transaction enters gtid_executed when it

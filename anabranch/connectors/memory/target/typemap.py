@@ -5,6 +5,7 @@ from __future__ import annotations
 from anabranch.contracts import ValueRules
 from anabranch.model.at_target import AtTarget, CanonicalForm
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
+from anabranch.model.schema import Column, TableSchema
 
 
 class MemoryTypes:
@@ -13,6 +14,9 @@ class MemoryTypes:
 
     def by_setting(self, kind: Kind, rules: ValueRules) -> str:
         return ""
+
+    def why_not_computed(self, column: Column, schema: TableSchema, rules: ValueRules) -> str:
+        return "it computes nothing"
 
     def at_target(self, type: LogicalType, rules: ValueRules) -> AtTarget:
         is_json = type.carried is Kind.JSON and rules.json in ("", "jsonb")

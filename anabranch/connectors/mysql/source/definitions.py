@@ -51,9 +51,11 @@ _COLUMNS = (
 )
 COLUMNS_SINCE = {"DATETIME_PRECISION": "fractions of seconds", "GENERATION_EXPRESSION": "generated columns"}
 _INDEXES = (
-    "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, INDEX_TYPE, COLLATION"
+    "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, INDEX_TYPE, COLLATION,"
+    " IS_VISIBLE, EXPRESSION, IGNORED"
     " FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s{one} ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX"
 )
+INDEXES_SINCE = {"IS_VISIBLE": "invisible indexes", "EXPRESSION": "functional indexes", "IGNORED": "ignored indexes"}
 _FOREIGN_KEYS = (
     "SELECT r.TABLE_NAME, r.CONSTRAINT_NAME, r.DELETE_RULE, r.UPDATE_RULE, k.COLUMN_NAME, k.REFERENCED_TABLE_SCHEMA,"
     " k.REFERENCED_TABLE_NAME, k.REFERENCED_COLUMN_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS r"
@@ -95,8 +97,8 @@ class Definitions:
         return self._rows(_TABLES + where, *SYSTEM_SCHEMAS)
 
     def _read(self, schema: str, one: str | None, chosen: Mapping[TableId, Row]) -> dict[TableId, TableSchema]:
-        columns = self._by_table(self._columns_query(), schema, one)
-        indexes = self._by_table(_INDEXES, schema, one)
+        columns = self._by_table(self._known(_COLUMNS, COLUMNS_SINCE), schema, one)
+        indexes = self._by_table(self._known(_INDEXES, INDEXES_SINCE), schema, one)
         keys = self._by_table(_FOREIGN_KEYS, schema, one, "r.TABLE_NAME")
         kind = family(self._connection)
         query = checks_query(kind, version(self._connection))
@@ -112,10 +114,10 @@ class Definitions:
             found[t] = self._with_instants(table) if kind == "mysql" else table
         return found
 
-    def _columns_query(self) -> str:
-        """Return the query for columns. Columns of the view that this server does not have read as NULL."""
-        unknown = (column for column, thing in COLUMNS_SINCE.items() if not knows(self._connection, thing))
-        return reduce(lambda sql, column: sql.replace(column, f"NULL AS {column}"), unknown, _COLUMNS)
+    def _known(self, query: str, since: Mapping[str, str]) -> str:
+        """Return a query in which columns of the view that this server does not have read as NULL."""
+        unknown = (column for column, thing in since.items() if not knows(self._connection, thing))
+        return reduce(lambda sql, column: sql.replace(column, f"NULL AS {column}"), unknown, query)
 
     def _by_table(self, sql: str, schema: str, one: str | None, column: str = "TABLE_NAME") -> Rows:
         grouped: dict[str, list[Row]] = defaultdict(list)
@@ -238,6 +240,8 @@ def _column(row: Row, kind: str) -> Column:
         comment=row["COLUMN_COMMENT"] or "",
         character_bytes=character_bytes(row["CHARACTER_SET_NAME"] or ""),
         set_by_server=is_period,
+        stored=is_generated and "VIRTUAL" not in extra,
+        invisible="INVISIBLE" in extra,
     )
     return column if column.generated else _DEFAULT[kind](column, row["COLUMN_DEFAULT"], extra)
 
@@ -288,7 +292,7 @@ def _with_json(table: TableSchema, checks: list[Row], rows: list[Row]) -> TableS
 
 
 def _index(index: str, rows: Sequence[Row]) -> Index:
-    """Describe an index. One over expressions (MySQL 8) keeps the columns that it has, and is never carried over as it is."""
+    """Describe an index. One over expressions (MySQL 8) keeps the columns that it has."""
     is_functional = any(row["COLUMN_NAME"] is None for row in rows)
     return Index(
         name=index,
@@ -297,7 +301,16 @@ def _index(index: str, rows: Sequence[Row]) -> Index:
         prefixes=tuple(row["SUB_PART"] for row in rows if row["COLUMN_NAME"] is not None),
         kind="functional" if is_functional else rows[0]["INDEX_TYPE"].lower(),
         descending=_descending(rows),
+        parts=tuple(map(_part, rows)) if is_functional else (),
+        invisible=rows[0]["IS_VISIBLE"] == "NO" or rows[0]["IGNORED"] == "YES",
     )
+
+
+def _part(row: Row) -> str:
+    """Return a part of an index over expressions, as information_schema prints those."""
+    prefix = f"({row['SUB_PART']})" if row["SUB_PART"] else ""
+    part = name(row["COLUMN_NAME"]) + prefix if row["COLUMN_NAME"] is not None else f"({row['EXPRESSION']})"
+    return f"{part} DESC" if row["COLLATION"] == "D" else part
 
 
 def _descending(rows: Sequence[Row]) -> tuple[bool, ...]:

@@ -240,6 +240,8 @@ def name_to_build(planned: PlannedIndex, table: ExistingTable) -> str:
 
 def serves(planned: PlannedIndex, index: ExistingIndex) -> bool:
     """Return whether an existing index does what the planned one would."""
+    if planned.expressions:  # the server may print them otherwise
+        return bool(index.expressions) and index.name.lower() in (planned.name.lower(), planned.fallback.lower())
     kind = planned.kind or "BTREE"
     is_kind = index.kind == kind or (kind == "BTREE" and index.kind == "HASH")
     if not is_kind or index.expressions or _lower(index.columns) != _lower(planned.columns):

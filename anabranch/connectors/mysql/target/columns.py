@@ -10,9 +10,9 @@ What does not live here: the type for a logical type (`typemap.py`), statements 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anabranch.connectors.mysql.target import defaults
+from anabranch.connectors.mysql.target import defaults, own_words
 from anabranch.connectors.mysql.target.clauses import is_of_family
 from anabranch.connectors.mysql.target.collations import collating
 from anabranch.connectors.mysql.target.names import target_columns
@@ -45,7 +45,8 @@ CHARACTER_BYTES |= dict.fromkeys(("", "utf8mb4", "utf16", "utf16le", "utf32", "g
 @dataclass(frozen=True, slots=True)
 class MadeColumn:
     """`charset` and `collation`: "" for the table's own. `default` as `defaults.default_of`. `counts`: AUTO_INCREMENT.
-    `needed_by`: what gave a value a length that it has not at the source, "" for nothing."""
+    `needed_by`: what gave a value a length that it has not at the source, "" for nothing. `invisible`: `*` leaves
+    it out."""
 
     source: str
     name: str
@@ -57,6 +58,7 @@ class MadeColumn:
     counts: bool = False
     comment: str = ""
     needed_by: str = ""
+    invisible: bool = False
 
     @property
     def is_long(self) -> bool:
@@ -87,7 +89,8 @@ def made_columns(schema: TableSchema, table: TargetTable, rules: ValueRules, rel
     plain = [_plain(schema, table, names, rules, release) for names in target_columns(table).items()]
     lengths = _lengths(schema, table, plain, release)
     counting = _counting(schema, table, plain)
-    return [_made(schema, table, column, lengths, column.name == counting, release) for column in plain]
+    made = [_made(schema, table, column, lengths, column.name == counting, release) for column in plain]
+    return [replace(column, invisible=False) for column in made] if all(column.invisible for column in made) else made
 
 
 def _plain(
@@ -142,7 +145,31 @@ def _made(
         counts,
         column.comment,
         needed_by,
+        own.invisible and not why_visible(column.nullable or default is not None or counts, release),
     )
+
+
+def why_visible(may_be_left_out: bool, release: Release) -> str:
+    """Say why a column cannot be invisible; "" where it can."""
+    if not release.has("invisible columns"):
+        return "this release has no invisible columns"
+    is_refused = release.family == "mariadb" and not may_be_left_out
+    return "MariaDB has no invisible column that is NOT NULL and has no default" if is_refused else ""
+
+
+def computed_here(schema: TableSchema, table: TargetTable, release: Release) -> Iterator[tuple[MadeColumn, Column]]:
+    """Yield the columns of a source of this family that are computed here (own_computed.py), as they are made, with the
+    source's."""
+    for source, name in table.computed if is_of_family(schema) else ():
+        column = schema.column(source)
+        fit = own_words.fit(column, column.type, release.family) if column.type else None
+        if fit is not None:
+            charset = collation = ""
+            if bare(fit.native) in TEXTS and column.collation:
+                found = collating(column.charset, column.collation, release.collations)
+                charset, collation = found.charset, found.collation
+            made = MadeColumn(source, name, fit.native, column.nullable, charset, collation, comment=column.comment)
+            yield replace(made, invisible=column.invisible and not why_visible(True, release)), column
 
 
 # --- lengths that keys need -------------------------------------------------------------------------------------------

@@ -11,9 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.connectors.mysql.target import clauses, defaults
+from anabranch.connectors.mysql.target import clauses, defaults, own_computed
 from anabranch.connectors.mysql.target.collations import by_bytes
-from anabranch.connectors.mysql.target.columns import MadeColumn, counting_index, made_columns, why_not_counting
+from anabranch.connectors.mysql.target.columns import (
+    MadeColumn,
+    computed_here,
+    counting_index,
+    made_columns,
+    why_not_counting,
+    why_visible,
+)
 from anabranch.connectors.mysql.target.indexes import PlannedIndex, plan_index
 from anabranch.connectors.mysql.target.names import (
     NAME_CHARACTERS,
@@ -96,6 +103,8 @@ def _column(column: MadeColumn, release: Release) -> str:
         parts.append(f"DEFAULT {defaults.FIRST_MOMENT}")
     elif column.nullable and bare(column.native) == "timestamp":
         parts.append("DEFAULT NULL")
+    if column.invisible:
+        parts.append("INVISIBLE")
     if _is_told(column.comment, COLUMN_COMMENT):
         parts.append(f"COMMENT {literal(column.comment)}")
     return " ".join(parts)
@@ -130,10 +139,30 @@ def early_indexes(
 
 def computed_columns(schema: TableSchema, table: TargetTable, release: Release) -> Iterator[tuple[str, str]]:
     """Yield source column, and its line in the definition, for columns that the target computes. Others are left out."""
+    own = {made.source: made for made, _ in computed_here(schema, table, release)}
     for column, name, planned in plan_computed(schema, table, release):
-        if not isinstance(planned, NotMade):
-            native, expression = planned
+        if isinstance(planned, NotMade):
+            continue
+        native, expression = planned
+        if column.name in own:
+            yield column.name, _own_computed(own[column.name], column, expression, release)
+        else:
             yield column.name, f"{quoted(name)} {native} GENERATED ALWAYS AS ({expression}) STORED"
+
+
+def _own_computed(made: MadeColumn, column: Column, expression: str, release: Release) -> str:
+    """Return the line of a column of this family. MariaDB knows no NOT NULL of one that is computed."""
+    parts = [quoted(made.name), made.native]
+    if made.collation:
+        parts.append(f"CHARACTER SET {made.charset} COLLATE {made.collation}")
+    parts.append(f"GENERATED ALWAYS AS ({expression}) {'STORED' if column.stored else 'VIRTUAL'}")
+    if not made.nullable and release.family == "mysql":
+        parts.append("NOT NULL")
+    if made.invisible:
+        parts.append("INVISIBLE")
+    if _is_told(made.comment, COLUMN_COMMENT):
+        parts.append(f"COMMENT {literal(made.comment)}")
+    return " ".join(parts)
 
 
 def plan_computed(
@@ -141,14 +170,24 @@ def plan_computed(
 ) -> Iterator[tuple[Column, str, tuple[str, str] | NotMade]]:
     """Yield source column, name here, and type and expression, or why there is none."""
     names = {source: quoted(name) for source, name in target_columns(table).items()}
+    own = {made.source: made for made, _ in computed_here(schema, table, release)}
     for source, name in table.computed:
         column = schema.column(source)
         try:
-            yield column, name, _computed(column, schema, names, release)
+            if source in own:
+                yield column, name, (own[source].native, _in_own_words(column, schema, table, release))
+            else:
+                yield column, name, _computed(column, schema, names, release)
         except KeyError as missing:
             yield column, name, NotMade(f"it names {missing.args[0]}, which the job leaves out")
         except NotMade as why:
             yield column, name, why
+
+
+def _in_own_words(column: Column, schema: TableSchema, table: TargetTable, release: Release) -> str:
+    if not release.has("generated columns"):
+        raise NotMade('this release computes no columns; [target.options] computed = "values" makes it a plain one')
+    return clauses.own_words(column.expression, schema, table, release.family)
 
 
 COMPUTED_TYPES = {"smallint": "smallint", "integer": "int", "bigint": "bigint"}  # in PostgreSQL's words -> here
@@ -235,6 +274,8 @@ def _condition(
 def _refuse_changed_values(named: tuple[str, ...], schema: TableSchema, table: TargetTable, rules: ValueRules) -> None:
     """Raise NotMade for columns of which the job makes other values."""
     columns = mapped(named, table)
+    if not set(columns) <= set(table.columns):
+        raise NotMade("it names a column that is computed")
     kinds = {table.type_of(column).carried for column in columns}
     if kinds & set(KINDS) and any(choice(rules, schema, column) != STOP for column in named):
         raise NotMade("it names dates, of which [types] zero_date makes others")
@@ -317,6 +358,10 @@ def left_out(schema: TableSchema, table: TargetTable, rules: ValueRules, release
     for own, _, planned in plan_computed(schema, table, release):
         if isinstance(planned, NotMade):
             yield f"computed column {own.name}: {planned}"
+    for source in target_columns(table) if clauses.is_of_family(schema) else ():
+        if schema.column(source).generated:
+            why = own_computed.why_not(schema.column(source), schema, rules, release.family)
+            yield f"expression of {source}, which gets the source's values: {why or 'the job changes what it reads or gives'}"
     columns = made_columns(schema, table, rules, release)
     counting = any(column.counts for column in columns)
     for column in columns:
@@ -326,8 +371,15 @@ def left_out(schema: TableSchema, table: TargetTable, rules: ValueRules, release
             yield f"numbers of {column.source}: {why}"
         if _is_lost(schema, table, column, release):
             yield f"default of {column.source}: {own.default}"
+        if own.invisible and not column.invisible:
+            can = column.nullable or column.default is not None or column.counts
+            yield f"{column.source} is visible: {why_visible(can, release) or 'a table has to show a column'}"
         if own.comment and not _is_told(own.comment, COLUMN_COMMENT):
             yield f"comment of {column.source}: longer than {COLUMN_COMMENT} characters"
+    if not release.has("invisible indexes"):
+        yield from (
+            f"index {index.name} is in use: this release hides none" for index in schema.indexes if index.invisible
+        )
     if schema.comment and not _is_told(schema.comment, TABLE_COMMENT):
         yield f"comment: longer than {TABLE_COMMENT} characters"
 

@@ -8,9 +8,11 @@ What does not live here: other definitions (`ddl.py`), building them, what a tab
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
-from anabranch.connectors.mysql.target.columns import GEOMETRIES, MadeColumn
+from anabranch.connectors.mysql.target.clauses import own_words
+from anabranch.connectors.mysql.target.columns import GEOMETRIES, MadeColumn, computed_here
 from anabranch.connectors.mysql.target.names import NotMade, mapped, shortened, with_digest
 from anabranch.connectors.mysql.target.release import INDEX_BYTES, Release
 from anabranch.connectors.mysql.target.session import quoted, table_name
@@ -21,6 +23,7 @@ from anabranch.rows.net import TargetTable
 
 MOST_PARTS = 16  # columns of an index
 PLAIN_KINDS = ("btree", "hash")  # a hash index of the source serves equality, as a btree does
+HIDDEN = {"mysql": " INVISIBLE", "mariadb": " IGNORED"}
 # What another database's definition has that no index here can have, by a part of its text, and what to call it
 UNKNOWN_PARTS: Mapping[str, str] = {
     " WHERE ": "it has a condition (WHERE), and would forbid more without it",
@@ -32,7 +35,8 @@ UNKNOWN_PARTS: Mapping[str, str] = {
 @dataclass(frozen=True, slots=True)
 class PlannedIndex:
     """`fallback`: the name to take where another index of the table has `name`. `prefixes`: how much of each column, in
-    characters of a text and bytes of anything else. `kind`: "", FULLTEXT or SPATIAL."""
+    characters of a text and bytes of anything else. `kind`: "", FULLTEXT or SPATIAL. `expressions`: all parts of one that is
+    over expressions, of which `columns` has what they are over. `hidden`: the word for an index that no query uses."""
 
     name: str
     fallback: str
@@ -41,9 +45,13 @@ class PlannedIndex:
     prefixes: tuple[int | None, ...] = ()
     descending: tuple[bool, ...] = ()
     kind: str = ""
+    expressions: tuple[str, ...] = ()
+    hidden: str = ""
 
     @property
     def parts(self) -> str:
+        if self.expressions:
+            return ", ".join(self.expressions)
         prefixes = self.prefixes or (None,) * len(self.columns)
         descending = self.descending or (False,) * len(self.columns)
         return ", ".join(
@@ -54,7 +62,7 @@ class PlannedIndex:
     def line(self, name: str = "") -> str:
         """Return what stands in CREATE TABLE, and behind ADD in ALTER TABLE."""
         kind = self.kind or ("UNIQUE" if self.unique else "")
-        return f"{kind} KEY ".lstrip() + f"{quoted(name or self.name)} ({self.parts})"
+        return f"{kind} KEY ".lstrip() + f"{quoted(name or self.name)} ({self.parts}){self.hidden}"
 
     def add(self, table: TableId, name: str = "") -> str:
         return f"ALTER TABLE {table_name(table)} ADD {self.line(name)}"
@@ -64,9 +72,13 @@ def plan_indexes(
     schema: TableSchema, table: TargetTable, columns: Sequence[MadeColumn], release: Release
 ) -> Iterator[tuple[Index, PlannedIndex | NotMade]]:
     """Yield all of the source's indexes in their order, each planned, or why it is not made. `columns`: as they are made."""
+    columns = [*columns, *(made for made, _ in computed_here(schema, table, release))]
     for index in schema.indexes:
         try:
-            yield index, plan_index(index, table, columns, release)
+            over = partial(_over_expressions, schema=schema) if index.parts else partial(plan_index, columns=columns)
+            planned = over(index, table=table, release=release)
+            hidden = HIDDEN[release.family] if index.invisible and release.has("invisible indexes") else ""
+            yield index, replace(planned, hidden=hidden)
         except NotMade as why:
             yield index, why
 
@@ -95,6 +107,14 @@ def plan_index(index: Index, table: TargetTable, columns: Sequence[MadeColumn], 
     descending = index.descending if release.has("descending indexes") and any(index.descending) else ()
     is_whole = not any(cut)
     return _named(index, table, names, () if is_whole else cut, descending)
+
+
+def _over_expressions(index: Index, schema: TableSchema, table: TargetTable, release: Release) -> PlannedIndex:
+    """Plan an index over expressions, in the words of a source of this family: the server judges them."""
+    if not release.has("functional indexes"):
+        raise NotMade("it is over expressions")
+    parts = tuple(own_words(part, schema, table, release.family) for part in index.parts)
+    return replace(_named(index, table, mapped(index.columns, table)), expressions=parts)
 
 
 def serves_cascade(schema: TableSchema, index: Index) -> bool:

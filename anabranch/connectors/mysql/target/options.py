@@ -10,7 +10,7 @@ from anabranch.databases import Options
 
 @dataclass(frozen=True)
 class MysqlTargetOptions(Options):
-    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(("json", "uuid", "instant"))
+    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(("json", "uuid", "instant", "computed"))
 
     json: Literal["json", "text"] = "json"
     """The type for JSON: the server's own, or `longtext` with the source's text. MariaDB's own keeps the text, too."""
@@ -20,6 +20,9 @@ class MysqlTargetOptions(Options):
     instant: Literal["fitting", "timestamp", "datetime"] = "fitting"
     """The type for instants: `timestamp` for those of MySQL and MariaDB, which have its range, and `datetime` in UTC for all
     others; or one of the two for every instant. What is outside of `timestamp` (1970 to 2038) stops the job."""
+    computed: Literal["computed", "values"] = "computed"
+    """Generated columns of MySQL and MariaDB whose expression gives the same value here ([which](types-at-mysql.md)): computed
+    here, too, or plain columns with the source's values, as all others are."""
 
 
 USUAL = MysqlTargetOptions()

@@ -93,7 +93,12 @@ NAMED: Mapping[str, Row] = {
     ),
 }  # fmt: skip
 ARRAY: Row = ("longtext", WIDENED, f"{AS_PRINTED}: {{1,2}}")
-OTHER: Row = ("longtext", WIDENED, f"{AS_PRINTED}: of enums the label, of domains the value, of composites (1,2)")
+OTHER: Row = (
+    "longtext",
+    WIDENED,
+    f"{AS_PRINTED}: of enums the label (an enum(…) would refuse labels that the source adds, or take '2' for its second "
+    "one), of domains the value, of composites (1,2)",
+)
 
 
 def value(type: LogicalType, family: str) -> Row | None:

@@ -25,6 +25,12 @@ _SINCE: Mapping[str, Mapping[str, Version | None]] = {
     "checks": {"mysql": (8, 0, 16), "mariadb": (10, 2, 22)},
     # https://dev.mysql.com/doc/refman/5.7/en/create-table-generated-columns.html
     "generated columns": {"mysql": (5, 7, 6), "mariadb": ALWAYS},
+    # https://dev.mysql.com/doc/refman/8.0/en/invisible-columns.html · https://mariadb.com/kb/en/invisible-columns/
+    "invisible columns": {"mysql": (8, 0, 23), "mariadb": (10, 3, 3)},
+    # https://dev.mysql.com/doc/refman/8.0/en/invisible-indexes.html · https://mariadb.com/kb/en/ignored-indexes/
+    "invisible indexes": {"mysql": (8, 0, 0), "mariadb": (10, 6, 0)},
+    # Parts that are expressions: https://dev.mysql.com/doc/refman/8.0/en/create-index.html
+    "functional indexes": {"mysql": (8, 0, 13), "mariadb": None},
     # Index rows of 3,072 bytes in DYNAMIC tables without a setting: https://dev.mysql.com/doc/refman/5.7/en/innodb-limits.html
     "long index rows": {"mysql": (5, 7, 7), "mariadb": (10, 2, 2)},
     # https://dev.mysql.com/doc/refman/8.0/en/descending-indexes.html · https://mariadb.com/kb/en/descending-indexes/

@@ -13,7 +13,7 @@ from anabranch.connectors.mysql.target.columns import made_columns
 from anabranch.connectors.mysql.target.indexes import plan_indexes
 from anabranch.connectors.mysql.target.names import NotMade
 from anabranch.connectors.mysql.target.release import Release
-from anabranch.connectors.mysql.target.session import quoted, table_name
+from anabranch.connectors.mysql.target.session import SQL_MODE, quoted, table_name
 from anabranch.contracts import ValueRules
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -22,11 +22,14 @@ from anabranch.rows.net import TargetTable
 
 Tables = Sequence[tuple[TableSchema, TargetTable]]
 FIRST, LATER = When.BEFORE_LOAD, When.AFTER_LOAD
+# As a load's session has them: the script is in UTF-8, a zero date may be a default, backslashes are escapes.
+AS_OURS = ("SET NAMES utf8mb4 COLLATE utf8mb4_bin", f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00'")
 
 
 def script(tables: Tables, rules: ValueRules, family: str) -> Iterator[DdlStep]:
     release = Release.newest(family)
     by_source = {table.source: table for _, table in tables}
+    yield from (DdlStep(FIRST, None, statement) for statement in AS_OURS)
     for database in dict.fromkeys(table.target.schema for _, table in tables):
         yield DdlStep(FIRST, None, ddl.create_database(database, release))
     for schema, table in tables:

@@ -8,19 +8,18 @@ Vendor facts: https://dev.mysql.com/doc/refman/8.0/en/data-types.html · https:/
 
 from __future__ import annotations
 
-from anabranch.connectors.mysql.target import choices, own_words, printed, text_forms
+from anabranch.connectors.mysql.target import choices, own_computed, own_words, printed, text_forms
 from anabranch.connectors.mysql.target.words import labelled
 from anabranch.contracts import ValueRules
 from anabranch.model.at_target import AtTarget
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
-from anabranch.model.schema import Column
+from anabranch.model.schema import Column, TableSchema
 
 MYSQL, MARIADB = "mysql", "mariadb"
 FRACTION = 6  # digits of a second; https://dev.mysql.com/doc/refman/8.0/en/fractional-seconds.html
 # The longest that a row may have, in characters of utf8mb4: https://dev.mysql.com/doc/refman/8.0/en/column-count-limit.html
 VARCHAR_LIMIT = 16_383
 VARBINARY_LIMIT = 65_532
-KEY_LENGTH = 255  # characters of a text or bytes of a binary in a key, where the source declares none
 
 EXACT, WIDENED, LOSSY, REFUSED = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSSY, Fidelity.REFUSED
 ZERO_DATES = 'a zero date stops the job; [types] zero_date = "-infinity" keeps 0000-00-00, all others become that one'
@@ -112,22 +111,14 @@ class MysqlTypes:
             return self.fit(type, rules)
         return _with_loss(found, type, rules)
 
-    def in_key(self, type: LogicalType, fit: Fit, length: int = KEY_LENGTH) -> Fit:
-        """Return a type that a key can have without a prefix, instead of one without a length."""
-        text = (
-            f"in a key it needs a length; a value longer than {length} stops the job ([[tables]] columns.type chooses)"
-        )
-        if fit.native.endswith("text"):
-            return Fit(f"varchar({length})", LOSSY if fit.fidelity is LOSSY else WIDENED, text)
-        if fit.native.endswith("blob"):
-            return Fit(f"varbinary({length})", fit.fidelity, text)
-        return fit
-
     def by_setting(self, kind: Kind, rules: ValueRules) -> str:
         if kind is Kind.UUID:
             chosen = UUIDS.get(rules.uuid, "")
             return chosen if chosen != "uuid" or self.family == MARIADB else ""
         return INSTANTS.get(rules.instant, "") if kind is Kind.INSTANT else ""
+
+    def why_not_computed(self, column: Column, schema: TableSchema, rules: ValueRules) -> str:
+        return own_computed.why_not(column, schema, rules, self.family)
 
     def at_target(self, type: LogicalType, rules: ValueRules) -> AtTarget:
         return text_forms.at_target(type, rules, self.family)

@@ -11,6 +11,7 @@ from anabranch.connectors.postgresql.target.options import USUAL
 from anabranch.contracts import ValueRules
 from anabranch.model.at_target import AtTarget
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
+from anabranch.model.schema import Column, TableSchema
 
 FRACTION = 6  # digits of a second; https://www.postgresql.org/docs/current/datatype-datetime.html
 VARCHAR_LIMIT = 10_485_760  # characters; https://www.postgresql.org/docs/current/datatype-character.html
@@ -116,6 +117,9 @@ class PostgresTypes:
     def by_setting(self, kind: Kind, rules: ValueRules) -> str:
         setting = _setting(kind, rules)
         return setting if setting in EXTENSIONS else ""
+
+    def why_not_computed(self, column: Column, schema: TableSchema, rules: ValueRules) -> str:
+        return "its expressions are those of another database"
 
     def at_target(self, type: LogicalType, rules: ValueRules) -> AtTarget:
         return text_forms.at_target(type, rules)

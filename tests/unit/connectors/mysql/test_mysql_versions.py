@@ -11,6 +11,8 @@ from anabranch.connectors.mysql.connection import family, version
 from anabranch.connectors.mysql.source.preflight_server import check_version
 from anabranch.connectors.mysql.versions import _SINCE, knows
 
+OF_MYSQL = {"binary log status", "a data dictionary", "invisible indexes", "functional indexes"}
+
 
 def said(greeting: str) -> Any:
     return SimpleNamespace(get_server_info=lambda: greeting)
@@ -21,9 +23,9 @@ def said(greeting: str) -> Any:
     [
         ("5.5.34-log", set()),
         ("5.6.14-log", {"read-only transactions", "fractions of seconds", "GTIDs"}),
-        ("8.0.33", {*_SINCE} - {"binary log status"}),
-        ("9.7.4-2", {*_SINCE}),
-        ("5.5.5-10.11.19-MariaDB-log", {*_SINCE} - {"binary log status", "a data dictionary"}),
+        ("8.0.33", {*_SINCE} - {"binary log status", "ignored indexes"}),
+        ("9.7.4-2", {*_SINCE} - {"ignored indexes"}),
+        ("5.5.5-10.11.19-MariaDB-log", {*_SINCE} - OF_MYSQL),
     ],
 )
 def test_what_a_release_knows(greeting: str, known: set[str]) -> None:

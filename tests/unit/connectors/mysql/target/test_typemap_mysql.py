@@ -157,7 +157,6 @@ def test_own_words_are_not_taken_from_others_nor_where_the_job_chose() -> None:
     assert types.column_fit(Column("c", text, "text"), text, RULES).native == "longtext"
     chosen = LogicalType(Kind.INT32, target="bigint")
     assert types.column_fit(Column("c", chosen, "int"), chosen, RULES).native == "bigint"
-    assert types.in_key(text, types.fit(text, RULES)).native == "varchar(255)"
 
 
 CHOICES = """
