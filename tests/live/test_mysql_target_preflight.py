@@ -343,6 +343,13 @@ def test_mysql_target_tables_that_are_there(database: Database) -> None:
         database.execute("DROP VIEW orders" if "VIEW" in statements[0] else "DROP TABLE orders")
 
 
+def test_mysql_target_year_as_every_server_shows_it(database: Database) -> None:
+    """`year(4)` on MariaDB and on MySQL before 8.0, where the job has made a `year`."""
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY, y year)")
+    found = checked(database, table(ID, Column("y", LogicalType(Kind.YEAR), "year")))
+    assert "columns" not in found
+
+
 def test_mysql_target_hints_mend_tables(database: Database) -> None:
     """Statements of the findings, carried out: no finding is left."""
     database.execute(

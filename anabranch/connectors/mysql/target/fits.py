@@ -53,6 +53,8 @@ def takes(existing: str, wanted: str) -> bool:
         return have in ("json", "longtext")
     if want in ("bit", "vector"):
         return have == want and (want == "vector" or (*here, 1)[0] >= (*there, 1)[0])
+    if want == "year":  # MariaDB, and MySQL before 8.0, show it as year(4); year(2) is another one
+        return have == want and 2 not in here
     if want in ("enum", "set"):
         return have == want and _labels(existing).startswith(_labels(wanted))
     return have == want and (not here or here == there)

@@ -24,6 +24,7 @@ from anabranch.model.writers import led_back
 from anabranch.rows.net import TargetTable
 
 INNODB = "INNODB"
+UTF8MB3 = frozenset(("utf8", "utf8mb3"))  # two names of one character set
 KEY = 8  # so many digits of a job's uuid are at the end of the name that it has at its source
 
 
@@ -201,7 +202,9 @@ def check_collations(live: Live) -> Iterator[CheckResult]:
                 hint = f"{modify} CHARACTER SET utf8mb4 COLLATE {best}"
                 text = f"{target} of a key is compared by {column.collation}: rows that the source tells apart may be one here"
                 yield warning("collations", text, hint, table, [target])
-            if column.charset not in ("utf8mb4", origin.charset.lower()):
+            own = origin.charset.lower()
+            alike = UTF8MB3 if own in UTF8MB3 else {own}
+            if column.charset != "utf8mb4" and column.charset not in alike:
                 hint = f"{modify} CHARACTER SET utf8mb4"
                 text = f"{target} stores text as {column.charset}: a character that it does not have is refused"
                 yield warning("collations", text, hint, table, [target])
