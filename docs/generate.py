@@ -529,6 +529,7 @@ def servers() -> Iterator[str]:
         oldest = ".".join(map(str, preflight_server.OLDEST[family])).removesuffix(".0")
         yield f"| {name}, {UNVERIFIED[family].format(oldest=oldest)} | source | unverified | |"
         yield f"| {name} {IN_EVERY_RUN[name]} | target | live | every run (`make test`) |"
+        yield from _tested(run, name, "as a target", "target")
         oldest = ".".join(map(str, preflight_target.OLDEST[family])).removesuffix(".0")
         yield f"| {name}, other releases from {oldest} on | target | unverified | |"
     yield f"| PostgreSQL {IN_EVERY_RUN['PostgreSQL']} | source and target | live | every run (`make test`) |"
@@ -552,11 +553,12 @@ def servers() -> Iterator[str]:
         yield f"| {one} | {' | '.join(_counts(*found.get(area, (0, 0))) for area in areas)} |"
 
 
-def _tested(run: dict[str, Any], name: str) -> Iterator[str]:
+def _tested(run: dict[str, Any], name: str, area: str = "", what: str = "source") -> Iterator[str]:
+    """Yield a line for each server of the last run; with an area, for those that had tests of it."""
     return (
-        f"| {one} | source | live | `make test-servers`, {run['date']} |"
-        for one in run["servers"]
-        if one.startswith(f"{name} ")
+        f"| {one} | {what} | live | `make test-servers`, {run['date']} |"
+        for one, found in run["servers"].items()
+        if one.startswith(f"{name} ") and (not area or area in found)
     )
 
 

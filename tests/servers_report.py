@@ -23,6 +23,13 @@ AREAS = {
     "load": ("mysql_load", "conformance_snapshot", "postgresql_snapshot"),
     "definitions": ("mysql_catalog", "scenario_metadata", "postgresql_source_structures"),
     "preflight": ("mysql_preflight", "postgresql_source_preflight"),
+    "as a target": (
+        "mysql_target",
+        "conformance_writer",
+        "conformance_store",
+        "conformance_tables",
+        "conformance_loader",
+    ),
     "load and follow": ("scenario_servers", "scenario_postgresql"),
 }
 # How tests name a server among their parameters -> its name and release. The decoders are two more of a PostgreSQL 15.

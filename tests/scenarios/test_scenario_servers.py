@@ -1,17 +1,19 @@
-"""The whole way from every other release of MySQL: loaded while somebody writes, followed, compared (make test-servers)."""
+"""The whole way from and to other releases of MySQL: loaded while somebody writes, followed, compared (make test-servers)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from anabranch.testing.databases import Database
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.features import spelled, takes
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
 from rigs.scenario import Scenario
+from rigs.scenario_mysql_target import MysqlToMysql
 
 Make = Callable[..., Scenario]
 # A column of each kind whose bytes in the log, or whose text, are another matter in old releases.
@@ -61,6 +63,45 @@ def test_load_and_follow(name: str, request: pytest.FixtureRequest, scenario: Ma
     assert made.cli("verify", "--json", seconds=200).json["identical"] is True
     without_a_log_of_what_was_altered_nothing_is_read_wrongly(made)
     made.cli("drop", "--execute")
+
+
+@pytest.mark.servers
+@pytest.mark.quick
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", ["mysql56", "mysql9"])
+def test_load_and_follow_to_a_target(
+    name: str,
+    request: pytest.FixtureRequest,
+    mysql: Server,
+    source_database: Callable[[Server], Database],
+    tmp_path: Path,
+) -> None:
+    """From MySQL 8: a kill in the middle, a TRUNCATE, both ends compared by SQL and by `verify`."""
+    server: Server = request.getfixturevalue(name)
+    database, there = source_database(mysql), create_database(server, "there")
+    database.execute(*(spelled(server, statement) for statement in (*SCHEMA, *kinds(server), *fill(1))))
+    made = MysqlToMysql(database, there, tmp_path / "job", name=unique_name("job"), is_quick=True)
+    try:
+        assert f"target.version: MySQL {server.version}" in made.cli("preflight").stdout
+        running = made.start("run")
+        made.wait_streaming(running, seconds=200)
+        with Writer(database, seed=5, rate=30, spelled=partial(spelled, server)):
+            database.execute("INSERT INTO kinds SELECT id + 10, " + ", ".join(chosen(server)) + " FROM kinds")
+            made.sync(running)
+            running.kill()
+            running = made.start("run")
+            made.sync(running)
+        children_go_with_their_parent(database)
+        database.execute("TRUNCATE TABLE visit", "INSERT INTO visit VALUES ('after', 1, NULL)")
+        made.sync(running)
+        running.stop()
+        made.assert_identical()
+        assert set(made.states().values()) == {"streaming"}
+        assert made.cli("verify", "--json", seconds=200).json["identical"] is True
+        made.cli("drop", "--execute")
+    finally:
+        made.close()
+        drop_database(there)
 
 
 def chosen(server: Server) -> list[str]:

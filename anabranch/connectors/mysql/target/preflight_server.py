@@ -21,7 +21,10 @@ from anabranch.rows.net import TargetTable
 
 # From 5.6 on there are DATETIME(6) and rows beyond 767 bytes of index; MariaDB's is the oldest that its vendor still mends.
 OLDEST = {"mysql": (5, 6, 10), "mariadb": (10, 5, 0)}
-TESTED = {"mysql": ((8, 0),), "mariadb": ((10, 11),)}  # releases that this project's own test runs have written to
+TESTED = {
+    "mysql": ((5, 6), (8, 0), (9, 7)),
+    "mariadb": ((10, 11),),
+}  # releases that this project's own test runs have written to
 # Beside those of a load's pieces: apply, load, state for three parts, and two that ask who is in the way.
 OUR_CONNECTIONS = 7
 PACKET, SMALL_PACKET = 64 << 20, 1 << 20  # bytes: what MySQL 8 has by itself; what a server cannot work with
