@@ -46,7 +46,7 @@ class KnownError(NamedTuple):
 _LOAD = "load the table again"
 _TYPE = (
     "ALTER TABLE … ALTER COLUMN … TYPE … at the target for a type that holds it; a table that the load makes gets its types by"
-    " [types] map"
+    " [types.map]"
 )
 _POOLER = "connect to the server itself, or to a pooler that gives a session its own connection"
 PASSED_ON = "connect to the server itself, or to a pooler that passes the settings of the startup packet (options) on"

@@ -194,18 +194,19 @@ def check_collations(live: Live) -> Iterator[CheckResult]:
             if column is None or not column.charset or origin.type is None:
                 continue
             modify = f"ALTER TABLE {table_name(existing.id)} MODIFY {quoted(target)} {column.type}"
+            null = "" if column.nullable else " NOT NULL"
             is_loose = not is_deterministic(column.collation) or pads(column.collation)
             is_exact = (
                 compares_exactly(origin) if is_of_family(schema) else True
             )  # PostgreSQL's texts are, in any order
             if column.name in unique and is_loose and is_exact:
-                hint = f"{modify} CHARACTER SET utf8mb4 COLLATE {best}"
+                hint = f"{modify} CHARACTER SET utf8mb4 COLLATE {best}{null}"
                 text = f"{target} of a key is compared by {column.collation}: rows that the source tells apart may be one here"
                 yield warning("collations", text, hint, table, [target])
             own = origin.charset.lower()
             alike = UTF8MB3 if own in UTF8MB3 else {own}
             if column.charset != "utf8mb4" and column.charset not in alike:
-                hint = f"{modify} CHARACTER SET utf8mb4"
+                hint = f"{modify} CHARACTER SET utf8mb4{null}"
                 text = f"{target} stores text as {column.charset}: a character that it does not have is refused"
                 yield warning("collations", text, hint, table, [target])
 
