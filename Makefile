@@ -129,7 +129,7 @@ test-unit: $(NATIVE)
 test-faults: $(STAMP)
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
 	  $(BIN)/python -m pytest -m '' --durations=0 tests/faults $(ARGS) && \
-	  $(BIN)/python -m pytest -m 'long or quick' --spark --durations=0 tests/scenarios tests/live $(ARGS)
+	  $(BIN)/python -m pytest -m 'long or quick' --spark --durations=0 tests/scenarios tests/live tests/spark $(ARGS)
 
 # No more than the seeds that are asked for; what they show goes into docs/explanation/torture.md. TARGET: postgresql, mysql, mariadb.
 torture: $(STAMP)

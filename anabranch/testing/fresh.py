@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import os
 import secrets
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,8 +45,10 @@ class Fresh:
         with self._alone():
             file = self.place / "password"
             if not file.exists():
-                file.touch(mode=0o600)
-                file.write_text(secrets.token_hex(12))
+                new = self.place / "password.new"  # whoever is killed here leaves no empty password
+                new.touch(mode=0o600)
+                new.write_text(secrets.token_hex(12))
+                new.rename(file)
             return file.read_text()
 
     def fill(self, data: Path, make: Callable[[], None]) -> None:
@@ -54,6 +57,7 @@ class Fresh:
         with self._alone():
             if not kept.exists():
                 make()
+                shutil.rmtree(self.place / "data.new", ignore_errors=True)  # a part, of somebody who was killed
                 _copy(data, self.place / "data.new")
                 (self.place / "data.new").rename(kept)
                 return

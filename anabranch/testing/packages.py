@@ -33,7 +33,7 @@ _MARIADB_PACKAGES = (
 _JAVA_PACKAGES = (("openjdk-17-jre-headless",), ("openjdk-21-jre-headless",), ("openjdk-25-jre-headless",))
 _POSTGRESQL_PACKAGES = (("postgresql-15",), ("postgresql-17",))
 _POSTGRESQL_DECODERS = (("postgresql-15", "postgresql-15-wal2json", "postgresql-15-decoderbufs", "libprotobuf-c1"),)
-_MYSQL_LIBRARIES = (("libaio1", "libnuma1"), ("libaio1t64", "libnuma1"))
+_MYSQL_LIBRARIES = (("libaio1", "libnuma1", "libncurses6"), ("libaio1t64", "libnuma1", "libncurses6"))
 _SYSTEM = tuple(map(Path, ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/usr/libexec")))
 # What stands before the number where a program prints its version; its own path may hold other numbers.
 _VERSION = re.compile(r'(?:Ver|version|PostgreSQL\))\s+"?(\d+(?:\.\d+)*)')
@@ -248,9 +248,10 @@ def _mysql_of_sid(fetch: bool) -> Software:
 
 
 def _mysql_libraries(mysqld: Path, fetch: bool) -> tuple[Path, ...]:
-    """Directories with libaio and libnuma, where the machine does not have them."""
-    tree = _cached("mysql-libraries")
-    if not debian.missing_libraries(mysqld) or not (tree.is_dir() or (fetch and debian.is_debian())):
+    """Directories with libaio, libnuma and the client's libncurses, where the machine does not have them."""
+    tree, programs = _cached("mysql-libraries-2"), (mysqld, mysqld.with_name("mysql"))
+    is_missing = any(debian.missing_libraries(program) for program in programs)
+    if not is_missing or not (tree.is_dir() or (fetch and debian.is_debian())):
         return ()
     debian.unpack(tree.name, _MYSQL_LIBRARIES, dependencies=False)
     for renamed in tree.rglob("libaio.so.1t64"):  # Debian 13: the same library under a new name

@@ -44,8 +44,8 @@ def settings(server: Server, **values: str) -> Iterator[None]:
     """What the server has for everybody, as long as it lasts."""
     place = create_database(server, "settings")
     before = {name: place.query(f"SELECT @@GLOBAL.{name}")[0][0] for name in values}
-    place.execute(*(f"SET GLOBAL {name} = {value}" for name, value in values.items()))
     try:
+        place.execute(*(f"SET GLOBAL {name} = {value}" for name, value in values.items()))
         yield
     finally:
         place.execute(*(f"SET GLOBAL {name} = '{value}'" if isinstance(value, str) else f"SET GLOBAL {name} = {value}"

@@ -65,7 +65,7 @@ class JobHere:
         job, is_over = self.job, threading.Event()
         with _in_haste(), ThreadPoolExecutor(1) as beside:
             begin_trail_if_none(job)
-            captured = beside.submit(self._capture, lambda trail: is_over.is_set())
+            captured = beside.submit(self._capture, job, lambda trail: is_over.is_set())
             try:
                 parts.run_load(job, None, False, engine=LocalEngine(Small()))
             finally:
@@ -90,10 +90,10 @@ class JobHere:
             mark = source.order.mark(trail.end.resume) if trail.end.resume else None
             return mark is not None and source.order.includes(mark, end.native, None)
 
-        self._capture(stop)
+        self._capture(job, stop)
 
-    def _capture(self, stop: Callable[[TrailWriter], bool]) -> None:
-        job = self.job
+    def _capture(self, job: Job, stop: Callable[[TrailWriter], bool]) -> None:
+        """Capture until `stop` says so; also in a thread, which must not read a job: that changes the process's environment."""
         uuid, followed, source = trail_uuid(job), followed_identity(job), source_of(job)
         assert uuid is not None and followed is not None, "a load begins the trail"
         with (

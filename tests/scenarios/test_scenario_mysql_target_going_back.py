@@ -184,7 +184,9 @@ def a_table_is_loaded_again_while_somebody_writes(made: AtMysql) -> None:
         refused = made.cli("load", "--table", name(made, "parent"), code=2)
         assert f"change rows of {name(made, 'child')}" in refused.stderr and "--with-children" in refused.stderr
         load = made.start("load", "--table", name(made, "parent"), "--with-children")
-        wait_until(lambda: made.states()["child"] != "streaming", SOON, "it is taken out", load.tail, load)
+        wait_until(
+            lambda: made.states()["child"] != "streaming" or not load.is_alive, SOON, "it is taken out", load.tail
+        )
         load.kill()
         made.cli("load", "--table", name(made, "parent"), "--with-children", seconds=SOON)
         made.wait_streaming(run)

@@ -23,7 +23,6 @@ IN_EPOCH = (
 )
 
 
-@pytest.mark.quick
 def test_signals_and_a_limit_of_time(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *ITEM)
     interrupted_before_it_caught_up(made, signal.SIGTERM, 143)
