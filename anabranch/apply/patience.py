@@ -13,6 +13,7 @@ from anabranch.errors import AnabranchError, Retry, TargetBusy
 from anabranch.model.endpoint import USUAL, EndLimits
 
 FIRST_PAUSE = 0.2
+REST = 1.0  # seconds between two tries without a pause: what succeeds in between may be the checkpoint's own commit
 NO_PAUSE = 0.0  # behind the first refusal of a busy end: a deadlock is over for who has lost it, a lock was waited for
 STEP = 0.1  # seconds between two questions whether to stop
 
@@ -25,6 +26,7 @@ class Patience:
     retry: EndLimits = USUAL
     _failures: list[float] = field(default_factory=list, init=False)  # when, since the last success
     _pause: float = field(default=FIRST_PAUSE, init=False)
+    _at_once: float = field(default=float("-inf"), init=False)  # when a try came without a pause
 
     def success(self) -> None:
         self._failures.clear()
@@ -39,8 +41,8 @@ class Patience:
             self._failures.append(now)
         if error.retry in (Retry.NEVER, Retry.MANUAL) or self._is_over(error) or self.stop():
             raise error
-        if isinstance(error, TargetBusy) and len(self._failures) == 1:
-            pause = NO_PAUSE
+        if isinstance(error, TargetBusy) and len(self._failures) == 1 and now - self._at_once > REST:
+            pause, self._at_once = NO_PAUSE, now
         else:
             pause, self._pause = self._pause, min(self._pause * 2, self.retry.interval)
         if log.is_detailed():

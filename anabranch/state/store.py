@@ -26,6 +26,13 @@ from anabranch.model.position import Position
 from anabranch.state.living import is_fresh, is_here, lives, mark_of
 
 FILE = "state.db"
+# Pages that the file, and its journal, keep for later writes, which thus need no room of a disk that is full by then
+RESERVE = (
+    "CREATE TABLE reserve (bytes BLOB)",
+    "INSERT INTO reserve VALUES (zeroblob(262144))",
+    "UPDATE reserve SET bytes = randomblob(262144)",
+    "DROP TABLE reserve",
+)
 BUSY_S = 2.0  # longer than any of our writes; a stuck writer must not hold up a pipeline
 FRESH_S = 20.0  # a wait that is not told again for so long is over, whatever became of who told it
 VERSION = 4  # of the tables; another one is thrown away, it is only a view
@@ -286,7 +293,7 @@ class StateStore:
         if not self._path.exists():
             self._remove()  # a log left behind by a deleted file would be replayed into the new one
         connection = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = PERSIST")  # a full disk is told of: no write needs new room
+        connection.execute("PRAGMA journal_mode = PERSIST")  # its room is kept, too
         connection.execute("PRAGMA synchronous = OFF")  # it can be rebuilt
         found = connection.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, VERSION):
@@ -297,6 +304,8 @@ class StateStore:
             for name, query in self._queries.items():
                 if name.startswith("create_"):
                     connection.execute(query)
+            for statement in RESERVE:
+                connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         return connection
 

@@ -96,6 +96,8 @@ def links(of: TableId, tables: Mapping[TableId, Known]) -> list[Link]:
         elif index.unique and set(index.columns) <= set(table.source_columns):
             columns = _names(table, index.columns)
             found.append(Link(of, columns, columns, Side.COMES))
+        elif index.unique and not {source for source, _ in table.computed}.isdisjoint(index.columns):
+            found.append(Link(of, (), (), Side.COMES, f"the target computes columns of index {index.name}"))
     for child, known in tables.items():
         for key in known.schema.foreign_keys:
             if key.parent in tables:

@@ -7,6 +7,7 @@ What does not live here: other definitions (`ddl.py`), building them, what a tab
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +31,9 @@ UNKNOWN_PARTS: Mapping[str, str] = {
     " INCLUDE (": "it includes columns that are not indexed",
     " NULLS NOT DISTINCT": "it takes NULLs for equal",
 }
+# What a strict session may refuse to compute of a row that the source took with a warning
+MAY_REFUSE = re.compile(r"\b(?:cast|convert|json_\w+|str_to_date|regexp\w*)\s*\(|->", re.IGNORECASE)
+_NAME = re.compile(r"`(?:[^`]|``)+`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,8 @@ def _over_expressions(index: Index, schema: TableSchema, table: TargetTable, rel
     if not release.has("functional indexes"):
         raise NotMade("it is over expressions")
     parts = tuple(own_words(part, schema, table, release.family) for part in index.parts)
+    if any(MAY_REFUSE.search(_NAME.sub("", part)) for part in parts):
+        raise NotMade("its expression may refuse rows that the source took in another sql_mode")
     return replace(_named(index, table, mapped(index.columns, table)), expressions=parts)
 
 

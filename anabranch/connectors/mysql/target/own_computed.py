@@ -21,11 +21,13 @@ from anabranch.rows.zero_dates import KINDS, STOP, choice
 
 VALUES = "values"  # [target.options] computed
 WHOLE = frozenset({Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64})
+UNSIGNED = frozenset({Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64})
 NUMBERS = WHOLE | {Kind.DECIMAL}
 CLOCKS = frozenset({Kind.DATE, Kind.TIMESTAMP})  # an instant is printed in the time zone of a session
-# Character sets that both have. A `char` is filled up or not by a sql_mode (PAD_CHAR_TO_FULL_LENGTH), and of a long text a
-# function gives NULL where it exceeds max_allowed_packet.
-CHARSETS = frozenset(("utf8mb4", "utf8mb3", "utf8", "latin1", "ascii"))
+# Character sets in which a text has the same bytes at both ends (length, hex, md5): for latin1 a target may have utf8mb4.
+# A `char` is filled up or not by a sql_mode (PAD_CHAR_TO_FULL_LENGTH), and of a long text a function gives NULL where it
+# exceeds max_allowed_packet.
+CHARSETS = frozenset(("utf8mb4", "utf8mb3", "utf8", "ascii"))
 # Functions that look at no collation, time zone, language or sql_mode.
 FOR_ALL = frozenset(
     """char_length character_length coalesce concat concat_ws hex if ifnull isnull left length ltrim md5 octet_length reverse
@@ -93,6 +95,8 @@ def _unlike_results(column: Column, inputs: list[Column], text: str) -> Iterator
     kind = column.type.kind if column.type else Kind.NATIVE
     if kind not in NUMBERS | {Kind.TEXT, Kind.DATE}:
         yield f"as {column.native} the result depends on settings"
+    if "-" in text and any(c.type and c.type.kind in UNSIGNED for c in inputs):
+        yield "whether a difference of unsigned numbers may be negative depends on a sql_mode"
     moments = [c for c in inputs if c.type and c.type.kind is Kind.TIMESTAMP]
     if kind is Kind.DATE and moments and not text.lstrip("(").lower().startswith(WITHOUT_TIME):
         yield f"the time of {moments[0].name} is cut"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from anabranch.connectors.mysql.collations import compares_exactly
 from anabranch.connectors.mysql.registered import STATE
 from anabranch.connectors.mysql.target import own_source
-from anabranch.connectors.mysql.target.clauses import is_of_family
+from anabranch.connectors.mysql.target.clauses import as_written, is_of_family
 from anabranch.connectors.mysql.target.collations import by_bytes, is_deterministic, pads
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
 from anabranch.connectors.mysql.target.fits import takes
@@ -20,10 +21,12 @@ from anabranch.connectors.mysql.target.structures import ExistingColumn, Existin
 from anabranch.errors import TargetError
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind
+from anabranch.model.schema import Column
 from anabranch.model.writers import led_back
 from anabranch.rows.net import TargetTable
 
 INNODB = "INNODB"
+_MARKS = re.compile(r"_utf8mb[34](?=')|[\s`()]")  # which the servers set otherwise
 UTF8MB3 = frozenset(("utf8", "utf8mb3"))  # two names of one character set
 KEY = 8  # so many digits of a job's uuid are at the end of the name that it has at its source
 
@@ -116,11 +119,16 @@ def check_columns(live: Live) -> Iterator[CheckResult]:
             continue  # a type that is refused: check_types says so
         for wanted in made:
             yield from _column(existing.column(wanted.name), wanted, table, alter)
-        for _, name in table.computed:
-            if (column := existing.column(name)) and not column.generated:
+        for source, name in table.computed:
+            column = existing.column(name)
+            if column and not column.generated:
                 hint = f"{alter} DROP {quoted(name)}: it is made when the rest is built"
                 text = f"column {name} is not generated at the target: nobody would fill it"
                 yield failed("columns", text, hint, table)
+            elif column and _is_other(live, table, column, origin := schema.column(source)):
+                text = f"column {name} is computed by {column.expression}, at the source by {origin.expression}"
+                hint = f"unless both give the same: {alter} DROP {quoted(name)}; it is made when the rest is built"
+                yield warning("columns", text, hint, table)
         known = {name.lower() for name in (*table.columns, *(name for _, name in table.computed))}
         for column in existing.columns:
             if column.name.lower() not in known and not column.has_default:
@@ -138,6 +146,15 @@ def _column(column: ExistingColumn | None, wanted: MadeColumn, table: TargetTabl
     elif not takes(column.type, native):
         hint = f"{alter} MODIFY {quoted(name)} {native}" + (" NOT NULL" if not column.nullable else "")
         yield failed("columns", f"column {name} is {column.type}, needed is {native}", hint, table)
+
+
+def _is_other(live: Live, table: TargetTable, column: ExistingColumn, origin: Column) -> bool:
+    """Return whether somebody else has made a generated column, by other words than the source, but for how servers print
+    them."""
+    if table.source in live.context.loaded or not is_of_family(live.context.tables[table.source]):
+        return False
+    here, there = (_MARKS.sub("", as_written(text)).lower() for text in (column.expression, origin.expression))
+    return here != there
 
 
 def check_not_null(live: Live) -> Iterator[CheckResult]:

@@ -26,9 +26,13 @@ SELECT s.INDEX_NAME, s.COLUMN_NAME, s.NULLABLE = 'YES', c.EXTRA LIKE '% GENERATE
 """
 
 
+EXPRESSION = ""  # the name of no column
+
+
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
-    """`columns`: those that it names. A row meets no other one while a column of `parking` is NULL in it."""
+    """`columns`: those that it names, and EXPRESSION for a part that is none: by such a key no row is found. A row meets no
+    other one while a column of `parking` is NULL in it."""
 
     columns: frozenset[str]
     parking: frozenset[str]
@@ -41,7 +45,9 @@ def unique_keys(connection: Connection, wanted: Iterable[TableId]) -> dict[Table
         keys: dict[str, tuple[set[str], set[str]]] = {}
         for index, column, is_nullable, is_generated, is_referenced in ask(connection, KEYS, table.schema, table.name):
             columns, parking = keys.setdefault(str(index), (set(), set()))
-            if column is not None:
+            if column is None:
+                columns.add(EXPRESSION)
+            else:
                 columns.add(str(column))
                 if is_nullable and not is_generated and not is_referenced:
                     parking.add(str(column))
