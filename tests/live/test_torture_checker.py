@@ -18,15 +18,16 @@ from anabranch.testing.torture.tables import SET_NULL
 from rigs.torture_double import Double
 from rigs.torture_tables import delete, family, insert, update
 
-# Of a mistake: how it is found, and in which of the next seeds at the latest.
+# Of a mistake: how it is found, and in which of the next seeds at the latest. What stands at the target for a moment only is
+# seen if somebody looks meanwhile, which a busy machine may miss in one history.
 MISTAKES = {
     "splits": (WRONG, 1),
-    "late": (TORN, 1),
-    "lost": (TORN, 1),
+    "late": (TORN, 8),
+    "lost": (TORN, 8),
     "half": (WRONG, 1),
     "twice": (WRONG, 1),
-    "returns": (BACK, 1),
-    "unknown": (UNKNOWN, 1),
+    "returns": (BACK, 8),
+    "unknown": (UNKNOWN, 8),
     "foreign keys": (WRONG, 4),
 }
 
@@ -60,13 +61,16 @@ def test_the_checker_finds_a_mistake(
 def test_each_of_two_targets_is_judged(
     mistake: str, mariadb: Server, target_database: Database, postgresql: Server
 ) -> None:
-    other = create_database(postgresql, "other")
-    try:
-        history = draw_history(2000, mariadb.name, version_of(mariadb))
-        double = Double(history, mariadb, target_database, mistake, other)
-        result = run_history(history, mariadb, target_database, double, on_begin=double.on_begin)
-    finally:
-        drop_database(other)
+    for seed in range(2000, 2000 + MISTAKES.get(mistake, ("", 1))[1]):
+        other = create_database(postgresql, "other")
+        try:
+            history = draw_history(seed, mariadb.name, version_of(mariadb))
+            double = Double(history, mariadb, target_database, mistake, other)
+            result = run_history(history, mariadb, target_database, double, on_begin=double.on_begin)
+        finally:
+            drop_database(other)
+        if result.failure:
+            break
     assert result.targets == 2 and result.prefixes > 5
     if mistake:
         assert result.failure and result.failure.kind == MISTAKES[mistake][0], result.failure
