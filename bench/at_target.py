@@ -1,4 +1,4 @@
-"""What workloads ask of a target: its start, its programs, what it says about a job. A PostgreSQL here, MySQL and MariaDB in
+"""Answer what workloads ask of a target: its start, its programs, what it says about a job. A PostgreSQL here, MySQL and MariaDB in
 mysql_target.py.
 
 What a workload asks of the product's own tables at the target, or of the server itself, is asked here; a workload's own
@@ -66,10 +66,10 @@ class Target(Protocol):
     # --- a job, and tables ---
 
     def url(self, database: Database) -> str:
-        """Of a job that writes to this database."""
+        """Return the `[target]` section of a job that writes to this database."""
 
     def place(self, database: Database) -> str:
-        """Where a job's rules say that its tables go."""
+        """Return the place to which a job's rules send its tables."""
 
     def table(self, name: str) -> str: ...
 
@@ -101,7 +101,7 @@ class Target(Protocol):
     # --- what it says about itself, and does ---
 
     def megabytes(self, looking: Looking) -> float:
-        """What its rows take on disk, with what is not committed yet."""
+        """Return what the table's rows take on disk, those included that are not committed yet."""
 
     def indexes_of(self, looking: Looking, name: str) -> int:
         """How many indexes of a table are whole, that of its primary key too."""

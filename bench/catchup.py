@@ -135,7 +135,7 @@ def _figures(
     besides: Sequence[tuple[Beside, float | None, list[Cost]]],
     facts: Mapping[str, object],
 ) -> Iterator[Figure]:
-    """Of each replica; where there is none, how fast ours is."""
+    """Compare ours with each replica; where there is none, return how fast ours is."""
     if not besides:
         yield Figure(workload, stand.pair, "changes_per_s", ours.rate, facts=facts, sides=[ours])
     for one, goal, costs in besides:
@@ -176,7 +176,7 @@ def catch_up(stand: Stand, job: Job, looking: Looking, goal: int, capture: Progr
 
 
 class Replica:
-    """Of the source's own kind, on a copy of its data as it is now; with its vendor's defaults, or so many workers."""
+    """Start a replica of the source's own kind on a copy of its data; with its vendor's defaults, or so many workers."""
 
     def __init__(self, stand: Stand, workers: int | None = None) -> None:
         number = 2 + (workers or 0)

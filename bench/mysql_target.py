@@ -111,7 +111,7 @@ class MysqlTarget:
         return int(looking.one(STREAMING + (BUILT if built else ""), job))
 
     def megabytes(self, looking: Looking) -> float:
-        """Of the files of the whole server, but for those of its redo log, which are as long as they are."""
+        """Return the size of the server's files without its redo log, which has a fixed length."""
         assert self.server.datadir is not None
         sizes = 0
         for file in self.server.datadir.rglob("*"):

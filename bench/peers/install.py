@@ -37,7 +37,7 @@ def python_of(name: str, *packages: str) -> Path:
 
 
 def jars_of(name: str, place: Path) -> list[Path]:
-    """What the pom.xml in `place` names, and what that needs."""
+    """Fetch the jars that the pom.xml in `place` names, and those that they need."""
     file = place / "pom.xml"
 
     def fill(scratch: Path) -> None:

@@ -63,7 +63,7 @@ def wide() -> Trap:
     def row(key: Callable[[str], str]) -> str:
         return "(" + ", ".join(f"'{key(text)}', '{text}\\n\\t{text}\\N'" for text in said.values()) + ")"
 
-    many = ", ".join(row(lambda text, n=number: f"{text[0]}{n}") for number in range(MANY))  # type: ignore[misc]
+    many = ", ".join(row(lambda text, n=number: f"{text[0]}{n}") for number in range(MANY))  # type: ignore[misc]  # the default of a lambda has no type
     return Trap(
         (
             f"CREATE TABLE wide ({columns}, PRIMARY KEY ({', '.join(WIDE)}))",
