@@ -1,4 +1,4 @@
-"""Answer what workloads ask of a target: its start, its programs, what it says about a job. A PostgreSQL here, MySQL and MariaDB in
+"""Serve what workloads ask: a target's start, its programs, what it says about a job. A PostgreSQL here, MySQL and MariaDB in
 mysql_target.py.
 
 What a workload asks of the product's own tables at the target, or of the server itself, is asked here; a workload's own
