@@ -116,10 +116,10 @@ a statement. In two of five histories from a MySQL or MariaDB columns are comput
 rows unseen and over each other in levels, stored ones over what statements give.
 
 **The job** is the product: capture, load and apply, each a process of its own, with what Spark would do done in that
-process (a history takes some seconds), or `anabranch run` with Spark as it is. One of six jobs has two targets, a database
-beside the first on the same server, with a load and an apply of its own, without Spark. In four fifths of these the second one
-is held back for up to four seconds: its apply is stopped in the middle, or begins late, or all of it does; in many, segments
-of the trail are dropped as soon as both are past them.
+process (a history takes some seconds), or `anabranch run` with Spark as it is. One of six jobs has two targets, the second a
+database beside the first on the same server, or, where the first is a MySQL or MariaDB, a PostgreSQL, with a load and an apply
+of its own, without Spark. In four fifths of these the second one is held back for up to four seconds: its apply is stopped in
+the middle, or begins late, or all of it does; in many, segments of the trail are dropped as soon as both are past them.
 
 **The faults**, one to three per history, come from the same seed: a process is gone at a
 [failpoint](../reference/failpoints.md) or at any moment, stands still while another one takes its place, loses its line,
@@ -174,7 +174,10 @@ among them may be a value), points and times with a zone of decoderbufs. The ord
 
 **MySQL and MariaDB as targets** (`--target mysql`, `--target mariadb`) are servers of the kit's, too, from every source. The
 watcher reads the tables in one consistent snapshot; a table that refuses rows does it by a trigger, because a CHECK would be
-asked of the rows that are there. Not drawn there: a second target (such a server is one target as a whole), users who may not
+asked of the rows that are there. Two of five jobs have `[apply] truncate = "truncate"`. As a TRUNCATE of a MySQL or MariaDB
+does nothing else, the state between it and its epoch is the one that the source had behind it, which is what is asked for; of
+a PostgreSQL it goes by DELETE, because every transaction of a history has a row for the ledger. A second target is a
+PostgreSQL, with a server of its own that may be restarted for itself. Not drawn there: users who may not
 switch foreign keys off or from whom a policy hides rows (there are none), and kinds of columns whose values do not all come
 exactly: MariaDB's UUID and INET at a MySQL, MySQL's -0.0 at a MariaDB; from a PostgreSQL numbers without digits, NaN and
 infinities, dates outside of the years 1000 to 9999, 24:00, JSON as it was typed, and texts and bytes without a length in keys.

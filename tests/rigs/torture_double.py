@@ -60,7 +60,7 @@ class Double:
 
     # --- the contract of a pipeline ----------------------------------------------------------------------------------------
 
-    truncates = True
+    truncates = (True, True)
 
     def start(self) -> None:
         columns = {

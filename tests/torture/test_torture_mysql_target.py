@@ -106,6 +106,6 @@ def test_histories_to_a_mysql_target_with_faults(ground: Ground, tmp_path: Path)
             if tally.counted >= HISTORIES:
                 break
     print("\n".join(summary(tally, time.monotonic() - begun)))
-    assert tally.counted >= HISTORIES and set(tally.sources) == set(NAMES), tally
+    assert tally.counted >= HISTORIES and set(tally.sources) == set(NAMES) and tally.with_two, tally
     users = {user for seed in tally.seeds for user in ground.users_of(seed).values()}
     assert USER in users

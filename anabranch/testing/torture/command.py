@@ -89,8 +89,7 @@ def run_torture(asked: Asked) -> int:
     with _directory() as directory, _ground(asked, directory, replayed) as ground:
         ground.require_free()
         _say(*(f"  source  {s.name} {s.version} on {s.host}:{s.port}" for s in ground.sources))
-        server = ground.target.server
-        _say(f"  target  {server.name} {server.version} on {server.host}:{server.port}")
+        _say(*(f"  target  {s.name} {s.version} on {s.host}:{s.port}" for s in ground.targets))
         with_spark = replayed.with_spark if replayed and replayed.with_spark is not None else asked.with_spark
         one = One(ground, directory, with_spark)
         seeds = [replayed.history.seed] if replayed else []
@@ -137,7 +136,7 @@ def _campaign(asked: Asked, one: One) -> list[Told]:
             f"no history counts: none of {tally.passed} had both a fault that came about and enough states seen"
         )
     if asked.results:
-        servers = [*ground.sources, ground.target.server]
+        servers = [*ground.sources, *ground.targets]
         report.keep(asked.results, tally, seconds, [f"{s.name} {s.version}" for s in servers])
     return failed
 

@@ -17,6 +17,11 @@ from anabranch.testing.databases import Database
 SECOND = "second"  # the name of a job's other target, where it has two
 
 
+def is_apart(targets: Sequence[Database]) -> bool:
+    """Return whether a job's targets are on several servers: what befalls one of these concerns one target."""
+    return len({(target.server.host, target.server.port) for target in targets}) > 1
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Something that goes wrong once.
@@ -29,7 +34,8 @@ class Fault:
 
     `seconds`: how long, where it ends by itself; of `kill` how long it waits. `after`: committed source transactions of the
     stream before it begins, -1: as soon as the part runs; faults at a failpoint begin when they are reached. `at`: the target
-    whose part or line it is, or in whose parts (and in capture) its failpoint acts; "" for the first."""
+    whose part or line it is, whose server, where each has its own, or in whose parts (and in capture) its failpoint acts; ""
+    for the first."""
 
     kind: str
     where: str
@@ -59,10 +65,10 @@ class PipelineFailed(Exception):
 
 class Pipeline(Protocol):
     """One job from its first load to its end, with its faults. A part that a fault ends is started again, as an operator
-    would do it. `truncates`: it applies TRUNCATE as such (K16). `others`: further targets of the job, each with a schema of
-    the same name."""
+    would do it. `truncates`: for each target, whether TRUNCATE is applied as such there (K16). `others`: further targets of
+    the job, each with a schema of the same name."""
 
-    truncates: bool
+    truncates: tuple[bool, ...]
     others: tuple[Database, ...]
 
     def start(self) -> None:

@@ -19,8 +19,9 @@ AWAY = {"source": frozenset({"SourceUnavailable"}), "target": frozenset({"Target
 REPLACED = frozenset({"Fenced", "TrailLocked", "StateError", "TargetUnavailable"})
 
 
-def explains(fault: Fault, ended: Ended, pid: int) -> bool:
-    """Return whether the process may have ended in that way because of the fault. `pid`: the process that the fault met."""
+def explains(fault: Fault, ended: Ended, pid: int, *, apart: bool = False) -> bool:
+    """Return whether the process may have ended in that way because of the fault. `pid`: the process that the fault met.
+    `apart`: each of the targets has a server of its own."""
     if fault.kind == "exit":
         return pid == ended.pid and ended.code == EXIT_CODE
     if fault.kind == "raise":
@@ -31,7 +32,8 @@ def explains(fault: Fault, ended: Ended, pid: int) -> bool:
         return pid == ended.pid and ended.error == "StorageFull"
     if fault.kind == "second":
         return fault.place == ended.part and ended.error in REPLACED
-    if fault.kind in ON_LINES and fault.where == "target" and ended.part != "capture":  # which asks every target
+    is_one_s = fault.kind in (ON_LINES | ON_SERVERS if apart else ON_LINES) and fault.where == "target"
+    if is_one_s and ended.part != "capture":  # which asks every target
         return target_of(ended.part) == fault.at and ended.error in AWAY["target"]
     if fault.kind in ON_LINES | ON_SERVERS:
         return ended.error in AWAY[fault.where]

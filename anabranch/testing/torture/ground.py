@@ -19,6 +19,7 @@ from anabranch.errors import ConfigError
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture import bound, policies
+from anabranch.testing.torture.contract import SECOND, is_apart
 from anabranch.testing.torture.deeds import POLICY, draw_deed
 from anabranch.testing.torture.second import has_second
 from anabranch.testing.torture.sources import source_family
@@ -27,13 +28,15 @@ from anabranch.testing.torture.worst import USER, has_worst, make_user
 
 NAME = re.compile(r"torture_\d+", re.IGNORECASE)  # a source may not tell upper from lower case
 PLAIN_SHARE = 0.25  # of the histories
+ELSEWHERE = "postgresql"  # the second target of a job whose first one is a server as a whole
 
 
 @dataclass
 class Ground:
     """`sources` take turns. `is_ours`: the servers may be restarted. `plain`: a database beside `target`, as its owner sees it,
-    who has no more rights than that. `second`, `plain_second`: one more of each, for jobs with two targets. `decoders`: of the
-    sources' log, of which each history draws one; "" for the usual one."""
+    who has no more rights than that. `second`, `plain_second`: one more of each, for jobs with two targets; of a `target` that is
+    a server as a whole the `second` is another kind's. `decoders`: of the sources' log, of which each history draws one; "" for
+    the usual one."""
 
     sources: Sequence[Server]
     target: Database
@@ -54,6 +57,12 @@ class Ground:
     @property
     def family(self) -> TargetFamily:
         return family_at(self.target)
+
+    @property
+    def targets(self) -> list[Server]:
+        """Return the servers of the targets, the first one's first."""
+        is_elsewhere = self.second and is_apart((self.target, self.second))
+        return [self.target.server, *([self.second.server] if self.second and is_elsewhere else [])]
 
     def users_of(self, seed: int) -> dict[str, str]:
         """Return the user of a job by end, where it is not the one of the server; {} for servers of somebody else's.
@@ -83,9 +92,12 @@ class Ground:
         return self.second if self.target_of(seed) is self.target else self.plain_second
 
     def restart(self, where: str, name: str, loses: bool) -> None:
-        """The target, or the source called `name`; `loses`: with its last commits gone."""
-        named = [source for source in self.sources if source.name == name]
-        server = self.target.server if where == "target" else named[0]
+        """The server at an end (Fault.place); the source is the one called `name`. `loses`: with its last commits gone."""
+        ends = {source.name: source for source in self.sources}
+        server = ends[name] if where == "source" else self.target.server
+        if where == f"target of {SECOND}":
+            assert self.second is not None, "who has no second target has none to restart"
+            server = self.second.server
         server.stop(immediate=loses)
         server.start()
 
@@ -119,9 +131,9 @@ class Ground:
                 source_family(source.name).drop(source, name)
             for target in filter(None, (self.target_of(seed), self.second_of(seed))):
                 with contextlib.suppress(Exception):  # and the same of the target
-                    self.family.drop(target, name)
+                    family_at(target).drop(target, name)
                 with contextlib.suppress(Exception):  # away, or somebody's lock
-                    self.family.forget(target, name)
+                    family_at(target).forget(target, name)
         with contextlib.suppress(Exception):  # never more than tidying up
             if not self._had_state:
                 self.family.drop_state(self.target)
@@ -164,6 +176,7 @@ def private(
     """Servers of our own below `directory`, stopped afterwards."""
     with ExitStack() as stack:
         databases = stack.enter_context(target_family(target).private(directory))
+        second = databases.second or stack.enter_context(target_family(ELSEWHERE).private(directory)).target
         sources = []
         for family in map(source_family, families):
             source = stack.enter_context(family.start(directory, decoders))
@@ -173,5 +186,5 @@ def private(
             if family.has_policies:
                 policies.make_user(Database(source, family.job_database))
         yield Ground(
-            sources, databases.target, True, databases.plain, databases.second, databases.plain_second, decoders
+            sources, databases.target, True, databases.plain, second, databases.plain_second, decoders
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anabranch.testing.databases import Database
-from anabranch.testing.torture.contract import Fault, Pipeline
+from anabranch.testing.torture.contract import Fault, Pipeline, is_apart
 from anabranch.testing.torture.deeds import deed_faults, draw_deed
 from anabranch.testing.torture.draw import draw_history
 from anabranch.testing.torture.ends import version_of
@@ -56,7 +56,9 @@ class One:
             return history, spark_faults(seed)
         faults = draw_faults(seed, with_servers=self.ground.is_ours)
         more = [one for one in deed_faults(seed) if one.where not in [fault.where for fault in faults]]
-        return history, (*(spread(faults, seed) if self.second_of(seed) else faults), *more)
+        if second := self.second_of(seed):
+            faults = spread(faults, seed, apart=is_apart((self.ground.target_of(seed), second)))
+        return history, (*faults, *more)
 
     def second_of(self, seed: int) -> Database | None:
         """The other target of the job, where it has two; `run` with Spark has one, and a deed that shows keys at the target."""

@@ -20,10 +20,11 @@ from anabranch.failpoints import LOG_VARIABLE, VARIABLE
 from anabranch.job.signals import SUPERVISED
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
+from anabranch.testing.databases import Database
 from anabranch.testing.faults import Proxy
 from anabranch.testing.torture import bound
 from anabranch.testing.torture.beside import TABLE, Beside
-from anabranch.testing.torture.contract import SECOND, Fault, PipelineFailed
+from anabranch.testing.torture.contract import SECOND, Fault, PipelineFailed, is_apart
 from anabranch.testing.torture.deeds import (
     CONFLICT,
     PARK,
@@ -46,12 +47,13 @@ from anabranch.testing.torture.place import Looking, Place, until
 from anabranch.testing.torture.second import Holding, draw_hold, draw_sizes
 from anabranch.testing.torture.setting_aside import SettingAside
 from anabranch.testing.torture.sources import source_family
-from anabranch.testing.torture.targets import empties_at_once, family_at, tables_at
+from anabranch.testing.torture.targets import empties_apart, empties_at_once, family_at, tables_at
 from anabranch.testing.torture.waiting import AT_FAILPOINTS, Waiting, asked
 
 WATCH_SECONDS = 0.005
 SLOW_SECONDS = 0.02  # per block
 TWO_PHASE = 0.2  # of the histories
+TRUNCATES = 0.4  # of the histories to a target where TRUNCATE commits by itself
 LOADING = ("load.begun", "load.generation", "load.snapshot")  # before tables are read, and between two chunks
 PACKED = (45_000, 60_000)  # bytes of segments that are packed when they are sealed
 PACK_SECONDS = 3.0
@@ -103,7 +105,9 @@ class LocalPipeline(Waiting):
         if self._deed and self._deed.kind == POLICY and self.place.users.get("target") != bound.USER:
             self._deed = None  # nobody whom a policy concerns
         setting = SETTINGS.get(self._deed.kind, "") if self._deed else ""
-        self._small, more = _sizes(drawn, keeps=self._loses, packs=packs, setting=setting)
+        self._small, more = _sizes(
+            drawn, keeps=self._loses, packs=packs, setting=setting, emptying=draw_emptying(self.seed, self.place.target)
+        )
         if self.place.second:
             self._small, first = draw_sizes(self.seed, self._small, keeps=self._loses)
             more = first + more
@@ -111,7 +115,8 @@ class LocalPipeline(Waiting):
         self._small = replace(
             self._small, log_images=images.choice(LOG_IMAGES), block_changes=changes.choice((0, 1, 1))
         )
-        self.truncates = empties_at_once(self.place.target) and '"delete"' not in more
+        emptied = next((how for how in ("delete", "truncate") if f'truncate = "{how}"' in more), "")
+        self.truncates = tuple(empties_at_once(one, self.place.source.name, emptied) for one in self.place.targets)
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
         stays = not any((fault.kind, fault.where) == ("restart", "source") for fault in self.faults)
@@ -128,7 +133,7 @@ class LocalPipeline(Waiting):
         self._mutex = threading.RLock()
         self.place.directory.mkdir(parents=True, exist_ok=True)
         for end in sorted({fault.place for fault in self.faults if fault.kind in ON_LINES}):
-            server = self.place.source if end == "source" else self.place.target.server
+            server = self.place.server_at(end)
             self._proxies[end] = self._stack.enter_context(Proxy(server.host, server.port))
         at = {end: ("127.0.0.1", proxy.port) for end, proxy in self._proxies.items()}
         self._place = replace(self.place, more=self.place.more + more, at=at)
@@ -194,7 +199,8 @@ class LocalPipeline(Waiting):
     def wait_consistent(self, seconds: float) -> None:
         super().wait_consistent(seconds)
         if self._loses:  # what the load has done is not to be lost: nobody but a person could do it again
-            self._tables.flush()
+            for target in self.place.targets:
+                tables_at(target, self.place.name).flush()
         if not until(self._show_keys, seconds, self.look):
             raise PipelineFailed("the target takes no table beside the history's")
         self._is_consistent = True
@@ -335,7 +341,7 @@ class LocalPipeline(Waiting):
         elif fault.kind in ON_SERVERS:
             self._begun.append(begun)
             assert self.restart is not None, "faults on servers need who restarts them"
-            self.restart(fault.where, fault.kind == "lose")
+            self.restart(fault.place, fault.kind == "lose")
             begun.until = time.monotonic()
             return
         else:
@@ -409,7 +415,8 @@ class LocalPipeline(Waiting):
         """Raises PipelineFailed where no fault explains it."""
         if (ended.code == 0 and _may_end(ended.part)) or (self._doing and self._doing.explains(ended)):
             return
-        if not any(explains(one.fault, ended, one.pid) for one in self._during(ended)):
+        apart = is_apart(self.place.targets)
+        if not any(explains(one.fault, ended, one.pid, apart=apart) for one in self._during(ended)):
             raise PipelineFailed(f"{ended}\n{self.tails()}\n(failpoints reached: {self.log})")
 
     def _during(self, ended: Ended) -> Iterator[_Begun]:
@@ -431,11 +438,17 @@ def _may_end(part: str) -> bool:
     return part.partition(" of ")[0] == "load"
 
 
-def _sizes(drawn: random.Random, *, keeps: bool, packs: bool, setting: str) -> tuple[Small, str]:
+def draw_emptying(seed: int, target: Database) -> str:
+    """Draw what the job file says of TRUNCATE where it commits by itself: mostly nothing, "" then."""
+    drawn = random.Random(f"emptying of {seed}").random()
+    return "truncate" if empties_apart(target) and drawn < TRUNCATES else ""
+
+
+def _sizes(drawn: random.Random, *, keeps: bool, packs: bool, setting: str, emptying: str) -> tuple[Small, str]:
     """Sizes that bring a short history to what a long one meets: segments that end, epochs of executors, small
     epochs, tables that are loaded in several chunks (K3).
     `keeps`: a target that loses commits needs them from the trail again, which therefore drops nothing at once. `packs`:
-    something is to happen to who packs segments."""
+    something is to happen to who packs segments. `emptying`: how tables are emptied, where nothing else is drawn."""
     segment = drawn.choice(PACKED if packs else (*[0] * 12, *[2_000, 8_000] * 3, *PACKED))
     rows = drawn.choice((500_000, 500_000, 500_000, 1, 20))
     more = "retain_hours = 0\n" if segment and drawn.random() < 0.5 and not keeps else ""
@@ -446,7 +459,8 @@ def _sizes(drawn: random.Random, *, keeps: bool, packs: bool, setting: str) -> t
         apply.append('mode = "transaction"')
     elif drawn.random() < 0.3:
         apply.append(f"stage_rows = {drawn.choice((1, 10, 100))}")
-    if drawn.random() < 0.1:
-        apply.append('truncate = "delete"')
+    emptying = "delete" if drawn.random() < 0.1 else emptying
+    if emptying:
+        apply.append(f'truncate = "{emptying}"')
     chunk = drawn.choice((0, 0, 2, 4, 7))
     return Small(segment, rows, chunk), more + ("\n[apply]\n" + "\n".join(apply) + "\n" if apply else "")

@@ -27,7 +27,7 @@ from anabranch.testing.torture.targets import family_at
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.opened import source_of, target_of
 
-SECRETS = ("ANABRANCH_TORTURE_SOURCE", "ANABRANCH_TORTURE_TARGET")
+SECRETS = {end: f"ANABRANCH_TORTURE_{end.upper()}" for end in ("source", "target", SECOND)}  # variables, by end
 POLL_SECONDS = 0.02
 LOCK_SECONDS = 30  # for whatever removes something and has to wait for somebody else
 JOB_FILE = """\
@@ -51,7 +51,7 @@ streaming = true
 @dataclass(frozen=True)
 class Place:
     """`name` is the source's database, the target's schema, and the job. `directory` is its own. `second`: the job's other
-    target, on the same server."""
+    target, on the same server or another one."""
 
     name: str
     source: Server
@@ -76,8 +76,10 @@ class Place:
     @property
     def environment(self) -> dict[str, str]:
         """The values of the job file's ${…}, and the folder of jobs' homes."""
-        passwords = (self.source.password, self.target.server.password)
-        return dict(zip(SECRETS, passwords, strict=True)) | {"ANABRANCH_HOME": str(self.directory)}
+        servers = {"source": self.source, "target": self.target.server}
+        servers |= {SECOND: self.second.server} if self.second else {}
+        secrets = {SECRETS[end]: server.password for end, server in servers.items()}
+        return secrets | {"ANABRANCH_HOME": str(self.directory)}
 
     def through(self, at: Mapping[str, tuple[str, int]]) -> Place:
         return replace(self, at=at)
@@ -93,20 +95,20 @@ class Place:
 
     def _text(self) -> str:
         source, database = self.source, source_family(self.source.name).job_database
-        second = self._url(self.second, f"target of {SECOND}") if self.second else ""
+        second = self._url(self.second, f"target of {SECOND}", SECOND) if self.second else ""
         user, at = self._user("source", source), self._address("source", source)
         return JOB_FILE.format(
             name=self.name,
-            source=f"{source.name}://{user}:${{{SECRETS[0]}}}@{at}/{database}",
-            target=self._url(self.target, "target"),
+            source=f"{source.name}://{user}:${{{SECRETS['source']}}}@{at}/{database}",
+            target=self._url(self.target, "target", "target"),
             second=f'\n[[targets]]\nname = "{SECOND}"\nurl = "{second}"\n' if second else "",
             decoder=f'decoder = "{self.decoder}"\n' if self.decoder else "",
             more=self.more,
         )
 
-    def _url(self, target: Database, end: str) -> str:
-        at = self._address(end, target.server)
-        return f"{target.server.name}://{self._user('target', target.server)}:${{{SECRETS[1]}}}@{at}/{target.name}"
+    def _url(self, target: Database, end: str, secret: str) -> str:
+        user, at = self._user("target", target.server), self._address(end, target.server)
+        return f"{target.server.name}://{user}:${{{SECRETS[secret]}}}@{at}/{target.name}"
 
     def _user(self, end: str, server: Server) -> str:
         return quote(self.users.get(end, server.user), safe="")
@@ -123,6 +125,12 @@ class Place:
     @property
     def targets(self) -> tuple[Database, ...]:
         return (self.target, self.second) if self.second else (self.target,)
+
+    def server_at(self, end: str) -> Server:
+        """Return the server at the end of a line that a fault names (Fault.place)."""
+        if end == "source":
+            return self.source
+        return (self.second if self.second and end.endswith(f" of {SECOND}") else self.target).server
 
     def lookings(self) -> tuple[Looking, ...]:
         """The job file is written; who looks on, at each target."""

@@ -16,7 +16,7 @@ from typing import Any
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.check import PIPELINE, WRONG, Checker, Failure
-from anabranch.testing.torture.contract import SECOND, Fault, Pipeline, PipelineFailed, shows_enough
+from anabranch.testing.torture.contract import SECOND, Fault, Pipeline, PipelineFailed, is_apart, shows_enough
 from anabranch.testing.torture.exempt import INTRUDER
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.sessions import Sessions
@@ -73,11 +73,12 @@ def run_history(
     try:
         failed, fired = _drive(history, sessions, watchers, pipeline, patience)
         commits = family.commits(source, begin, history)
-        losses = sum(fault.kind == "lose" and fault.where == "target" for fault in fired)
-        facts, truncates = (history, source.name, sessions.outcomes, commits), pipeline.truncates
+        facts, lost = (history, source.name, sessions.outcomes, commits), losses(fired, targets)
         seen = [
-            Seen(name, Checker(*facts, losses=losses, truncates=truncates), watcher.observations)
-            for name, watcher in zip(("", SECOND), watchers, strict=False)
+            Seen(name, Checker(*facts, losses=number, truncates=truncates), watcher.observations)
+            for name, watcher, number, truncates in zip(
+                ("", SECOND), watchers, lost, pipeline.truncates, strict=False
+            )
         ]
         lines = family.lines(source, history.database, history.schema)
         failure = verdict(seen, lines, is_whole=failed is None)
@@ -85,7 +86,7 @@ def run_history(
             failure = Failure(failure.kind, f"{failure.message}\n{failed.message}") if failure else failed
         if failure is None and INTRUDER in more:
             failure = seen[0].checker.noted(pipeline.noted(), seen[0].observations)
-        failure = failure or _wrong_beside(seen, pipeline, losses)
+        failure = failure or _wrong_beside(seen, pipeline)
         hits = pipeline.hits()
     finally:
         sessions.close()
@@ -140,10 +141,16 @@ def _drive(
     return None, fired
 
 
-def _wrong_beside(seen: Sequence[Seen], pipeline: Pipeline, losses: int) -> Failure | None:
+def losses(fired: Sequence[Fault], targets: Sequence[Database]) -> list[int]:
+    """Return how often each target was made to forget its last commits."""
+    lost = [fault.at for fault in fired if fault.kind == "lose" and fault.where == "target"]
+    return [lost.count(at) if is_apart(targets) else len(lost) for at, _ in zip(("", SECOND), targets, strict=False)]
+
+
+def _wrong_beside(seen: Sequence[Seen], pipeline: Pipeline) -> Failure | None:
     for one in seen:
         tables = {table: [some.more[table] for some in one.observations] for table in pipeline.beside()}
-        if wrong := pipeline.wrong_beside(tables, losses):
+        if wrong := pipeline.wrong_beside(tables, one.checker.losses):
             return one.said(Failure(WRONG, wrong))
     return None
 

@@ -1,7 +1,8 @@
 """A second target of a history's job: whether there is one, which faults meet it, and what of it is held back.
 
-It is another database on the target's server. Its parts are called `load of second` and `apply of second`. What does not
-live here: how it is judged (verdict.py: as the first, by itself), what an operator does (deeds.py: to the first target only).
+It is another database on the target's server, or, where a server is one target as a whole, a PostgreSQL. Its parts are
+called `load of second` and `apply of second`. What does not live here: how it is judged (verdict.py: as the first, by
+itself), what an operator does (deeds.py: to the first target only), the server (ground.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from anabranch.spark.continuous import EPOCH_ROWS
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.contract import SECOND, Fault
-from anabranch.testing.torture.explain import ON_LINES
+from anabranch.testing.torture.explain import ON_LINES, ON_SERVERS
 from anabranch.testing.torture.local import Small
 from anabranch.testing.torture.parts import STOPPED, Ended, Parts
 from anabranch.testing.torture.targets import family_at
@@ -68,14 +69,15 @@ def draw_sizes(seed: int, small: Small, *, keeps: bool = False) -> tuple[Small, 
     return replace(small, segment_bytes=segment), "retain_hours = 0\n"
 
 
-def spread(faults: Sequence[Fault], seed: int) -> tuple[Fault, ...]:
-    """Spread the faults over the two targets: what concerns one target's parts or line meets the one or the other."""
+def spread(faults: Sequence[Fault], seed: int, *, apart: bool = False) -> tuple[Fault, ...]:
+    """Spread the faults over the two targets: what concerns one target's parts or line meets the one or the other, and so does
+    what concerns a server where they are `apart`."""
     drawn = random.Random(f"faults of two {seed}")
-    return tuple(replace(fault, at=drawn.choice(("", SECOND))) if _is_one_s(fault) else fault for fault in faults)
+    return tuple(replace(f, at=drawn.choice(("", SECOND))) if _is_one_s(f, apart) else f for f in faults)
 
 
-def _is_one_s(fault: Fault) -> bool:
-    is_line = fault.kind in ON_LINES and fault.where == "target"
+def _is_one_s(fault: Fault, apart: bool) -> bool:
+    is_line = fault.kind in (ON_LINES | ON_SERVERS if apart else ON_LINES) and fault.where == "target"
     is_point = fault.kind in AT_FAILPOINTS and not fault.where.startswith("capture")
     return is_line or is_point or fault.where in ("load", "apply")
 

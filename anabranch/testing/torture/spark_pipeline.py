@@ -52,7 +52,7 @@ class SparkPipeline(Waiting):
 
     place: Place
     faults: Sequence[Fault] = ()
-    truncates: bool = field(init=False)
+    truncates: tuple[bool, ...] = field(init=False)
     _begun: list[Fault] = field(default_factory=list, init=False)
     _committed: int = field(default=-1, init=False)
     _is_stopping: bool = field(default=False, init=False)
@@ -61,7 +61,7 @@ class SparkPipeline(Waiting):
     _run: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.truncates = empties_at_once(self.place.target)
+        self.truncates = (empties_at_once(self.place.target, self.place.source.name),)
 
     def start(self) -> None:
         place = replace(self.place, more=self.place.more + SPARK)

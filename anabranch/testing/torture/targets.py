@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from anabranch.databases import registry
 from anabranch.testing.databases import Database
+from anabranch.testing.torture.sources import source_family
 
 if TYPE_CHECKING:
     from anabranch.model.endpoint import Endpoint
@@ -41,7 +42,7 @@ class Private:
     """Databases of a private server; where a server is one end, the one without a name.
 
     `plain` belongs to a user who may not switch foreign keys off, and is seen as that user; `second` and `plain_second` are for
-    jobs with two targets, one beside each."""
+    jobs with two targets, one beside each. Without a `second` that is elsewhere (ground.py)."""
 
     target: Database
     plain: Database | None = None
@@ -220,9 +221,21 @@ def family_at(target: Database) -> TargetFamily:
     return target_family(target.server.name)
 
 
-def empties_at_once(target: Database) -> bool:
-    """Return whether a TRUNCATE is one there, too, where the job file does not say: older snapshots see it early."""
-    return registry()[target.server.name].empties_by == "truncate"
+def empties_apart(target: Database) -> bool:
+    """Return whether a TRUNCATE commits by itself there. It is none then unless the job file says so, and only in place of a
+    transaction that does nothing else."""
+    return registry()[target.server.name].empties_by == "delete"
+
+
+def empties_at_once(target: Database, source: str, said: str = "") -> bool:
+    """Return whether a TRUNCATE of a `source` of that family is one at the target, too: older snapshots see it early.
+
+    `said`: by the job file, "" for nothing. Where it commits by itself (K17), what is seen between it and its epoch is the
+    state behind the transaction, as that does nothing else; what a transaction has beside it, as its number in the ledger,
+    makes it a DELETE."""
+    if said == "delete" or (empties_apart(target) and not said):
+        return False
+    return not empties_apart(target) or source_family(source).commits_truncates
 
 
 def tables_at(target: Database, namespace: str) -> TargetTables:

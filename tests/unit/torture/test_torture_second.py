@@ -22,8 +22,9 @@ from anabranch.testing.torture.faults_plan import draw_faults
 from anabranch.testing.torture.ground import Ground
 from anabranch.testing.torture.local import Small
 from anabranch.testing.torture.parts import OF_TWO, Ended, Parts
-from anabranch.testing.torture.pipeline import LocalPipeline
+from anabranch.testing.torture.pipeline import LocalPipeline, draw_emptying
 from anabranch.testing.torture.place import Place
+from anabranch.testing.torture.run import losses
 from anabranch.testing.torture.second import (
     APPLY,
     LOAD,
@@ -36,6 +37,7 @@ from anabranch.testing.torture.second import (
     spread,
 )
 from anabranch.testing.torture.tables import LEDGER
+from anabranch.testing.torture.targets import empties_at_once
 from anabranch.testing.torture.verdict import Seen, verdict
 from rigs.torture_history import LAST, ORDER, Contents, checker, seen, state, with_lines
 
@@ -79,6 +81,31 @@ def test_faults_of_one_target_meet_the_one_or_the_other() -> None:
     assert met["lose", "target", ""] and not met["lose", "target", SECOND]
 
 
+def test_where_each_target_has_a_server_its_faults_meet_one() -> None:
+    faults = [(fault, seed) for seed in range(2000) for fault in draw_faults(seed, with_servers=True)]
+    met = Counter((f.kind, f.where, f.at) for one, seed in faults for f in spread((one,), seed, apart=True))
+    for kind in ("restart", "lose"):
+        assert met[kind, "target", ""] and met[kind, "target", SECOND] and not met[kind, "source", SECOND]
+    here, there = Fault("lose", "target"), Fault("lose", "target", at=SECOND)
+    server, other = (Server(name, "1", "127.0.0.1", port, "a", "b") for port, name in enumerate(("mysql", "postgresql")))
+    first, second = Database(server, ""), Database(other, "b")
+    assert losses((here, there, there), (first, second)) == [1, 2] and losses((there,), (first,)) == [0]
+    assert losses((here, here), (Database(server, "a"), first)) == [2, 2]
+    for its, fault in (("apply", here), (APPLY, there)):
+        for part in ("apply", APPLY):
+            assert explains(fault, Ended(part, 7, 6, 0.0, "TargetUnavailable", ""), 7, apart=True) == (its == part)
+        assert explains(fault, Ended("capture", 7, 6, 0.0, "TargetUnavailable", ""), 7, apart=True)
+
+
+def test_a_truncate_is_seen_early_where_it_is_one() -> None:
+    here, there = (Database(Server(name, "1", "127.0.0.1", 1, "a", "b"), "") for name in ("mysql", "postgresql"))
+    asked = {how: [empties_at_once(one, source, how) for one in (here, there) for source in ("mysql", "postgresql")]
+             for how in ("", "truncate", "delete")}
+    assert asked == {"": [False, False, True, True], "truncate": [True, False, True, True], "delete": [False] * 4}
+    drawn = Counter(draw_emptying(seed, here) for seed in range(300))
+    assert set(drawn) == {"", "truncate"} and {draw_emptying(seed, there) for seed in range(300)} == {""}
+
+
 def test_the_ground_says_which_database_is_the_second(tmp_path: Path) -> None:
     server = Server("postgresql", "18", "127.0.0.1", 1, "a", "b")
     names = ("first", "plain", "second", "plain_second")
@@ -89,6 +116,10 @@ def test_the_ground_says_which_database_is_the_second(tmp_path: Path) -> None:
         found = {(one.target_of(n).name, second.name) for n in range(300) if (second := one.second_of(n))}
         assert found == {("first", "second"), ("plain", "plain_second")}
     assert [n for n in range(300) if Ground([server], first).second_of(n)] == []
+    assert ground.targets == [server] and Ground([server], first).targets == [server]
+    other = Server("mysql", "8", "127.0.0.1", 2, "a", "c")
+    apart = Ground([server], Database(other, ""), True, second=first)
+    assert apart.targets == [other, server] and {one.name for n in range(300) if (one := apart.second_of(n))} == {"first"}
 
 
 def test_a_part_of_the_jobs_comes_with_the_worst_settings_where_the_servers_are_the_kit_s() -> None:
@@ -125,6 +156,15 @@ def test_the_job_file_names_both_and_each_line_goes_its_own_way(tmp_path: Path) 
     }
     said = two.job_file.read_text()
     assert "127.0.0.1:2/first" in said and "127.0.0.1:77/other" in said
+
+
+def test_a_target_on_another_server_is_entered_as_that_one_is(tmp_path: Path) -> None:
+    other = Server("mysql", "8", "127.0.0.1", 3, "root", "c")
+    two = place(tmp_path, Database(other, ""))
+    end = two.write().config.ends[SECOND]
+    assert (end.scheme, end.user, end.password, end.port) == ("mysql", "root", "c", 3)
+    assert two.server_at("source") == two.source and two.server_at(f"target of {SECOND}") == other
+    assert two.server_at("target") == two.target.server == place(tmp_path, None).server_at("target")
 
 
 @dataclass
