@@ -13,6 +13,7 @@ import pytest
 
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.campaign import Campaign
+from anabranch.testing.torture.emptying import draw_emptying
 from anabranch.testing.torture.exempt import INTRUDER
 from anabranch.testing.torture.ground import Ground, private
 from anabranch.testing.torture.report import Tally, summary
@@ -107,5 +108,6 @@ def test_histories_to_a_mysql_target_with_faults(ground: Ground, tmp_path: Path)
                 break
     print("\n".join(summary(tally, time.monotonic() - begun)))
     assert tally.counted >= HISTORIES and set(tally.sources) == set(NAMES) and tally.with_two, tally
+    assert any(draw_emptying(seed, ground.target) for seed in tally.seeds)
     users = {user for seed in tally.seeds for user in ground.users_of(seed).values()}
     assert USER in users

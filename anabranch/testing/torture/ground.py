@@ -34,9 +34,9 @@ ELSEWHERE = "postgresql"  # the second target of a job whose first one is a serv
 @dataclass
 class Ground:
     """`sources` take turns. `is_ours`: the servers may be restarted. `plain`: a database beside `target`, as its owner sees it,
-    who has no more rights than that. `second`, `plain_second`: one more of each, for jobs with two targets; of a `target` that is
-    a server as a whole the `second` is another kind's. `decoders`: of the sources' log, of which each history draws one; "" for
-    the usual one."""
+    who has no more rights than that. `second`, `plain_second`: one more of each, for jobs with two targets; of a `target` that
+    is a server as a whole the `second` is another kind's. `decoders`: of the sources' log, of which each history draws one; ""
+    for the usual one."""
 
     sources: Sequence[Server]
     target: Database
@@ -185,6 +185,4 @@ def private(
             make_user(source)
             if family.has_policies:
                 policies.make_user(Database(source, family.job_database))
-        yield Ground(
-            sources, databases.target, True, databases.plain, second, databases.plain_second, decoders
-        )
+        yield Ground(sources, databases.target, True, databases.plain, second, databases.plain_second, decoders)

@@ -1,8 +1,9 @@
 """MySQL and MariaDB as a history's target (targets.TargetFamily): private servers, what is made and removed.
 
 A server is one target as a whole: a job's second target cannot be another database of it, and is a PostgreSQL. Nobody is
-kept from switching foreign keys off, and no row is hidden from anybody. What does not live here: one history's tables (mysql_target_tables.py),
-reading them (mysql_snapshots.py). What is not drawn for such a target: docs/explanation/torture.md.
+kept from switching foreign keys off, and no row is hidden from anybody. What does not live here: one history's tables
+(mysql_target_tables.py), reading them (mysql_snapshots.py). What is not drawn for such a target:
+docs/explanation/torture.md.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.torture.contract import Fault, Pipeline, is_apart
 from anabranch.testing.torture.deeds import deed_faults, draw_deed
 from anabranch.testing.torture.draw import draw_history
+from anabranch.testing.torture.emptying import emptying_faults
 from anabranch.testing.torture.ends import version_of
 from anabranch.testing.torture.faults_plan import ON_SERVERS, draw_faults
 from anabranch.testing.torture.ground import Ground
@@ -55,7 +56,8 @@ class One:
         if self.with_spark:
             return history, spark_faults(seed)
         faults = draw_faults(seed, with_servers=self.ground.is_ours)
-        more = [one for one in deed_faults(seed) if one.where not in [fault.where for fault in faults]]
+        sakes = (*deed_faults(seed), *emptying_faults(history, self.ground.target_of(seed)))
+        more = [one for one in sakes if one.where not in [fault.where for fault in faults]]
         if second := self.second_of(seed):
             faults = spread(faults, seed, apart=is_apart((self.ground.target_of(seed), second)))
         return history, (*faults, *more)

@@ -20,7 +20,6 @@ from anabranch.failpoints import LOG_VARIABLE, VARIABLE
 from anabranch.job.signals import SUPERVISED
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
-from anabranch.testing.databases import Database
 from anabranch.testing.faults import Proxy
 from anabranch.testing.torture import bound
 from anabranch.testing.torture.beside import TABLE, Beside
@@ -37,6 +36,7 @@ from anabranch.testing.torture.deeds import (
     Refusing,
     draw_deed,
 )
+from anabranch.testing.torture.emptying import draw_emptying
 from anabranch.testing.torture.exempt import ASIDE, INTRUDER, Noted
 from anabranch.testing.torture.explain import ON_LINES, ON_SERVERS, explains
 from anabranch.testing.torture.history import History
@@ -47,13 +47,12 @@ from anabranch.testing.torture.place import Looking, Place, until
 from anabranch.testing.torture.second import Holding, draw_hold, draw_sizes
 from anabranch.testing.torture.setting_aside import SettingAside
 from anabranch.testing.torture.sources import source_family
-from anabranch.testing.torture.targets import empties_apart, empties_at_once, family_at, tables_at
+from anabranch.testing.torture.targets import empties_at_once, family_at, tables_at
 from anabranch.testing.torture.waiting import AT_FAILPOINTS, Waiting, asked
 
 WATCH_SECONDS = 0.005
 SLOW_SECONDS = 0.02  # per block
 TWO_PHASE = 0.2  # of the histories
-TRUNCATES = 0.4  # of the histories to a target where TRUNCATE commits by itself
 LOADING = ("load.begun", "load.generation", "load.snapshot")  # before tables are read, and between two chunks
 PACKED = (45_000, 60_000)  # bytes of segments that are packed when they are sealed
 PACK_SECONDS = 3.0
@@ -436,12 +435,6 @@ class LocalPipeline(Waiting):
 
 def _may_end(part: str) -> bool:
     return part.partition(" of ")[0] == "load"
-
-
-def draw_emptying(seed: int, target: Database) -> str:
-    """Draw what the job file says of TRUNCATE where it commits by itself: mostly nothing, "" then."""
-    drawn = random.Random(f"emptying of {seed}").random()
-    return "truncate" if empties_apart(target) and drawn < TRUNCATES else ""
 
 
 def _sizes(drawn: random.Random, *, keeps: bool, packs: bool, setting: str, emptying: str) -> tuple[Small, str]:

@@ -76,9 +76,7 @@ def run_history(
         facts, lost = (history, source.name, sessions.outcomes, commits), losses(fired, targets)
         seen = [
             Seen(name, Checker(*facts, losses=number, truncates=truncates), watcher.observations)
-            for name, watcher, number, truncates in zip(
-                ("", SECOND), watchers, lost, pipeline.truncates, strict=False
-            )
+            for name, watcher, number, truncates in zip(("", SECOND), watchers, lost, pipeline.truncates, strict=False)
         ]
         lines = family.lines(source, history.database, history.schema)
         failure = verdict(seen, lines, is_whole=failed is None)

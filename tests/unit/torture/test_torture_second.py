@@ -10,19 +10,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from anabranch.failpoints import VARIABLE
+from anabranch.failpoints import POINTS, VARIABLE
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture import parts as of_parts
 from anabranch.testing.torture import second, worst
 from anabranch.testing.torture.check import BACK, FINAL, MODEL, TORN, WRONG
 from anabranch.testing.torture.contract import SECOND, Fault
+from anabranch.testing.torture.emptying import POINT, draw_emptying, emptying_faults
 from anabranch.testing.torture.explain import explains
 from anabranch.testing.torture.faults_plan import draw_faults
 from anabranch.testing.torture.ground import Ground
+from anabranch.testing.torture.history import Statement, Transaction
 from anabranch.testing.torture.local import Small
 from anabranch.testing.torture.parts import OF_TWO, Ended, Parts
-from anabranch.testing.torture.pipeline import LocalPipeline, draw_emptying
+from anabranch.testing.torture.pipeline import LocalPipeline
 from anabranch.testing.torture.place import Place
 from anabranch.testing.torture.run import losses
 from anabranch.testing.torture.second import (
@@ -39,7 +41,7 @@ from anabranch.testing.torture.second import (
 from anabranch.testing.torture.tables import LEDGER
 from anabranch.testing.torture.targets import empties_at_once
 from anabranch.testing.torture.verdict import Seen, verdict
-from rigs.torture_history import LAST, ORDER, Contents, checker, seen, state, with_lines
+from rigs.torture_history import HISTORY, LAST, ORDER, Contents, checker, seen, state, with_lines
 
 # --- the draw -------------------------------------------------------------------------------------------------------------
 
@@ -87,9 +89,11 @@ def test_where_each_target_has_a_server_its_faults_meet_one() -> None:
     for kind in ("restart", "lose"):
         assert met[kind, "target", ""] and met[kind, "target", SECOND] and not met[kind, "source", SECOND]
     here, there = Fault("lose", "target"), Fault("lose", "target", at=SECOND)
-    server, other = (Server(name, "1", "127.0.0.1", port, "a", "b") for port, name in enumerate(("mysql", "postgresql")))
+    server, other = (
+        Server(name, "1", "127.0.0.1", port, "a", "b") for port, name in enumerate(("mysql", "postgresql"))
+    )
     first, second = Database(server, ""), Database(other, "b")
-    assert losses((here, there, there), (first, second)) == [1, 2] and losses((there,), (first,)) == [0]
+    assert losses((here, there, there), (first, second)) == [1, 2] and losses((here,), (first,)) == [1]
     assert losses((here, here), (Database(server, "a"), first)) == [2, 2]
     for its, fault in (("apply", here), (APPLY, there)):
         for part in ("apply", APPLY):
@@ -99,11 +103,21 @@ def test_where_each_target_has_a_server_its_faults_meet_one() -> None:
 
 def test_a_truncate_is_seen_early_where_it_is_one() -> None:
     here, there = (Database(Server(name, "1", "127.0.0.1", 1, "a", "b"), "") for name in ("mysql", "postgresql"))
-    asked = {how: [empties_at_once(one, source, how) for one in (here, there) for source in ("mysql", "postgresql")]
-             for how in ("", "truncate", "delete")}
+    asked = {
+        how: [empties_at_once(one, source, how) for one in (here, there) for source in ("mysql", "postgresql")]
+        for how in ("", "truncate", "delete")
+    }
     assert asked == {"": [False, False, True, True], "truncate": [True, False, True, True], "delete": [False] * 4}
     drawn = Counter(draw_emptying(seed, here) for seed in range(300))
     assert set(drawn) == {"", "truncate"} and {draw_emptying(seed, there) for seed in range(300)} == {""}
+    emptied = Transaction(1, 0, (Statement("truncate", "parent"),))
+    histories = [replace(HISTORY, seed=seed, before=(), during=(), after=(emptied,)) for seed in range(60)]
+    faults = {(draw_emptying(one.seed, here), emptying_faults(one, here)) for one in histories}
+    assert faults == {("", ()), ("truncate", ()), ("truncate", (Fault("exit", POINT),))} and POINT in POINTS
+    before = [replace(one, before=(emptied,), after=()) for one in histories]
+    assert {*(emptying_faults(one, here) for one in before), *(emptying_faults(one, there) for one in histories)} == {
+        ()
+    }
 
 
 def test_the_ground_says_which_database_is_the_second(tmp_path: Path) -> None:
@@ -119,7 +133,8 @@ def test_the_ground_says_which_database_is_the_second(tmp_path: Path) -> None:
     assert ground.targets == [server] and Ground([server], first).targets == [server]
     other = Server("mysql", "8", "127.0.0.1", 2, "a", "c")
     apart = Ground([server], Database(other, ""), True, second=first)
-    assert apart.targets == [other, server] and {one.name for n in range(300) if (one := apart.second_of(n))} == {"first"}
+    assert apart.targets == [other, server]
+    assert {apart.second_of(n) for n in range(300)} == {None, first}
 
 
 def test_a_part_of_the_jobs_comes_with_the_worst_settings_where_the_servers_are_the_kit_s() -> None:
@@ -164,7 +179,7 @@ def test_a_target_on_another_server_is_entered_as_that_one_is(tmp_path: Path) ->
     end = two.write().config.ends[SECOND]
     assert (end.scheme, end.user, end.password, end.port) == ("mysql", "root", "c", 3)
     assert two.server_at("source") == two.source and two.server_at(f"target of {SECOND}") == other
-    assert two.server_at("target") == two.target.server == place(tmp_path, None).server_at("target")
+    assert two.server_at("target") is two.target.server and place(tmp_path, None).server_at("target").port == 2
 
 
 @dataclass
