@@ -93,8 +93,10 @@ class Following:
 
 
 def unique_columns(schema: TableSchema, table: TargetTable) -> frozenset[str]:
-    """Return the columns of the source's unique keys beside the primary key, by their target names. The target has such
-    keys, or gets them once it is consistent."""
+    """Return the columns of the source's unique keys beside the primary key, by their target names; of those that the target
+    computes what they are computed from. The target has such keys, or gets them once it is consistent."""
     names = dict(zip(table.source_columns, table.columns, strict=True))
-    keys = (index.columns for index in schema.indexes if index.unique)
-    return frozenset(names[column] for key in keys for column in key if column in names)
+    computed = {source: schema.inputs_of(source) for source, _ in table.computed}
+    columns = frozenset(column for index in schema.indexes if index.unique for column in index.columns)
+    inputs = frozenset[str]().union(*(computed.get(column, ()) for column in columns))
+    return frozenset(names[column] for column in columns | inputs if column in names)

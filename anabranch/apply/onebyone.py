@@ -183,7 +183,10 @@ class _Reader:
         key, _ = self._old(at - 1)
         new = self._row(at)
         if len(new) == len(self.table.columns):
-            yield RowChange(self.table, DELETE, key, checked=False)
+            if any(
+                new[name] != value for name, value in key.items()
+            ):  # else it stays, with what the target's own columns have
+                yield RowChange(self.table, DELETE, key, checked=False)
             yield RowChange(self.table, INSERT, values=new, checked=False)
         else:
             yield RowChange(self.table, UPDATE, key, new, checked=False)

@@ -22,6 +22,14 @@ class TargetReader(Protocol):
 
 
 @runtime_checkable
+class ComputedReader(Protocol):
+    """Says which columns a target computes, beside a TargetReader that reads them like all others."""
+
+    def computed(self, table: TargetTable) -> frozenset[str]:
+        """Return those of `table.computed`, by their names at the target, that the target table has: not all can be made."""
+
+
+@runtime_checkable
 class HashingReader(Protocol):
     """Has the target's server make fingerprints of its rows (rows/fingerprint.py), beside a TargetReader."""
 

@@ -83,7 +83,8 @@ class Writer(Protocol):
 
         `origin`: the database's own log says that the transaction comes from there, for a reader of that log that leaves it
         out (LogOptions.leave_out); so it does of what follows in this session, PipelinedWriter's among it, until the next
-        `begin`. "": it was made there. Raises TargetError where that cannot be said."""
+        `begin`. "": it was made there. Raises TargetError where that cannot be said, or takes a right that a job's user
+        has not (decision 203)."""
 
     def merge(self, net: TableNet) -> list[dict[str, str | None]]:
         """Carry out a net change inside the transaction. Returns keys to re-read (only if not net.checked). Raises

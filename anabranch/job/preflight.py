@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from anabranch.config import describe_change
+from anabranch.databases import TARGET
 from anabranch.errors import AnabranchError, SourceError, SourceUnavailable
+from anabranch.model.ids import TableId
 from anabranch.view.definitions import history, is_asked_for
 from anabranch.view.identity import begun_uuid, trail_uuid
 from anabranch.view.opened import source_of, store_of, target_of
@@ -13,6 +18,7 @@ from anabranch.view.options import log_options, name_at_source
 
 if TYPE_CHECKING:
     from anabranch.contracts import SourceConnector
+    from anabranch.model.table_life import TableState
     from anabranch.preflight.known import KnownJob
     from anabranch.preflight.report import Report
     from anabranch.view.job_view import JobView
@@ -23,7 +29,10 @@ def known(job: JobView) -> KnownJob:
     from anabranch.preflight.known import KnownJob
 
     with store_of(job) as store:
-        states = store.states.tables(job.config.name) if store.exists() else {}
+        is_there = store.exists()
+        states = store.states.tables(job.config.name) if is_there else {}
+        last = store.jobs.job(job.config.name) if is_there else None
+    edited, reshaped = _edited(job, last, states) if last else ((), frozenset[TableId]())
     in_force, parked = history(job)
     job_uuid = trail_uuid(job) or begun_uuid(job.trail)
     left_out = [table for table in in_force if states and table not in states and not is_asked_for(job, table)]
@@ -33,7 +42,25 @@ def known(job: JobView) -> KnownJob:
         frozenset((*parked, *left_out, *(table for table, state in states.items() if state.is_parked))),
         name_at_source(job.config.name, job_uuid) if job_uuid else "",
         job_uuid or "",
+        edited,
+        reshaped,
     )
+
+
+def _edited(
+    job: JobView, last: Mapping[str, str], states: Mapping[TableId, TableState]
+) -> tuple[tuple[str, ...], frozenset[TableId]]:
+    """Return what the job file says otherwise than when the job last ran, and the tables that it gives another form."""
+    before = json.loads(last["definition"])
+    changes = describe_change(before, job.config.fingerprint(job.target))
+    if not changes:
+        return (), frozenset()
+    from anabranch.lifecycle.planning import reshaped
+
+    schemas = {table: state.schema for table, state in states.items() if state.schema}
+    is_everything = any(change.role == TARGET for change in changes)
+    found = frozenset(schemas) if is_everything else reshaped(job, before, schemas)
+    return tuple(map(str, changes)), found
 
 
 def preflight_report(job: JobView) -> Report:

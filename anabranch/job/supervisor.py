@@ -91,6 +91,7 @@ class Supervisor:
                 failed.job = view.label
                 refused.append(failed)
         if (first := worst(iter(refused))) is not None:
+            refuse_changed_job(self.job)  # then what the checks found may be about another job
             raise first
         if len(away) == len(self.job.targets()):
             raise next(iter(away.values()))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from anabranch.contracts import ComputedReader, TargetReader
 from anabranch.errors import StateError
 from anabranch.lifecycle.asides import set_aside
 from anabranch.lifecycle.repairing import KEYS, repair, require_apply
 from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
+from anabranch.rows.net import TargetTable
+from anabranch.rules.rule_set import RuleSet
 from anabranch.trail import identity
 from anabranch.trail.storage import LocalStorage
-from anabranch.verify.plan import VerifyTable
+from anabranch.verify.plan import VerifyTable, with_computed
 from anabranch.verify.report import Parked, SetAside, Verification
 from anabranch.verify.run import LIMIT_KEYS, verify_tables
 from anabranch.view.opened import source_of, store_of, target_of
@@ -41,19 +46,36 @@ def verify(
     if repairs:
         require_apply(job)
     states, others = _states(job)
-    tables = [
-        VerifyTable(
-            s.schema, job.rules.target_table(s.schema), job.rules.where(s.schema), s.facts.kept or s.target in others
-        )
-        for s in states.values()
-        if s.is_streaming and s.schema
-    ]
+    tables = _tables(job, states, others)
     parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.is_parked)
     found = _compared(job, spark, tables, repairs, by_rows)
     if repairs and not found.identical:
         done = repair(job, tables, found.tables, stop)
         found = replace(_compared(job, spark, tables, repairs, by_rows), repaired=tuple(done))
     return replace(found, parked=parked, set_aside=_set_aside(job))
+
+
+def _tables(job: JobView, states: Mapping[TableId, TableState], others: Collection[TableId]) -> list[VerifyTable]:
+    found = [(s, s.schema) for s in states.values() if s.is_streaming and s.schema]
+    with closing(target_of(job).reader(value_rules(job))) as reader:
+        return [
+            VerifyTable(
+                schema,
+                _as_compared(job.rules, schema, reader),
+                job.rules.where(schema),
+                s.facts.kept or s.target in others,
+            )
+            for s, schema in found
+        ]
+
+
+def _as_compared(rules: RuleSet, schema: TableSchema, reader: TargetReader) -> TargetTable:
+    """Return the table with the columns that the target computes, where it says which ones it has."""
+    table = rules.target_table(schema)
+    types = rules.computed_types(schema, table)
+    return (
+        with_computed(table, types, reader.computed(table)) if types and isinstance(reader, ComputedReader) else table
+    )
 
 
 def _compared(

@@ -19,7 +19,7 @@ from anabranch.config.changes import JSON, WHERE, options_of
 from anabranch.config.job import Rule, TableEntry
 from anabranch.contracts import TargetStore
 from anabranch.databases import SOURCE, TARGET
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema, component
@@ -84,6 +84,21 @@ def plan(job: JobView, execute: bool) -> Plan | None:
             definition = json.dumps(job.config.fingerprint(job.target))
             store.jobs.save_job(job.config.name, {**known, "definition": definition})
         return found
+
+
+def reshaped(job: JobView, before: Mapping[str, Any], schemas: Mapping[TableId, TableSchema]) -> frozenset[TableId]:
+    """Return the tables that have another form at the target than the edited job file says. Raises nothing for settings that
+    do not fit a table."""
+    former = RuleSet(_former(job.config, before, job.target), job.types, job.target)
+    kept = {table: schema for table, schema in schemas.items() if job.rules.includes(table)}
+    return frozenset(table for table, schema in kept.items() if _form(former, schema) != _form(job.rules, schema))
+
+
+def _form(rules: RuleSet, schema: TableSchema) -> TargetTable | None:
+    try:
+        return rules.target_table(schema)
+    except (ConfigError, SchemaError):
+        return None
 
 
 def left_out(job: JobView, execute: bool) -> list[str]:

@@ -15,6 +15,8 @@ from anabranch.model.schema import TableSchema
 from anabranch.rules.rule_set import RuleSet
 
 CHECK = "job.definitions"
+EDITED = "job.edited"
+PLAN = "anabranch plan JOB says what that means for its tables, and takes it over; or put it back"
 JOIN = "anabranch load JOB --table {table} brings it in then"
 
 
@@ -22,26 +24,34 @@ JOIN = "anabranch load JOB --table {table} brings it in then"
 class KnownJob:
     """`definitions`: those that the job replicates its tables by, none before it has begun. `loaded`: its target tables
     may hold rows. `parked`: left alone at present. `source_name`: LogOptions.name, where the job has one already. `uuid`: the
-    job's, likewise."""
+    job's, likewise. `edited`: what the job file says otherwise than when the job last ran (K32), `reshaped`: the tables that
+    have another form at the target than it says."""
 
     definitions: Mapping[TableId, TableSchema] = field(default_factory=dict)
     loaded: frozenset[TableId] = frozenset()
     parked: frozenset[TableId] = frozenset()
     source_name: str = ""
     uuid: str = ""
+    edited: tuple[str, ...] = ()
+    reshaped: frozenset[TableId] = frozenset()
 
     @property
     def has_begun(self) -> bool:
         return bool(self.definitions or self.parked)
 
     def replicated(self, rules: RuleSet, now: Mapping[TableId, TableSchema]) -> dict[TableId, TableSchema]:
-        """Return the definitions to check: the job's own once it has begun, else those of `now`, which the source has."""
+        """Return the definitions to check: the job's own once it has begun, else those of `now`, which the source has. What
+        the job file gives another form waits for a load once that is taken over: what stands at the target is no fault."""
         if not self.has_begun:
             return dict(now)
-        return {t: s for t, s in self.definitions.items() if rules.includes(t) and t not in self.parked}
+        left_alone = self.parked | self.reshaped
+        return {t: s for t, s in self.definitions.items() if rules.includes(t) and t not in left_alone}
 
     def differences(self, rules: RuleSet, now: Mapping[TableId, TableSchema]) -> Iterator[CheckResult]:
         """Warn of tables that will park once the log is read, and of those that are parked already."""
+        if self.edited:
+            message = f"the job file differs from the job as last run: {'; '.join(self.edited)}"
+            yield CheckResult(EDITED, CheckVerdict.FAILED, message, PLAN)
         if not self.has_begun:
             return
         for table, schema in sorted(self.replicated(rules, now).items()):

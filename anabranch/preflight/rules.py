@@ -73,6 +73,8 @@ def _matches(rules: RuleSet, present: Collection[TableId], selection: Selection,
         selection.add("job.rules", CheckVerdict.WARNING, str(found.problem), found.hint)
     if selection.tables:
         selection.add("job.rules", CheckVerdict.OK, f"the rules select {len(selection.tables)} tables")
+    elif known.reshaped:
+        pass  # said already
     elif known.has_begun:
         selection.add(
             "job.rules", CheckVerdict.WARNING, "no table is followed at present", "anabranch status JOB says why"

@@ -172,6 +172,11 @@ class RuleSet:
             computed=tuple((name, renames.get(name, name)) for name in computed),
         )
 
+    def computed_types(self, schema: TableSchema, table: TargetTable) -> dict[str, LogicalType]:
+        """Return the columns that the target computes though rows of the source have their values: source name and type."""
+        types = {name: self._types.of(schema.column(name)) for name, _ in table.computed}
+        return {name: type for name, type in types.items() if type is not None}
+
     def _computed_there(self, schema: TableSchema, types: Mapping[str, LogicalType | None]) -> list[str]:
         """Return the generated columns that are computed at the target, though rows have their values: of columns that all
         stand there as they are. One that says which row is newer, or is part of a key, has to be written."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -16,6 +16,7 @@ from anabranch.contracts import (
     TargetReader,
     ValueRules,
 )
+from anabranch.model.datatype import LogicalType
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import Named
@@ -30,6 +31,18 @@ class VerifyTable:
     table: TargetTable
     filter: Named | None = None
     is_shared: bool = False
+
+
+def with_computed(table: TargetTable, types: Mapping[str, LogicalType], there: Collection[str]) -> TargetTable:
+    """Return the table as it is compared: with the columns that the target computes and has (`there`), and of which rows of
+    the source have values, of these types. Another value there is a difference as any other (decision 202)."""
+    found = [(source, name) for source, name in table.computed if source in types and name in there]
+    return replace(
+        table,
+        columns=(*table.columns, *(name for _, name in found)),
+        types=(*table.types, *(types[source] for source, _ in found)),
+        source_columns=(*table.source_columns, *(source for source, _ in found)),
+    )
 
 
 @dataclass(frozen=True)

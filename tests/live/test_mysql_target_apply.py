@@ -360,6 +360,20 @@ def test_pitfall_59_a_key_that_changes_by_case_accent_or_a_blank_alone(applying:
 
 @SINCE_56
 @SIZES
+def test_rule_03_pitfall_59_a_key_that_another_row_leaves_by_other_letters(applying: Applying, many: int) -> None:
+    """Inside a load's window only the rows' own order tells which is which, and the target alone that the two keys are one."""
+    of = applying.create("t", f"id {FOLDED} PRIMARY KEY, v INT", {"id": TEXT, "v": INT})
+    old = [f"{letter}{number}" for letter in "ab" for number in range(many)]
+    new = [f"{letter}{number}" for letter in "Bc" for number in range(many)]
+    applying.merge(TableNet(of, inserts=rows(of, ("id", "v"), *((name, 1) for name in old))))
+    moved = updates(of, old, ("id", "v"), *((name, 2) for name in new), moves=True)
+    with pytest.raises(Conflict, match="moves away"):
+        applying.merge(TableNet(of, updates=(moved,), checked=False))
+    assert sorted(applying.rows("SELECT id, v FROM t")) == sorted((name, 1) for name in old)
+
+
+@SINCE_56
+@SIZES
 @SINCE_56
 def test_rule_08_pitfall_11_swaps_are_judged_by_the_targets_collation(applying: Applying, many: int) -> None:
     """No two values are the same bytes, and still each row takes one that another has to leave first."""

@@ -10,20 +10,31 @@ from pathlib import Path
 
 import pytest
 
+from anabranch import connectors
 from anabranch.config import load_job
 from anabranch.connectors.mysql.source.catalog import MysqlCatalog
 from anabranch.connectors.mysql.target import own_computed
+from anabranch.connectors.mysql.target.copy_in import copy
+from anabranch.connectors.mysql.target.load_data import way_to
+from anabranch.connectors.mysql.target.session import connect
 from anabranch.connectors.mysql.target.store import MysqlStore
 from anabranch.connectors.mysql.target.tables import MysqlTables
 from anabranch.connectors.mysql.target.typemap import MysqlTypes
-from anabranch.contracts import ValueRules
+from anabranch.connectors.mysql.target.verify import MysqlTargetReader
+from anabranch.contracts import Bounds, Conflict, HashingSnapshot, ValueRules
+from anabranch.errors import RowRefused
+from anabranch.job.verifying import _as_compared
+from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.rows.net import TargetTable
+from anabranch.rows.fingerprint import Hashed, Hashing
+from anabranch.rows.lines import parse_line
+from anabranch.rows.net import INSERT, RowChange, TargetTable
 from anabranch.rules.rule_set import RuleSet
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from rigs.endpoints import endpoint_of
+from rigs.mysql_epoch import epoch_at
 
 Make = Callable[[Server], Database]
 BASE = """id INT PRIMARY KEY, a INT, b BIGINT UNSIGNED, n DECIMAL(12,3), f DOUBLE, d DATE, at DATETIME, fine DATETIME(3),
@@ -114,6 +125,36 @@ class Pair:
         assert self.tables.build("computed", schema, table, lambda _: None) == said
         return schema, table, said
 
+    def compared(self, schema: TableSchema) -> TargetTable:
+        """The table as `verify` compares it."""
+        with closing(self.reader()) as reader:
+            return _as_compared(self.rules, schema, reader)
+
+    def reader(self) -> MysqlTargetReader:
+        return MysqlTargetReader(replace(endpoint_of(self.target), database=""))
+
+    def differing(self, schema: TableSchema, table: TargetTable) -> tuple[bool, list[tuple[str, str]]]:
+        """Do sums differ, and which columns of which rows do."""
+        bounds, may_be_null = Bounds(), {column.name: column.nullable for column in schema.columns}
+        hashed = [Hashed(name, type, may_be_null[name]) for name, type in zip(table.columns, table.types, strict=True)]
+        source = connectors.source(endpoint_of(self.source)).snapshot()
+        with closing(source) as snapshot, closing(self.reader()) as reader:
+            assert isinstance(snapshot, HashingSnapshot)
+            there = b"".join(snapshot.lines(schema, table.source_columns, bounds, self.rules.values))
+            here = b"".join(line for piece in reader.pieces(table, 100) for line in reader.lines(table, piece))
+            sums = {
+                snapshot.fingerprint(schema, hashed, bounds, Hashing.SHA256),
+                reader.fingerprint(table, hashed, "TRUE", Hashing.SHA256),
+            }
+        rows = [sorted(parse_line(line) for line in lines.split(b"\n")[:-1]) for lines in (there, here)]
+        pairs = (
+            (a[0], name)
+            for a, b in zip(*rows, strict=True)
+            for name, x, y in zip(table.columns, a, b, strict=True)
+            if x != y
+        )
+        return len(sums) > 1, [(str(key), name) for key, name in pairs]
+
     def copy(self, table: TargetTable) -> None:
         names = ", ".join(f"`{name}`" for name in table.columns)
         places = ", ".join(["%s"] * len(table.columns))
@@ -182,6 +223,58 @@ def test_mysql_and_mariadb_a_column_is_plain_where_the_job_says_so_or_changes_wh
         assert [name for name, _ in table.computed] == computed, more
         assert {"twice", "more"} - set(computed) <= {*table.columns, "more"}
         pair.tables.close()
+
+
+def test_mysql_and_mariadb_verify_compares_what_is_computed(pair: Pair) -> None:
+    """Both by the servers' own sums and row by row; a column that could not be made is left out."""
+    pair.source.execute(
+        "CREATE TABLE made (id INT PRIMARY KEY, a INT, s VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci,"
+        " twice BIGINT AS (a * 2) STORED, told VARCHAR(60) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci"
+        " AS (concat(s, '\\\\', a)) VIRTUAL, day DATE AS (date('2024-02-29')) VIRTUAL)",
+        "INSERT INTO made (id, a, s) VALUES (1, 3, 'Äb '), (2, NULL, '😀'), (3, -7, ''), (4, 0, NULL)",
+    )
+    schema, table, said = pair.make()
+    assert said == [] and {"twice", "told"} <= {name for _, name in table.computed}
+    pair.copy(table)
+    one = pair.compared(schema)
+    assert (
+        set(one.columns) == {column.name for column in schema.columns}
+        and one.columns[: len(table.columns)] == table.columns
+    )
+    assert pair.differing(schema, one) == (False, [])
+    for change, differing in (
+        ("DROP told", {"twice"}),
+        ("DROP twice", set()),
+        ("ADD twice BIGINT AS (a * 2 + (a < 0)) VIRTUAL", {"twice"}),
+    ):
+        pair.target.execute(f"ALTER TABLE made {change}")
+        one = pair.compared(schema)
+        assert set(one.columns) - {*table.columns, "day"} == differing
+    assert pair.differing(schema, one) == (True, [("3", "twice")])
+
+
+def test_mysql_and_mariadb_say_how_to_get_rid_of_a_column_that_cannot_be_computed(
+    mysql_family: Server, source_database: Make
+) -> None:
+    """In the stream and in the load."""
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE small (id INT PRIMARY KEY, a INT, made TINYINT AS (a * 2) STORED)",
+        "CREATE TABLE short (id INT PRIMARY KEY, a INT, made VARCHAR(2) AS (concat(a, 'x')) STORED)",
+        "CREATE TABLE big (id INT PRIMARY KEY, a INT, made BIGINT AS (a * 9223372036854775807) STORED)",
+    )
+    types = (LogicalType(Kind.INT32), LogicalType(Kind.INT32))
+    with epoch_at(database) as at:
+        for name in ("small", "short", "big"):
+            table = TargetTable(
+                TableId("s", name), TableId(database.name, name), ("id", "a"), types, ("id",), ("id", "a")
+            )
+            with pytest.raises(Conflict, match=r'\[target.options\] computed = "values"'):
+                at.writer.change(RowChange(table, INSERT, values={"id": "1", "a": "1000"}))
+            at.again()
+            with closing(connect(at.endpoint, "anabranch-test")) as session, pytest.raises(RowRefused) as refused:
+                copy(session, "job", table, 1, way_to(session, table), [b"1\t1000\n"])
+            assert '[target.options] computed = "values"' in refused.value.hint
 
 
 def test_mysql_and_mariadb_hide_what_the_source_hides(pair: Pair) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from rigs.mysql_writer import INT, TEXT
 ITEMS = schema("items", {"id": INT, "u": INT, "b": TEXT}, ["id"])
 # What is the target's own stays with a row that leaves: a number, a time that would move by itself, an invisible column.
 TABLE = """
-CREATE TABLE items (id bigint PRIMARY KEY, u bigint NOT NULL, b varchar(50), own int DEFAULT 5,
+CREATE TABLE items (id bigint PRIMARY KEY, U bigint NOT NULL, b varchar(50), own int DEFAULT 5,
   at timestamp(6) NOT NULL DEFAULT '2001-02-03 04:05:06' ON UPDATE CURRENT_TIMESTAMP(6),
   twice bigint AS (u * 2) STORED, UNIQUE (u))
 """
@@ -169,3 +170,80 @@ def test_rule_08_where_a_trigger_would_see_it_no_row_leaves(at: Epoch) -> None:
     with pytest.raises(Conflict) as refused:
         change(at, 1, u="2")
     assert refused.value.key == {"id": "1"}
+
+
+# --- changes of a load's window ---------------------------------------------------------------------------------------
+
+
+def put(at: Epoch, **values: str | None) -> None:
+    at.writer.change(RowChange(items(at), INSERT, values={"b": None, **values}, checked=False))
+
+
+def test_rule_03_rule_08_a_row_that_is_held_back_is_the_one_that_a_window_s_change_is_about(at: Epoch) -> None:
+    """It is set where it is said to come, and where another one is said to move to it; never does it stand there twice."""
+    put(at, id="4", u="2")  # 2 is held
+    put(at, id="2", u="8")
+    put(at, id="5", u="3")  # 3 is held
+    assert at.writer.change(RowChange(items(at), UPDATE, {"id": "1"}, {"id": "3", "b": "moved"}, checked=False))
+    at.writer.change(RowChange(items(at), DELETE, {"id": "5"}, checked=False))
+    at.commit()
+    found = at.database.query("SELECT id, u, b FROM items ORDER BY id")
+    assert list(found) == [(2, 8, None), (3, 3, "moved"), (4, 2, None)]
+
+
+def test_rule_03_rule_08_drawn_windows_end_as_the_source_does(at: Epoch) -> None:
+    """Rows of a load are of different moments; the changes of all those moments are applied to them once more."""
+    for seed in range(10):
+        moments, changes, loaded = window(Random(seed))
+        at.writer.rollback()
+        at.database.execute("DELETE FROM items")
+        for number, (u, b) in loaded.items():
+            at.database.execute(f"INSERT INTO items (id, u, b) VALUES ({number}, {u}, '{b}')")
+        at.begin()
+        for old, new in changes:
+            if old is not None:
+                at.writer.change(RowChange(items(at), DELETE, {"id": str(old)}, checked=False))
+            if new is not None:
+                put(at, id=str(new[0]), u=str(new[1]), b=new[2])
+        at.commit()
+        found = {number: (u, b) for number, u, b in at.database.query("SELECT id, u, b FROM items")}
+        assert found == moments[-1], f"seed {seed}"
+
+
+Rows = dict[int, tuple[int, str]]
+Change = tuple[int | None, tuple[int, int, str] | None]  # the key of what goes, the row that comes
+
+
+def window(random: Random) -> tuple[list[Rows], list[Change], Rows]:
+    """Return a source's states, the changes between them, and rows that a load may have read meanwhile: each of a state of
+    its own, none with another one's unique value."""
+    moments: list[Rows] = [{number: (number, "a") for number in range(1, 4)}]
+    changes: list[Change] = []
+    for at in range(12):
+        rows, text = dict(moments[-1]), f"b{at}"
+        free = [number for number in range(1, 7) if number not in rows]
+        spare = [u for u in range(1, 7) if u not in {u for u, _ in rows.values()}]
+        one, other = random.choice(sorted(rows) or [0]), random.choice(sorted(rows) or [0])
+        what = random.choice(("insert", "insert", "delete", "value", "move", "swap"))
+        if what == "insert" and free and spare:
+            new = {random.choice(free): (random.choice(spare), text)}
+        elif what == "value" and rows and spare:
+            new = {one: (random.choice(spare), text)}
+        elif what == "move" and rows and free:
+            new = {random.choice(free): (rows.pop(one)[0], text)}
+            changes.append((one, None))
+        elif what == "swap" and one != other:  # which a source may ask for late
+            new = {one: (rows[other][0], text), other: (rows[one][0], text)}
+        else:
+            new = {}
+            if rows:
+                rows.pop(one)
+                changes.append((one, None))
+        changes += [(number if number in rows else None, (number, *row)) for number, row in new.items()]
+        moments.append({**rows, **new})
+    loaded: Rows = {}
+    for number in range(1, 7):
+        row = random.choice(moments).get(number)
+        if row is not None and row[0] not in {u for u, _ in loaded.values()}:
+            loaded[number] = row
+    return moments, changes, loaded

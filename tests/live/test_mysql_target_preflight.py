@@ -48,10 +48,12 @@ def table(*columns: Column, name: str = "orders", key: tuple[str, ...] = ("id",)
     return replace(made, **more)  # type: ignore[arg-type]  # fields by name
 
 
-def target_of(schema: TableSchema, place: str) -> TargetTable:
-    names = tuple(column.name for column in schema.columns)
-    types = tuple(column.type for column in schema.columns if column.type is not None)
-    return TargetTable(schema.id, TableId(place, schema.id.name), names, types, schema.primary_key, names)
+def target_of(schema: TableSchema, place: str, computes: bool = False) -> TargetTable:
+    """`computes`: generated columns are computed at the target."""
+    computed = tuple((column.name, column.name) for column in schema.columns if computes and column.generated)
+    written = [column for column in schema.columns if (column.name, column.name) not in computed]
+    names, types = tuple(column.name for column in written), tuple(column.type for column in written if column.type)
+    return TargetTable(schema.id, TableId(place, schema.id.name), names, types, schema.primary_key, names, computed)
 
 
 def checked(
@@ -60,11 +62,12 @@ def checked(
     endpoint: Endpoint | None = None,
     family: str = "",
     place: str = "",
+    computes: bool = False,
     **choices: str,
 ) -> FoundBy:
     """Results by check; choices like load__existing="empty"."""
     tables = {one.id: one for one in schemas or (table(),)}
-    targets = {id: target_of(one, place or database.name) for id, one in tables.items()}
+    targets = {id: target_of(one, place or database.name, computes) for id, one in tables.items()}
     named = {name.replace("__", "."): value for name, value in choices.items()}
     context = PreflightContext("job", named, tables, targets)
     return by_check(database, context, endpoint, family)
@@ -454,10 +457,25 @@ def test_mysql_target_row_size_as_the_server_judges(database: Database) -> None:
         assert (made_at(database, schema) == 1118) == refused, (count, length)
 
 
-def made_at(database: Database, schema: TableSchema) -> int:
+def test_mysql_target_row_size_of_what_is_computed(database: Database) -> None:
+    """A column that is stored takes room as all others do; one that is not counts for the first limit alone."""
+    for length, count, limits in ((3000, 4, 0), (3000, 5, 1), (63, 199, 2)):
+        text = LogicalType(Kind.TEXT, length=length)
+        base = Column("c", text, f"varchar({length})", charset="utf8mb4", collation="utf8mb4_bin")
+        for stored in (True, False):
+            computed = replace(base, generated=True, computed_from=("c",), stored=stored)
+            made = [replace(computed, name=f"g{n}", expression=f"concat(`c`,{n})") for n in range(count)]
+            schema = table(ID, base, *made)
+            refused = "row_size" in checked(database, schema, computes=True)
+            assert refused == (limits == 1 or (limits == 2 and stored)), (length, count, stored)
+            assert (made_at(database, schema, computes=True) == 1118) == refused, (length, count, stored)
+
+
+def made_at(database: Database, schema: TableSchema, computes: bool = False) -> int:
     """The error of the server that is to make a table, 0 for none. It is gone then."""
     with closing(connect_target(endpoint_of(database), "anabranch-test", autocommit=True)) as connection:
-        statement = create_table(schema, target_of(schema, database.name), ValueRules(), Release.of(connection))
+        target = target_of(schema, database.name, computes)
+        statement = create_table(schema, target, ValueRules(), Release.of(connection))
     try:
         database.execute(statement, f"DROP TABLE {schema.id.name}")
     except pymysql.err.MySQLError as error:

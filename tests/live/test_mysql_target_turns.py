@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.connectors.mysql.target.apply import MysqlWriter
 from anabranch.contracts import Begun, Conflict, Emptying, ValueRules
-from anabranch.errors import Fenced, TargetBusy, TargetUnavailable
+from anabranch.errors import Fenced, TargetBusy, TargetError, TargetUnavailable
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange, TableNet, TargetTable
 from anabranch.testing.databases import create_database, drop_database
 from anabranch.testing.servers import Server
@@ -50,6 +50,13 @@ def test_rule_09_a_claim_ends_the_session_of_the_owner_before(applying: Applying
         with pytest.raises(Fenced):
             zombie.begin(applying.now, applying.next)
         assert applying.rows("SELECT COUNT(*) FROM t") == [(3,)]
+
+
+@SINCE_56
+def test_rule_21_an_origin_that_the_log_cannot_tell_is_refused(applying: Applying) -> None:
+    with pytest.raises(TargetError, match="come from north"):
+        applying.writer.begin(applying.now, applying.next, "north")
+    three(applying)  # and epochs without one go on
 
 
 @SINCE_56

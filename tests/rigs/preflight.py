@@ -10,7 +10,7 @@ from typing import Any
 
 from anabranch.config import load_job
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
-from anabranch.contracts import PreflightContext
+from anabranch.contracts import PreflightContext, TypeMap
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -76,10 +76,17 @@ class End:
         self.open -= 1
 
 
-def run(tmp_path: Path, text: str, source: Any, target: Any, known: Callable[[], KnownJob] = KnownJob) -> Report:
+def run(
+    tmp_path: Path,
+    text: str,
+    source: Any,
+    target: Any,
+    known: Callable[[], KnownJob] = KnownJob,
+    types: TypeMap | None = None,
+) -> Report:
     (tmp_path / "job.toml").write_text(text)
     config = load_job(tmp_path / "job.toml", {})
-    report = preflight(config, RuleSet(config, PostgresTypes()), source, target, known)
+    report = preflight(config, RuleSet(config, types or PostgresTypes()), source, target, known)
     assert source.open == target.open == 0
     return report
 

@@ -60,6 +60,10 @@ def it_is_refused_and_told(made: Scenario) -> None:
     }
     text = made.cli("plan").stdout
     assert "rows: every row -> 'id > 1'" in text and "column w: w int32 -> left out" in text and "--execute" in text
+    write(made, FIRST, f'[[tables]]\nname = "{made.source.name}.narrow"\ncolumns = {{ rename = {{ v = "value" }} }}\n')
+    refused = made.cli("run", "--until-caught-up", code=2)
+    told = refused.stdout + refused.stderr
+    assert "job.edited" in told and "renamed columns: was absent, is v = value" in told and "ALTER TABLE" not in told
     write(made, FIRST)
     made.run_until_caught_up()  # put back, nothing has happened
 

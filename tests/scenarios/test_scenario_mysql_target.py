@@ -22,7 +22,7 @@ MYSQL = (
     "CREATE TABLE parent (id INT PRIMARY KEY, name VARCHAR(40) NOT NULL, UNIQUE KEY (name))",
     "CREATE TABLE item (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, parent INT, price DECIMAL(10,2), note TEXT, raw BLOB,"
     " at DATETIME(6), changed TIMESTAMP NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, kind ENUM('a','b'),"
-    " facts JSON, FOREIGN KEY (parent) REFERENCES parent (id) ON DELETE CASCADE)",
+    " facts JSON, doubled DECIMAL(12,2) AS (price * 2) VIRTUAL, FOREIGN KEY (parent) REFERENCES parent (id) ON DELETE CASCADE)",
     "CREATE TABLE noise (n INT, text VARCHAR(40))",
     *(f"INSERT INTO parent VALUES ({n}, 'parent {n}')" for n in range(1, 11)),
     "INSERT INTO item (id, parent, price, note, raw, at, kind, facts) VALUES "

@@ -48,6 +48,9 @@ _TYPE = (
     "ALTER TABLE … ALTER COLUMN … TYPE … at the target for a type that holds it; a table that the load makes gets its types by"
     " [types.map]"
 )
+_RESULT = (
+    f"{_TYPE}; a column that is computed there: ALTER TABLE … DROP COLUMN … at the target, or [[tables]] columns.drop"
+)
 _POOLER = "connect to the server itself, or to a pooler that gives a session its own connection"
 PASSED_ON = "connect to the server itself, or to a pooler that passes the settings of the startup packet (options) on"
 _DAMAGED = "the server says that its data is damaged: look at its log, REINDEX or restore it"
@@ -57,6 +60,8 @@ MEANINGS: dict[str, KnownError] = {
     "08": KnownError(Meaning.AWAY, "the line is lost, or did not come about"),
     "21": KnownError(Meaning.CONFLICT, "one row would be changed twice"),
     "22": KnownError(Meaning.CONFLICT, "a value does not fit its column", _TYPE),
+    "22001": KnownError(Meaning.CONFLICT, "a value is too long for its column", _RESULT),
+    "22003": KnownError(Meaning.CONFLICT, "a number does not fit its column", _RESULT),
     "22021": KnownError(Meaning.CONFLICT, "a zero character in text", '[types] nul = "strip" removes zero characters'),
     "22P02": KnownError(
         Meaning.CONFLICT,

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from anabranch.apply.abilities import MergeWriter, merging
 from anabranch.contracts import Begun, Bounds, Conflict, Emptying, RowTarget, ValueRules
-from anabranch.errors import Fenced, StateError, TargetUnavailable
+from anabranch.errors import Fenced, StateError, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -178,10 +178,24 @@ def _begin(epochs: Epochs) -> Begun:
         return epochs.writer.begin(epochs.now, epochs.next)
 
 
+def _takes_origins(epochs: Epochs) -> bool:
+    try:
+        epochs.writer.begin(epochs.now, epochs.next, f"{JOB} north")
+    except TargetError:
+        return False
+    epochs.writer.rollback()
+    return True
+
+
 def rule_21_an_epoch_may_come_from_elsewhere(target: Target) -> None:
-    """Which changes nothing of what it does; what its log says of it only a reader of that database can tell."""
+    """Which changes nothing of what it does; what its log says of it only a reader of that database can tell. Or the target has
+    no words for it, and refuses."""
     of = make(target, table("a"))
     with Epochs(target) as epochs:
+        if not _takes_origins(epochs):
+            epochs.merge(TableNet(of, inserts=arrow(("1", None, ""))))
+            assert [line[0] for line in rows(target, of)] == ["1"]
+            return
         for number, origin in enumerate((f"{JOB} north", f"{JOB} north", "", f"{JOB} south", f"{JOB} north"), 1):
             net = TableNet(of, inserts=arrow((str(number), None, origin)))
             epochs.do(lambda writer, net=net: writer.merge(net), origin)  # type: ignore[misc]  # one default argument

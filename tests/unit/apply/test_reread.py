@@ -14,6 +14,8 @@ from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.epoch import Applier
 from anabranch.apply.life.reread import Rereader
+from anabranch.apply.onebyone import RemovedByKeys, steps
+from anabranch.apply.plan import group
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import key_of
 from anabranch.connectors.memory.database import database, forget
@@ -23,10 +25,11 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position
 from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Chunk
+from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
 from rigs.an_applier import an_applier
-from rigs.chunks import ITEMS, followed
+from rigs.chunks import ITEMS, chunk_of, context, followed
 
 JOB, RULES = "shop", ValueRules()
 
@@ -120,3 +123,18 @@ def test_rule_03_rows_that_were_read_again_are_there_once(rig: Rig) -> None:
     rig.commit(3)
     rig.follow()
     assert rig.rows == [1, 2, 3] and rig.state.state == "streaming"
+
+
+def test_rule_03_rule_08_of_a_row_that_keeps_its_key_the_target_s_own_columns_stay() -> None:
+    """Row by row inside a window: only a row that moves leaves its place, all others take the new values there."""
+    one, two = {"id": 1, "a": 1, "b": "x"}, {"id": 2, "a": 2, "b": "y"}
+    chunk = chunk_of([[("u", one, {**one, "a": 5}), ("u", two, {**two, "id": 3}), ("u", one, {"id": 1, "a": 7})]])
+    whole = context([ITEMS], {"items": (0, 9)})
+    done = [step for step in steps(group([chunk], whole), whole, RemovedByKeys()) if isinstance(step, RowChange)]
+    assert not any(change.checked for change in done)
+    assert [(change.operation, change.old_key, change.values) for change in done] == [
+        (INSERT, {}, {"id": "1", "a": "5", "b": "x"}),
+        (DELETE, {"id": "2"}, {}),
+        (INSERT, {}, {"id": "3", "a": "2", "b": "y"}),
+        (UPDATE, {"id": "1"}, {"id": "1", "a": "7"}),
+    ]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Action, ForeignKey, TableSchema
-from rigs.preflight import ALL, HEAD, End, failures, run, table
+from anabranch.model.schema import Action, Column, ForeignKey, TableSchema
+from rigs.preflight import ALL, HEAD, INT, End, failures, run, table
 
 CASCADE, SET_NULL, RESTRICT = Action.CASCADE, Action.SET_NULL, Action.RESTRICT
 PLACE = "foreign key fk to shop.a (ON DELETE CASCADE, ON UPDATE RESTRICT)"
@@ -64,6 +65,28 @@ def test_rule_01_columns_of_a_cascade_may_not_be_dropped(tmp_path: Path) -> None
     text = ALL + entry("shop.b", 'columns = { drop = ["n"] }')
     (message,) = failed(tmp_path, text, child())
     assert message.endswith("and the job drops shop.b.n")
+
+
+def test_rule_01_columns_of_a_cascade_may_not_be_computed_by_the_target(tmp_path: Path) -> None:
+    """Apply has no values of such a column. One beside the key is none of its business."""
+    computed = Column("n", INT, "int", generated=True, expression="`id` * 2", computed_from=("id",))
+    plain = Column("m", INT, "int")
+    whole = ForeignKey("fk", ("n",), TableId("shop", "a"), ("n",), CASCADE, RESTRICT)
+    beside = replace(whole, columns=("m",), parent_columns=("id",))
+
+    def checked(parent: Column, own: Column, key: ForeignKey) -> list[str]:
+        a, b = table("shop.a"), table("shop.b")
+        tables = [
+            replace(a, columns=(a.columns[0], parent), engine="InnoDB"),
+            replace(b, columns=(b.columns[0], own, plain), foreign_keys=(key,), engine="InnoDB"),
+        ]
+        return failures(run(tmp_path, ALL, End(tables, shows_cascades=False), End(), types=MysqlTypes("mysql")))
+
+    (at_parent,) = checked(computed, replace(plain, name="n"), whole)
+    assert at_parent.startswith(f"job.cascades shop.b: {PLACE} changes rows") and at_parent.endswith(
+        "computes shop.a.n"
+    )
+    assert checked(replace(plain, name="n"), computed, beside) == []
 
 
 def test_rule_01_cascades_that_apply_can_repeat_are_counted(tmp_path: Path) -> None:

@@ -62,6 +62,20 @@ def test_a_job_may_go_on_with_every_table_parked(tmp_path: Path) -> None:
     assert "job.rules : no table is followed at present" in warnings(report)
 
 
+def test_an_edited_job_file_is_named_and_what_stands_at_the_target_is_no_fault(tmp_path: Path) -> None:
+    """What it gives another form is loaded again once that is taken over: no ALTER TABLE is what the user wants."""
+    target = End()
+    known = replace(
+        begun(A, B), edited=("table shop.a renamed columns: was absent, is n = m",), reshaped=frozenset({A.id})
+    )
+    report = run(tmp_path, ALL, End([A, B]), target, lambda: known)
+    (said,) = report.failed
+    assert said.check == "job.edited" and "renamed columns" in said.message and "anabranch plan JOB" in said.hint
+    assert warnings(report) == [] and target.seen[0].tables == {B.id: B}
+    report = run(tmp_path, ALL, End([A, B]), End(), lambda: replace(known, reshaped=frozenset({A.id, B.id})))
+    assert failures(report) == ["job.edited : the job file differs from the job as last run: " + known.edited[0]]
+
+
 def test_refused_types_of_what_was_captured_but_never_loaded_fail(tmp_path: Path) -> None:
     """Capture was started first, and nobody has looked yet."""
     known = KnownJob({A.id: table("shop.a", "place")})

@@ -40,7 +40,7 @@ from anabranch.connectors.mysql.target.shared_tables import refuse_truncate
 from anabranch.connectors.mysql.target.stage_sweep import drop_taken, sweep
 from anabranch.connectors.mysql.target.staging import NotInside, StagingTables, send_rows, way_into
 from anabranch.contracts import Begun, Conflict, Emptying, Enforced, ValueRules
-from anabranch.errors import Fenced, StateError, TargetBusy, TargetUnavailable
+from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
@@ -104,6 +104,10 @@ class MysqlWriter:
         return Enforced(keys=self._keys_act, triggers=True)
 
     def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
+        """Begin an epoch. No origin can be named: the log here says by `server_id` and GTID where rows come from, and who sets
+        those needs a right with which one may do nearly anything (decision 203)."""
+        if origin:
+            raise TargetError(f"the log of this target cannot say that rows come from {origin}", job=self._job)
         connection = self._session()
         assert self._stages is not None
         if self._is_open:

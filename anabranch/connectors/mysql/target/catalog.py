@@ -33,7 +33,7 @@ class MysqlTargetCatalog:
     def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
         with translated("read the unique keys of the target"):
             found = self._read(tables)
-        ours = {t.source: _unique_columns(found[t.target]) & frozenset(t.columns) for t in tables if t.target in found}
+        ours = {t.source: _unique_columns(found[t.target], t.columns) for t in tables if t.target in found}
         return {source: columns for source, columns in ours.items() if columns}
 
     def foreign_keys(self, tables: Sequence[TargetTable]) -> Sequence[EnforcedKey]:
@@ -62,8 +62,10 @@ class MysqlTargetCatalog:
         return self._connection
 
 
-def _unique_columns(table: ExistingTable) -> frozenset[str]:
-    return frozenset(name for index in table.secondary_unique for name in table.depends_on(index))
+def _unique_columns(table: ExistingTable, ours: Sequence[str]) -> frozenset[str]:
+    """Return those of our columns on which unique keys depend. Names of columns are one name whatever their case."""
+    found = frozenset(name.lower() for index in table.secondary_unique for name in table.depends_on(index))
+    return frozenset(name for name in ours if name.lower() in found)
 
 
 def _enforced(key: ExistingForeignKey) -> EnforcedKey:

@@ -190,6 +190,14 @@ def _in_own_words(column: Column, schema: TableSchema, table: TargetTable, relea
     return clauses.own_words(column.expression, schema, table, release.family)
 
 
+def made_computed(schema: TableSchema, table: TargetTable, release: Release) -> Iterator[tuple[MadeColumn, bool]]:
+    """Yield the columns that the target computes, and whether it stores them: then they take room as those that are written."""
+    own = {made.source: (made, column.stored) for made, column in computed_here(schema, table, release)}
+    for column, name, planned in plan_computed(schema, table, release):
+        if not isinstance(planned, NotMade):
+            yield own.get(column.name, (MadeColumn(column.name, name, planned[0], True), True))
+
+
 COMPUTED_TYPES = {"smallint": "smallint", "integer": "int", "bigint": "bigint"}  # in PostgreSQL's words -> here
 
 

@@ -61,6 +61,8 @@ _CHANGED = f"the target table was changed: {_LOAD}"
 _TYPE = (
     "ALTER TABLE … MODIFY … there to a type that holds it; a table that the load makes gets its types by [types.map]"
 )
+# Of what an expression gives, or a column of the target that somebody else computes.
+_RESULT = f'{_TYPE}; a column that is computed here gets the source\'s values by [target.options] computed = "values"'
 _GRANT = "grant the job's user this right; preflight lists the statements"
 _LOGIN = "check user, password and host of the target's URL, and the account there (CREATE USER … @ …)"
 _ROOM = "make room on the target's disk"
@@ -148,8 +150,8 @@ MEANINGS: dict[int, KnownError] = {
     1226: KnownError(_AWAY, "a limit of this user is reached", "raise the user's limit at the target"),
     1227: KnownError(_REFUSED, "a privilege is missing", _GRANT),
     1251: KnownError(_REFUSED, "a way to log in that is not safe", _LOGIN),
-    1264: KnownError(_CONFLICT, "a number does not fit its column", _TYPE),
-    1265: KnownError(_CONFLICT, "a value does not fit its column", _TYPE),
+    1264: KnownError(_CONFLICT, "a number does not fit its column", _RESULT),
+    1265: KnownError(_CONFLICT, "a value does not fit its column", _RESULT),
     1275: KnownError(_REFUSED, "a way to log in that is not safe", _LOGIN),
     1288: KnownError(_REFUSED, "not a table", "the target has something else of this name, a view perhaps"),
     1290: KnownError(_REFUSED, "the server was started with an option that forbids it"),
@@ -169,7 +171,7 @@ MEANINGS: dict[int, KnownError] = {
     1367: KnownError(_CONFLICT, "a value does not fit its column", _TYPE),
     1369: KnownError(_CONFLICT, "a view's check option"),
     1370: KnownError(_REFUSED, "no right to a routine", _GRANT),
-    1406: KnownError(_CONFLICT, "a value is too long for its column", _TYPE),
+    1406: KnownError(_CONFLICT, "a value is too long for its column", _RESULT),
     1411: KnownError(_CONFLICT, "a value does not fit its column", _TYPE),
     1412: KnownError(_BUSY, "the table was altered meanwhile"),
     1416: KnownError(_CONFLICT, "a value is no geometry", _TYPE),
@@ -190,7 +192,7 @@ MEANINGS: dict[int, KnownError] = {
         "the target's log takes statements only",
         "SET GLOBAL binlog_format = 'ROW' at the target: READ COMMITTED needs it",
     ),
-    1690: KnownError(_CONFLICT, "a number does not fit its column", _TYPE),
+    1690: KnownError(_CONFLICT, "a number does not fit its column", _RESULT),
     1712: KnownError(_REFUSED, "a damaged index", _DAMAGED),
     1713: KnownError(_CONFLICT, "a change of a row is too large for the undo log"),
     1748: KnownError(_CONFLICT, "the row is of another partition"),

@@ -29,7 +29,7 @@ from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warn
 from anabranch.connectors.mysql.target.unique import UniqueKey, unique_keys
 from anabranch.contracts import Conflict
 from anabranch.model.ids import TableId
-from anabranch.rows.net import INSERT, RowChange, TargetTable
+from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange, TargetTable
 
 Row = Mapping[str, str | None]
 Values = tuple[str | None, ...]
@@ -69,6 +69,8 @@ class HeldRows:
         """Carry out one change, and return whether it met a row. Raises Conflict; driver errors pass."""
         if row.operation != INSERT:
             self.let_in(row.table, row.old_key)
+        if not row.checked:
+            row = self._where_it_is(row)
         while True:
             try:
                 found = onerow.change(self.stages, row, self.nul)
@@ -86,11 +88,10 @@ class HeldRows:
         if held is None or not table.key:
             return
         values = self._key(table, key)
-        where = holds(self.stages.connection, held.as_held, held.as_held.key, values)
-        for (number,) in ask(self.stages.connection, f"SELECT `_n` FROM {table_name(held.stage)} WHERE {where}"):
+        for number in self._numbers(held, values):
             if self._enters(held, number):
                 continue
-            self._hold(held, self._others(held, self._texts(held, number), values))
+            self._hold(held, self._others(held, self._texts(held, number), [values]))
             if not self._enters(held, number):
                 raise held.why
 
@@ -123,11 +124,11 @@ class HeldRows:
         held = self._tables.get(table.target) or self._begin(row, error)
         if held is None:
             return False
-        values, key = dict(row.values), row.values
-        if row.operation != INSERT:
-            there = conflicts.row(self.stages.connection, table, row.old_key, None, self.nul)
-            values, key = {**(there.values if there else {}), **values}, row.old_key
-        return self._hold(held, self._others(held, values, self._key(table, key))) > 0
+        own = [row.old_key] if row.operation != INSERT else []
+        own += [_new_key(row)] if row.operation == INSERT or not row.checked else []
+        found = (conflicts.row(self.stages.connection, table, key, None, self.nul) for key in own)
+        there = next((one.values for one in found if one), {})  # what an image does not carry
+        return self._hold(held, self._others(held, {**there, **row.values}, [self._key(table, key) for key in own])) > 0
 
     def _begin(self, row: RowChange, error: pymysql.err.Error) -> _Held | None:
         """Return a place for rows of the changed table; None where none may leave it."""
@@ -142,17 +143,18 @@ class HeldRows:
         held = self._tables[table.target] = _Held(table, known, stage, keys, why)
         return held
 
-    def _others(self, held: _Held, row: Row, own: Values) -> list[Values]:
-        """Return the keys of rows in the table that have a unique value of `row`, without the one that has its own key."""
+    def _others(self, held: _Held, row: Row, own: Sequence[Values]) -> list[Values]:
+        """Return the keys of rows in the table that have a unique value of `row`, without those that have its own keys."""
         table, connection, found = held.table, self.stages.connection, dict[Values, None]()
+        ours = {name.lower(): name for name in table.columns}  # names of columns are one name whatever their case
         for key in held.keys:
-            columns = sorted(key.columns)
+            columns = [ours.get(name.lower(), "") for name in sorted(key.columns)]
             values = tuple(self._stripped(row.get(name)) for name in columns)
-            if not columns or None in values or not key.columns <= set(table.columns):
+            if None in values:  # of a column that the job does not write, too
                 continue
             where = holds(connection, table, columns, values)
-            other = f"NOT ({holds(connection, table, table.key, own)})"
-            query = f"SELECT {reads(connection, table, table.key)} FROM {table_name(table.target)} WHERE {where} AND {other}"
+            where += "".join(f" AND NOT ({holds(connection, table, table.key, key)})" for key in own)
+            query = f"SELECT {reads(connection, table, table.key)} FROM {table_name(table.target)} WHERE {where}"
             found |= dict.fromkeys(map(tuple, ask(connection, f"{query} FOR UPDATE")))
         return list(found)
 
@@ -172,6 +174,24 @@ class HeldRows:
         return came
 
     # --- coming back --------------------------------------------------------------------------------------------------
+
+    def _where_it_is(self, row: RowChange) -> RowChange:
+        """Let the row in that has an unchecked change's new key, if it is held (K3). What moves there is that row already: the
+        one at the old key goes, and the change is one of the row at the new key."""
+        held, new = self._tables.get(row.table.target), _new_key(row)
+        if held is None or row.operation == DELETE or not self._numbers(held, self._key(row.table, new)):
+            return row
+        if row.operation == UPDATE:
+            onerow.change(self.stages, RowChange(row.table, DELETE, row.old_key, checked=False), self.nul)
+            row = replace(row, old_key=new)
+        self.let_in(row.table, new)
+        return row
+
+    def _numbers(self, held: _Held, key: Values) -> list[int]:
+        """Return the numbers of held rows that have this key."""
+        where = holds(self.stages.connection, held.as_held, held.as_held.key, key)
+        rows = ask(self.stages.connection, f"SELECT `_n` FROM {table_name(held.stage)} WHERE {where}")
+        return [int(number) for (number,) in rows]
 
     def _let_all_in(self) -> None:
         for held in self._tables.values():
@@ -204,6 +224,11 @@ class HeldRows:
 
     def _stripped(self, value: str | None) -> str | None:
         return value.replace("\0", "") if value and self.nul == "strip" else value
+
+
+def _new_key(row: RowChange) -> dict[str, str | None]:
+    """Return the key that a row has after a change."""
+    return {name: row.values[name] if name in row.values else row.old_key[name] for name in row.table.key}
 
 
 def _is_duplicate(error: pymysql.err.Error) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.connectors.mysql.target import keyless
-from anabranch.connectors.mysql.target.carrying import CHAIN, carry_out
+from anabranch.connectors.mysql.target.carrying import carry_out
 from anabranch.connectors.mysql.target.known_columns import assigned
 from anabranch.connectors.mysql.target.literals import Literals, comparable, run_each
 from anabranch.connectors.mysql.target.load_data import insert
@@ -92,8 +92,9 @@ class Statements:
 
 
 def takes_few(stages: StagingTables, piece: MergePiece) -> bool:
-    """Return whether rows of a piece can be found without a staging table."""
-    if piece.action is MergeAction.MULTISET or piece.newest_by:
+    """Return whether rows of a piece can be found without a staging table. Rows that move in a load's window may take keys from
+    each other which the target alone knows to be equal: it is asked, of staged rows (carrying.py)."""
+    if piece.action is MergeAction.MULTISET or piece.newest_by or (piece.moves and not piece.checked):
         return False
     known = stages.known.of(piece.table.target)
     return (piece.action is MergeAction.INSERT and piece.checked) or comparable(known, piece.table)
@@ -112,8 +113,6 @@ def merge_few(stages: StagingTables, piece: MergePiece, arrays: Sequence[Any], n
     if piece.action is MergeAction.INSERT:
         _insert_few(connection, statements, piece, rows)
         return []
-    if piece.moves and not piece.checked:
-        return _move_in_window(stages, piece, rows, nul)
     return _update_few(connection, statements, piece, rows)
 
 
@@ -139,25 +138,6 @@ def _update_few(connection: Connection, statements: Statements, piece: MergePiec
     if piece.checked and missed:
         raise Conflict(table.source, f"update in {table.target}: the row is not there", missed[0])
     return missed
-
-
-def _move_in_window(stages: StagingTables, piece: MergePiece, rows: Sequence[Row], nul: str) -> list[Texts]:
-    table, width, end = piece.table, len(piece.table.key), len(piece.table.key) + len(piece.values)
-    changes = [
-        RowChange(
-            table,
-            UPDATE,
-            dict(zip(table.key, row[:width], strict=True)),
-            dict(zip(piece.values, row[width:end], strict=True)),
-            checked=False,
-        )
-        for row in rows
-    ]
-    left = {tuple(one.old_key.values()) for one in changes}
-    if any(tuple(one.values.get(name, value) for name, value in one.old_key.items()) in left for one in changes):
-        raise Conflict(table.source, CHAIN)
-    missed = [one for one in changes if not _keyed(stages, one, nul)]
-    return [{**one.old_key, **{n: one.values[n] for n in one.old_key if n in one.values}} for one in missed]
 
 
 # --- one change -------------------------------------------------------------------------------------------------------

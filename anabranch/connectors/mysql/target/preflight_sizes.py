@@ -31,16 +31,22 @@ def check_sizes(live: Live) -> Iterator[CheckResult]:
             columns = made_columns(schema, table, rules, live.release)
         except TargetError:
             continue  # a type that is refused: check_types says so
-        yield from row_size(table, columns, page, live.family)
+        computed = list(ddl.made_computed(schema, table, live.release))
+        stored, virtual = (
+            [column for column, is_stored in computed if is_stored is wanted] for wanted in (True, False)
+        )
+        yield from row_size(table, [*columns, *stored], page, live.family, virtual)
         yield from _key_size(live, table, columns, page)
         for text in ddl.narrowed(schema, table, rules, live.release):
             yield warning("key", text, "[[tables]] columns.type chooses another length", table)
 
 
-def row_size(table: TargetTable, columns: Sequence[MadeColumn], page: int, family: str) -> Iterator[CheckResult]:
-    """Check that the longest row fits, by both limits."""
-    hint = _shorter(table, columns)
-    if (found := row_sizes.row_bytes(columns)) > row_sizes.MOST:
+def row_size(
+    table: TargetTable, columns: Sequence[MadeColumn], page: int, family: str, virtual: Sequence[MadeColumn] = ()
+) -> Iterator[CheckResult]:
+    """Check that the longest row fits, by both limits. `virtual`: columns that are computed when they are read."""
+    hint = _shorter(table, [*columns, *virtual])
+    if (found := row_sizes.row_bytes([*columns, *virtual])) > row_sizes.MOST:
         text = f"rows may take {found:,} bytes, {row_sizes.MOST:,} is the most (long texts count as their pointers)"
         yield failed("row_size", text, hint, table)
     room = row_sizes.page_room(page)

@@ -2,7 +2,8 @@
 
 There are two limits. A row may have 65,535 bytes, in which a long value counts as the pointer to it; and InnoDB keeps half a
 page (8,126 bytes of 16 KB) of each row together: MySQL counts of a value that is in no key 40 bytes at most, MariaDB the
-pointer to a value of more than 255 bytes, and all of a shorter one (seen in 8.0.33 and 10.11.19).
+pointer to a value of more than 255 bytes, and all of a shorter one. A column that is computed when it is read counts for the
+first limit alone (all seen in 8.0.33 and 10.11.19).
 https://dev.mysql.com/doc/refman/8.0/en/column-count-limit.html · https://mariadb.com/kb/en/innodb-row-formats-overview/
 What does not live here: sizes in an index (`columns.py`), what is said of them (`preflight_sizes.py`).
 """

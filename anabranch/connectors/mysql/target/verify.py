@@ -27,6 +27,7 @@ from anabranch.rows.net import TargetTable
 # The server counts what it finds; on a statement without a limit that costs nothing.
 # https://dev.mysql.com/doc/refman/8.0/en/information-functions.html#function_found-rows
 COUNTED, COUNT = "SQL_CALC_FOUND_ROWS", "SELECT FOUND_ROWS()"
+COLUMNS = "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 MISCOUNTED = "let the URL lead to the server itself, with nothing in between that changes results, then start again"
 WORDS = b"w"  # native/src/lines.rs: a value with characters that are escaped
 _ESCAPES = ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r"))  # the backslash first
@@ -65,6 +66,12 @@ class MysqlTargetReader:
             place = "the whole table" if piece == pieces.WHOLE else f"the piece {piece}"
             message = f"read {table.target}: {miscount(place, told, came)}"
             raise TargetError(message, table=str(table.source), hint=MISCOUNTED)
+
+    def computed(self, table: TargetTable) -> frozenset[str]:
+        with translated(f"read the columns of {table.target}"):
+            found = ask(self._session(), COLUMNS, table.target.schema, table.target.name)
+        there = {str(name).lower() for (name,) in found}
+        return frozenset(name for _, name in table.computed if name.lower() in there)
 
     @property
     def hashings(self) -> frozenset[Hashing]:
