@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ PYTHON_MB, JAVA_MB, LEFT_MB = 300, 1024, 100
 SLOWEST_TENTH = 0.5  # of the first tenth's rate
 PATIENCE = 7200.0
 REST_SECONDS = 60.0
+MOMENT = 0.001  # seconds: nothing takes less
 RECORD = Path(__file__).with_name("size.json")
 TABLE = "CREATE TABLE big (id int NOT NULL PRIMARY KEY, n int NOT NULL, word varchar(40) NOT NULL)"
 NUMBERS = "CREATE TABLE numbers (n int PRIMARY KEY)"
@@ -210,7 +211,9 @@ def _tiny(stand: Stand, transactions: int) -> list[Figure]:
 
 
 def _tenths(at: Callable[[], int], before: int, transactions: int, program: Program) -> list[float]:
-    """Transactions per second in each tenth of the way. The first begins when something has moved: a start is not a rate."""
+    """Transactions per second in each tenth of the way. The first begins when something has moved: a start is not a rate. One
+    rate alone where all of it came before the second look."""
+    begin = time.monotonic()
     until(lambda: at() > before, PATIENCE, "the first transaction", 0.02, program.check)
     looks = [(time.monotonic(), at())]
     while looks[-1][1] < before + transactions:
@@ -218,19 +221,30 @@ def _tenths(at: Callable[[], int], before: int, transactions: int, program: Prog
         program.check()
         looks.append((time.monotonic(), at()))
     size = (looks[-1][1] - looks[0][1]) / 10
-    edges = [next(look for look in looks if look[1] >= looks[0][1] + size * tenth) for tenth in range(11)]
-    return [(later[1] - former[1]) / max(0.05, later[0] - former[0]) for former, later in pairwise(edges)]
+    if not size:
+        return [transactions / (looks[0][0] - begin)]
+    edges = [_when(looks, looks[0][1] + size * tenth) for tenth in range(11)]
+    return [size / max(MOMENT, later - former) for former, later in pairwise(edges)]
+
+
+def _when(looks: Sequence[tuple[float, int]], count: float) -> float:
+    """The moment at which so many were there, as if they came evenly between two looks."""
+    later = next((n for n, look in enumerate(looks) if look[1] >= count), len(looks) - 1)
+    (start, few), (end, many) = looks[max(0, later - 1)], looks[later]
+    return end if many == few else start + (end - start) * (count - few) / (many - few)
 
 
 def _epochs(at: Callable[[], int], goal: int, program: Program) -> list[float]:
-    """Transactions per second in each step that is seen: an epoch has up to 500,000."""
-    steps = [(time.monotonic(), at())]
+    """Transactions per second in each step that is seen: an epoch has up to 500,000. One alone where no step was seen."""
+    begin = time.monotonic()
+    steps = [(begin, at())]
     while steps[-1][1] < goal:
         time.sleep(0.02)
         program.check()
         if (now := at()) > steps[-1][1]:
             steps.append((time.monotonic(), now))
-    return [(later[1] - former[1]) / (later[0] - former[0]) for former, later in pairwise(steps)]
+    rates = [(later[1] - former[1]) / (later[0] - former[0]) for former, later in pairwise(steps)]
+    return rates or [goal / max(MOMENT, time.monotonic() - begin)]
 
 
 def _record(name: str, facts: dict[str, Any]) -> None:

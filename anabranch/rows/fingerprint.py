@@ -1,13 +1,14 @@
 """A bag of rows as two numbers, which a server can make of its rows itself: how many there are, and the sum of their hashes.
 
-There are two ways, and both ends of a pair take the same (Hashing). By LOOKUP3 a row's hash goes from column to column, each
+There are several ways, and both ends of a pair take the same (Hashing). By LOOKUP3 a row's hash goes from column to column, each
 hashed with the hash of those before it as its seed: first, where columns may be NULL, which of them are, 31 of them as one
 number; then each value by its form, a NULL as the form's empty value. The functions are those of lookup3 that PostgreSQL has
 for hash partitions, the same on every release of it since 11.
 https://www.postgresql.org/docs/current/ddl-partitioning.html · https://burtleburtle.net/bob/c/lookup3.c
 
 By SHA256 it is the first 64 bits of that over the row's texts in UTF-8, one behind the other: between them a byte 0xFF and in
-place of a NULL a byte 0xFE, which no such text has.
+place of a NULL a byte 0xFE, which no such text has. A row with a NULL where none may be has no hash, or another one. By
+SHA256_FULL moments have all the decimals that the source's column has, and no zone: as servers of one family print them.
 
 Sums are modulo 2**64, and add up. What does not live here: the functions as SQL (the connectors), in compiled code
 (native/src/hashes.rs).
@@ -30,6 +31,7 @@ class Hashing(StrEnum):
     """The functions that make a row's hash. Where both ends have several, the first of these is taken."""
 
     LOOKUP3 = "lookup3"  # compiled code makes it as well, of lines
+    SHA256_FULL = "sha256-full"
     SHA256 = "sha256"
 
 
@@ -92,7 +94,7 @@ def form_of(type: LogicalType, hashing: Hashing = Hashing.LOOKUP3) -> Form | Non
     """
     if type.target:
         return None
-    if hashing is Hashing.SHA256:
+    if hashing is not Hashing.LOOKUP3:
         return _SHA256_FORMS.get(type.kind)
     return _FORMS.get(type.carried, Form.TEXT if type.native else None)
 

@@ -220,8 +220,10 @@ def hashed(table: TargetTable) -> list[Hashed]:
     return [Hashed(name, type, True) for name, type in zip(table.columns, table.types, strict=True)]
 
 
-def whole(reader: HashingReader, table: TargetTable, piece: str) -> Fingerprint | None:
-    return reader.fingerprint(table, hashed(table), piece, Hashing.SHA256)
+def whole(
+    reader: HashingReader, table: TargetTable, piece: str, hashing: Hashing = Hashing.SHA256
+) -> Fingerprint | None:
+    return reader.fingerprint(table, hashed(table), piece, hashing)
 
 
 def test_mysql_target_sums_are_those_of_every_other_server(
@@ -239,11 +241,13 @@ def test_mysql_target_sums_are_those_of_every_other_server(
         assert whole(reader, table, "TRUE") == wanted, logical
         if logical.kind is not Kind.BOOLEAN:  # which a MySQL as a source has not: a number of one byte
             assert of_source(database) == wanted, logical
+            full = of_source(database, Hashing.SHA256_FULL)
+            assert full and whole(reader, table, "TRUE", Hashing.SHA256_FULL) == full, logical
         if logical.kind is not Kind.DURATION:  # PostgreSQL's intervals are printed otherwise: their tables are read
             assert of_postgresql(target_database, logical, there) == wanted, logical
 
 
-def of_source(database: Database) -> Fingerprint | None:
+def of_source(database: Database, hashing: Hashing = Hashing.SHA256) -> Fingerprint | None:
     """The sum of the same rows by the same server as a source."""
     source = connectors.source(endpoint_of(database))
     with closing(source.catalog()) as catalog:
@@ -251,7 +255,7 @@ def of_source(database: Database) -> Fingerprint | None:
     with closing(source.snapshot()) as snapshot:
         assert isinstance(snapshot, HashingSnapshot)
         columns = [Hashed(c.name, c.type, c.nullable) for c in schema.columns if c.type is not None]
-        return snapshot.fingerprint(schema, columns, Bounds(), Hashing.SHA256)
+        return snapshot.fingerprint(schema, columns, Bounds(), hashing)
 
 
 def of_postgresql(database: Database, logical: LogicalType, rows: list[tuple[str, str | None]]) -> Fingerprint | None:
@@ -262,6 +266,58 @@ def of_postgresql(database: Database, logical: LogicalType, rows: list[tuple[str
     table = TargetTable(TableId("s", "t"), TableId("public", "t"), ("c0", "c1"), (INT, logical), ())
     with closing(PostgresReader(endpoint_of(database))) as reader:
         return whole(reader, table, "true")
+
+
+# A column of the source, the one that was at the target, values that are the same at both, and one that is not there
+STOOD_THERE = [
+    ("datetime(3) NOT NULL", "datetime(6)", ["2024-02-29 10:20:30.000", "2024-02-29 10:20:00.120"], "2024-02-29 10:20:30.0001"),
+    ("datetime NOT NULL", "datetime(6)", ["2024-02-29 10:20:30", "2024-02-29 10:20:00"], "2024-02-29 10:20:30.5"),
+    ("datetime(6)", "datetime(3)", ["2024-02-29 10:20:30.120000", "2024-02-29 10:20:00.000000"], "2024-02-29 10:20:30.121"),
+    ("datetime(2)", "datetime", ["2024-02-29 10:20:30.00", "2024-02-29 10:20:00.00"], "2024-02-29 10:20:31"),
+    ("timestamp(1) NULL", "datetime(1)", ["2024-02-29 10:20:30.5", "2024-02-29 10:20:00.0"], "2024-02-29 10:20:30.6"),
+    ("int NOT NULL", "int(8) zerofill", ["7", "0"], "8"),
+    ("bigint", "int", ["7", "-1"], "8"),
+    ("decimal(6,2)", "decimal(8,2) zerofill", ["7.50", "0.00"], "7.49"),
+    ("decimal(6,2) NOT NULL", "decimal(6,2)", ["-7.50", "0.00"], "7.50"),
+    ("varchar(20) CHARACTER SET utf8mb4", "varchar(20) CHARACTER SET latin1", ["d\u00e9j\u00e0", ""], "deja"),
+    ("varchar(20) CHARACTER SET latin1 NOT NULL", "varchar(20) CHARACTER SET utf8mb4", ["d\u00e9j\u00e0", ""], "d\u00e9ja"),
+    ("enum('a','b') CHARACTER SET utf8mb4", "varchar(5) CHARACTER SET ascii", ["a", "b"], "A"),
+]  # fmt: skip
+
+
+def test_mysql_target_sums_of_columns_that_were_there_are_the_source_s(
+    database: Database, reader: MysqlTargetReader
+) -> None:
+    """By the way that both ends of this family take: of columns that print the same values otherwise, and of a NULL where the
+    source has none."""
+    source = connectors.source(endpoint_of(database))
+    for own, native, values, other in STOOD_THERE:
+        both = "(id, v) VALUES " + ", ".join(f"({n}, '{value}')" for n, value in enumerate(values))
+        database.execute(
+            "DROP TABLE IF EXISTS s, t",
+            f"CREATE TABLE s (id int PRIMARY KEY, v {own})",
+            f"CREATE TABLE t (id int PRIMARY KEY, v {native} NULL)",
+            *(f"INSERT INTO {table} {both}" for table in "st"),
+        )
+        with closing(source.catalog()) as catalog:
+            (schema,) = catalog.tables(lambda table: table == TableId(database.name, "s")).values()
+        types = tuple(column.type for column in schema.columns if column.type is not None)
+        columns = [
+            Hashed(column.name, type, column.nullable) for column, type in zip(schema.columns, types, strict=True)
+        ]
+        table = TargetTable(schema.id, TableId(database.name, "t"), ("id", "v"), types, ("id",))
+        with closing(source.snapshot()) as snapshot:
+            assert isinstance(snapshot, HashingSnapshot)
+            there = snapshot.fingerprint(schema, columns, Bounds(), Hashing.SHA256_FULL)
+
+        def here(table: TargetTable = table, columns: list[Hashed] = columns) -> Fingerprint | None:
+            return reader.fingerprint(table, columns, "TRUE", Hashing.SHA256_FULL)
+
+        assert there is not None and here() == there, native
+        database.execute(f"UPDATE t SET v = '{other}' WHERE id = 0")
+        assert here() not in (None, there), native
+        database.execute("UPDATE t SET v = NULL WHERE id = 0")
+        assert here() not in (None, there), native
 
 
 def test_mysql_target_sums_of_pieces_add_up(database: Database, reader: MysqlTargetReader) -> None:

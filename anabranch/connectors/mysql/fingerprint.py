@@ -11,16 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from anabranch.rows.fingerprint import MODULUS, Fingerprint, Hashing
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.rows.fingerprint import MODULUS, Fingerprint, Hashed, Hashing
 
-HASHINGS = frozenset((Hashing.SHA256,))
+HASHINGS = frozenset((Hashing.SHA256_FULL, Hashing.SHA256))
 SEPARATOR, NULL = "_binary x'ff'", "_binary x'fe'"
+MOMENTS = frozenset((Kind.TIMESTAMP, Kind.INSTANT))
 
 
-def statement(texts: Sequence[str], rows: str) -> str:
-    """Return the query. `texts`: of each column, UTF-8 as bytes, or a number; `rows`: what stands behind FROM."""
-    cells = ", ".join(f"IFNULL({text}, {NULL})" for text in texts)
-    digits = f"LEFT(SHA2(CONCAT_WS({SEPARATOR}, {cells}), 256), 16)"
+def statement(columns: Sequence[Hashed], texts: Sequence[str], rows: str) -> str:
+    """Return the query. `texts`: of each column, UTF-8 as bytes, or a number; `rows`: what stands behind FROM.
+
+    CONCAT_WS takes MySQL half as long again as CONCAT with the separators in between (decision 207). A NULL where none may be
+    makes the whole text NULL, which adds nothing to the sum.
+    """
+    cells = (f"IFNULL({text}, {NULL})" if one.nullable else text for one, text in zip(columns, texts, strict=True))
+    digits = f"LEFT(SHA2(CONCAT({f', {SEPARATOR}, '.join(cells)}), 256), 16)"
     return f"SELECT COUNT(*), SUM(CAST(CONV({digits}, 16, 10) AS UNSIGNED)) FROM {rows}"
 
 
@@ -33,9 +39,19 @@ def outcome(row: Sequence[Any], warnings: int) -> Fingerprint | None:
     return Fingerprint(int(count), int(total or 0) % MODULUS)
 
 
+def plain_bytes(text: str) -> str:
+    """Return SQL for characters that are stored in UTF-8 as these bytes."""
+    return f"CAST({text} AS BINARY)"
+
+
 def as_bytes(text: str) -> str:
     """Return SQL for characters as UTF-8 bytes, which no character set of the session touches."""
     return f"CAST(CONVERT({text} USING utf8mb4) AS BINARY)"
+
+
+def is_full(type: LogicalType, hashing: Hashing) -> bool:
+    """Return whether a column's moments are hashed with all the decimals that the source's column has."""
+    return hashing is Hashing.SHA256_FULL and type.kind in MOMENTS and not type.printed
 
 
 def clock(text: str, fraction: int) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 
 from anabranch.connectors.mysql.charsets import CHARSETS, ambiguous, is_total, is_utf8
-from anabranch.connectors.mysql.fingerprint import clock
+from anabranch.connectors.mysql.fingerprint import clock, is_full
 from anabranch.connectors.mysql.source.coded import CODES
 from anabranch.connectors.mysql.source.typemap import BLOBS, INTEGERS, TEXTS
 from anabranch.model.datatype import Kind, LogicalType
@@ -97,9 +97,11 @@ def cell(column: Column) -> str:
     return f"IFNULL({value}, {marker(NULL)})" if column.nullable else value
 
 
-def hashed(column: Column) -> str:
-    """Return SQL for what a column adds to its row's fingerprint: its text as bytes, clocks without zeros at their end."""
+def hashed(column: Column, hashing: Hashing = Hashing.SHA256) -> str:
+    """Return SQL for what a column adds to its row's fingerprint: its text as bytes, clocks as all servers print them."""
     type = _type(column)
+    if is_full(type, hashing):
+        return name(column.name)
     if form_of(type, Hashing.SHA256) is Form.CLOCK:
         told = clock(name(column.name), type.fraction)
         return f"CONCAT({told}, '+00')" if type.kind is Kind.INSTANT else told

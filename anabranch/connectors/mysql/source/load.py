@@ -129,7 +129,7 @@ class MysqlSnapshot:
             session = self._session()
             if table.row_end:
                 _refuse_past(session)
-            (row,) = ask(session, statement(list(map(hashed, own)), rows))
+            (row,) = ask(session, statement(columns, [hashed(column, hashing) for column in own], rows))
             return outcome(row, session._result.warning_count)
 
     def raw_form(self, table: TableSchema, columns: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
 """Reads the target's rows for verification, in the text form of model/datatype.py, in one statement per piece.
 
 The server has each value as its text form; rows stream, and nobody keeps more of them than one read of the socket. What does
-not live here: how a table is cut (`pieces.py`), which text a column has (`terms.py`), comparing (verify/).
+not live here: how a table is cut (`pieces.py`), which text a column has (`terms.py`), what is hashed of it
+(`hashed.py`), comparing (verify/).
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from anabranch.connectors.mysql.connection import family
-from anabranch.connectors.mysql.fingerprint import HASHINGS, as_bytes, clock, outcome, statement
+from anabranch.connectors.mysql.fingerprint import HASHINGS, outcome, statement
 from anabranch.connectors.mysql.packets import Front, RawRows, joined, values
-from anabranch.connectors.mysql.target import pieces, terms
+from anabranch.connectors.mysql.target import hashed, pieces, terms
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.session import Connection, ask, connect, quoted
 from anabranch.connectors.mysql.target.words import bare
@@ -21,7 +22,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.rows import compiled
 from anabranch.rows.counted import lines_in, miscount
-from anabranch.rows.fingerprint import Fingerprint, Form, Hashed, Hashing, form_of
+from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing
 from anabranch.rows.net import TargetTable
 
 # The server counts what it finds; on a statement without a limit that costs nothing.
@@ -31,7 +32,6 @@ COLUMNS = "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA
 MISCOUNTED = "let the URL lead to the server itself, with nothing in between that changes results, then start again"
 WORDS = b"w"  # native/src/lines.rs: a value with characters that are escaped
 _ESCAPES = ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r"))  # the backslash first
-_NUMBERS = (Form.INT32, Form.INT64)
 
 
 class MysqlTargetReader:
@@ -84,8 +84,8 @@ class MysqlTargetReader:
             return None
         with translated(f"sum up {table.target}"):
             session = self._session()
-            texts = [_hashed(column.name, column.type, family(session)) for column in columns]
-            (row,) = ask(session, statement(texts, pieces.source(table.target, piece)))
+            texts = hashed.texts(session, table.target, columns, hashing)
+            (row,) = ask(session, statement(columns, texts, pieces.source(table.target, piece)))
             return outcome(row, session._result.warning_count)
 
     def close(self) -> None:
@@ -119,18 +119,6 @@ def long_bytes(table: TargetTable, packet: int) -> frozenset[int]:
 
 def _is_bytes(type: LogicalType) -> bool:
     return type.kind is Kind.BINARY and bare(type.target) not in terms.TEXT_TYPES  # those have the text form itself
-
-
-def _hashed(name: str, type: LogicalType, family: str) -> str:
-    """Return SQL for what a column adds to its row's hash: its text as bytes; dates and clocks as all servers print them."""
-    form, column = form_of(type, Hashing.SHA256), quoted(name)
-    if form is Form.CLOCK:
-        told = clock(column, type.fraction)
-        return f"CONCAT({told}, '+00')" if type.kind is Kind.INSTANT else told
-    if type.kind is Kind.DATE:
-        return column
-    text = terms.read_term(type, column, family)
-    return text if form in _NUMBERS else as_bytes(text)
 
 
 def _front(width: int) -> Front | None:
