@@ -1,6 +1,6 @@
 """A bag of rows as two numbers, which a server can make of its rows itself: how many there are, and the sum of their hashes.
 
-There are several ways, and both ends of a pair take the same (Hashing). By LOOKUP3 a row's hash goes from column to column, each
+Both ends of a pair take the same of several ways (Hashing). By LOOKUP3 a row's hash goes from column to column, each
 hashed with the hash of those before it as its seed: first, where columns may be NULL, which of them are, 31 of them as one
 number; then each value by its form, a NULL as the form's empty value. The functions are those of lookup3 that PostgreSQL has
 for hash partitions, the same on every release of it since 11.
