@@ -18,9 +18,9 @@ from anabranch.connectors.postgresql.copy_out import rows_told
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.snapshot import PostgresSnapshot
 from anabranch.connectors.postgresql.target.load import PostgresLoader
-from anabranch.connectors.postgresql.target.merge import StageColumn
 from anabranch.connectors.postgresql.target.staging import stage_rows
 from anabranch.connectors.postgresql.target.verify import PostgresReader
+from anabranch.connectors.sql.merge_pieces import StageColumn
 from anabranch.contracts import Bounds, SnapshotReader
 from anabranch.errors import RowRefused, SourceError, TargetError
 from anabranch.model.endpoint import Endpoint

@@ -11,12 +11,13 @@ from functools import partial
 
 import pytest
 
-from anabranch.connectors.mysql.target.migrate import Migration, newest, parsed, pending, shipped
+from anabranch.connectors.mysql.target.migrate import pending, shipped
 from anabranch.connectors.mysql.target.removal import ALL
 from anabranch.connectors.mysql.target.session import ask, connect, job_digest, run, transaction
 from anabranch.connectors.mysql.target.state_facts import drop_fact
 from anabranch.connectors.mysql.target.state_session import LOCK
 from anabranch.connectors.mysql.target.store import MysqlStore
+from anabranch.connectors.sql.migrations import Migration, newest, parsed
 from anabranch.errors import StateError, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from anabranch.connectors.postgresql.connection import connect
-from anabranch.connectors.postgresql.target.migrate import Migration, newest, parsed, pending, shipped
+from anabranch.connectors.postgresql.target.migrate import pending, shipped
 from anabranch.connectors.postgresql.target.preflight import PostgresChecks
 from anabranch.connectors.postgresql.target.store import PostgresStore
+from anabranch.connectors.sql.migrations import Migration, newest, parsed
 from anabranch.contracts import PreflightContext
 from anabranch.errors import StateError
 from anabranch.model.checks import CheckResult
@@ -30,7 +31,7 @@ NOTES = "SELECT (n ->> 'number')::int, n ->> 'stage' FROM anabranch.meta, jsonb_
 ALL = [(one.number, one.stage) for one in shipped()]
 # The next release: a column, and a table that only older releases need.
 ADDS = parsed("0101_more.before.sql", "-- makes: anabranch.job.more\nALTER TABLE anabranch.job ADD COLUMN more text;\n")
-TAKES = parsed("0101_more.after.sql", "DROP TABLE anabranch.trace;\n")
+TAKES = parsed("0101_more.after.sql", "-- drops: anabranch.trace\nDROP TABLE anabranch.trace;\n")
 NEXT = (*shipped(), ADDS, TAKES)
 
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from anabranch.connectors.postgresql.target.migrate import parsed, shipped, statements
+from anabranch.connectors.postgresql.target.migrate import shipped, statements
+from anabranch.connectors.sql.migrations import parsed
 
 TAKES_AWAY = re.compile(r"\b(DROP|RENAME|TRUNCATE|DELETE|SET NOT NULL|ALTER COLUMN)\b", re.IGNORECASE)
 

@@ -31,7 +31,6 @@ from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.exchange import exchange
 from anabranch.connectors.mysql.target.followers import Followers
 from anabranch.connectors.mysql.target.held_rows import HeldRows
-from anabranch.connectors.mysql.target.merge import MergeAction, MergePiece, Texts
 from anabranch.connectors.mysql.target.newer_rows import refuse_newer
 from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
 from anabranch.connectors.mysql.target.own_source import OwnSource
@@ -39,6 +38,8 @@ from anabranch.connectors.mysql.target.session import Connection, connect, run, 
 from anabranch.connectors.mysql.target.shared_tables import refuse_truncate
 from anabranch.connectors.mysql.target.stage_sweep import drop_taken, sweep
 from anabranch.connectors.mysql.target.staging import NotInside, StagingTables, send_rows, way_into
+from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, Texts
+from anabranch.connectors.sql.single_rows import named_key
 from anabranch.contracts import Begun, Conflict, Emptying, Enforced, ValueRules
 from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -230,7 +231,7 @@ class MysqlWriter:
         self._transaction(writes=row.table)
         assert self._held is not None
         doing = f"{row.operation} in {row.table.target}"
-        with self._waiting_for_stages(alone=True), translated(doing, row.table.source, onerow.key(row)):
+        with self._waiting_for_stages(alone=True), translated(doing, row.table.source, named_key(row)):
             if self._followers is not None and row.keys_off and row.operation != INSERT:
                 self._followers.refuse(row, self._rules.nul)
             return self._held.change(row)

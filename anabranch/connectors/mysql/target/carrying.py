@@ -6,18 +6,10 @@ What does not live here: the statements (`merge.py`), equal rows (`keyless.py`),
 from __future__ import annotations
 
 from anabranch.connectors.mysql.target.keyless import merge_multiset
-from anabranch.connectors.mysql.target.merge import (
-    MergeAction,
-    MergePiece,
-    Stage,
-    Texts,
-    keys,
-    missing,
-    new_key,
-    statements,
-)
+from anabranch.connectors.mysql.target.merge import Stage, missing, new_key, statements
 from anabranch.connectors.mysql.target.session import ask, column_list, run, table_name
 from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warnings
+from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, Texts, keys
 from anabranch.contracts import Conflict
 
 CHAIN = "a key moves to where another one moves away, inside the load's window"

@@ -15,45 +15,19 @@ from collections.abc import Iterator, Mapping
 from anabranch.connectors.mysql.target.names import NotMade, target_columns
 from anabranch.connectors.mysql.target.session import quoted
 from anabranch.connectors.mysql.target.words import literal
+from anabranch.connectors.sql.terms import TermForms, written
 from anabranch.model.schema import TableSchema
 from anabranch.model.term import Term
 from anabranch.rows.net import TargetTable
 
-_BETWEEN_OPERANDS = {
-    op: op.upper() for op in ("=", "<>", "<", "<=", ">", ">=", "and", "or", "like", "+", "-", "*", "%")
-}
-_BETWEEN_OPERANDS["is not distinct from"] = "<=>"
-_FUNCTIONS = {"characters": "CHAR_LENGTH({})", "bytes": "OCTET_LENGTH(CONVERT({} USING utf8mb4))"}
+FUNCTIONS = {"characters": "CHAR_LENGTH({})", "bytes": "OCTET_LENGTH(CONVERT({} USING utf8mb4))"}
+# Texts are in utf8mb4, which our sessions speak; a column's collation wins.
+FORMS = TermForms(literal, FUNCTIONS, {"is not distinct from": "<=>"})
 
 
 def condition(term: Term, names: Mapping[str, str]) -> str:
     """Write a term as SQL. `names`: source column -> column as SQL. Raises KeyError with the name of one that is missing."""
-    of = [condition(operand, names) for operand in term.of]
-    if term.op == "column":
-        return names[term.text]
-    if term.op == "number":
-        return term.text
-    if term.op == "text":
-        return literal(term.text)  # our sessions speak utf8mb4, and a column's collation wins
-    if term.op in _FUNCTIONS:
-        return _FUNCTIONS[term.op].format(of[0])
-    if term.op in _BETWEEN_OPERANDS:
-        return f" {_BETWEEN_OPERANDS[term.op]} ".join(_wrapped(term, of))
-    first, *others = _wrapped(term, of)
-    forms = {
-        "in": f"{first} IN ({', '.join(others)})",
-        "between": f"{first} BETWEEN {' AND '.join(others)}",
-        "not": f"NOT {first}",
-        "is null": f"{first} IS NULL",
-        "negative": f"-{first}",
-    }
-    return forms[term.op]
-
-
-def _wrapped(term: Term, of: list[str]) -> list[str]:
-    """Return the operands, in parentheses unless they are a single thing."""
-    single = ("column", "number", "text", *_FUNCTIONS)
-    return [text if operand.op in single else f"({text})" for operand, text in zip(term.of, of, strict=True)]
+    return written(term, names, FORMS)
 
 
 def is_of_family(schema: TableSchema) -> bool:

@@ -17,19 +17,11 @@ from collections.abc import Sequence
 
 from anabranch.connectors.mysql.target.carrying import carry_out
 from anabranch.connectors.mysql.target.known_columns import KnownTable, assigned, has_triggers
-from anabranch.connectors.mysql.target.merge import (
-    MergeAction,
-    MergePiece,
-    Stage,
-    StageColumn,
-    beside_target,
-    delete,
-    old_key,
-    on_old_key,
-)
+from anabranch.connectors.mysql.target.merge import Stage, beside_target, delete, old_key, on_old_key
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, one, quoted, run, table_name
 from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warnings
 from anabranch.connectors.mysql.target.unique import UniqueKey, unique_keys
+from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, StageColumn
 from anabranch.contracts import Conflict
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.net import TargetTable

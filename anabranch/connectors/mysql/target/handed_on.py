@@ -15,9 +15,9 @@ from anabranch.connectors.mysql.target.cascade_step import Step
 from anabranch.connectors.mysql.target.conditions import Numbered, batches, holds, holds_any, literal
 from anabranch.connectors.mysql.target.exchange import ANY, CANNOT_PARK, REFERRED
 from anabranch.connectors.mysql.target.known_columns import KnownTable, has_triggers
-from anabranch.connectors.mysql.target.merge import MergeAction, MergePiece, StageColumn
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, quoted, run, table_name
 from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warnings
+from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, StageColumn
 from anabranch.contracts import Conflict
 
 

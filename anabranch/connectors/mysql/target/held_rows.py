@@ -23,10 +23,12 @@ from anabranch.connectors.mysql.target.conditions import holds, reads
 from anabranch.connectors.mysql.target.errors import DUPLICATE, translate
 from anabranch.connectors.mysql.target.exchange import ANY, may_leave
 from anabranch.connectors.mysql.target.known_columns import KnownTable, has_triggers
-from anabranch.connectors.mysql.target.merge import MergeAction, MergePiece, Stage, StageColumn
+from anabranch.connectors.mysql.target.merge import Stage
 from anabranch.connectors.mysql.target.session import ask, column_list, run, table_name
 from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warnings
 from anabranch.connectors.mysql.target.unique import UniqueKey, unique_keys
+from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, StageColumn
+from anabranch.connectors.sql.single_rows import named_key
 from anabranch.contracts import Conflict
 from anabranch.model.ids import TableId
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange, TargetTable
@@ -139,7 +141,7 @@ class HeldRows:
         known = self.stages.known.of(table.target)
         whole = tuple(StageColumn(f"c{place}", ANY, name) for place, name in enumerate(known.written))
         stage = self._kept.enter_context(self.stages.empty(MergePiece(table, MergeAction.UPDATE, whole)))
-        why = translate(error, f"{row.operation} in {table.target}", table.source, onerow.key(row))
+        why = translate(error, f"{row.operation} in {table.target}", table.source, named_key(row))
         held = self._tables[table.target] = _Held(table, known, stage, keys, why)
         return held
 

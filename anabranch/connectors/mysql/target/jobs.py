@@ -12,10 +12,10 @@ from typing import Any
 import pymysql
 
 from anabranch.connectors.mysql.target.errors import DUPLICATE
-from anabranch.connectors.mysql.target.migrate import KNOWS
 from anabranch.connectors.mysql.target.removal import remove
 from anabranch.connectors.mysql.target.session import Connection, ask, run, transaction
 from anabranch.connectors.mysql.target.state_session import StateSession
+from anabranch.connectors.sql.migrations import KNOWS
 from anabranch.errors import StateError
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint

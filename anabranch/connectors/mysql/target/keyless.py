@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from anabranch.connectors.mysql.target.known_columns import KnownColumn, KnownTable, assigned, has_triggers
-from anabranch.connectors.mysql.target.merge import MergePiece, Stage, places
+from anabranch.connectors.mysql.target.merge import Stage, places
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, one, quoted, run, table_name
 from anabranch.connectors.mysql.target.staging import refuse_warnings
+from anabranch.connectors.sql.merge_pieces import MergePiece
 from anabranch.contracts import Conflict
 from anabranch.rows.net import TargetTable
 

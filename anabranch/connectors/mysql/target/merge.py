@@ -10,135 +10,40 @@ without a key (`keyless.py`), few rows (`onerow.py`), cascades (`cascade.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch.connectors.mysql.target.known_columns import KnownTable, assigned
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, quoted, table_name
-from anabranch.model.datatype import Kind, LogicalType
+from anabranch.connectors.sql.merge_pieces import (
+    NUMBER,
+    MergeAction,
+    MergePiece,
+    StageColumn,
+    Texts,
+    counted_rows,
+    keyed_pieces,
+    whole_rows,
+)
 from anabranch.model.ids import TableId
-from anabranch.rows.lines import texts
-from anabranch.rows.net import TableNet, TargetTable, Updates
+from anabranch.rows.net import TableNet, TargetTable
 
-Texts = dict[str, str | None]
-TEXT, NUMBER = LogicalType(Kind.TEXT), LogicalType(Kind.INT64)
-DELTA, DIGEST = "_delta", "digest"
-
-
-class MergeAction(StrEnum):
-    DELETE = "delete"
-    UPDATE = "update"
-    INSERT = "insert"
-    MULTISET = "multiset"
-
-
-@dataclass(frozen=True, slots=True)
-class StageColumn:
-    """A column of a staging table: of the type of target column `like`, or text or bigint of our own."""
-
-    name: str
-    type: LogicalType
-    like: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MergePiece:
-    """A part of a net change, merged in one step.
-
-    `k<i>` are the key columns as they are now, `v<i>` values of `values[i]`, `t<i>` the key under which an unchecked
-    update's row is to be read again, in text form, `age` how new the change is by the target's column `newest_by`.
-    Parts of a net change that contend go together (exchange.py).
-    """
-
-    table: TargetTable
-    action: MergeAction
-    columns: tuple[StageColumn, ...]
-    values: tuple[str, ...] = ()
-    checked: bool = True
-    moves: bool = False
-    contends: bool = False
-    newest_by: str = ""
+DIGEST = StageColumn("digest", NUMBER)  # by which equal rows are found (keyless.py)
 
 
 Stage = TableId  # a staging table
 
 
-# --- a net change in pieces -------------------------------------------------------------------------------------------
-
-
 def pieces(net: TableNet) -> Iterator[tuple[MergePiece, list[Any]]]:
     """Yield the pieces of a net change in the order in which they are merged, each with its columns' arrays."""
-    if net.deletes is not None and net.deletes.num_rows:
-        columns, ages = _ages(net, net.ages)
-        piece = MergePiece(
-            net.table, MergeAction.DELETE, (*keys(net.table), *columns), checked=net.checked, newest_by=net.newest_by
-        )
-        yield piece, [*_arrays(net.deletes, net.table.key), *ages]
-    for updates in sorted(net.updates, key=lambda one: (not one.contends, not one.moves_keys)):
-        if updates.values.num_rows:
-            yield _update(net, updates)
-    if net.inserts is not None and net.inserts.num_rows:
-        names = tuple(net.inserts.column_names)
+    yield from keyed_pieces(net)
+    if found := counted_rows(net):
+        names, arrays = found
         yield (
-            MergePiece(net.table, MergeAction.INSERT, values(net.table, names), names, net.checked),
-            _arrays(net.inserts, names),
-        )
-    if net.multiset is not None and net.multiset.num_rows:
-        names = tuple(name for name in net.multiset.column_names if name != DELTA)
-        digests = pa.nulls(net.multiset.num_rows, pa.int64())  # which the server makes
-        yield whole_rows(net.table, names), [*_arrays(net.multiset, (*names, DELTA)), digests]
-
-
-def whole_rows(table: TargetTable, names: tuple[str, ...]) -> MergePiece:
-    """Return the piece that says how many of some rows come or go. `digest`: by which equal ones are found (keyless.py)."""
-    columns = (*values(table, names), StageColumn("delta", NUMBER), StageColumn(DIGEST, NUMBER))
-    return MergePiece(table, MergeAction.MULTISET, columns, names)
-
-
-def _update(net: TableNet, updates: Updates) -> tuple[MergePiece, list[Any]]:
-    """Build an update's piece. Key columns that keep their value are left out."""
-    table, source = net.table, updates.values
-    sets = tuple(name for name in source.column_names if updates.moves_keys or name not in table.key)
-    if not sets:
-        sets, source = table.key[:1], updates.old_keys
-    columns = (*keys(table), *values(table, sets))
-    arrays = _arrays(updates.old_keys, table.key) + _arrays(source, sets)
-    if not net.checked:
-        columns += tuple(StageColumn(f"t{i}", TEXT) for i in range(len(table.key)))
-        arrays += _reread_keys(table, updates)
-    age, ages = _ages(net, updates.ages)
-    moves, contends = updates.moves_keys, updates.contends
-    piece = MergePiece(table, MergeAction.UPDATE, (*columns, *age), sets, net.checked, moves, contends, net.newest_by)
-    return piece, [*arrays, *ages]
-
-
-def _ages(net: TableNet, ages: pa.ChunkedArray | None) -> tuple[tuple[StageColumn, ...], list[Any]]:
-    """Return the column of a staging table that says how new a change is, and its values."""
-    if ages is None:
-        return (), []
-    return (StageColumn("age", net.table.type_of(net.newest_by), net.newest_by),), [ages]
-
-
-def _reread_keys(table: TargetTable, updates: Updates) -> list[Any]:
-    """Return the keys that the rows have after the update, in text form."""
-    moved = set(updates.values.column_names) if updates.moves_keys else set()
-    places = [(updates.values if name in moved else updates.old_keys).column(name) for name in table.key]
-    return [texts(table.type_of(name), place) for name, place in zip(table.key, places, strict=True)]
-
-
-def keys(table: TargetTable) -> tuple[StageColumn, ...]:
-    return tuple(StageColumn(f"k{i}", table.type_of(name), name) for i, name in enumerate(table.key))
-
-
-def values(table: TargetTable, names: Sequence[str]) -> tuple[StageColumn, ...]:
-    return tuple(StageColumn(f"v{i}", table.type_of(name), name) for i, name in enumerate(names))
-
-
-def _arrays(rows: pa.Table, names: Sequence[str]) -> list[Any]:
-    return [rows.column(name) for name in names]
+            whole_rows(net.table, names, DIGEST),
+            [*arrays, pa.nulls(len(arrays[0]), pa.int64())],
+        )  # the server makes them
 
 
 # --- merging ----------------------------------------------------------------------------------------------------------

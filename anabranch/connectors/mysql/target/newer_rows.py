@@ -5,8 +5,9 @@ What does not live here: one row at a time (`conflicts.py`).
 
 from __future__ import annotations
 
-from anabranch.connectors.mysql.target.merge import MergePiece, Stage, beside_target, on_old_key
+from anabranch.connectors.mysql.target.merge import Stage, beside_target, on_old_key
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted
+from anabranch.connectors.sql.merge_pieces import MergePiece
 from anabranch.contracts import Conflict
 
 

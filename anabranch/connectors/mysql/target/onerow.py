@@ -15,20 +15,11 @@ from anabranch.connectors.mysql.target.carrying import carry_out
 from anabranch.connectors.mysql.target.known_columns import assigned
 from anabranch.connectors.mysql.target.literals import Literals, comparable, run_each
 from anabranch.connectors.mysql.target.load_data import insert
-from anabranch.connectors.mysql.target.merge import (
-    MergeAction,
-    MergePiece,
-    Stage,
-    Texts,
-    delete,
-    keys,
-    old_key,
-    update,
-    values,
-    whole_rows,
-)
+from anabranch.connectors.mysql.target.merge import DIGEST, Stage, delete, old_key, update
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, run, table_name
 from anabranch.connectors.mysql.target.staging import StagingTables, refuse_replaced_nulls, refuse_warnings, way_into
+from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, Texts, keys, values, whole_rows
+from anabranch.connectors.sql.single_rows import named_key, refuse_other_than_one
 from anabranch.contracts import Conflict
 from anabranch.rows.lines import escaped_line, texts
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange, TargetTable
@@ -47,21 +38,8 @@ def change(stages: StagingTables, row: RowChange, nul: str) -> bool:
         found = _keyed(stages, row, nul)
     else:
         found = _staged(stages, row, nul)
-    _check(row, found)
+    refuse_other_than_one(row, found)
     return bool(found)
-
-
-def key(row: RowChange) -> Texts:
-    """Return the key that names a row change in messages; of a keyless table nothing."""
-    if row.operation == INSERT:
-        return {name: row.values.get(name) for name in row.table.key}
-    return dict(row.old_key)
-
-
-def _check(row: RowChange, found: int) -> None:
-    if row.checked and found != 1:
-        what = "the row is not there" if not found else f"expected one row, found {found}"
-        raise Conflict(row.table.source, f"{row.operation} in {row.table.target}: {what}", key(row))
 
 
 class Statements:
@@ -150,11 +128,11 @@ def _insert_one(stages: StagingTables, row: RowChange, nul: str) -> int:
         if not comparable(statements.known, row.table):
             return _staged(stages, row, nul)
         done = run(connection, statements.update(names, list(row.values.values()), _ordered(row.table, row.values)))
-        refuse_warnings(connection, row.table.source, key(row))
+        refuse_warnings(connection, row.table.source, named_key(row))
         if done:
             return done
     done = run(connection, statements.insert(names, [list(row.values.values())]))
-    refuse_warnings(connection, row.table.source, key(row))
+    refuse_warnings(connection, row.table.source, named_key(row))
     return done
 
 
@@ -181,7 +159,7 @@ def _keyed(stages: StagingTables, row: RowChange, nul: str) -> int:
             here = there
             sets = {name: value for name, value in sets.items() if name not in row.old_key} or dict(moved)
     done = run(connection, statements.update(tuple(sets), list(sets.values()), here))
-    refuse_warnings(connection, row.table.source, key(row))
+    refuse_warnings(connection, row.table.source, named_key(row))
     return done
 
 
@@ -199,12 +177,12 @@ def _staged(stages: StagingTables, row: RowChange, nul: str) -> int:
         line = [*_ordered(table, row.old_key), *(row.values.values() or _ordered(table, row.old_key))]
     with stages.empty(piece) as stage:
         _stage_one(stages, stage, piece, line, nul)
-        refuse_replaced_nulls(stages, piece, stage, key(row))
+        refuse_replaced_nulls(stages, piece, stage, named_key(row))
         if row.operation == DELETE:
             return run(stages.connection, delete(piece, stage, old_key(piece)))
         if row.operation == UPDATE:
             done = run(stages.connection, update(stages.known.of(table.target), piece, stage, names, old_key(piece)))
-            refuse_warnings(stages.connection, table.source, key(row))
+            refuse_warnings(stages.connection, table.source, named_key(row))
             return done
         carry_out(stages, piece, stage, 1)
         return 1
@@ -213,7 +191,7 @@ def _staged(stages: StagingTables, row: RowChange, nul: str) -> int:
 def _keyless(stages: StagingTables, row: RowChange, nul: str) -> int:
     """Change exactly one of the rows that equal `old_values`."""
     table, names = row.table, tuple(row.old_values)
-    piece, connection = whole_rows(table, names), stages.connection
+    piece, connection = whole_rows(table, names, DIGEST), stages.connection
     with stages.empty(piece) as stage:
         _stage_one(stages, stage, piece, [*row.old_values.values(), "-1", None], nul)
         statements = Statements(stages, table, nul)

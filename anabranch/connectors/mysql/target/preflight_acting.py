@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from anabranch.connectors.mysql.target.preflight_facts import Live, failed, ok, some, warning
+from anabranch.connectors.mysql.target.preflight_facts import Live
 from anabranch.connectors.mysql.target.session import GUARD, ask, quoted, table_name
+from anabranch.connectors.sql.findings import failed, ok, some, warning
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from anabranch.connectors.mysql.target.preflight_facts import Live, failed, some, warning
+from anabranch.connectors.mysql.target.preflight_facts import Live
+from anabranch.connectors.sql.findings import failed, some, warning
 from anabranch.model.checks import CheckResult
 from anabranch.rows.net import TargetTable
 

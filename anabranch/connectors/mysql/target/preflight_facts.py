@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from anabranch.connectors.mysql.connection import account, family, version
 from anabranch.connectors.mysql.rights import Rights
@@ -17,16 +15,13 @@ from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import Connection, ask
 from anabranch.connectors.mysql.target.structures import BASE_TABLE, ExistingTable, read_tables
 from anabranch.connectors.mysql.target.typemap import MysqlTypes
-from anabranch.contracts import PreflightContext, ValueRules
-from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.contracts import PreflightContext
+from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
-from anabranch.rows import zero_dates
 from anabranch.rows.net import TargetTable
 
 NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
 WRITABLE = (BASE_TABLE, "SYSTEM VERSIONED")  # TABLE_TYPE; the other is MariaDB's
-VALUE_RULES = ("zero_date", "nul", "json", "geometry", "vector", "uuid", "instant")
-NAMED = 3  # of the columns or things that a finding is about, this many stand in its message
 
 
 @dataclass
@@ -105,39 +100,3 @@ class Live:
 
 
 Check = Callable[[Live], Iterator[CheckResult]]
-
-
-def value_rules(context: PreflightContext) -> ValueRules:
-    known = set(ValueRules.__dataclass_fields__)
-    chosen: dict[str, Any] = {n: context.user_choices.get(f"types.{n}") for n in VALUE_RULES if n in known}
-    found = json.loads(context.user_choices.get(zero_dates.ASKED) or "[]")
-    dates = tuple((table, column, date) for table, column, date in found)
-    return ValueRules(**{name: value for name, value in chosen.items() if value}, zero_dates=dates)
-
-
-def some(names: Iterable[str]) -> str:
-    found = list(names)
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return ", ".join(found[:NAMED]) + more
-
-
-def toml(text: str) -> str:
-    """Return a string as the job file has it. https://toml.io/en/v1.0.0#string"""
-    return "'" + text + "'" if '"' in text and "'" not in text else json.dumps(text, ensure_ascii=False)
-
-
-def ok(check: str, message: str) -> CheckResult:
-    return CheckResult(f"target.{check}", CheckVerdict.OK, message)
-
-
-def warning(
-    check: str, message: str, hint: str, table: TargetTable | None = None, names: Iterable[str] = ()
-) -> CheckResult:
-    source = str(table.source) if table else ""
-    return CheckResult(f"target.{check}", CheckVerdict.WARNING, message, hint, source, tuple(names))
-
-
-def failed(
-    check: str, message: str, hint: str, table: TargetTable | None = None, names: Iterable[str] = ()
-) -> CheckResult:
-    return replace(warning(check, message, hint, table, names), verdict=CheckVerdict.FAILED)

@@ -11,7 +11,8 @@ from anabranch.connectors.mysql.registered import STATE
 from anabranch.connectors.mysql.rights import as_pattern, grant
 from anabranch.connectors.mysql.target import migrate
 from anabranch.connectors.mysql.target.preflight_cluster import kind
-from anabranch.connectors.mysql.target.preflight_facts import Live, failed, ok, some
+from anabranch.connectors.mysql.target.preflight_facts import Live
+from anabranch.connectors.sql.findings import failed, ok, some
 from anabranch.errors import StateError
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId

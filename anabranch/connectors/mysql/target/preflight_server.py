@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from anabranch.connectors.mysql.room import rooms
 from anabranch.connectors.mysql.target.names import refused_names, shortened
-from anabranch.connectors.mysql.target.preflight_facts import NAMES, Live, failed, ok, some, toml, warning
+from anabranch.connectors.mysql.target.preflight_facts import NAMES, Live
 from anabranch.connectors.mysql.target.session import ask
+from anabranch.connectors.sql.findings import failed, ok, some, toml, warning
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId

@@ -13,7 +13,8 @@ from anabranch.connectors.mysql.target.clauses import is_of_family
 from anabranch.connectors.mysql.target.collations import PADDED, by_bytes
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
 from anabranch.connectors.mysql.target.names import target_columns
-from anabranch.connectors.mysql.target.preflight_facts import Live, failed, some, toml, value_rules, warning
+from anabranch.connectors.mysql.target.preflight_facts import Live
+from anabranch.connectors.sql.findings import failed, some, toml, value_rules, warning
 from anabranch.errors import TargetError
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind

@@ -14,10 +14,12 @@ from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
 from anabranch.connectors.mysql.target.fits import takes
 from anabranch.connectors.mysql.target.known_columns import INVISIBLE_KEY
 from anabranch.connectors.mysql.target.names import target_columns
-from anabranch.connectors.mysql.target.preflight_facts import WRITABLE, Live, failed, some, value_rules, warning
+from anabranch.connectors.mysql.target.preflight_facts import WRITABLE, Live
 from anabranch.connectors.mysql.target.session import quoted, table_name
-from anabranch.connectors.mysql.target.shared_tables import Other, named, others
+from anabranch.connectors.mysql.target.shared_tables import others
 from anabranch.connectors.mysql.target.structures import ExistingColumn, ExistingTable, holds_rows
+from anabranch.connectors.sql.findings import failed, some, value_rules, warning
+from anabranch.connectors.sql.shared_tables import check_shared
 from anabranch.errors import TargetError
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind
@@ -79,7 +81,7 @@ def check_existing(live: Live) -> Iterator[CheckResult]:
 
 def _rows(live: Live, table: TargetTable, existing: ExistingTable, choice: str | None) -> Iterator[CheckResult]:
     if sharing := others(live.connection, live.context.job, existing.id):
-        yield from _shared(sharing, existing, choice, table)
+        yield from check_shared(table, sharing, choice)
     elif not holds_rows(live.connection, existing.id):
         return
     elif choice == "keep":
@@ -87,25 +89,6 @@ def _rows(live: Live, table: TargetTable, existing: ExistingTable, choice: str |
     elif choice != "empty":
         hint = f'TRUNCATE TABLE {table_name(existing.id)}, or [load] existing = "empty"; "keep" leaves them there'
         yield failed("existing", f"{existing.id} holds rows", hint, table)
-
-
-def _shared(
-    found: list[Other], existing: ExistingTable, choice: str | None, table: TargetTable
-) -> Iterator[CheckResult]:
-    """Check a table that other jobs write to: to load beside them takes the user's word, and the end of their loads."""
-    busy = [one for one in found if not one.is_through]
-    if choice != "keep":
-        hint = (
-            '[load] existing = "keep" loads beside their rows, where no key is in two of the jobs; a job that is gone'
-            " is removed by anabranch drop"
-        )
-        yield failed("existing", f"other jobs write to {existing.id}: {named(found)}", hint, table)
-    elif busy:
-        hint = "load one job after the other: let that one run until it has caught up"
-        yield failed("existing", f"{named(busy)} has not ended its load of {existing.id}", hint, table)
-    else:
-        text = f"other jobs write to {existing.id}: {named(found)}; no key may be in two of the jobs"
-        yield warning("existing", text, "", table)
 
 
 def check_columns(live: Live) -> Iterator[CheckResult]:

@@ -10,11 +10,18 @@ from anabranch.connectors.mysql.target import choices, ddl
 from anabranch.connectors.mysql.target.columns import made_columns
 from anabranch.connectors.mysql.target.indexes import plan_indexes
 from anabranch.connectors.mysql.target.names import NotMade, target_columns
-from anabranch.connectors.mysql.target.preflight_facts import Live, failed, ok, some, value_rules, warning
+from anabranch.connectors.mysql.target.preflight_facts import Live
 from anabranch.connectors.mysql.target.words import bare
+from anabranch.connectors.sql.findings import (
+    not_carried,
+    source_type,
+    type_findings,
+    value_rules,
+    warning,
+)
 from anabranch.errors import TargetError
 from anabranch.model.checks import CheckResult
-from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
+from anabranch.model.datatype import Fidelity, Fit
 from anabranch.rows import zero_dates
 from anabranch.rows.net import TargetTable
 
@@ -30,12 +37,9 @@ def check_types(live: Live) -> Iterator[CheckResult]:
             if fit.fidelity is Fidelity.EXACT and not logical.target:
                 exact += 1
                 continue
-            column = (_source_type(schema.column(source).native, logical), fit.native, f"{table.source}.{target}")
+            column = (source_type(schema.column(source).native, logical), fit.native, f"{table.source}.{target}")
             groups[replace(fit, native=bare(fit.native))].append(column)
-    if exact:
-        yield ok("types", f"{exact} columns exact")
-    for fit, columns in sorted(groups.items(), key=lambda group: (group[0].fidelity, group[0].native)):
-        yield _said(fit, columns)
+    yield from type_findings(exact, groups)
 
 
 def _fit(live: Live, table: TargetTable, source: str, target: str) -> Fit:
@@ -51,33 +55,6 @@ def _fit(live: Live, table: TargetTable, source: str, target: str) -> Fit:
     return fit
 
 
-def _said(fit: Fit, columns: list[tuple[str, str, str]]) -> CheckResult:
-    sources, natives, names = (sorted(set(part)) for part in zip(*columns, strict=True))
-    native = natives[0] if len(natives) == 1 else fit.native
-    reason = f": {fit.reason}" if fit.reason else ""
-    text = f"{', '.join(sources)} as {native} is {fit.fidelity}{reason} ({some(names)})"
-    if fit.fidelity is Fidelity.REFUSED:
-        hint = "correct [types.map] or [[tables]] columns.type, or drop the columns ([[tables]] columns.drop)"
-        return failed("types", text, hint, names=names)
-    return ok("types", text) if fit.fidelity is Fidelity.EXACT else warning("types", text, "", names=names)
-
-
-def _source_type(native: str, logical: LogicalType) -> str:
-    """Return the source's type without sizes and labels."""
-    if logical.carried in (Kind.ENUM, Kind.SET, Kind.JSON):
-        return str(logical.kind)
-    name, bracket, rest = native.partition("(")
-    return name + rest.partition(")")[2] if bracket else native
-
-
-# check -> one of them, several, what they will not be
-NOT_CARRIED = {
-    "indexes": ("index", "indexes", "built"),
-    "checks": ("check", "checks", "built"),
-    "foreign_keys": ("foreign key", "foreign keys", "built"),
-}
-
-
 def check_not_carried(live: Live) -> Iterator[CheckResult]:
     """Report indexes, checks and foreign keys that the target will not get, one line per reason; and what else is lost."""
     groups: dict[tuple[str, str], list[tuple[TargetTable, str]]] = defaultdict(list)
@@ -90,14 +67,7 @@ def check_not_carried(live: Live) -> Iterator[CheckResult]:
                 yield warning("definition", f"not carried over: {text}", "", table)
         except TargetError:
             continue  # a type that is refused: check_types says so
-    for (kind, why), found in groups.items():
-        one, many, becomes = NOT_CARRIED[kind]
-        names = [f"{table.source}.{name}" for table, name in found]
-        if len(found) == 1:
-            (table, name), *_ = found
-            yield warning(kind, f"{one} {name} will not be {becomes}: {why}", "", table, names)
-        else:
-            yield warning(kind, f"{len(found)} {many} will not be {becomes}: {why} ({some(names)})", "", names=names)
+    yield from not_carried(groups)
 
 
 def _not_carried(live: Live, table: TargetTable) -> Iterator[tuple[str, str, str]]:

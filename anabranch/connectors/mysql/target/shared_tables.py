@@ -8,11 +8,14 @@ What does not live here: loading and applying rows, which is the same with or wi
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from anabranch.connectors.mysql.target.session import Connection, ask
-from anabranch.contracts import Conflict
-from anabranch.errors import TargetError
+from anabranch.connectors.sql.shared_tables import (
+    Other,
+    refuse_loads_of_others,
+    refuse_rows_of_others,
+    refuse_truncate_of_others,
+)
 from anabranch.model.ids import TableId
 from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import Life, read_stored
@@ -27,14 +30,6 @@ SELECT job, state, generation, reason, facts FROM anabranch.table_state WHERE ta
 FACTS = "SELECT state, reason, facts FROM anabranch.table_state WHERE job = %s AND source_table = %s"
 
 
-@dataclass(frozen=True, slots=True)
-class Other:
-    """`is_through`: nothing of its load is under way, nor of what is built behind it; or it lets this job begin."""
-
-    job: str
-    is_through: bool
-
-
 def others(connection: Connection, job: str, target: TableId) -> list[Other]:
     """Return other jobs that write to the table, or are about to."""
     if not ask(connection, HAS_STATES):
@@ -45,41 +40,18 @@ def others(connection: Connection, job: str, target: TableId) -> list[Other]:
 
 def refuse_to_empty(connection: Connection, job: str, table: TargetTable) -> None:
     """Raise TargetError if other jobs have rows in the table."""
-    if found := others(connection, job, table.target):
-        raise TargetError(
-            f"{table.target} has rows of other jobs ({named(found)}): it is not emptied",
-            job=job,
-            table=str(table.source),
-            hint="remove this job's rows from it by hand, then: anabranch load JOB --table T --keep; a job that is gone is"
-            " removed by anabranch drop",
-        )
+    refuse_rows_of_others(job, table, others(connection, job, table.target))
 
 
 def refuse_unfinished(connection: Connection, job: str, table: TargetTable) -> None:
     """Raise TargetError if another job's load of the table has not ended."""
-    if busy := [one for one in others(connection, job, table.target) if not one.is_through]:
-        raise TargetError(
-            f"{named(busy)} has not ended its load of {table.target}",
-            job=job,
-            table=str(table.source),
-            hint="load one job after the other: let that one run until it has caught up",
-        )
+    refuse_loads_of_others(job, table, others(connection, job, table.target))
 
 
 def refuse_truncate(connection: Connection, job: str, table: TargetTable) -> None:
     """Raise Conflict where a TRUNCATE of the source would remove rows that are not the source's."""
     found, rows = others(connection, job, table.target), ask(connection, FACTS, job, str(table.source))
-    if found or (rows and _facts(*rows[0])[1].kept):
-        whose = f"of other jobs ({named(found)})" if found else "that were there before the load"
-        raise Conflict(
-            table.source,
-            f"the source's table was truncated, and {table.target} has rows {whose}: remove this job's rows by hand, and leave"
-            " the transaction out (anabranch skip add JOB POSITION --execute)",
-        )
-
-
-def named(found: list[Other]) -> str:
-    return ", ".join(one.job for one in found)
+    refuse_truncate_of_others(table, found, bool(rows) and _facts(*rows[0])[1].kept)
 
 
 def _is_through(job: str, other: str, state: str, generation: int, reason: str, facts: str) -> bool:

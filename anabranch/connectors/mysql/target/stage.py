@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pymysql
 
@@ -25,19 +24,18 @@ from anabranch.connectors.mysql.target import carrying, merge
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.exchange import exchange
 from anabranch.connectors.mysql.target.known_columns import KnownColumns
-from anabranch.connectors.mysql.target.merge import MergePiece, StageColumn
 from anabranch.connectors.mysql.target.newer_rows import refuse_newer
 from anabranch.connectors.mysql.target.session import Connection, ask, connect, one, run, table_name
 from anabranch.connectors.mysql.target.stage_sweep import SCHEMA, lock_name, stage_prefix
 from anabranch.connectors.mysql.target.staging import StagingTables, create_stage, refuse_replaced_nulls, stage_rows
-from anabranch.contracts import Conflict, ValueRules
+from anabranch.connectors.sql.merge_pieces import MergePiece, Texts
+from anabranch.connectors.sql.staged import PROOF, lost, proof_numbers, prove, staged_pieces
+from anabranch.contracts import ValueRules
 from anabranch.errors import StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.rows.net import StagedNet, TableNet
 
-PROOF = StageColumn("proof", merge.NUMBER)
-PROOF_LIMIT = 1 << 32  # numbers below: 2^31 of them add up within a bigint
 NO_TABLE = (1146, 1051)
 # https://dev.mysql.com/doc/refman/8.0/en/innodb-locking-reads.html: the rows stay as they were counted
 PROVE = "SELECT COUNT(*), CAST(COALESCE(SUM(`proof`), 0) AS UNSIGNED) FROM {} LOCK IN SHARE MODE"
@@ -121,19 +119,17 @@ def _fill(connection: Connection, known: KnownColumns, staged: StagedPiece, arra
     table, columns = staged.piece.table, (*staged.piece.columns, PROOF)
     run(connection, create_stage("CREATE TABLE", staged.id, known.of(table.target), columns))
     known.ended()  # it has committed
-    numbers = np.random.default_rng().integers(0, PROOF_LIMIT, staged.rows, np.int64)
+    numbers = proof_numbers(staged.rows)
     stage_rows(connection, staged.id, columns, [*arrays, pa.array(numbers)], nul, table.source)
     return int(numbers.sum())
 
 
-def merge_staged(stages: StagingTables, staged: StagedNet) -> list[merge.Texts]:
+def merge_staged(stages: StagingTables, staged: StagedNet) -> list[Texts]:
     """Prove and merge what was staged, inside the caller's transaction. Raises Conflict; the driver's errors pass. The tables
     are dropped behind the commit (stage_sweep.drop_taken)."""
-    pieces = staged.layout["pieces"]
-    if not isinstance(pieces, tuple):
-        raise StateError("the staged change is not one of this connector")
+    pieces = staged_pieces(staged)
     _prove(stages.connection, staged, pieces)
-    again: list[merge.Texts] = []
+    again: list[Texts] = []
     for contend, some in groupby(pieces, key=lambda one: one.piece.contends):
         held = list(some)
         for part in held:
@@ -150,17 +146,15 @@ def merge_staged(stages: StagingTables, staged: StagedNet) -> list[merge.Texts]:
 
 def _prove(connection: Connection, staged: StagedNet, pieces: tuple[StagedPiece, ...]) -> None:
     """Lock the rows, then check that rows and numbers are those that were staged (K10)."""
-    digest = 0
-    for piece in pieces:
-        try:
-            count, numbers = ask(connection, PROVE.format(table_name(piece.id)))[0]
-        except pymysql.err.Error as error:
-            if error.args[0] in NO_TABLE:
-                raise Conflict(staged.table.source, "what was staged is gone") from None
-            raise
-        if int(count) != staged.counts[piece.table]:
-            what = f"expected {staged.counts[piece.table]} staged rows, found {count}"
-            raise Conflict(staged.table.source, what)
-        digest += int(numbers)
-    if digest != staged.digest:
-        raise Conflict(staged.table.source, "the staged rows are not those that were staged")
+    prove(staged, ((one.table, *_counted(connection, staged, one)) for one in pieces))
+
+
+def _counted(connection: Connection, staged: StagedNet, one: StagedPiece) -> tuple[int, int]:
+    """Return how many rows a staging table has, and the sum of their numbers; the rows are locked."""
+    try:
+        count, numbers = ask(connection, PROVE.format(table_name(one.id)))[0]
+    except pymysql.err.Error as error:
+        if error.args[0] in NO_TABLE:
+            raise lost(staged) from None
+        raise
+    return int(count), int(numbers)

@@ -21,8 +21,9 @@ from anabranch.connectors.mysql.target import terms
 from anabranch.connectors.mysql.target.known_columns import KnownColumns, KnownTable
 from anabranch.connectors.mysql.target.load_data import FORM, Way, insert, send
 from anabranch.connectors.mysql.target.local_lines import VALUE, NoRow, RowForm
-from anabranch.connectors.mysql.target.merge import DIGEST, MergePiece, Stage, StageColumn
+from anabranch.connectors.mysql.target.merge import DIGEST, Stage
 from anabranch.connectors.mysql.target.session import FED, Connection, ask, column_list, quoted, run, table_name, warned
+from anabranch.connectors.sql.merge_pieces import MergePiece, StageColumn
 from anabranch.contracts import Conflict
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
@@ -150,7 +151,7 @@ class NotInside(Conflict):
 def create_stage(head: str, stage: Stage, known: KnownTable, columns: Sequence[StageColumn]) -> str:
     """Return the statement that makes a staging table: the target's own types and collations, every column may be NULL."""
     parts = [NUMBERED, *(f"{quoted(column.name)} {_type(known, column)} NULL DEFAULT NULL" for column in columns)]
-    parts += [f"KEY ({column.name})" for column in columns if column.name == DIGEST]
+    parts += [f"KEY ({column.name})" for column in columns if column == DIGEST]
     return f"{head} {table_name(stage)} ({', '.join(parts)}) ENGINE=InnoDB"
 
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from anabranch.connectors.mysql.target.aside import MysqlAsides
 from anabranch.connectors.mysql.target.jobs import MysqlJobs
 from anabranch.connectors.mysql.target.journal import MysqlJournal
-from anabranch.connectors.mysql.target.migrate import Migration, migrate, newest, shipped
+from anabranch.connectors.mysql.target.migrate import migrate, shipped
 from anabranch.connectors.mysql.target.state_session import StateSession, only_one
 from anabranch.connectors.mysql.target.states import MysqlTableStates
+from anabranch.connectors.sql.migrations import Migration, newest
 from anabranch.model.endpoint import Endpoint
 
 

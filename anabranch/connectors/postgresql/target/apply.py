@@ -29,7 +29,6 @@ from anabranch.connectors.postgresql.target.column_types import ColumnTypes, cha
 from anabranch.connectors.postgresql.target.enforced import Followers
 from anabranch.connectors.postgresql.target.exchange import exchange
 from anabranch.connectors.postgresql.target.heirs import written_with
-from anabranch.connectors.postgresql.target.merge import MergeAction, MergePiece, Texts
 from anabranch.connectors.postgresql.target.newer_rows import refuse_newer
 from anabranch.connectors.postgresql.target.one_by_one import OneByOne
 from anabranch.connectors.postgresql.target.own_source import OwnSource
@@ -45,6 +44,8 @@ from anabranch.connectors.postgresql.target.store import (
     require_same,
     save_table,
 )
+from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, Texts
+from anabranch.connectors.sql.single_rows import named_key
 from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, ValueRules
 from anabranch.errors import Fenced, Redefined, StateError, TargetBusy, TargetError
 from anabranch.model.endpoint import Endpoint
@@ -265,7 +266,7 @@ class PostgresWriter:
     def change(self, row: RowChange) -> bool:
         connection, stages = self._transaction(writes=row.table)
         source, doing = row.table.source, f"{row.operation} in {row.table.target}"
-        with self._policies_named(), self._knowing_labels(source), translated(doing, source, onerow.key(row)):
+        with self._policies_named(), self._knowing_labels(source), translated(doing, source, named_key(row)):
             if not self._waits:  # unique keys too: their rows may meet on the way to where the source took them
                 self._defer(connection)
             if self._followers is not None and row.keys_off and row.operation != INSERT:

@@ -18,9 +18,10 @@ from psycopg import sql
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.target.computed import ask_source
 from anabranch.connectors.postgresql.target.exchange import hand_on
-from anabranch.connectors.postgresql.target.merge import MergeAction, MergePiece, Stage, StageColumn, Texts
+from anabranch.connectors.postgresql.target.merge import Stage
 from anabranch.connectors.postgresql.target.staging import StagingTables
 from anabranch.connectors.postgresql.target.swallowed_rows import refuse_left
+from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, StageColumn, Texts
 from anabranch.model.ids import TableId
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, Computed, TargetTable
 

@@ -19,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
-from anabranch.connectors.postgresql.target.merge import MergeAction, MergePiece, Stage, carry_out, on_old_key
+from anabranch.connectors.postgresql.target.merge import Stage, carry_out, on_old_key
 from anabranch.connectors.postgresql.target.unique import UniqueKey, unique_keys
+from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece
 from anabranch.contracts import Conflict
 from anabranch.rows.net import TargetTable
 

@@ -9,135 +9,42 @@ cascades (`cascade.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-import pyarrow as pa
 from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.target import keyless
 from anabranch.connectors.postgresql.target.keyless import REMOVE, insert_copies, match, readable_columns
 from anabranch.connectors.postgresql.target.swallowed_rows import UPSERT, reason, switches
+from anabranch.connectors.sql.merge_pieces import (
+    NUMBER,
+    TEXT,
+    MergeAction,
+    MergePiece,
+    StageColumn,
+    Texts,
+    counted_rows,
+    keyed_pieces,
+    whole_rows,
+)
 from anabranch.contracts import Conflict
-from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.rows.lines import texts
-from anabranch.rows.net import TableNet, TargetTable, Updates
+from anabranch.rows.net import TableNet, TargetTable
 
-Texts = dict[str, str | None]
-TEXT, NUMBER = LogicalType(Kind.TEXT), LogicalType(Kind.INT64)
-DELTA = "_delta"
 CHAIN = "a key moves to where another one moves away, inside the load's window"
-
-
-class MergeAction(StrEnum):
-    DELETE = "delete"
-    UPDATE = "update"
-    INSERT = "insert"
-    MULTISET = "multiset"
-
-
-@dataclass(frozen=True, slots=True)
-class StageColumn:
-    """A column of a staging table: of the type of target column `like`, or text or bigint of our own."""
-
-    name: str
-    type: LogicalType
-    like: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MergePiece:
-    """A part of a net change, merged in one step.
-
-    `k<i>` are the key columns as they are now, `v<i>` values of `values[i]`, `t<i>` the key under which an unchecked
-    update's row is to be read again, in text form, `age` how new the change is by the target's column `newest_by`.
-    Parts of a net change that contend go together (exchange.py).
-    """
-
-    table: TargetTable
-    action: MergeAction
-    columns: tuple[StageColumn, ...]
-    values: tuple[str, ...] = ()
-    checked: bool = True
-    moves: bool = False
-    contends: bool = False
-    newest_by: str = ""
 
 
 Stage = TableId  # a staging table
 
 
-# --- a net change in pieces -------------------------------------------------------------------------------------------
-
-
 def pieces(net: TableNet) -> Iterator[tuple[MergePiece, list[Any]]]:
     """Yield the pieces of a net change in the order in which they are merged, each with its columns' arrays."""
-    if net.deletes is not None and net.deletes.num_rows:
-        columns, ages = _ages(net, net.ages)
-        piece = MergePiece(
-            net.table, MergeAction.DELETE, (*_keys(net.table), *columns), checked=net.checked, newest_by=net.newest_by
-        )
-        yield piece, [*_arrays(net.deletes, net.table.key), *ages]
-    for updates in sorted(net.updates, key=lambda one: (not one.contends, not one.moves_keys)):
-        if updates.values.num_rows:
-            yield _update(net, updates)
-    if net.inserts is not None and net.inserts.num_rows:
-        names = tuple(net.inserts.column_names)
-        yield (
-            MergePiece(net.table, MergeAction.INSERT, _values(net.table, names), names, net.checked),
-            _arrays(net.inserts, names),
-        )
-    if net.multiset is not None and net.multiset.num_rows:
-        names = tuple(name for name in net.multiset.column_names if name != DELTA)
-        columns = (*_values(net.table, names), StageColumn("delta", NUMBER))
-        yield MergePiece(net.table, MergeAction.MULTISET, columns, names), _arrays(net.multiset, (*names, DELTA))
-
-
-def _update(net: TableNet, updates: Updates) -> tuple[MergePiece, list[Any]]:
-    """Build an update's piece. Key columns that keep their value are left out: an identity column could not be set at all."""
-    table, source = net.table, updates.values
-    sets = tuple(name for name in source.column_names if updates.moves_keys or name not in table.key)
-    if not sets:
-        sets, source = table.key[:1], updates.old_keys
-    columns = (*_keys(table), *_values(table, sets))
-    arrays = _arrays(updates.old_keys, table.key) + _arrays(source, sets)
-    if not net.checked:
-        columns += tuple(StageColumn(f"t{i}", TEXT) for i in range(len(table.key)))
-        arrays += _reread_keys(table, updates)
-    age, ages = _ages(net, updates.ages)
-    moves, contends = updates.moves_keys, updates.contends
-    piece = MergePiece(table, MergeAction.UPDATE, (*columns, *age), sets, net.checked, moves, contends, net.newest_by)
-    return piece, [*arrays, *ages]
-
-
-def _ages(net: TableNet, ages: pa.ChunkedArray | None) -> tuple[tuple[StageColumn, ...], list[Any]]:
-    """Return the column of a staging table that says how new a change is, and its values."""
-    if ages is None:
-        return (), []
-    return (StageColumn("age", net.table.type_of(net.newest_by), net.newest_by),), [ages]
-
-
-def _reread_keys(table: TargetTable, updates: Updates) -> list[Any]:
-    """Return the keys that the rows have after the update, in text form."""
-    moved = set(updates.values.column_names) if updates.moves_keys else set()
-    places = [(updates.values if name in moved else updates.old_keys).column(name) for name in table.key]
-    return [texts(table.type_of(name), place) for name, place in zip(table.key, places, strict=True)]
-
-
-def _keys(table: TargetTable) -> tuple[StageColumn, ...]:
-    return tuple(StageColumn(f"k{i}", table.type_of(name), name) for i, name in enumerate(table.key))
-
-
-def _values(table: TargetTable, names: Sequence[str]) -> tuple[StageColumn, ...]:
-    return tuple(StageColumn(f"v{i}", table.type_of(name), name) for i, name in enumerate(names))
-
-
-def _arrays(rows: pa.Table, names: Sequence[str]) -> list[Any]:
-    return [rows.column(name) for name in names]
+    yield from keyed_pieces(net)
+    if found := counted_rows(net):
+        names, arrays = found
+        yield whole_rows(net.table, names), arrays
 
 
 # --- staging tables ---------------------------------------------------------------------------------------------------

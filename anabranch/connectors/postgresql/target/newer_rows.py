@@ -8,7 +8,8 @@ from __future__ import annotations
 from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, table_name
-from anabranch.connectors.postgresql.target.merge import MergePiece, Stage, on_old_key
+from anabranch.connectors.postgresql.target.merge import Stage, on_old_key
+from anabranch.connectors.sql.merge_pieces import MergePiece
 from anabranch.contracts import Conflict
 
 # The rows are locked before they are compared, since another session may be changing one. EXISTS stops where it finds one

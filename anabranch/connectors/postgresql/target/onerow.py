@@ -15,19 +15,11 @@ from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.target.keyless import REMOVE, REPLACE, match, readable_columns
-from anabranch.connectors.postgresql.target.merge import (
-    CHAIN,
-    NUMBER,
-    MergeAction,
-    MergePiece,
-    Stage,
-    StageColumn,
-    Texts,
-    copy_into,
-    upsert,
-)
+from anabranch.connectors.postgresql.target.merge import CHAIN, Stage, copy_into, upsert
 from anabranch.connectors.postgresql.target.staging import StagingTables
 from anabranch.connectors.postgresql.target.swallowed_rows import UPSERT, reason, switches
+from anabranch.connectors.sql.merge_pieces import NUMBER, MergeAction, MergePiece, StageColumn, Texts
+from anabranch.connectors.sql.single_rows import named_key, refuse_other_than_one
 from anabranch.contracts import Conflict
 from anabranch.rows.lines import escaped_line, texts
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange, TargetTable
@@ -41,7 +33,7 @@ def change(connection: Connection, stages: StagingTables, row: RowChange, nul: s
     found = _keyless(connection, stages, row, nul) if keyless else _keyed(connection, row, nul)
     if not found:
         _refuse_left_out(connection, [row], nul)
-    _check(row, found)
+    refuse_other_than_one(row, found)
     return bool(found)
 
 
@@ -55,7 +47,9 @@ def _refuse_left_out(connection: Connection, missed: Sequence[RowChange], nul: s
     left = next((row for row in missed if _should_have_hit(connection, row, nul)), None) if found else None
     if left is not None:
         raise Conflict(
-            left.table.source, f"{left.operation} in {left.table.target}: {reason(left.table.target, found)}", key(left)
+            left.table.source,
+            f"{left.operation} in {left.table.target}: {reason(left.table.target, found)}",
+            named_key(left),
         )
 
 
@@ -67,7 +61,7 @@ def _should_have_hit(connection: Connection, row: RowChange, nul: str) -> bool:
     """
     if not row.table.key:
         return row.operation == INSERT
-    there = _run(connection, _exists(row.table), nul, _ordered(row.table, key(row))) > 0
+    there = _run(connection, _exists(row.table), nul, _ordered(row.table, named_key(row))) > 0
     if row.operation != INSERT:
         return there
     return not there or not set(row.values) <= set(row.table.key)
@@ -88,7 +82,7 @@ def merge_few(connection: Connection, piece: MergePiece, arrays: Sequence[Any], 
     if missed := [change for change, found in zip(made, counts, strict=True) if not found]:
         _refuse_left_out(connection, missed, nul)
     for change, found in zip(made, counts, strict=True):
-        _check(change, found)
+        refuse_other_than_one(change, found)
         again += [dict(change.old_key)] if not found and change.operation == UPDATE else []
     return again
 
@@ -101,7 +95,7 @@ def _merge_moves(connection: Connection, piece: MergePiece, changes: Sequence[Ro
         found = _keyed(connection, change, nul)
         if not found:
             _refuse_left_out(connection, [change], nul)
-        _check(change, found)
+        refuse_other_than_one(change, found)
         if not found:
             again.append({**change.old_key, **{n: change.values[n] for n in change.old_key if n in change.values}})
     return again
@@ -163,19 +157,6 @@ def _keyed(connection: Connection, row: RowChange, nul: str) -> int:
     if row.operation == DELETE:
         return _run(connection, _delete(row.table), nul, _ordered(row.table, row.old_key))
     return _update_row(connection, row, nul)
-
-
-def _check(row: RowChange, found: int) -> None:
-    if row.checked and found != 1:
-        what = "the row is not there" if not found else f"expected one row, found {found}"
-        raise Conflict(row.table.source, f"{row.operation} in {row.table.target}: {what}", key(row))
-
-
-def key(row: RowChange) -> Texts:
-    """Return the key that names a row change in messages; of a keyless table nothing."""
-    if row.operation == INSERT:
-        return {name: row.values.get(name) for name in row.table.key}
-    return dict(row.old_key)
 
 
 def _run(connection: Connection, statement: bytes, nul: str, *rows: Texts) -> int:

@@ -12,7 +12,8 @@ from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.row_security import hidden
 from anabranch.connectors.postgresql.target.constraints import grant_statement
 from anabranch.connectors.postgresql.target.enforced import read_keys
-from anabranch.connectors.postgresql.target.preflight_facts import Live, failed, ok, some, warning
+from anabranch.connectors.postgresql.target.preflight_facts import Live
+from anabranch.connectors.sql.findings import failed, ok, some, warning
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.rows.keys import differences
 

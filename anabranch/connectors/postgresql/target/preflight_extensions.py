@@ -12,9 +12,9 @@ from anabranch.connectors.postgresql import needed_objects as needs
 from anabranch.connectors.postgresql.quoting import quote
 from anabranch.connectors.postgresql.target import made_objects
 from anabranch.connectors.postgresql.target.fits import split_type
-from anabranch.connectors.postgresql.target.preflight_facts import Live, failed, ok, some, value_rules, warning
-from anabranch.connectors.postgresql.target.preflight_types import NOT_CARRIED
+from anabranch.connectors.postgresql.target.preflight_facts import Live
 from anabranch.connectors.postgresql.target.typemap import EXTENSIONS, PostgresTypes
+from anabranch.connectors.sql.findings import NOT_CARRIED, failed, ok, some, value_rules, warning
 from anabranch.model.checks import CheckResult
 from anabranch.model.schema import Need
 

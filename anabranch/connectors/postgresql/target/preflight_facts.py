@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.target.catalog import ExistingTable, may_bypass_constraints, read_tables
 from anabranch.connectors.postgresql.target.own_source import followed, read_by_the_job, sees
-from anabranch.contracts import PreflightContext, ValueRules
-from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.contracts import PreflightContext
 from anabranch.model.ids import TableId
-from anabranch.rows import zero_dates
 from anabranch.rows.net import TargetTable
 
 WRITABLE = ("table", "partitioned table")
-VALUE_RULES = ("zero_date", "nul", "json", "geometry", "vector")
-NAMED = 3  # of the columns or things that a finding is about, this many stand in its message
 
 
 @dataclass
@@ -70,33 +64,3 @@ class Live:
     def first_loads(self) -> Iterator[tuple[TargetTable, ExistingTable]]:
         """Keep the tables that this job did not load."""
         return ((t, e) for t, e in self.tables() if t.source not in self.context.loaded)
-
-
-def value_rules(context: PreflightContext) -> ValueRules:
-    chosen: dict[str, Any] = {name: context.user_choices.get(f"types.{name}") for name in VALUE_RULES}
-    found = json.loads(context.user_choices.get(zero_dates.ASKED) or "[]")
-    dates = tuple((table, column, date) for table, column, date in found)
-    return ValueRules(**{name: value for name, value in chosen.items() if value}, zero_dates=dates)
-
-
-def some(names: Iterable[str]) -> str:
-    found = list(names)
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return ", ".join(found[:NAMED]) + more
-
-
-def ok(check: str, message: str) -> CheckResult:
-    return CheckResult(f"target.{check}", CheckVerdict.OK, message)
-
-
-def warning(
-    check: str, message: str, hint: str, table: TargetTable | None = None, names: Iterable[str] = ()
-) -> CheckResult:
-    source = str(table.source) if table else ""
-    return CheckResult(f"target.{check}", CheckVerdict.WARNING, message, hint, source, tuple(names))
-
-
-def failed(
-    check: str, message: str, hint: str, table: TargetTable | None = None, names: Iterable[str] = ()
-) -> CheckResult:
-    return replace(warning(check, message, hint, table, names), verdict=CheckVerdict.FAILED)

@@ -9,8 +9,9 @@ from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.room import rooms
 from anabranch.connectors.postgresql.target.migrate import may_alter, pending, shipped, statements
 from anabranch.connectors.postgresql.target.partitions import plan_partitions
-from anabranch.connectors.postgresql.target.preflight_facts import WRITABLE, Live, failed, ok, warning
+from anabranch.connectors.postgresql.target.preflight_facts import WRITABLE, Live
 from anabranch.connectors.postgresql.target.stage_sweep import stage_prefix
+from anabranch.connectors.sql.findings import failed, ok, warning
 from anabranch.errors import StateError
 from anabranch.model.checks import CheckResult
 from anabranch.model.room import judged

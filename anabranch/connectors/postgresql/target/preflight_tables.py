@@ -10,19 +10,12 @@ from anabranch.connectors.postgresql.target.catalog import ExistingIndex, Existi
 from anabranch.connectors.postgresql.target.fits import takes
 from anabranch.connectors.postgresql.target.heirs import mixed
 from anabranch.connectors.postgresql.target.partitions import plan_partitions
-from anabranch.connectors.postgresql.target.preflight_facts import (
-    WRITABLE,
-    Live,
-    failed,
-    ok,
-    some,
-    value_rules,
-    warning,
-)
-from anabranch.connectors.postgresql.target.shared_tables import Other, named, others, whole_of
+from anabranch.connectors.postgresql.target.preflight_facts import WRITABLE, Live
+from anabranch.connectors.postgresql.target.shared_tables import others, whole_of
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
+from anabranch.connectors.sql.findings import failed, ok, some, value_rules, warning
+from anabranch.connectors.sql.shared_tables import check_shared
 from anabranch.model.checks import CheckResult
-from anabranch.rows.net import TargetTable
 
 LOCKS_EACH = 4  # a table, its key's index, what holds its large values, with the index of that
 
@@ -56,7 +49,7 @@ def check_existing(live: Live) -> Iterator[CheckResult]:
             hint = f"GRANT SELECT ON {qualified(existing.id)} TO {quote(live.user)}"
             yield failed("existing", f"{live.user} may not read {existing.id}", hint, table)
         elif sharing := others(live.connection, live.context.job, existing.id):
-            yield from _shared(sharing, existing, choice, table)
+            yield from check_shared(table, sharing, choice)
         elif live.true("SELECT row_security_active(%s)", existing.oid):
             continue  # whether it holds rows is not seen; check_row_security names it
         elif holds_rows(live.connection, existing.id) and choice == "keep":
@@ -68,25 +61,6 @@ def check_existing(live: Live) -> Iterator[CheckResult]:
                 f'TRUNCATE {qualified(existing.id)}, or [load] existing = "empty"; "keep" leaves them there',
                 table,
             )
-
-
-def _shared(
-    found: list[Other], existing: ExistingTable, choice: str | None, table: TargetTable
-) -> Iterator[CheckResult]:
-    """Check a table that other jobs write to: to load beside them takes the user's word, and the end of their loads."""
-    busy = [one for one in found if not one.is_through]
-    if choice != "keep":
-        hint = (
-            '[load] existing = "keep" loads beside their rows, where no key is in two of the jobs; a job that is gone'
-        )
-        hint += " is removed by anabranch drop"
-        yield failed("existing", f"other jobs write to {existing.id}: {named(found)}", hint, table)
-    elif busy:
-        hint = "load one job after the other: let that one run until it has caught up"
-        yield failed("existing", f"{named(busy)} has not ended its load of {existing.id}", hint, table)
-    else:
-        text = f"other jobs write to {existing.id}: {named(found)}; no key may be in two of the jobs"
-        yield warning("existing", text, "", table)
 
 
 def _may_read(live: Live, existing: ExistingTable) -> bool:

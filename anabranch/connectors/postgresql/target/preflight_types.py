@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,12 +10,21 @@ from anabranch.connectors.postgresql import verbatim
 from anabranch.connectors.postgresql.target import choices, ddl
 from anabranch.connectors.postgresql.target.fits import split_type
 from anabranch.connectors.postgresql.target.indexes import MAY_BE_TOO_LONG, key_fits, plan_indexes
-from anabranch.connectors.postgresql.target.preflight_facts import failed, ok, some, value_rules, warning
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.connectors.postgresql.verbatim import NotCarried, is_ours
+from anabranch.connectors.sql.findings import (
+    failed,
+    not_carried,
+    some,
+    source_type,
+    toml,
+    type_findings,
+    value_rules,
+    warning,
+)
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
-from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
+from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ids import TableId
 from anabranch.rows import zero_dates
 from anabranch.rows.net import TargetTable
@@ -38,30 +46,9 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
             if fit.fidelity is Fidelity.EXACT and not logical.target:
                 exact += 1
                 continue
-            column = (_source_type(schema.column(source).native, logical), fit.native, f"{table.source}.{target}")
+            column = (source_type(schema.column(source).native, logical), fit.native, f"{table.source}.{target}")
             groups[replace(fit, native=split_type(fit.native)[0])].append(column)
-    if exact:
-        yield ok("types", f"{exact} columns exact")
-    for fit, columns in sorted(groups.items(), key=lambda group: (group[0].fidelity, group[0].native)):
-        sources, natives, names = (sorted(set(part)) for part in zip(*columns, strict=True))
-        native = natives[0] if len(natives) == 1 else fit.native
-        reason = f": {fit.reason}" if fit.reason else ""
-        text = f"{', '.join(sources)} as {native} is {fit.fidelity}{reason} ({some(names)})"
-        if fit.fidelity is Fidelity.REFUSED:
-            hint = "correct [types.map] or [[tables]] columns.type, or drop the columns ([[tables]] columns.drop)"
-            yield failed("types", text, hint, names=names)
-        elif fit.fidelity is Fidelity.EXACT:
-            yield ok("types", text)
-        else:
-            yield warning("types", text, "", names=names)
-
-
-def _source_type(native: str, logical: LogicalType) -> str:
-    """Return the source's type without sizes and labels."""
-    if logical.carried in (Kind.ENUM, Kind.SET, Kind.JSON):
-        return str(logical.kind)
-    name, bracket, rest = native.partition("(")
-    return name + rest.partition(")")[2] if bracket else native
+    yield from type_findings(exact, groups)
 
 
 def check_not_carried(context: PreflightContext) -> Iterator[CheckResult]:
@@ -70,25 +57,7 @@ def check_not_carried(context: PreflightContext) -> Iterator[CheckResult]:
     for table in context.targets.values():
         for kind, name, why in _not_carried(context, table):
             groups[kind, why].append((table, name))
-    for (kind, why), found in groups.items():
-        one, many, becomes = NOT_CARRIED[kind]
-        names = [f"{table.source}.{name}" for table, name in found]
-        if len(found) == 1:
-            (table, name), *_ = found
-            yield warning(kind, f"{one} {name} will not be {becomes}: {why}", "", table, names)
-        else:
-            yield warning(kind, f"{len(found)} {many} will not be {becomes}: {why} ({some(names)})", "", names=names)
-
-
-# check -> one of them, several, what they will not be
-NOT_CARRIED = {
-    "indexes": ("index", "indexes", "built"),
-    "checks": ("check", "checks", "built"),
-    "foreign_keys": ("foreign key", "foreign keys", "built"),
-    "computed": ("computed column", "computed columns", "made"),
-    "defaults": ("the default of", "defaults", "carried over"),
-    "partitions": ("partitions by", "partitioned tables", "carried over"),
-}
+    yield from not_carried(groups)
 
 
 def _not_carried(context: PreflightContext, table: TargetTable) -> Iterator[tuple[str, str, str]]:
@@ -146,8 +115,3 @@ def _renamed(table: TargetTable, name: str) -> str:
         return f"[[tables]] name = {toml(str(table.source))}, columns.rename = {{ {toml(source)} = {toml(short)} }}"
     target = TableId(ddl.shortened(table.target.schema), ddl.shortened(table.target.name))
     return f"before the other rules: [[rules]] include = [{toml(str(table.source))}], target = {toml(str(target))}"
-
-
-def toml(text: str) -> str:
-    """Return a string as the job file has it. https://toml.io/en/v1.0.0#string"""
-    return "'" + text + "'" if '"' in text and "'" not in text else json.dumps(text, ensure_ascii=False)

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from anabranch.connectors.postgresql.connection import one
 from anabranch.connectors.postgresql.registered import reads_here, subscriptions
-from anabranch.connectors.postgresql.target.preflight_facts import Live, failed, some, warning
+from anabranch.connectors.postgresql.target.preflight_facts import Live
+from anabranch.connectors.sql.findings import failed, some, warning
 from anabranch.model.checks import CheckResult
 from anabranch.model.writers import led_back
 

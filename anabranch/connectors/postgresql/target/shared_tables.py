@@ -7,10 +7,13 @@ What does not live here: loading and applying rows, which is the same with or wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.contracts import Conflict
+from anabranch.connectors.sql.shared_tables import (
+    Other,
+    refuse_loads_of_others,
+    refuse_rows_of_others,
+    refuse_truncate_of_others,
+)
 from anabranch.errors import TargetError
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
@@ -35,14 +38,6 @@ SELECT n.nspname::text, c.relname::text FROM pg_class t JOIN pg_namespace tn ON 
 WRITTEN = "SELECT target_table FROM anabranch.table_state WHERE target_table = ANY(%s) LIMIT 1"
 ONE_ASKS = "SELECT pg_advisory_xact_lock(7168358)"
 IS_KEPT = "SELECT facts ? 'kept' FROM anabranch.table_state WHERE job = %s AND source_table = %s"
-
-
-@dataclass(frozen=True, slots=True)
-class Other:
-    """`is_through`: nothing of its load is under way, nor of what is built behind it; or it lets this job begin."""
-
-    job: str
-    is_through: bool
 
 
 def others(connection: Connection, job: str, target: TableId) -> list[Other]:
@@ -82,15 +77,7 @@ def refuse_to_empty(connection: Connection, job: str, table: TargetTable) -> Non
     or dropped, for a load.
     """
     connection.execute(ONE_ASKS)
-    found = others(connection, job, table.target)
-    if found:
-        raise TargetError(
-            f"{table.target} has rows of other jobs ({named(found)}): it is not emptied",
-            job=job,
-            table=str(table.source),
-            hint="remove this job's rows from it by hand, then: anabranch load JOB --table T --keep; a job that is gone is"
-            " removed by anabranch drop",
-        )
+    refuse_rows_of_others(job, table, others(connection, job, table.target))
 
 
 def refuse_unfinished(connection: Connection, job: str, table: TargetTable) -> None:
@@ -98,28 +85,11 @@ def refuse_unfinished(connection: Connection, job: str, table: TargetTable) -> N
     beside others' rows.
     """
     connection.execute(ONE_ASKS)
-    busy = [one for one in others(connection, job, table.target) if not one.is_through]
-    if busy:
-        raise TargetError(
-            f"{named(busy)} has not ended its load of {table.target}",
-            job=job,
-            table=str(table.source),
-            hint="load one job after the other: let that one run until it has caught up",
-        )
+    refuse_loads_of_others(job, table, others(connection, job, table.target))
 
 
 def refuse_truncate(connection: Connection, job: str, table: TargetTable) -> None:
     """Raise Conflict where a TRUNCATE of the source would remove rows that are not the source's."""
     found = others(connection, job, table.target)
     row = connection.execute(IS_KEPT, [job, str(table.source)]).fetchone()
-    if found or (row and row[0]):
-        whose = f"of other jobs ({named(found)})" if found else "that were there before the load"
-        raise Conflict(
-            table.source,
-            f"the source's table was truncated, and {table.target} has rows {whose}: remove this job's rows by hand, and leave"
-            " the transaction out (anabranch skip add JOB POSITION --execute)",
-        )
-
-
-def named(found: list[Other]) -> str:
-    return ", ".join(one.job for one in found)
+    refuse_truncate_of_others(table, found, bool(row and row[0]))

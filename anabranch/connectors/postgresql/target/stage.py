@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import psycopg
 import pyarrow as pa
 from psycopg import sql
@@ -23,19 +22,17 @@ from anabranch.connectors.postgresql.connection import Connection, connect, tabl
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.target import merge
 from anabranch.connectors.postgresql.target.exchange import exchange
-from anabranch.connectors.postgresql.target.merge import MergePiece, StageColumn
 from anabranch.connectors.postgresql.target.newer_rows import refuse_newer
 from anabranch.connectors.postgresql.target.stage_sweep import stage_prefix
 from anabranch.connectors.postgresql.target.staging import ANALYZE_ROWS, stage_rows
-from anabranch.contracts import Conflict, ValueRules
-from anabranch.errors import StateError
+from anabranch.connectors.sql.merge_pieces import MergePiece, Texts
+from anabranch.connectors.sql.staged import PROOF, lost, proof_numbers, prove, staged_pieces
+from anabranch.contracts import ValueRules
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.rows.net import StagedNet, TableNet
 
 SCHEMA = "anabranch"
-PROOF = StageColumn("proof", merge.NUMBER)
-PROOF_LIMIT = 1 << 32  # numbers below: 2^31 of them add up within a bigint
 HEAD, OPTIONS = sql.SQL("CREATE UNLOGGED TABLE"), sql.SQL("WITH (autovacuum_enabled = false)")
 
 
@@ -98,7 +95,7 @@ class PostgresStager:
 def _fill(connection: Connection, staged: StagedPiece, arrays: list[Any], nul: str) -> int:
     """Create the table, COPY the rows, and return the sum of their numbers."""
     connection.execute(merge.create_stage(HEAD, staged.name, OPTIONS, staged.piece, [PROOF]))
-    numbers = np.random.default_rng().integers(0, PROOF_LIMIT, staged.rows, np.int64)
+    numbers = proof_numbers(staged.rows)
     columns = (*staged.piece.columns, PROOF)
     stage_rows(connection, staged.id, columns, [*arrays, pa.array(numbers)], nul)
     if staged.rows > ANALYZE_ROWS:
@@ -106,11 +103,9 @@ def _fill(connection: Connection, staged: StagedPiece, arrays: list[Any], nul: s
     return int(numbers.sum())
 
 
-def merge_staged(connection: Connection, staged: StagedNet) -> list[merge.Texts]:
+def merge_staged(connection: Connection, staged: StagedNet) -> list[Texts]:
     """Prove, merge and drop what was staged, inside the caller's transaction. Raises Conflict; psycopg errors pass."""
-    pieces = staged.layout["pieces"]
-    if not isinstance(pieces, tuple):
-        raise StateError("the staged change is not one of this connector")
+    pieces = staged_pieces(staged)
     if not pieces:
         return []
     names = sql.SQL(", ").join(one.name for one in pieces)
@@ -135,15 +130,11 @@ def _prove(connection: Connection, staged: StagedNet, pieces: tuple[StagedPiece,
     try:
         connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(names))
     except psycopg.errors.UndefinedTable:
-        raise Conflict(staged.table.source, "what was staged is gone") from None
-    digest = 0
-    for one in pieces:
-        query = sql.SQL("SELECT count(*), coalesce(sum(proof), 0)::bigint FROM {}").format(one.name)
-        row = connection.execute(query).fetchone()
-        count, numbers = row or (0, 0)
-        if count != staged.counts[one.table]:
-            what = f"expected {staged.counts[one.table]} staged rows, found {count}"
-            raise Conflict(staged.table.source, what)
-        digest += numbers
-    if digest != staged.digest:
-        raise Conflict(staged.table.source, "the staged rows are not those that were staged")
+        raise lost(staged) from None
+    prove(staged, ((one.table, *_counted(connection, one)) for one in pieces))
+
+
+def _counted(connection: Connection, one: StagedPiece) -> tuple[int, int]:
+    """Return how many rows a staging table has, and the sum of their numbers."""
+    query = sql.SQL("SELECT count(*), coalesce(sum(proof), 0)::bigint FROM {}").format(one.name)
+    return connection.execute(query).fetchone() or (0, 0)

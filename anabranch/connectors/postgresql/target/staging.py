@@ -13,7 +13,8 @@ from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.target.copy_in import refuse_miscount
-from anabranch.connectors.postgresql.target.merge import MergePiece, Stage, StageColumn, copy_into, create_stage
+from anabranch.connectors.postgresql.target.merge import Stage, copy_into, create_stage
+from anabranch.connectors.sql.merge_pieces import MergePiece, StageColumn
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import lines

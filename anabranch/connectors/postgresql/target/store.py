@@ -15,8 +15,9 @@ from psycopg.types.json import Jsonb
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.target import aside, conflicts, skipped, trace
-from anabranch.connectors.postgresql.target.migrate import KNOWS, Migration, migrate, newest, shipped
+from anabranch.connectors.postgresql.target.migrate import migrate, shipped
 from anabranch.connectors.postgresql.target.stage_sweep import sweep
+from anabranch.connectors.sql.migrations import KNOWS, Migration, newest
 from anabranch.errors import Fenced, StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
