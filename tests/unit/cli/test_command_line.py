@@ -138,6 +138,17 @@ print(json.dumps(sorted(sys.modules)), file=sys.stderr)
     assert {"pyarrow", "numpy", "pyspark"}.isdisjoint(supervisor)
 
 
+def test_reading_a_log_of_mysql_loads_no_computing_on_arrow() -> None:
+    """Capture stays for years, and computes on no column: pyarrow.compute is 20 MB and 50 ms of it."""
+    code = (
+        "import json, sys\nfrom anabranch.connectors import mysql\nfrom anabranch.connectors.mysql.source import capture\n"
+        "from anabranch.capture import run\nfrom anabranch.trail import writer\nprint(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    modules = set(json.loads(done.stdout))
+    assert "anabranch.rows.builder" in modules and "pyarrow.compute" not in modules
+
+
 def test_help_loads_the_verbs_and_click_alone() -> None:
     """So it answers at once, however busy the machine is: 60 ms of processor."""
     code = (
