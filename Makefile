@@ -19,10 +19,11 @@ AGAIN  = $(VENV)/.second-run
 TYPES  = $(VENV)/.types
 SEEDS  = 1..300
 TARGET = postgresql
-# What reads logs and rows, and a slice of torture, also run as where the compiled code is not installed.
+# What reads logs and rows, and a slice of torture, also run as where the compiled code is not installed. Not here: what the run
+# with servers does with the Python decoder besides (tests/live/conftest.py), and unit tests of definitions and types.
 WITHOUT = tests/unit/connectors tests/unit/rows tests/unit/verify tests/unit/cli/test_command_line.py \
-  tests/live/test_postgresql_copy_out.py tests/live/test_postgresql_fingerprint.py tests/live/test_postgresql_load_raw.py \
-  tests/live/binlog/test_mysql_live_log_corpus.py
+  tests/live/test_postgresql_fingerprint.py tests/live/test_postgresql_load_raw.py \
+  --ignore=tests/unit/connectors/mysql/target --ignore=tests/unit/connectors/postgresql
 # The Java runtime that the Spark tests use: found, or fetched.
 JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: print(error, file=sys.stderr); \
   from anabranch.testing.packages import find_java; print(find_java().parent.parent)'

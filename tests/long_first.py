@@ -15,7 +15,7 @@ LONGEST = Path(__file__).with_name("longest.txt")
 
 
 def seconds_by_name(text: str) -> dict[str, float]:
-    """A line for each: seconds on two quiet processors, `path::test`."""
+    """A line for each: seconds beside the others, three workers on two processors, and `path::test`."""
     return {name: float(seconds) for seconds, name in (line.split() for line in text.splitlines() if line)}
 
 
