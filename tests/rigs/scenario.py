@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ class Scenario:
     user: tuple[str, str] | None = None
     target_user: tuple[str, str] | None = None
     prefix: tuple[str, ...] = ()  # what every command is started with
-    is_quick: bool = False  # without Spark (quick/sitecustomize.py), as tests marked `quick` have it
+    is_quick: bool = False  # without Spark but for filters (quick/sitecustomize.py), as tests marked `quick` have it
     _marks: int = 0
     _logs: int = 0
     _running: list[Running] = field(default_factory=list)
@@ -207,7 +208,8 @@ class Scenario:
         words = [arguments[0], *arguments[1:]]
         words.insert(2 if arguments[0] in ("trail", "schema", "conflicts", "parked", "skip") else 1, str(self.job_file))
         command = [*self.prefix, sys.executable, "-m", "anabranch", *words]
-        faster = class_archive.environment() if arguments[0] in WITH_SPARK and not self.is_quick else {}
+        archive = _archive_found if self.is_quick else class_archive.environment
+        faster = archive() if arguments[0] in WITH_SPARK else {}
         quick = os.pathsep.join(filter(None, [str(Path(__file__).parent / "quick"), os.environ.get("PYTHONPATH")]))
         faster = faster | {"PYTHONPATH": quick} if self.is_quick else faster
         running = Running(command, self.environment | faster, logs / f"{self._logs:02}-{arguments[0]}")
@@ -379,6 +381,12 @@ class Scenario:
             ).fetchall()
         kinds = [types.get(name, "") for name in names]
         return sorted((tuple(map(_target_value, row, kinds)) for row in rows), key=repr)
+
+
+@cache
+def _archive_found() -> dict[str, str]:
+    """Of a quick scenario hardly a process starts Spark: it makes no archive for that."""
+    return class_archive.found()
 
 
 def quote(name: str) -> str:

@@ -35,6 +35,7 @@ def edited(made: Scenario) -> None:
     write(made, LATER, f'{of}narrow"\nwhere = "id > 1"\n{of}parent"\ncolumns = {{ drop = ["w"] }}\n')
 
 
+@pytest.mark.quick
 def test_rule_32_a_job_file_that_is_edited(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES)
     write(made, FIRST)

@@ -175,6 +175,7 @@ COLUMNS = 1017  # InnoDB's limit
 NULLS = 3_000  # 12 MB in memory, 3 MB in the log
 
 
+@pytest.mark.quick
 def test_tables_of_1017_columns(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *DIGITS)
     names = [f"c{number}" for number in range(1, COLUMNS)]

@@ -23,6 +23,7 @@ IN_EPOCH = (
 )
 
 
+@pytest.mark.quick
 def test_signals_and_a_limit_of_time(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *ITEM)
     interrupted_before_it_caught_up(made, signal.SIGTERM, 143)
@@ -110,6 +111,7 @@ def target_locked(made: Scenario) -> Iterator[Callable[[], None]]:
         connection.rollback()
 
 
+@pytest.mark.quick
 def test_only_the_parts_of_a_run_that_is_gone_end_with_it(mariadb: Server, scenario: Make) -> None:
     """Its parts see that whoever started them is dead."""
     made = scenario(mariadb, *ITEM)

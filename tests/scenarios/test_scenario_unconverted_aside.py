@@ -238,6 +238,7 @@ def test_rule_26_a_table_parks_for_a_key_with_a_zero_character(mysql: Server, sc
     run.stop()
 
 
+@pytest.mark.quick
 @pytest.mark.timeout(600)
 def test_rule_26_27_a_filter_is_not_asked_about_what_the_load_has_read(mysql: Server, scenario: Make) -> None:
     made = scenario(mysql, *TABLES)

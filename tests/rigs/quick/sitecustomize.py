@@ -1,34 +1,22 @@
 """Python runs this at its start where the folder is in PYTHONPATH: load, apply and verify do what Spark would do in their own
 processes, as under torture (anabranch/testing/torture/local.py). For scenarios that are about processes, not about Spark.
+
+A `where` is Spark SQL: the process that meets one starts Spark for it. Verbs that do nothing of this import none of it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
 
-from anabranch import waits
-from anabranch.job import Job, parts
-from anabranch.testing.torture.local import LocalEngine, Small
-from anabranch.testing.torture.local_verify import verify_here
-
-if TYPE_CHECKING:
-    from anabranch.verify.report import Verification
+HERE = {"load", "apply", "verify"}
 
 
-class _Local(LocalEngine):
-    def __init__(self, factory: object, runner: str = "") -> None:
-        super().__init__(Small())
+def is_another_verb() -> bool:
+    """Return whether this is `python -m anabranch VERB …` with another verb; `sys.argv` is not there yet."""
+    return sys.orig_argv[1:3] == ["-m", "anabranch"] and not HERE & set(sys.orig_argv[3:5])
 
 
-_with_spark = parts.run_verify
+if not is_another_verb():
+    from rigs_quick import in_this_process
 
-
-def _verify(job: Job, repairs: bool = False, by_rows: bool = False) -> Verification:
-    if any(table.where for table in job.config.tables):
-        return _with_spark(job, repairs, by_rows)
-    with waits.in_tasks():
-        return verify_here(job, repairs, by_rows)
-
-
-parts.SparkEngine = _Local  # type: ignore[misc,assignment]  # in its place
-parts.run_verify = _verify
+    in_this_process()
