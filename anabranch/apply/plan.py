@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from anabranch.apply.aside.setting_aside import refuse_touched
+from anabranch.apply.aside.permitted import refuse_touched
 from anabranch.apply.cascades import cascade
 from anabranch.apply.cascades.cuts import cuts
 from anabranch.apply.compact import compact

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.apply.abilities import StateWriter
-from anabranch.apply.aside.setting_aside import with_aside
+from anabranch.apply.aside.permitted import with_aside
 from anabranch.apply.conflict import Where
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.life.park import let_go

@@ -2,7 +2,7 @@
 begins and commits.
 
 What a policy covers is settled and noted; what the target refuses may be set aside. What does not live here: the steps
-(`onebyone.py`), which changes may be set aside (`aside/`), what a policy decides (`conflict.py`).
+(`row_steps.py`), which changes may be set aside (`aside/`), what a policy decides (`conflict.py`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from anabranch.apply.abilities import MergeWriter
-from anabranch.apply.aside.setting_aside import parks, to_set_aside, touches, unfit
+from anabranch.apply.aside.permitted import parks, to_set_aside, touches, unfit
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
 from anabranch.apply.images import END, sequence_of
-from anabranch.apply.onebyone import steps
 from anabranch.apply.progress import Progress
 from anabranch.apply.refusal import refused
+from anabranch.apply.row_steps import steps
 from anabranch.apply.set_wise import carry_out_cascades
 from anabranch.apply.stage import Disputable, Group
 from anabranch.apply.unconverted import words

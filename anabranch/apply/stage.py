@@ -1,6 +1,6 @@
 """Values between planning and carrying out: a group of chunks, a stage of net changes, a change that may be refused.
 
-No behaviour lives here but cutting a group. Planning is in `plan.py` and `onebyone.py`, carrying out in `set_wise.py`
+No behaviour lives here but cutting a group. Planning is in `plan.py` and `row_steps.py`, carrying out in `set_wise.py`
 and `row_by_row.py`.
 """
 
@@ -74,7 +74,7 @@ class Group:
 @dataclass(frozen=True)
 class Disputable:
     """A change of a table whose policy decides about disagreements (conflict.py), or that may be set aside
-    (aside/setting_aside.py). `ahead` comes just before it, and `follow` after it, if the change stands."""
+    (aside/permitted.py). `ahead` comes just before it, and `follow` after it, if the change stands."""
 
     sequence: int
     order: int

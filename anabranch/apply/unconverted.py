@@ -1,7 +1,7 @@
 """Images with values that could not be converted. The source's reader has left these values out and marked them
 (ValueRules.carries). Their changes are refused where they stand, just as what the target refuses.
 
-What does not live here: what becomes of a refused change (`onebyone.py`, `aside/`, `life/park.py`).
+What does not live here: what becomes of a refused change (`row_steps.py`, `aside/`, `life/park.py`).
 """
 
 from __future__ import annotations

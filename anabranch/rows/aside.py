@@ -1,7 +1,7 @@
 """Row changes that the target refuses and that are set aside, so that the rest goes on: values, and what a target does with
 them.
 
-What does not live here: which changes may be set aside, and what may not be applied past them (`apply/aside/setting_aside.py`).
+What does not live here: which changes may be set aside, and what may not be applied past them (`apply/aside/permitted.py`).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.postgresql.target import block
-from anabranch.connectors.postgresql.target.block import Block
+from anabranch.connectors.postgresql.target import do_block as block
+from anabranch.connectors.postgresql.target.do_block import Block
 from anabranch.testing.databases import Database
 from rigs import one_by_one
 from rigs.one_by_one import alone, insert, item, statements

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from anabranch.apply.cascades.cascade import NeedsReferencedColumns
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
-from anabranch.apply.onebyone import RemovedByKeys, steps
 from anabranch.apply.plan import group, stages
+from anabranch.apply.row_steps import RemovedByKeys, steps
 from anabranch.apply.stage import Group
 from anabranch.connectors.memory.database import Database
 from anabranch.connectors.memory.target.apply import MemoryWriter

@@ -13,9 +13,9 @@ import pymysql
 from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext, Followed
-from anabranch.apply.onebyone import RemovedByKeys, steps
 from anabranch.apply.order import key_order
 from anabranch.apply.plan import Group, group, stages
+from anabranch.apply.row_steps import RemovedByKeys, steps
 from anabranch.connectors.mysql.target.apply import MysqlWriter
 from anabranch.connectors.mysql.target.catalog import MysqlTargetCatalog
 from anabranch.connectors.mysql.target.options import USUAL

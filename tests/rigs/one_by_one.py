@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.postgresql.target import block
+from anabranch.connectors.postgresql.target import do_block as block
 from anabranch.connectors.postgresql.target.pipelined import Pipeline
 from anabranch.testing.databases import Database
 from rigs.postgresql_applier import TABLES, Applied

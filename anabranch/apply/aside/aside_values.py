@@ -9,7 +9,7 @@ concerns it. Such a change
 - takes away, or exchanges, what the row refers to.
 
 They are found here by the values in both images. What does not live here: cascades, truncates, and what is done about
-it (`setting_aside.py`).
+it (`permitted.py`).
 """
 
 from __future__ import annotations

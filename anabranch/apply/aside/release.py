@@ -2,7 +2,7 @@
 their order, in one target transaction that changes nothing else. Apply does this between two epochs, because nobody
 else changes rows.
 
-What does not live here: asking for it (`lifecycle/asides.py`), what may be set aside (`setting_aside.py`).
+What does not live here: asking for it (`lifecycle/asides.py`), what may be set aside (`permitted.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Changes that are carried out row by row: the key that names one, and how many rows each has to hit.
 
-What does not live here: the statements (`target/onerow.py`).
+What does not live here: the statements (`target/single_rows.py`).
 """
 
 from __future__ import annotations

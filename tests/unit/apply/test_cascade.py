@@ -14,8 +14,8 @@ from anabranch.apply.cascades.takeovers import takeovers_in
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.images import order_of
-from anabranch.apply.onebyone import RemovedByKeys, steps
 from anabranch.apply.plan import group, stages
+from anabranch.apply.row_steps import RemovedByKeys, steps
 from anabranch.apply.work import Work
 from anabranch.errors import StateError
 from anabranch.model.schema import Action

@@ -9,9 +9,9 @@ from decimal import Decimal
 import pytest
 
 from anabranch.apply.context import ApplyContext
-from anabranch.apply.onebyone import steps
 from anabranch.apply.order import key_order
 from anabranch.apply.plan import group, stages
+from anabranch.apply.row_steps import steps
 from anabranch.apply.stage import RemovedByKeys
 from anabranch.errors import RowRefused
 from anabranch.model.datatype import Kind, LogicalType

@@ -8,8 +8,8 @@ import pytest
 
 from anabranch.apply.cascades.cascade import parent_changes
 from anabranch.apply.images import gather
-from anabranch.apply.onebyone import RemovedByKeys, steps
 from anabranch.apply.plan import group, stages
+from anabranch.apply.row_steps import RemovedByKeys, steps
 from anabranch.model.schema import Action
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.net import Cascade, RowChange

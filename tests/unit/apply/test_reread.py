@@ -14,8 +14,8 @@ from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.epoch import Applier
 from anabranch.apply.life.reread import Rereader
-from anabranch.apply.onebyone import RemovedByKeys, steps
 from anabranch.apply.plan import group
+from anabranch.apply.row_steps import RemovedByKeys, steps
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import key_of
 from anabranch.connectors.memory.database import database, forget

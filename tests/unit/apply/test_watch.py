@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.apply.aside.aside_values import Known, Side, Watch, concerned, links
-from anabranch.apply.aside.setting_aside import touches, with_aside
+from anabranch.apply.aside.permitted import touches, with_aside
 from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.images import gather, order_of

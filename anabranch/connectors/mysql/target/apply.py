@@ -2,7 +2,7 @@
 
 No statement of an epoch commits by itself. What does not live here: whose turn it is (`ownership.py`), how a net change is
 merged (`merge.py`, `exchange.py`, `keyless.py`), staging tables (`staging.py`), foreign-key actions (`cascade.py`), single
-rows (`onerow.py`), what errors mean (`errors.py`).
+rows (`single_rows.py`), what errors mean (`errors.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from anabranch.connectors.mysql.target import (
     emptying,
     merge,
     one_by_one,
-    onerow,
     ownership,
+    single_rows,
     stage,
     states,
 )
@@ -181,8 +181,8 @@ class MysqlWriter:
         inserts = piece.action is MergeAction.INSERT and piece.checked
         width = sum(array.nbytes for array in arrays)
         is_few = rows <= FEW[piece.action] and width <= connection.packet // 16
-        if is_few and onerow.takes_few(stages, piece):
-            return onerow.merge_few(stages, piece, arrays, nul)
+        if is_few and single_rows.takes_few(stages, piece):
+            return single_rows.merge_few(stages, piece, arrays, nul)
         if inserts:
             self._refuse_replaced_nulls(stages, piece, arrays)
             counted = stages.known.of(piece.table.target).counted(piece.values)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import pymysql
 
-from anabranch.connectors.mysql.target import conflicts, onerow
+from anabranch.connectors.mysql.target import conflicts, single_rows
 from anabranch.connectors.mysql.target.conditions import holds, reads
 from anabranch.connectors.mysql.target.errors import DUPLICATE, translate
 from anabranch.connectors.mysql.target.exchange import ANY, may_leave
@@ -75,7 +75,7 @@ class HeldRows:
             row = self._where_it_is(row)
         while True:
             try:
-                found = onerow.change(self.stages, row, self.nul)
+                found = single_rows.change(self.stages, row, self.nul)
             except pymysql.err.IntegrityError as error:
                 if not (_is_duplicate(error) and self._make_way(row, error)):
                     raise
@@ -184,7 +184,7 @@ class HeldRows:
         if held is None or row.operation == DELETE or not self._numbers(held, self._key(row.table, new)):
             return row
         if row.operation == UPDATE:
-            onerow.change(self.stages, RowChange(row.table, DELETE, row.old_key, checked=False), self.nul)
+            single_rows.change(self.stages, RowChange(row.table, DELETE, row.old_key, checked=False), self.nul)
             row = replace(row, old_key=new)
         self.let_in(row.table, new)
         return row

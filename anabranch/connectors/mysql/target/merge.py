@@ -4,7 +4,7 @@ The statements are the same whether the committing connection staged the rows it
 (`stage.py`). A staging table takes its columns' types and collations from the target table, so that the server reads and
 compares every value exactly as it would there; it is read first, row by row, and the target by its key. What does not live
 here: carrying a piece out (`carrying.py`), connections, transactions, updates that contend (`exchange.py`), tables
-without a key (`keyless.py`), few rows (`onerow.py`), cascades (`cascade.py`).
+without a key (`keyless.py`), few rows (`single_rows.py`), cascades (`cascade.py`).
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 import pymysql
 
 from anabranch.connectors.mysql.target.literals import comparable
-from anabranch.connectors.mysql.target.onerow import Statements
 from anabranch.connectors.mysql.target.ownership import MOVE, TARGET
 from anabranch.connectors.mysql.target.session import bound
+from anabranch.connectors.mysql.target.single_rows import Statements
 from anabranch.connectors.mysql.target.staging import StagingTables
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import DELETE, INSERT, ChangeShape

@@ -1,8 +1,8 @@
 """Applying epochs to PostgreSQL over the one committing connection: claim, compare-and-set, merge, commit.
 
 What does not live here: how a net change is merged (`merge.py`, `exchange.py`, `keyless.py`), foreign-key actions
-(`cascade.py`), single rows (`onerow.py`), the same compare-and-set for many small transactions (`block.py`, `pipelined.py`),
-what errors mean (`errors.py`).
+(`cascade.py`), single rows (`single_rows.py`), the same compare-and-set for many small transactions (`do_block.py`,
+`pipelined.py`), what errors mean (`errors.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from anabranch.connectors.postgresql.connection import Connection, connect, sess
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
 from anabranch.connectors.postgresql.labels import UNKNOWN, add_labels
 from anabranch.connectors.postgresql.row_security import policies_named
-from anabranch.connectors.postgresql.target import aside, conflicts, merge, onerow, stage
+from anabranch.connectors.postgresql.target import aside, conflicts, merge, single_rows, stage
 from anabranch.connectors.postgresql.target import cascade as cascades
 from anabranch.connectors.postgresql.target.catalog import may_bypass_constraints
 from anabranch.connectors.postgresql.target.column_types import ColumnTypes, changed_table, mixed_table
@@ -217,7 +217,7 @@ class PostgresWriter:
         rows, nul = len(arrays[0]), self._rules.nul
         few = min(few, FEW_INSERTS) if piece.action is MergeAction.INSERT else few
         if rows <= few and piece.action is not MergeAction.MULTISET and not piece.newest_by:
-            return onerow.merge_few(connection, piece, arrays, nul)
+            return single_rows.merge_few(connection, piece, arrays, nul)
         if piece.action is MergeAction.INSERT and piece.checked:
             taken = copy_rows(connection, piece.table.target, piece.columns, arrays, nul, piece.values)
             if taken != rows:  # a trigger of the target has left rows out
@@ -271,7 +271,7 @@ class PostgresWriter:
                 self._defer(connection)
             if self._followers is not None and row.keys_off and row.operation != INSERT:
                 self._followers.refuse(row)
-            return onerow.change(connection, stages, row, self._rules.nul)
+            return single_rows.change(connection, stages, row, self._rules.nul)
 
     def row(self, table: TargetTable, key: Mapping[str, str | None], age: Age | None) -> FoundRow | None:
         connection, _ = self._transaction()

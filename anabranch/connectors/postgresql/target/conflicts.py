@@ -2,7 +2,7 @@
 `anabranch.conflict`.
 
 What does not live here: what is decided (apply engine), transactions (`apply.py`). Values go as text and come as text, as
-in `onerow.py`.
+in `single_rows.py`.
 """
 
 from __future__ import annotations

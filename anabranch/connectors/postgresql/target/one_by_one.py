@@ -10,7 +10,7 @@ import time
 import psycopg
 
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.target.block import Block
+from anabranch.connectors.postgresql.target.do_block import Block
 from anabranch.connectors.postgresql.target.known_columns import KnownColumns
 from anabranch.connectors.postgresql.target.pipelined import Pipeline, run
 from anabranch.connectors.postgresql.target.store import READ_CHECKPOINT, TARGET

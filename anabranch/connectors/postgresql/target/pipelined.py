@@ -10,8 +10,8 @@ Parameters have the types that the columns had when their table was looked at (`
 with those the columns have now: `pg_typeof` of a column is what the plan says, and an altered table has all its plans made
 anew. No lock has to be held between two of the transactions for that (decision 113).
 
-What does not live here: many in one statement (`block.py`), whose turn it is, what an error means (`apply.py`): a transaction
-that is refused is done again alone. https://www.postgresql.org/docs/current/libpq-pipeline-mode.html
+What does not live here: many in one statement (`do_block.py`), whose turn it is, what an error means (`apply.py`): a
+transaction that is refused is done again alone. https://www.postgresql.org/docs/current/libpq-pipeline-mode.html
 """
 
 from __future__ import annotations
