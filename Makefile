@@ -34,7 +34,7 @@ help:
 	@echo 'make demo         MariaDB -> PostgreSQL on private servers, from nothing to verified (ARGS="--seconds 20", "--forever")'
 	@echo 'make test         everything that CI runs; starts its own MariaDB, MySQL and PostgreSQL'
 	@echo 'make test-unit    the tests without servers and Spark (seconds)'
-	@echo 'make test-servers the decoder, the values and a whole job on MySQL 5.5, 5.6, 9 and PostgreSQL 11, 12, 15, 17; writes docs/reference/servers.md'
+	@echo 'make test-servers the decoder, the values and a whole job on MySQL 5.5, 5.6, 9, on clusters and PostgreSQL 11, 12, 15, 17; writes docs/reference/servers.md'
 	@echo 'make test-faults  the long runs: processes killed in every phase, a full disk, every scenario with Spark'
 	@echo 'make torture      histories with faults, on private servers: make torture SEEDS=1..3000 (TARGET=mysql); keeps tests/torture/results-TARGET.json'
 	@echo 'make bench        the figures of bench/README.md, each beside its ceiling and its peers (W=2 SIZE=full SOURCE=mysql TARGET=mysql); writes docs/explanation/performance.md'

@@ -554,11 +554,11 @@ def servers() -> Iterator[str]:
 
 
 def _tested(run: dict[str, Any], name: str, area: str = "", what: str = "source") -> Iterator[str]:
-    """Yield a line for each server of the last run; with an area, for those that had tests of it."""
+    """Yield a line for each server of the last run that was a source; with an area, for those that had tests of it."""
     return (
         f"| {one} | {what} | live | `make test-servers`, {run['date']} |"
         for one, found in run["servers"].items()
-        if one.startswith(f"{name} ") and (not area or area in found)
+        if one.startswith(f"{name} ") and (area in found if area else set(found) - {"as a target"})
     )
 
 

@@ -37,6 +37,8 @@ SERVERS = {
     "mysql55": ("MySQL", "5.5"),
     "mysql56": ("MySQL", "5.6"),
     "mysql9": ("MySQL", "9"),
+    "group": ("MySQL", "8.0"),
+    "galera": ("MariaDB", "10.11"),
     "postgresql11": ("PostgreSQL", "11"),
     "postgresql12": ("PostgreSQL", "12"),
     "postgresql15": ("PostgreSQL", "15"),
@@ -44,7 +46,13 @@ SERVERS = {
     "decoderbufs": ("PostgreSQL", "15"),
     "postgresql17": ("PostgreSQL", "17"),
 }
-DECODERS = ("wal2json", "decoderbufs")
+# What stands behind the release of those that have a second row.
+BESIDE = {
+    "wal2json": "wal2json",
+    "decoderbufs": "decoderbufs",
+    "group": "Group Replication",
+    "galera": "Galera",
+}
 ALONE = {"test_postgresql_decoders.py": "postgresql15"}  # files whose tests speak to one server, and do not say so
 
 
@@ -55,6 +63,7 @@ class ServersReport:
         self.file, self.used = file, used  # `used`: "mysql 5.5.34", …, filled while the run goes on
         self.found: dict[str, dict[str, list[int]]] = {}
         self.ended: set[str] = set()
+        self.collected = 0  # by workers
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "teardown":
@@ -65,8 +74,12 @@ class ServersReport:
         counts = self.found.setdefault(server, {}).setdefault(area, [0, 0])
         counts[not report.passed] += 1
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        self.collected = len(ids)
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        ran = [len(self.ended), session.testscollected]
+        ran = [len(self.ended), self.collected or session.testscollected]
         result = {"date": datetime.now(UTC).date().isoformat(), "ran": ran, "servers": dict(self._servers())}
         text = json.dumps(result, indent=2, ensure_ascii=False)
         self.file.write_text(re.sub(r"\[\s+(\d+),\s+(\d+)\s+\]", r"[\1, \2]", text) + "\n")
@@ -78,7 +91,7 @@ class ServersReport:
         """As it said of itself: "PostgreSQL 15.20, wal2json"."""
         name, release = SERVERS[key]
         versions = (one.partition(" ")[2] for one in self.used if one.startswith(f"{name.lower()} {release}."))
-        return f"{name} {next(versions, release)}" + f", {key}" * (key in DECODERS)
+        return f"{name} {next(versions, release)}" + (f", {BESIDE[key]}" if key in BESIDE else "")
 
 
 def _server(test: str) -> str:

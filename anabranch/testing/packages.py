@@ -118,6 +118,18 @@ def find_mariadb_plugin(name: str) -> Path:
     return found[0]
 
 
+def find_galera() -> Path:
+    """The library with which MariaDB's servers are one cluster (`wsrep_provider`): of the machine, else Debian's."""
+    tree = _cached("galera")
+    for fetch in (False, True):
+        if fetch and debian.is_debian():
+            debian.unpack(tree.name, (("galera-4",),), dependencies=False)
+        for place in (Path("/usr/lib"), Path("/usr/lib64"), tree / "usr/lib"):
+            if (library := place / "galera" / "libgalera_smm.so").exists():
+                return library.resolve()
+    raise ServerUnavailable("no Galera library", hint="install galera-4")
+
+
 def find_mysql(release: str = "8.0", *, fetch: bool = True) -> Software:
     """A MySQL of `release` ("5.5", "5.6", "8.0", "9"): a `mysqld` of the machine, the cache, else fetched: 9 from Debian
     sid, the others from Maven Central."""

@@ -14,6 +14,7 @@ import pytest
 from anabranch import connectors
 from anabranch.config.url import parse_url
 from anabranch.connectors.memory.database import Transaction, database, forget
+from anabranch.connectors.mysql.target.staging import NOT_YET
 from anabranch.connectors.postgresql.source import PostgresSource, truncate_notes
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.decoders import DECODERS
@@ -290,7 +291,10 @@ def source(request: pytest.FixtureRequest) -> Iterator[Any]:
     drop_database(made)
 
 
-@pytest.fixture(params=["memory", "postgresql", "mysql", "mariadb"])
+OTHER_TARGETS = [pytest.param(name, marks=pytest.mark.servers) for name in ("mysql56", "mysql9")]
+
+
+@pytest.fixture(params=["memory", "postgresql", "mysql", "mariadb", *OTHER_TARGETS])
 def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     made = None
     connector: Any
@@ -303,7 +307,7 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
         _clear_away(made)
     with closing(connector.store()) as store:
         store.prepare()
-    yield Target(connector)
+    yield Target(connector, NOT_YET)
     if made is None:
         forget()
     else:

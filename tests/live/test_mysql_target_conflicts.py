@@ -22,6 +22,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from rigs.mysql_epoch import Epoch, epoch_at
 
+pytestmark = pytest.mark.every_server("fractions")
 LOCKED = 1205  # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
 COLUMNS = {
     "id": LogicalType(Kind.INT64),

@@ -20,6 +20,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from rigs.mysql_epoch import Epoch, epoch_at
 
+pytestmark = pytest.mark.every_server("fractions")
 NAMES, TYPES = (
     ("id", "a", "b"),
     (LogicalType(Kind.INT64), LogicalType(Kind.DECIMAL, precision=10, scale=4), LogicalType(Kind.TEXT)),

@@ -25,6 +25,7 @@ from anabranch.testing.servers import Server
 from rigs.endpoints import endpoint_of
 from rigs.mysql_load import MARKS, RULES, Roles
 
+pytestmark = pytest.mark.every_server("fractions")
 JOB = "raw"
 COLUMNS = """
 id INT PRIMARY KEY, big BIGINT UNSIGNED, small TINYINT, filled INT(6) ZEROFILL, price DECIMAL(20,6), f FLOAT, d DOUBLE,

@@ -23,6 +23,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from rigs.mysql_epoch import Epoch, epoch_at, in_database
 
+pytestmark = pytest.mark.every_server("fractions")
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT, 20)
 TABLE = TargetTable(TableId("s", "t"), TableId("public", "t"), ("id", "v"), (INT, TEXT), ("id",))
 BAG = TargetTable(TableId("s", "bag"), TableId("public", "bag"), ("v",), (TEXT,), ())

@@ -30,11 +30,13 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Check, Column, ForeignKey, Index, TableSchema
 from anabranch.rows.net import TargetTable
 from anabranch.testing.databases import Database, drop_database
+from anabranch.testing.features import knows
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from rigs.endpoints import endpoint_of
 from rigs.waiting import Doing
 
+pytestmark = pytest.mark.every_server("fractions")
 RULES = ValueRules()
 NUMBER = LogicalType(Kind.INT32)
 TEXT, WORD = LogicalType(Kind.TEXT, native="text"), LogicalType(Kind.TEXT, length=40)
@@ -162,6 +164,7 @@ def test_a_default_whose_shortest_digits_are_out_of_range_stands(
     assert place.database.query(greatest) == source.query(greatest)
 
 
+@pytest.mark.every_server("checks")
 def test_pitfall_58_mysql_tables_at_a_mariadb_and_the_other_way_round(
     place: Place, mysql: Server, mariadb: Server, source_database: Callable[[Server], Database]
 ) -> None:
@@ -192,6 +195,7 @@ GIVEN = """CREATE TABLE given (
 )"""
 
 
+@pytest.mark.every_server("expression defaults")
 @pytest.mark.parametrize("end", ["same", "other"])
 def test_mysql_and_mariadb_default_expressions_in_their_own_words(
     place: Place, mysql: Server, mariadb: Server, source_database: Callable[[Server], Database], end: str
@@ -209,6 +213,7 @@ def test_mysql_and_mariadb_default_expressions_in_their_own_words(
     assert place.database.query(told) == [(3, "ab'c\\", 1, 36, "x", 77)]
 
 
+@pytest.mark.every_server("expression defaults")
 @pytest.mark.parametrize("end", ["same", "other"])
 def test_mysql_and_mariadb_defaults_of_a_float_in_all_of_their_digits(
     place: Place, mysql: Server, mariadb: Server, source_database: Callable[[Server], Database], end: str
@@ -241,7 +246,8 @@ def test_pitfall_50_no_column_changes_by_itself(place: Place) -> None:
     place.create(table("clocks", *columns, engine="InnoDB"))
     existing = place.existing("clocks")
     assert not any(column.changes_itself for column in existing.columns)
-    assert [column.default for column in existing.columns] == [None, None, None]
+    of_56 = None if knows(place.database.server, "JSON") else "1970-01-01 00:00:01"  # it takes its own for it again
+    assert [column.default for column in existing.columns] == [None, of_56, None]
     assert [column.nullable for column in existing.columns] == [False, False, True]
 
 
@@ -290,6 +296,7 @@ def test_postgresql_defaults_at_mysql_and_mariadb(place: Place) -> None:
     assert "default of c4: some_function()" in notes
 
 
+@pytest.mark.every_server("utf8mb4_0900_bin")
 def test_postgresql_text_keys_get_a_length_at_mysql_and_mariadb(place: Place) -> None:
     """Compared byte by byte, blanks at the end included; a longer value is refused, never cut."""
     text = Column("word", TEXT, "text", nullable=False)
@@ -307,6 +314,7 @@ def test_postgresql_text_keys_get_a_length_at_mysql_and_mariadb(place: Place) ->
     assert any("a longer value stops the job" in note for note in notes)
 
 
+@pytest.mark.every_server("checks")
 def test_postgresql_checks_and_computed_columns_at_mysql_and_mariadb(place: Place) -> None:
     checks = (
         Check("state_known", "CHECK ((state = ANY (ARRAY['new'::text, 'done'::text])))"),
@@ -357,6 +365,7 @@ def test_mysql_and_mariadb_names_of_65_characters_are_shortened_or_refused(place
         place.create(table(long, number()))
 
 
+@pytest.mark.every_server("checks")
 def test_mysql_and_mariadb_a_check_that_rows_break_is_told_and_not_kept(place: Place) -> None:
     text = "(`n` > 0)"
     schema = table("checked", number(), number("n"), checks=(Check("low", text, refusal="x"),), engine="InnoDB")
@@ -373,6 +382,7 @@ def test_mysql_and_mariadb_a_check_that_rows_break_is_told_and_not_kept(place: P
     assert list(place.existing("checked").checks) == ["low"]
 
 
+@pytest.mark.every_server("checks")
 def test_mysql_and_mariadb_a_check_that_a_dead_process_added_is_asked(place: Place) -> None:
     """MariaDB adds it first: who died then has left one that rows break. Another check of that name, which they keep, stays."""
     schema = table("checked", number(), number("n"), checks=(Check("low", "(`n` > 0)", refusal="x"),), engine="InnoDB")
@@ -536,6 +546,7 @@ def test_mysql_and_mariadb_build_waits_for_who_is_at_the_table(place: Place) -> 
 # --- the catalogue ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_server("generated columns")
 def test_rule_08_unique_keys_depend_on_what_their_generated_columns_are_computed_from(place: Place) -> None:
     place.database.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, c INT, s INT GENERATED ALWAYS AS (a + b) STORED, UNIQUE KEY (s))"
@@ -548,6 +559,7 @@ def test_rule_08_unique_keys_depend_on_what_their_generated_columns_are_computed
         assert catalog.guards([place.table(schema)]) == Enforced(keys=False, triggers=True)
 
 
+@pytest.mark.every_server("utf8mb4_0900_bin")
 def test_mysql_and_mariadb_make_a_database_in_which_texts_compare_by_their_bytes(place: Place) -> None:
     made = Database(place.database.server, f"{place.database.name[:50]}_made")
     schema = table("t", number(), Column("word", TEXT, "text"))
@@ -591,6 +603,7 @@ STORE = (
 )
 
 
+@pytest.mark.every_server("checks")
 def test_postgresql_tables_at_mysql_and_mariadb(
     place: Place, logical_postgresql: Server, source_database: Callable[[Server], Database]
 ) -> None:

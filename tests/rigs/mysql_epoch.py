@@ -9,8 +9,10 @@ from typing import Any
 
 from anabranch.connectors.mysql.target.apply import MysqlWriter
 from anabranch.connectors.mysql.target.options import USUAL
+from anabranch.connectors.mysql.target.staging import NOT_YET
 from anabranch.connectors.mysql.target.store import MysqlStore
-from anabranch.contracts import ValueRules
+from anabranch.contracts import Conflict, ValueRules
+from anabranch.errors import TargetBusy
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -40,10 +42,19 @@ class Epoch:
         return in_database(table, self.database.name)
 
     def run(self, change: Callable[[MysqlWriter], Any]) -> Any:
-        """Carry out something in the epoch, commit it, and begin the next one."""
-        found = change(self.writer)
-        self.commit()
-        return found
+        """Carry out something in the epoch, commit it, and begin the next one. Where a server makes staging tables between
+        transactions alone, it is tried again with them."""
+        for _ in range(10):
+            try:
+                found = change(self.writer)
+            except (Conflict, TargetBusy) as error:
+                if NOT_YET not in str(error):
+                    raise
+                self.again()
+            else:
+                self.commit()
+                return found
+        raise AssertionError("staging tables are asked for again and again")
 
     def commit(self) -> None:
         self.writer.commit()

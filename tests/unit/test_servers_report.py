@@ -30,6 +30,7 @@ def counted(test: str, when: str = "call", passed: bool = True) -> dict[str, Any
         ("tests/live/test_postgresql_decoders.py::test_pitfall_22_truncates", "PostgreSQL 15.20", "decoder"),
         ("tests/scenarios/test_scenario_postgresql_values.py::test_a[postgresql17]", "PostgreSQL 17", "values"),
         ("tests/live/test_mysql_catalog.py::test_a[mysql55]", "MySQL 5.5", "definitions"),
+        ("tests/live/test_mysql_target_clusters.py::test_a[galera]", "MariaDB 10.11, Galera", "as a target"),
     ],
 )  # fmt: skip
 def test_a_test_counts_for_its_server_and_area(test: str, server: str, area: str) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from anabranch.apply.abilities import MergeWriter, merging
 from anabranch.contracts import Begun, Bounds, Conflict, Emptying, RowTarget, ValueRules
-from anabranch.errors import Fenced, StateError, TargetError, TargetUnavailable
+from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -34,6 +34,7 @@ from anabranch.rows.net import (
 from anabranch.testing.conformance.subject import refuses
 
 JOB, OWNER = "conformance", "owner-1"
+TRIES = 10  # of an epoch that is put off
 RULES = ValueRules()
 NUMBER, WORD = LogicalType(Kind.INT32), LogicalType(Kind.TEXT, length=40)
 NATIVE = {NUMBER: "int", WORD: "varchar(40)"}  # the source's words, which a target of its family takes
@@ -43,9 +44,10 @@ Line = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class Target:
-    """An empty target database; `prepare()` was called."""
+    """An empty target database; `prepare()` was called. `not_yet`: in the text of a refusal that holds for this epoch alone."""
 
     connector: RowTarget
+    not_yet: str = ""
 
 
 def table(name: str, has_key: bool = True) -> TargetTable:
@@ -104,6 +106,7 @@ class Epochs:
     def __init__(self, target: Target, owner: str = OWNER) -> None:
         with closing(target.connector.store()) as store:
             store.jobs.create_checkpoint(JOB, Position(0, "start"), 1)
+        self.not_yet = target.not_yet
         self.writer = merging(target.connector.writer(RULES, False))
         self.now = self.writer.claim(JOB, owner)
 
@@ -119,17 +122,21 @@ class Epochs:
         return replace(self.now, epoch=self.now.epoch + 1, position=Position(sequence, f"at-{sequence}"), commit_time=2)
 
     def do(self, work: Callable[[MergeWriter], object], origin: str = "") -> object:
-        """One epoch; rolled back when `work` raises."""
+        """One epoch; rolled back when `work` raises. What was refused for this epoch alone is tried again in the next one."""
         then = self.next
-        assert self.writer.begin(self.now, then, origin) is Begun.OPEN
-        try:
-            result = work(self.writer)
-        except Conflict:
-            self.writer.rollback()
-            raise
-        self.writer.commit()
-        self.now = then
-        return result
+        for _ in range(TRIES):
+            assert self.writer.begin(self.now, then, origin) is Begun.OPEN
+            try:
+                result = work(self.writer)
+            except (Conflict, TargetBusy) as error:
+                self.writer.rollback()
+                if not self.not_yet or self.not_yet not in str(error):
+                    raise
+            else:
+                self.writer.commit()
+                self.now = then
+                return result
+        raise AssertionError("the same epoch is put off again and again")
 
     def merge(self, net: TableNet) -> object:
         return self.do(lambda writer: writer.merge(net))

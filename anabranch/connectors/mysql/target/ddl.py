@@ -57,6 +57,16 @@ def create_database(name: str, release: Release) -> str:
     return f"CREATE DATABASE IF NOT EXISTS {quoted(name)} CHARACTER SET utf8mb4 COLLATE {collation}"
 
 
+def refuse_names(table: TargetTable) -> None:
+    """Raise TargetError for names that the servers do not take."""
+    if bad := refused_names(table):
+        raise TargetError(
+            f"names longer than {NAME_CHARACTERS} characters, or with characters beyond U+FFFF: {', '.join(bad)}",
+            table=str(table.source),
+            hint="rename them in the job file ([[rules]] target, [[tables]] columns.rename)",
+        )
+
+
 def create_table(
     schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release, computes: bool = True
 ) -> str:
@@ -64,12 +74,7 @@ def create_table(
 
     `computes`: with the columns that the target computes. Raises TargetError for names that the servers do not take.
     """
-    if bad := refused_names(table):
-        raise TargetError(
-            f"names longer than {NAME_CHARACTERS} characters, or with characters beyond U+FFFF: {', '.join(bad)}",
-            table=str(table.source),
-            hint="rename them in the job file ([[rules]] target, [[tables]] columns.rename)",
-        )
+    refuse_names(table)
     columns = made_columns(schema, table, rules, release)
     lines = {column.source: _column(column, release) for column in columns}
     lines |= dict(computed_columns(schema, table, release)) if computes else {}
@@ -117,7 +122,10 @@ def is_unsaid(column: MadeColumn, release: Release) -> bool:
 
 
 def complete_table(schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release) -> list[str]:
-    """Return what follows CREATE TABLE: defaults that only kept the server from taking its own are taken off."""
+    """Return what follows CREATE TABLE: defaults that only kept the server from taking its own are taken off. A MySQL keeps
+    them: before 5.7, and later where it is told so, its ALTER TABLE takes its own then (seen in 5.6)."""
+    if release.family == "mysql":
+        return []
     return [
         f"ALTER TABLE {table_name(table.target)} ALTER {quoted(column.name)} DROP DEFAULT"
         for column in made_columns(schema, table, rules, release)

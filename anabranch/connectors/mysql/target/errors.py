@@ -77,6 +77,7 @@ _CHECK = "if the source has no such check any more: ALTER TABLE … DROP CHECK �
 _COMPUTED = "make it an ordinary column at the target (ALTER TABLE … MODIFY …), or leave it out of the job"
 _FILES = "SET GLOBAL local_infile = ON at the target"
 _TOO_BIG = "SET GLOBAL max_allowed_packet = 1073741824 at the target, and start again"
+_WRITE_SET = "raise wsrep_max_ws_size at the target"
 _KEYLESS = "the target wants a primary key in every table: give the table one"
 
 # What is not here is Meaning.REFUSED without a hint.
@@ -193,6 +194,9 @@ MEANINGS: dict[int, KnownError] = {
         "SET GLOBAL binlog_format = 'ROW' at the target: READ COMMITTED needs it",
     ),
     1690: KnownError(_CONFLICT, "a number does not fit its column", _RESULT),
+    1709: KnownError(
+        _REFUSED, "a column of a key is too long", "shorten it by [types.map] or columns.type: 767 bytes here"
+    ),
     1712: KnownError(_REFUSED, "a damaged index", _DAMAGED),
     1713: KnownError(_CONFLICT, "a change of a row is too large for the undo log"),
     1748: KnownError(_CONFLICT, "the row is of another partition"),
@@ -262,13 +266,14 @@ BY_TEXT: dict[int, tuple[tuple[str, KnownError], ...]] = {
         ("got error 28", KnownError(_FULL, "the disk is full", _ROOM)),
     ),
     1047: (("wsrep", KnownError(_AWAY, "a node of a cluster that is not ready")),),
+    1105: (("writeset size", KnownError(_REFUSED, "the cluster refuses the transaction", _WRITE_SET)),),
     1180: (
         ("no space left", KnownError(_FULL, "the disk is full", _ROOM)),
         ("got error 28", KnownError(_FULL, "the disk is full", _ROOM)),
         ("deadlock", KnownError(_BUSY, "rolled back because of others (Galera)")),
         (
             "message too long",
-            KnownError(_REFUSED, "the cluster refuses the transaction", "raise wsrep_max_ws_size at the target"),
+            KnownError(_REFUSED, "the cluster refuses the transaction", _WRITE_SET),
         ),
     ),
     1290: (("read-only", KnownError(_AWAY, "the server is read-only", _READ_ONLY)),),

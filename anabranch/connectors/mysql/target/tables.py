@@ -56,6 +56,7 @@ class MysqlTables:
         load: tuple[str, int] | None = None,
     ) -> None:
         """Create the table. Names that come with it are the table's own here, and take none of those `beside`."""
+        ddl.refuse_names(table)  # a server may refuse to look for a table of such a name
         connection = self._session()
         with translated(f"create {table.target}"):
             if recreate:
