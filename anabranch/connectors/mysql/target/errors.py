@@ -115,6 +115,7 @@ MEANINGS: dict[int, KnownError] = {
     1077: KnownError(_AWAY, "the server shuts down"),
     1079: KnownError(_AWAY, "the server shuts down"),
     1080: KnownError(_AWAY, "the server ends the connection"),
+    1105: KnownError(_REFUSED, "an error that has no number of its own"),
     1114: KnownError(_FULL, "a table is full", _ROOM),
     1118: KnownError(_CONFLICT, "a row is too large for its table", "ALTER TABLE … ROW_FORMAT=DYNAMIC at the target"),
     1129: KnownError(_REFUSED, "our host is blocked", "FLUSH HOSTS at the target"),
