@@ -133,7 +133,7 @@ def found(place: Place, schema: TableSchema) -> list[tuple[str, str]]:
 # --- commits that the cluster refuses ---------------------------------------------------------------------------------
 
 
-def test_rule_10_a_write_set_that_is_too_large_is_refused_whole(at: Applying, items: TargetTable, place: Place) -> None:
+def test_rule_09_a_write_set_that_is_too_large_is_refused_whole(at: Applying, items: TargetTable, place: Place) -> None:
     """At the commit, and for the reason; as soon as the limit lets it, the same epoch passes."""
     large = TableNet(items, inserts=rows(items, ("id", "v"), *((n, "x" * 10_000) for n in range(10, 510))))
     before = place.limit(SMALL)

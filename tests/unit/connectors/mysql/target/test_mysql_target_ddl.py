@@ -158,7 +158,8 @@ def test_pitfall_50_a_timestamp_says_its_default_where_the_server_would_give_one
     assert "`at` timestamp NOT NULL DEFAULT '1970-01-01 00:00:01'" in ddl.create_table(
         schema, at_target(schema), RULES, OLD
     )
-    assert ddl.complete_table(schema, at_target(schema), RULES, OLD) == [
+    assert ddl.complete_table(schema, at_target(schema), RULES, OLD) == []  # its ALTER TABLE would take ON UPDATE then
+    assert ddl.complete_table(schema, at_target(schema), RULES, replace(OLD, family="mariadb")) == [
         "ALTER TABLE `dest`.`t` ALTER `at` DROP DEFAULT"
     ]
     assert "DEFAULT '" not in ddl.create_table(schema, at_target(schema), RULES, NEWEST)
