@@ -186,6 +186,7 @@ def test_a_row_of_a_binary_stream_that_the_line_loses_is_refused_and_read_again_
         assert loader.load_raw(JOB, ORDER, 1, 0, MARKS, form, snapshot.raw(ends.table, COLUMNS, Bounds())) == ROWS
 
 
+@pytest.mark.since(12)  # as a target
 @pytest.mark.parametrize("more", FAULTS)
 def test_verify_counts_what_it_reads_at_the_target(ends: Ends, more: int) -> None:
     table = ORDER

@@ -31,7 +31,7 @@ def gone(at: Endpoint, schema: str, *names: str) -> set[str]:
 @pytest.fixture
 def mysql_shop(mysql_family: Server, source_database: Make) -> Iterator[tuple[Database, str]]:
     """With a user who may read each of the tables."""
-    shop, user = source_database(mysql_family), unique_name("repl")
+    shop, user = source_database(mysql_family), unique_name("repl")[-16:]  # the longest name of a user before MySQL 5.7
     shop.execute(
         f"CREATE USER {user}@'%' IDENTIFIED BY 'p'",
         f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user}@'%'",
