@@ -88,7 +88,7 @@ SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a
          CASE WHEN s.seqstart <> (CASE WHEN s.seqincrement > 0 THEN s.seqmin ELSE s.seqmax END)
               THEN 'START WITH ' || s.seqstart END,
          CASE WHEN s.seqcache <> 1 THEN 'CACHE ' || s.seqcache END, CASE WHEN s.seqcycle THEN 'CYCLE' END),
-       s.seqrelid IS NOT NULL, a.attnum::int
+       s.seqrelid IS NOT NULL, a.attnum::int, {base}
   FROM pg_catalog.pg_attribute a
   JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -105,6 +105,15 @@ SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a
                                  ELSE 9223372036854775807 END AS of_type) AS most ON true
  WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
 """
+# What a domain is made of that is no domain, with the sizes that one of the domains between gives it.
+_BASE = """CASE WHEN t.typtype <> 'd' THEN '' ELSE (
+         WITH RECURSIVE made AS (
+           SELECT t.typbasetype AS type, t.typtypmod AS sizes
+           UNION ALL
+           SELECT u.typbasetype, greatest(u.typtypmod, m.sizes)
+             FROM made m JOIN pg_catalog.pg_type u ON u.oid = m.type WHERE u.typtype = 'd')
+         SELECT pg_catalog.format_type(m.type, m.sizes)
+           FROM made m JOIN pg_catalog.pg_type u ON u.oid = m.type WHERE u.typtype <> 'd') END"""
 # `attached`: it was a table before. Of one that was made as a partition both rows are of one transaction.
 # https://www.postgresql.org/docs/current/catalog-pg-inherits.html
 _PARTITIONS = """
@@ -193,7 +202,7 @@ class Definitions:
         rows = self._rows(_TOLD)
         chosen = {oid: row for oid, *row in rows if wanted(TableId(row[0], row[1]))}
         generated = "a.attgenerated::text" if version >= GENERATED else "''"
-        columns = self._by_table(_COLUMNS.format(generated=generated), chosen)
+        columns = self._by_table(_COLUMNS.format(generated=generated, base=_BASE), chosen)
         standing = [self._by_table(query, chosen) for query in (INDEXES, FOREIGN_KEYS, CHECKS)]
         partitions = self._by_table(_PARTITIONS, chosen) if version >= TREES else defaultdict(list)
         needs = self._needs(columns, chosen)
@@ -297,13 +306,14 @@ def _column(row: Any, key: tuple[str, ...]) -> Column:
         options,
         has_sequence,
         number,
+        base,
     ) = row
     is_serial = bool(not identity_kind and has_sequence and expression and expression.startswith("nextval("))
     counts = bool(identity_kind) or is_serial
     has_default = expression is not None and not generated and not counts
     return Column(
         name,
-        None if generated else logical_type(native),
+        None if generated else logical_type(native, base),
         native,
         nullable=not not_null,
         has_default=has_default,
