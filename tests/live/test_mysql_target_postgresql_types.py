@@ -1,5 +1,5 @@
-"""Types of a PostgreSQL that users make themselves, at a MySQL or MariaDB: one job has a table or two of each, loaded, followed,
-and compared with the source after both.
+"""Types of a PostgreSQL that users make themselves, at a MySQL or MariaDB: one job has a table or two of each, loaded,
+followed, and compared with the source after both.
 
 Types of the server's own stand in test_mysql_target_values.py, column by column.
 """
@@ -7,12 +7,18 @@ Types of the server's own stand in test_mysql_target_values.py, column by column
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
 
+from anabranch.connectors.mysql.target.labels import renamed
+from anabranch.contracts import LabelTables
+from anabranch.model.ids import TableId
 from anabranch.testing.databases import create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
+from anabranch.view.opened import source_of, target_of
+from anabranch.view.options import value_rules
 from rigs.job_here import JobHere
 from rigs.scenario_mysql_target import PostgresToMysql
 
@@ -29,7 +35,7 @@ class Part:
 
 DOMAINS = Part(
     (
-        "CREATE DOMAIN whole AS bigint CHECK (VALUE IS DISTINCT FROM 13)",
+        "CREATE DOMAIN whole AS bigint CHECK (VALUE <> 5000)",
         "CREATE DOMAIN part AS whole CHECK (VALUE < 9223372036854775807)",
         "CREATE DOMAIN code AS varchar(20)",
         "CREATE DOMAIN short_code AS code CHECK (VALUE <> 'x')",
@@ -64,7 +70,7 @@ DOMAINS = Part(
     ),
     (
         "UPDATE of_domains SET v = 2",
-        "UPDATE of_domains SET w = 9007199254740994, d = d / 3, f = f / 3 WHERE w = 9007199254740993",
+        "UPDATE of_domains SET w = 9007199254740994, d = d / 3, f = 0.1 WHERE w = 9007199254740993",
         "UPDATE of_domains SET id = id + 1 WHERE id = 9007199254740993",
         "UPDATE of_domains SET c = 'z' WHERE id = 9007199254740992",
         "DELETE FROM of_domains WHERE id = -9223372036854775808",
@@ -77,7 +83,46 @@ DOMAINS = Part(
         "UPDATE of_domains_bag SET t = 'b' WHERE w IS NULL",
     ),
 )
-PARTS = (DOMAINS,)
+ENUMS = Part(
+    (
+        "CREATE TYPE mood AS ENUM ('sad', 'it''s ok', 'happy {0}', 'a,b', 'Happy', 'zé')",
+        "CREATE TYPE grade AS ENUM ('2', '1')",  # places of labels, to a MySQL
+        "CREATE TYPE padded AS ENUM ('a', 'a ')",
+        "CREATE DOMAIN feeling AS mood CHECK (VALUE <> 'sad')",
+        "CREATE TABLE of_enums (id int PRIMARY KEY, m mood NOT NULL DEFAULT 'it''s ok', f feeling, g grade, p padded)",
+        "INSERT INTO of_enums VALUES (1, 'happy {0}', 'Happy', '1', 'a '), (2, 'Happy', 'zé', '2', 'a'),"
+        " (3, 'a,b', NULL, NULL, NULL)",
+        f"INSERT INTO of_enums SELECT n + 1000, 'sad', 'a,b', '2', 'a ' FROM generate_series(1, {MANY}) AS n",
+        "CREATE TABLE of_enums_keyed (m mood, n int, v int, PRIMARY KEY (m, n))",
+        "INSERT INTO of_enums_keyed SELECT m, n, 1 FROM generate_series(1, 40) AS n, unnest(enum_range(NULL::mood)) AS m",
+        "CREATE TABLE of_enums_child (id int PRIMARY KEY, m mood, n int,"
+        " FOREIGN KEY (m, n) REFERENCES of_enums_keyed ON UPDATE CASCADE)",
+        "INSERT INTO of_enums_child SELECT row_number() OVER (), m, n FROM of_enums_keyed",
+        "CREATE TABLE of_enums_bag (m mood, f feeling)",
+        "ALTER TABLE of_enums_bag REPLICA IDENTITY FULL",
+        "INSERT INTO of_enums_bag VALUES ('happy {0}', 'Happy'), ('Happy', NULL), ('Happy', NULL), (NULL, 'zé')",
+        "CREATE TYPE hue AS ENUM ('red', 'green')",
+        "CREATE TABLE of_enums_renamed (id int PRIMARY KEY, h hue)",
+        "INSERT INTO of_enums_renamed VALUES (1, 'red'), (2, 'green')",
+    ),
+    (
+        "UPDATE of_enums SET m = 'zé', f = 'it''s ok' WHERE id = 1",
+        "UPDATE of_enums SET g = '1', p = 'a' WHERE id > 1000",
+        "UPDATE of_enums_keyed SET v = 2 WHERE m IN ('happy {0}', 'Happy')",
+        "UPDATE of_enums_keyed SET m = 'Happy', n = n + 1000 WHERE m = 'it''s ok'",
+        "ALTER TYPE mood ADD VALUE 'first' BEFORE 'sad'",
+        "ALTER TYPE mood ADD VALUE 'be''tween' AFTER 'sad'",
+        "ALTER TYPE mood ADD VALUE 'last'",
+        "INSERT INTO of_enums VALUES (4, 'first', 'last', NULL, NULL)",
+        "UPDATE of_enums SET m = 'be''tween' WHERE id > 1000",
+        "UPDATE of_enums_keyed SET m = 'last' WHERE m = 'a,b'",
+        "DELETE FROM of_enums_bag WHERE f IS NULL AND ctid = '(0,2)'",
+        "INSERT INTO of_enums_bag VALUES ('first', 'be''tween')",
+        "UPDATE of_enums_bag SET m = 'last' WHERE m IS NULL",
+        "DELETE FROM of_enums_bag WHERE m = 'happy {0}'",
+    ),
+)
+PARTS = (DOMAINS, ENUMS)
 
 
 @dataclass
@@ -87,13 +132,13 @@ class Arrived:
     here: JobHere
     wrong: dict[str, list[str]] = field(default_factory=dict)
 
-    def compare(self, when: str) -> None:
-        for by_rows in (False, True):
+    def compare(self, when: str, *ways: bool) -> None:
+        for by_rows in ways:
             found = self.here.verify(by_rows=by_rows).tables
-            assert {one.source.name for one in found} >= set(self.here.made.source_tables())
+            assert {name_of(one.source) for one in found} >= set(self.here.made.source_tables())
             for result in found:
                 if not result.identical:
-                    self.wrong.setdefault(result.source.name, []).append(f"verify behind the {when}: {result}")
+                    self.wrong.setdefault(name_of(result.source), []).append(f"verify behind the {when}: {result}")
 
     def well(self, *tables: str) -> None:
         states = self.here.made.states()
@@ -104,6 +149,10 @@ class Arrived:
         """The types of a table's columns at the target."""
         query = "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
         return {name: str(native) for name, native in self.here.made.target.query(query, [self.here.made.there, table])}
+
+
+def name_of(table: object) -> str:
+    return str(table).partition(".")[2]
 
 
 @pytest.fixture(scope="module", params=["mysql", "mariadb"])
@@ -117,10 +166,10 @@ def arrived(
     found = Arrived(JobHere(made))
     found.here.load()
     found.here.stream()
-    found.compare("load")
+    found.compare("load", False)
     database.execute(*(one for part in PARTS for one in part.changed))
     found.here.stream()
-    found.compare("changes")
+    found.compare("changes", False, True)
     yield found
     found.here.job.drop(execute=True)
     drop_database(there)
@@ -145,3 +194,32 @@ def test_domains_have_the_type_that_they_are_made_of(arrived: Arrived) -> None:
         "ip": "varchar(49)",
     }
     assert arrived.types("of_domains_child")["of_c"] == "varchar(20)"
+
+
+def test_enums_are_enums_and_get_the_labels_that_the_source_adds(arrived: Arrived) -> None:
+    arrived.well("of_enums", "of_enums_keyed", "of_enums_child", "of_enums_bag")
+    grown = "enum('first','sad','be''tween','it''s ok','happy {0}','a,b','Happy','zé','last')"
+    found = arrived.types("of_enums")
+    assert (found["m"], found["f"], found["g"], found["p"]) == (grown, grown, "longtext", "longtext")
+    assert {arrived.types(table)["m"] for table in ("of_enums_keyed", "of_enums_child", "of_enums_bag")} == {grown}
+    query = (
+        "SELECT COLUMN_DEFAULT, IS_NULLABLE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+    )
+    place = [arrived.here.made.there, "of_enums", "m"]
+    ((default, nullable),) = arrived.here.made.target.query(f"{query} AND COLUMN_NAME = %s", place)
+    assert (str(default).strip("'").replace("''", "'"), nullable) == ("it's ok", "NO")
+
+
+def test_a_label_that_is_renamed_is_no_new_one_and_the_load_that_follows_takes_it(arrived: Arrived) -> None:
+    here, table = arrived.here, TableId("public", "of_enums_renamed")
+    job = here.job
+    with closing(source_of(job).catalog()) as catalog, closing(target_of(job).tables(value_rules(job))) as tables:
+        assert isinstance(tables, LabelTables)
+        (then,) = catalog.tables(lambda one: one == table).values()
+        target = job.rules.target_table(then)
+        assert tables.rename_labels(job.config.name, target, [then], then) == []
+        here.made.source.execute("ALTER TYPE hue RENAME VALUE 'red' TO 'crimson'")
+        (now,) = catalog.tables(lambda one: one == table).values()
+        assert renamed(then, now) == "labels of public.hue were renamed at the source, and with them rows: red"
+        assert len(tables.rename_labels(job.config.name, target, [then], now)) == 1
+    assert arrived.types("of_enums_renamed")["h"] == "enum('red','green','crimson')"

@@ -5,6 +5,7 @@ https://dev.mysql.com/doc/refman/8.0/en/data-types.html
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from anabranch.connectors.mysql.target.words import bare, sizes, without_hints
@@ -28,6 +29,7 @@ _SAME: Mapping[str, str] = {
     "real": "double",
     "boolean": "tinyint",
 }
+_QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'", re.DOTALL)  # a label
 CHARACTER = 4  # bytes of the longest in utf8mb4
 
 
@@ -55,7 +57,9 @@ def takes(existing: str, wanted: str) -> bool:
         return have == want and (want == "vector" or (*here, 1)[0] >= (*there, 1)[0])
     if want == "year":  # MariaDB, and MySQL before 8.0, show it as year(4); year(2) is another one
         return have == want and 2 not in here
-    if want in ("enum", "set"):
+    if want == "enum":
+        return have == want and set(_QUOTED.findall(wanted)) <= set(_QUOTED.findall(existing))
+    if want == "set":
         return have == want and _labels(existing).startswith(_labels(wanted))
     return have == want and (not here or here == there)
 

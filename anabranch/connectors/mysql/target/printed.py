@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from anabranch.connectors.mysql.target import enums
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 
 EXACT, WIDENED, LOSSY, REFUSED = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSSY, Fidelity.REFUSED
@@ -94,15 +95,19 @@ NAMED: Mapping[str, Row] = {
     ),
 }  # fmt: skip
 ARRAY: Row = ("longtext", WIDENED, f"{AS_PRINTED}: {{1,2}}")
-OTHER: Row = (
+ENUM: Row = ("enum", EXACT, "labels that the source adds later are added here with the first row that has one")
+UNFIT_ENUM: Row = (
     "longtext",
     WIDENED,
-    f"{AS_PRINTED}: of enums the label (an enum(…) would refuse labels that the source adds, or take '2' for its second "
-    "one), of composites (1,2)",
+    "the label; an enum(…) would take labels like these for another one: '', whole numbers, blanks at the end; or has no"
+    " place for control characters, backslashes, letters beyond U+FFFF, or so many labels",
 )
+OTHER: Row = ("longtext", WIDENED, f"{AS_PRINTED}: of composites (1,2)")
 DOMAIN = "checks of the domain are not made"
 # Kinds of which rows have values, where no domain is around them.
-_AS_VALUES = frozenset((Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64, Kind.TEXT, Kind.BINARY, Kind.UUID))
+_AS_VALUES = frozenset(
+    (Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64, Kind.TEXT, Kind.BINARY, Kind.UUID)
+)
 
 
 def value(type: LogicalType, family: str) -> Row | None:
@@ -122,7 +127,9 @@ def of_domain(fit: Fit, is_chosen: bool) -> Fit:
     """Return the fit of a domain, that of its base being given: the target does not know what the domain itself refuses."""
     if is_chosen or fit.fidelity is REFUSED:
         return fit
-    return Fit(fit.native, WIDENED if fit.fidelity is EXACT else fit.fidelity, "; ".join(filter(None, (fit.reason, DOMAIN))))
+    return Fit(
+        fit.native, WIDENED if fit.fidelity is EXACT else fit.fidelity, "; ".join(filter(None, (fit.reason, DOMAIN)))
+    )
 
 
 def row(type: LogicalType, family: str) -> Row:
@@ -133,6 +140,8 @@ def row(type: LogicalType, family: str) -> Row:
         return ("bit({length})", EXACT, "") if (type.length or 1) <= BITS else ("varchar({length})", WIDENED, "digits")
     if type.kind in KINDS:
         return KINDS[type.kind]
+    if type.kind is Kind.ENUM:
+        return ENUM if enums.are_fit(type.values) else UNFIT_ENUM
     if type.native.endswith("[]"):
         return ARRAY
     found = NAMED.get(name(type.native))

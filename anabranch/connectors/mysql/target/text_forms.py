@@ -56,8 +56,8 @@ def _canonical(type: LogicalType, name: str, rules: ValueRules, family: str) -> 
     if Kind.JSON in (type.kind, _kind_of(name)):
         is_text = family != "mysql" or (name or rules.json) not in ("json", "")
         return CanonicalForm.JSON_TEXT if is_text else CanonicalForm.JSON_VALUES
-    if not name and type.kind in FLOATS:
-        return WITHOUT_SIGN[type.kind] if family == "mariadb" else FLOATS[type.kind]
+    if not name and type.kind in FLOATS and (family == "mariadb" or type.printed):
+        return (WITHOUT_SIGN if family == "mariadb" else FLOATS)[type.kind]
     if type.carried is Kind.VECTOR:
         return CanonicalForm.AS_IT_IS
     if name == "decimal":
