@@ -24,7 +24,7 @@ SIZED = {
     "timestamp with time zone": "timestamp(6) with time zone",
     "time without time zone": "time(6) without time zone",
 }
-DOMAIN_OVER = ("integer", "double precision")
+DOMAIN_OVER = ("integer", "numeric(10,2)")
 ENUMS = {"`'sad'`, `'happy'`": ("sad", "happy"), "`'1'`, `'2'`": ("1", "2")}
 MORE = ("bit(65)", "numeric(10,2)", "numeric(2,-3)", "integer[]", "public.a_type_of_your_own")
 _HEAD = """Columns of MySQL and MariaDB keep their types in the source's own words, sizes and attributes included. What
