@@ -15,8 +15,8 @@ from anabranch.model.datatype import Kind, LogicalType
 
 MOST = 3000  # labels: https://dev.mysql.com/doc/refman/5.7/en/string-type-syntax.html
 NO_LABEL = r"^[[:space:]]*[-+]?[0-9]+[[:space:]]*$|[[:space:]]$|^$"
-# Letters that both servers show as they are in the definition of a table, on every release: no escapes, none beyond the BMP.
-_LABEL = re.compile(r"(?!\s*[-+]?[0-9]+\s*$)(?!.*\s$)[^\x00-\x1f\x7f\\\U00010000-\U0010ffff]+")
+# Letters that every release shows in a table's definition as they are told: no control characters, none beyond the BMP.
+_LABEL = re.compile(r"(?!\s*[-+]?[0-9]+\s*$)(?!.*\s$)[^\x00-\x1f\x7f\U00010000-\U0010ffff]+")
 
 
 def are_fit(labels: Sequence[str]) -> bool:

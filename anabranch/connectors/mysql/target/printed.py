@@ -100,7 +100,7 @@ UNFIT_ENUM: Row = (
     "longtext",
     WIDENED,
     "the label; an enum(…) would take labels like these for another one: '', whole numbers, blanks at the end; or has no"
-    " place for control characters, backslashes, letters beyond U+FFFF, or so many labels",
+    " place for control characters, letters beyond U+FFFF, or so many labels",
 )
 OTHER: Row = ("longtext", WIDENED, f"{AS_PRINTED}: of composites (1,2)")
 DOMAIN = "checks of the domain are not made"

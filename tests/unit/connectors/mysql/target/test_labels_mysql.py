@@ -24,7 +24,7 @@ SHOWN = """CREATE TABLE `t` (
 
 @pytest.mark.parametrize(
     "labels",
-    [(), ("1",), ("a", " -2 "), ("a", "b "), ("",), ("a\\b",), ("a\n",), ("😀",), tuple(f"n{n}" for n in range(3001))],
+    [(), ("1",), ("a", " -2 "), ("a", "b "), ("",), ("a\n",), ("😀",), tuple(f"n{n}" for n in range(3001))],
 )
 def test_labels_that_an_enum_would_take_for_others_or_not_show_are_text(labels: tuple[str, ...]) -> None:
     assert not are_fit(labels)
@@ -32,7 +32,7 @@ def test_labels_that_an_enum_would_take_for_others_or_not_show_are_text(labels: 
 
 
 def test_labels_that_are_an_enum() -> None:
-    assert are_fit(("a", "A", " a", "it's", "a,b", "{0}", "zé", "2nd", "1.5", "0x1", "次"))
+    assert are_fit(("a", "A", " a", "it's", "a,b", "a\\b", "{0}", "zé", "2nd", "1.5", "0x1", "次"))
     assert is_enum(logical_type("public.mood", labels=("a",))) and is_enum(
         logical_type("public.d", "public.mood", labels=("a",))
     )
