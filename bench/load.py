@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -38,11 +37,15 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
             decoder: stack.enter_context(Program(python("bench.warm"), job.environment))
             for decoder, job in decoders.items()
         }
-        peers.start(_warm_up(stand, list(warm.values())))
+        few = _few(stand)
+        for worker in warm.values():
+            _warm_up(worker, few)
+        peers.start(few.source)
         for _ in range(repeat):
             for form, costs in pipes.items():
                 costs.append(_pipe(stand, source, target, form))
             peers.load(source)
+            _warm_up(warm[""], few)  # Spark ends a Python worker that has had nothing to do for a minute
             loads[""].append(_turn(stand, warm[""], decoders[""], rows))
         for decoder in decoders.keys() - {""}:  # behind all others, which would pay for what it leaves to be written
             for _ in range(repeat):
@@ -98,15 +101,16 @@ def _load(stand: Stand, worker: Program, job: Job) -> Cost:
     return replace(meter.cost(), seconds=seconds)
 
 
-def _warm_up(stand: Stand, workers: Sequence[Program]) -> Database:
-    """A source with a few rows, which is loaded."""
+def _few(stand: Stand) -> Job:
+    """A job of a few rows."""
     source, target = stand.databases("warm")
     stand.orders(source).create(10)
-    job = stand.job("warm", source, target, more=ONE_TASK)
-    for worker in workers:
-        worker.ask(f"load {job.file}")
-        _forget(job)
-    return source
+    return stand.job("warm", source, target, more=ONE_TASK)
+
+
+def _warm_up(worker: Program, few: Job) -> None:
+    worker.ask(f"load {few.file}")
+    _forget(few)
 
 
 def _check(job: Job, rows: int) -> None:
