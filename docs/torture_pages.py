@@ -174,9 +174,9 @@ among them may be a value), points and times with a zone of decoderbufs. The ord
 
 **MySQL and MariaDB as targets** (`--target mysql`, `--target mariadb`) are servers of the kit's, too, from every source. The
 watcher reads the tables in one consistent snapshot; a table that refuses rows does it by a trigger, because a CHECK would be
-asked of the rows that are there. Two of five jobs have `[apply] truncate = "truncate"`. As a TRUNCATE of a MySQL or MariaDB
-does nothing else, the state between it and its epoch is the one that the source had behind it, which is what is asked for; of
-a PostgreSQL it goes by DELETE, because every transaction of a history has a row for the ledger. A second target is a
+asked of the rows that are there. Two of five jobs have `[apply] truncate = "truncate"`. A TRUNCATE at a MySQL or MariaDB
+source is a transaction of its own, so the state between the emptying and its epoch is one that the source had. That of a
+PostgreSQL source is applied as DELETE, because each of its transactions also writes the ledger. A second target is a
 PostgreSQL, with a server of its own that may be restarted for itself. Not drawn there: users who may not
 switch foreign keys off or from whom a policy hides rows (there are none), and kinds of columns whose values do not all come
 exactly: MariaDB's UUID and INET at a MySQL, MySQL's -0.0 at a MariaDB; from a PostgreSQL numbers without digits, NaN and

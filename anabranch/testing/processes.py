@@ -23,8 +23,8 @@ from queue import SimpleQueue
 
 from anabranch.testing.cache import ServerUnavailable
 
-START_SECONDS = 180.0
-STOP_SECONDS = 120.0
+START_SECONDS = 300.0
+STOP_SECONDS = 300.0
 NOTHING = Path(os.devnull)
 _POLL_SECONDS = 0.02
 

@@ -284,6 +284,7 @@ STOOD_THERE = [
     ("int NOT NULL", "int(8) zerofill", ["7", "0"], "8"),
     ("bigint", "int", ["7", "-1"], "8"),
     ("decimal(6,2)", "decimal(8,2) zerofill", ["7.50", "0.00"], "7.49"),
+    ("decimal(6,2)", "decimal(8,4)", ["7.50", "0.00"], "7.4999"),
     ("decimal(6,2) NOT NULL", "decimal(6,2)", ["-7.50", "0.00"], "7.50"),
     ("varchar(20) CHARACTER SET utf8mb4", "varchar(20) CHARACTER SET latin1", ["d\u00e9j\u00e0", ""], "deja"),
     ("varchar(20) CHARACTER SET latin1 NOT NULL", "varchar(20) CHARACTER SET utf8mb4", ["d\u00e9j\u00e0", ""], "d\u00e9ja"),
@@ -300,6 +301,7 @@ def test_mysql_target_sums_of_columns_that_were_there_are_the_source_s(
     for own, native, values, other in STOOD_THERE:
         both = "(id, v) VALUES " + ", ".join(f"({n}, '{value}')" for n, value in enumerate(values))
         database.execute(
+            "SET time_zone = '+00:00'",
             "DROP TABLE IF EXISTS s, t",
             f"CREATE TABLE s (id int PRIMARY KEY, v {own})",
             f"CREATE TABLE t (id int PRIMARY KEY, v {native} NULL)",

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from anabranch import failpoints
 from anabranch.job.supervisor import STOP_SECONDS
 from anabranch.testing import faults
 from anabranch.testing.in_time import NotInTime
@@ -45,7 +46,9 @@ def test_an_interrupt_and_a_limit_within_an_epoch(mariadb: Server, scenario: Mak
 
 def interrupted_before_it_caught_up(made: Scenario, number: signal.Signals, code: int) -> None:
     """While it loads; a run without a condition would end with 0."""
-    run = made.start("run", "--until-caught-up")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(failpoints.VARIABLE, "load.begun=delay:5")  # a load of one row may be over before it is seen
+        run = made.start("run", "--until-caught-up")
     run.part("load")
     run.signal(number)
     assert run.wait(60).code == code, run.tail()

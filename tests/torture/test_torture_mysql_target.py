@@ -107,7 +107,8 @@ def test_histories_to_a_mysql_target_with_faults(ground: Ground, tmp_path: Path)
             if tally.counted >= HISTORIES:
                 break
     print("\n".join(summary(tally, time.monotonic() - begun)))
-    assert tally.counted >= HISTORIES and set(tally.sources) == set(NAMES) and tally.with_two, tally
+    assert tally.counted >= HISTORIES and set(tally.sources) == set(NAMES), tally
+    assert tally.with_two or 1 not in tally.seeds, tally  # the first seed has two targets
     assert any(draw_emptying(seed, ground.target) for seed in tally.seeds)
     users = {user for seed in tally.seeds for user in ground.users_of(seed).values()}
     assert USER in users

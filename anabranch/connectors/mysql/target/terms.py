@@ -210,7 +210,8 @@ def _decimal(type: LogicalType, column: str, family: str) -> str:
     """Print a DECIMAL, without the zeros that ZEROFILL puts in front of it."""
     if type.target or not 0 < type.precision <= 65 or type.printed:
         return column
-    return f"CAST({column} AS DECIMAL({type.precision},{type.scale}))"
+    plain = f"CAST({column} AS DECIMAL({type.precision},{type.scale}))"
+    return f"IF({plain} = {column}, {plain}, CONCAT({column}))"  # a column with more digits may hold another value
 
 
 def _double(type: LogicalType, column: str, family: str) -> str:
