@@ -163,14 +163,14 @@ class ChunkWork:
 
         The source is asked for what the tables need now, because no log tells.
         """
-        tables = {one.load.schema.id: one.load.table for one in pieces_of(piece) if one.load.schema.needs}
+        tables = [one.load.schema.id for one in pieces_of(piece) if one.load.schema.needs]
         if not tables:
             return False
         with closing(self.target.tables(self.rules)) as target, closing(self.source.catalog()) as catalog:
             if not isinstance(target, LabelTables):
                 return False
             found = catalog.tables(lambda table: table in tables)
-            return bool(target.add_labels([(schema, tables[name]) for name, schema in found.items()]))
+            return bool(target.add_labels([need for schema in found.values() for need in schema.needs]))
 
     def _finish(
         self, piece: LoadPiece | Knot, marks: tuple[str, str], form: str, blocks: Iterator[bytes]

@@ -271,8 +271,6 @@ class TableSchema:
                 del logical["at_target"]  # of one target; a definition is of the source
                 if not logical["printed"]:
                     del logical["printed"], logical["specials"]
-                if not logical["base"]:
-                    del logical["base"]
         for index in data["indexes"]:
             _without(index, _RARE_OF_INDEX)
         return data

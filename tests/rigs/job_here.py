@@ -20,7 +20,6 @@ from anabranch.apply.run import ApplyRun
 from anabranch.capture.run import Capture
 from anabranch.job import Job, parts
 from anabranch.lifecycle.beginning import begin_trail_if_none, open_trail
-from anabranch.model.ids import TableId
 from anabranch.spark import pieces
 from anabranch.testing.in_time import in_time
 from anabranch.testing.torture.local import LocalEngine, Small
@@ -61,15 +60,14 @@ class JobHere:
             os.environ.clear()
             os.environ.update(before)
 
-    def load(self, table: TableId | None = None) -> None:
-        """Preflight, and every table that is not loaded yet, or this one again. Capture runs meanwhile: tables without a key
-        may need it."""
+    def load(self) -> None:
+        """Preflight, and every table that is not loaded yet. Capture runs meanwhile: tables without a key may need it."""
         job, is_over = self.job, threading.Event()
         with _in_haste(), ThreadPoolExecutor(1) as beside:
             begin_trail_if_none(job)
             captured = beside.submit(self._capture, job, lambda trail: is_over.is_set())
             try:
-                parts.run_load(job, table, False, engine=LocalEngine(Small()))
+                parts.run_load(job, None, False, engine=LocalEngine(Small()))
             finally:
                 is_over.set()
             captured.result()
@@ -112,11 +110,9 @@ class JobHere:
         with TrailReader(job.trail) as trail:
             end = trail.end().position.sequence
         with closing(target.store()) as store:
-            alone = threading.Lock()  # what is tried again asks in a thread of its own
 
             def stop() -> bool:
-                with alone:
-                    now, states = store.jobs.checkpoint(job.config.name), store.states.tables(job.config.name)
+                now, states = store.jobs.checkpoint(job.config.name), store.states.tables(job.config.name)
                 in_time(until, f"apply is at {now and now.position}, not at {end}: {states}")
                 here = now is not None and now.position.sequence >= end
                 return here and all(state.is_streaming or state.is_parked for state in states.values())

@@ -8,10 +8,8 @@ What does not live here: kinds of other sources (typemap.py), SQL (terms.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from anabranch.connectors.mysql.target import enums
-from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
+from anabranch.model.datatype import Fidelity, Kind, LogicalType
 
 EXACT, WIDENED, LOSSY, REFUSED = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSSY, Fidelity.REFUSED
 Row = tuple[str, Fidelity, str]
@@ -95,18 +93,11 @@ NAMED: Mapping[str, Row] = {
     ),
 }  # fmt: skip
 ARRAY: Row = ("longtext", WIDENED, f"{AS_PRINTED}: {{1,2}}")
-ENUM: Row = ("enum", EXACT, "labels that the source adds later are added here with the first row that has one")
-UNFIT_ENUM: Row = (
+OTHER: Row = (
     "longtext",
     WIDENED,
-    "the label; an enum(…) would take labels like these for another one: '', whole numbers, blanks at the end; or has no"
-    " place for control characters, letters beyond U+FFFF, or so many labels",
-)
-OTHER: Row = ("longtext", WIDENED, f"{AS_PRINTED}: of composites (1,2)")
-DOMAIN = "checks of the domain are not made"
-# Kinds of which rows have values, where no domain is around them.
-_AS_VALUES = frozenset(
-    (Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64, Kind.TEXT, Kind.BINARY, Kind.UUID)
+    f"{AS_PRINTED}: of enums the label (an enum(…) would refuse labels that the source adds, or take '2' for its second "
+    "one), of domains the value, of composites (1,2)",
 )
 
 
@@ -118,20 +109,6 @@ def value(type: LogicalType, family: str) -> Row | None:
     return found
 
 
-def base(type: LogicalType) -> LogicalType:
-    """Return the type that a domain is made of, with what the job chose for the domain."""
-    return replace(type, native=type.base, base="", printed=type.kind not in _AS_VALUES)
-
-
-def of_domain(fit: Fit, is_chosen: bool) -> Fit:
-    """Return the fit of a domain, that of its base being given: the target does not know what the domain itself refuses."""
-    if is_chosen or fit.fidelity is REFUSED:
-        return fit
-    return Fit(
-        fit.native, WIDENED if fit.fidelity is EXACT else fit.fidelity, "; ".join(filter(None, (fit.reason, DOMAIN)))
-    )
-
-
 def row(type: LogicalType, family: str) -> Row:
     """Return the type for one whose values are printed."""
     if type.kind is Kind.DECIMAL:
@@ -140,8 +117,6 @@ def row(type: LogicalType, family: str) -> Row:
         return ("bit({length})", EXACT, "") if (type.length or 1) <= BITS else ("varchar({length})", WIDENED, "digits")
     if type.kind in KINDS:
         return KINDS[type.kind]
-    if type.kind is Kind.ENUM:
-        return ENUM if enums.are_fit(type.values) else UNFIT_ENUM
     if type.native.endswith("[]"):
         return ARRAY
     found = NAMED.get(name(type.native))

@@ -83,8 +83,6 @@ class MysqlTypes:
         self.family = family
 
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
-        if type.base:
-            return printed.of_domain(self.fit(printed.base(type), rules), is_chosen=bool(type.target))
         if type.target and type.target != self.by_setting(type.kind, rules):
             return choices.fit(type, self.family)
         if type.fraction > FRACTION and type.kind in printed.CLOCKS:
@@ -131,8 +129,7 @@ class MysqlTypes:
         if type.kind is Kind.JSON:
             return JSON[self.family, "text" if rules.json == "text" else "json"]
         if type.carried is Kind.NATIVE:  # PostgreSQL's, as it prints them
-            found = printed.row(type, self.family)
-            return (_labelled(type)[0], *found[1:]) if found is printed.ENUM else found
+            return printed.row(type, self.family)
         if type.native:  # PostgreSQL's, of which rows have the value
             return printed.value(type, self.family) or NATIVE[type.kind]
         if type.kind in (Kind.ENUM, Kind.SET):

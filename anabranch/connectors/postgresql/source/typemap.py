@@ -10,7 +10,6 @@ https://www.postgresql.org/docs/current/datatype.html
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from anabranch.model.datatype import Kind, LogicalType, Special
 
@@ -45,13 +44,8 @@ _FIELDS = re.compile(r"interval (?:year|month|day|hour|minute|second)(?: to (?:m
 _CLOCKS = (Kind.TIME, Kind.TIMESTAMP, Kind.INSTANT, Kind.INTERVAL)
 
 
-def logical_type(native: str, base: str = "", labels: tuple[str, ...] = ()) -> LogicalType:
-    """Return the logical type of a type as format_type() spells it. `base`: what a domain is made of in the end; a domain has
-    the values of that, printed. `labels`: of an enum, or a domain over one."""
-    if base:
-        return replace(logical_type(base, labels=labels), native=native, base=base, printed=True)
-    if labels:
-        return LogicalType(Kind.ENUM, values=labels, native=native, printed=True)
+def logical_type(native: str) -> LogicalType:
+    """Return the logical type of a type as format_type() spells it."""
     if sized := _SIZED.fullmatch(native):
         return LogicalType(Kind.TEXT, length=int(sized[1]))
     if native in KINDS:
