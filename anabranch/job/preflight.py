@@ -50,7 +50,10 @@ def known(job: JobView) -> KnownJob:
 def _edited(
     job: JobView, last: Mapping[str, str], states: Mapping[TableId, TableState]
 ) -> tuple[tuple[str, ...], frozenset[TableId]]:
-    """Return what the job file says otherwise than when the job last ran, and the tables that it gives another form."""
+    """Return what the job file says otherwise than when the job last ran, and the tables that it gives another form; nothing
+    where the state at the target is another job's, which is refused as such."""
+    if last["uuid"] != (trail_uuid(job) or last["uuid"]):
+        return (), frozenset()
     before = json.loads(last["definition"])
     changes = describe_change(before, job.config.fingerprint(job.target))
     if not changes:

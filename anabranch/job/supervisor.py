@@ -16,7 +16,15 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 from anabranch import log
-from anabranch.errors import NotCaughtUp, PreflightFailed, StateError, TargetError, TargetUnavailable
+from anabranch.errors import (
+    AnabranchError,
+    JobChanged,
+    NotCaughtUp,
+    PreflightFailed,
+    StateError,
+    TargetError,
+    TargetUnavailable,
+)
 from anabranch.job.children import Child
 from anabranch.job.display import Display
 from anabranch.job.lanes import Lane, refuse_if_all_failed, worst
@@ -91,7 +99,7 @@ class Supervisor:
                 failed.job = view.label
                 refused.append(failed)
         if (first := worst(iter(refused))) is not None:
-            refuse_changed_job(self.job)  # then what the checks found may be about another job
+            self._refuse_if_edited()
             raise first
         if len(away) == len(self.job.targets()):
             raise next(iter(away.values()))
@@ -99,6 +107,16 @@ class Supervisor:
             log.get(job=self.job.config.name, target=name).warning("target_away", error=error.message)
         state.phase("waiting", "for the parts to start", Waiting.BEGIN)
         return set(away)
+
+    def _refuse_if_edited(self) -> None:
+        """Raise JobChanged if the job file is not that of the last run: what the checks found may be about another job then.
+        What keeps us from asking, a target that lets nobody in, is what they found."""
+        try:
+            refuse_changed_job(self.job)
+        except JobChanged:
+            raise
+        except AnabranchError:
+            return
 
     def _tell(self, view: JobView, report: Report) -> None:
         """Show the checks that are not ok. If nobody watches, write the warnings to the log."""
