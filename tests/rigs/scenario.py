@@ -385,7 +385,7 @@ class Scenario:
 
 @cache
 def _archive_found() -> dict[str, str]:
-    """Of a quick scenario hardly a process starts Spark: it makes no archive for that."""
+    """Return the archive of Spark's classes if there is one; a quick scenario makes none: it hardly ever starts Spark."""
     return class_archive.found()
 
 

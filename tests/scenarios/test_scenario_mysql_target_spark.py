@@ -39,7 +39,7 @@ STAGED = '[apply]\nrunner = "continuous"\nstage_rows = 10\n'
 
 
 def changes(n: int) -> list[str]:
-    """Of every table, many rows at once among them; two parents swap their names."""
+    """Change rows of every table, some of them many at once, and let two parents swap their names, which are unique."""
     return [
         f"INSERT INTO parent VALUES ({n}, 'parent {n}')",
         f"INSERT INTO item VALUES ({n}, {n}, 0, NULL), ({n + 100_000}, {1 + n % 20}, 1, 'more')",

@@ -195,8 +195,8 @@ def _takes_origins(epochs: Epochs) -> bool:
 
 
 def rule_21_an_epoch_may_come_from_elsewhere(target: Target) -> None:
-    """Which changes nothing of what it does; what its log says of it only a reader of that database can tell. Or the target has
-    no words for it, and refuses."""
+    """Carry out an epoch that names an origin as any other, because an origin changes no row. A target whose log cannot name
+    one refuses it. What the log says then is for a reader of that database to test."""
     of = make(target, table("a"))
     with Epochs(target) as epochs:
         if not _takes_origins(epochs):

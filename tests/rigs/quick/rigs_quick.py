@@ -1,4 +1,4 @@
-"""What Spark would do, done in this process; filters by Spark itself, from the first one on."""
+"""Do the work of Spark in this process, because a JVM takes seconds to start; a filter starts Spark, which evaluates it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_a_job_may_go_on_with_every_table_parked(tmp_path: Path) -> None:
 
 
 def test_an_edited_job_file_is_named_and_what_stands_at_the_target_is_no_fault(tmp_path: Path) -> None:
-    """What it gives another form is loaded again once that is taken over: no ALTER TABLE is what the user wants."""
+    """Check no table to which the edited file gives another form: `plan` loads it again, ALTER TABLE would be wrong advice."""
     target = End()
     known = replace(
         begun(A, B), edited=("table shop.a renamed columns: was absent, is n = m",), reshaped=frozenset({A.id})
