@@ -1,4 +1,5 @@
-"""A loader of a real PostgreSQL, for the tests of the load and of what is built after it; a PostgreSQL that is a source."""
+"""A loader of a real PostgreSQL, for the tests of the load and of what is built after it; a PostgreSQL that is a source; a
+MySQL or MariaDB at which tables are made."""
 
 from __future__ import annotations
 
@@ -11,9 +12,10 @@ from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.model.endpoint import Endpoint
 from anabranch.rows import compiled
-from anabranch.testing.databases import create_database, drop_database
+from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server
 from rigs.endpoints import endpoint_of
+from rigs.mysql_tables import Place
 from rigs.postgresql_load import RULES
 from rigs.postgresql_slot import Slot
 
@@ -53,6 +55,13 @@ def loader(endpoint: Endpoint) -> Iterator[PostgresLoader]:
     made = PostgresLoader(endpoint, RULES)
     yield made
     made.close()
+
+
+@pytest.fixture
+def place(mysql_family: Server, source_database: Callable[[Server], Database]) -> Iterator[Place]:
+    found = Place(source_database(mysql_family))
+    yield found
+    found.close()
 
 
 @pytest.fixture
