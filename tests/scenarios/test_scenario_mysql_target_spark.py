@@ -1,5 +1,5 @@
-"""A job with Spark to a MariaDB and a PostgreSQL: executors stage its epochs, it is killed where it hurts, one target is away
-while the other goes on."""
+"""Jobs with Spark to a MariaDB and a PostgreSQL: executors stage epochs, one is killed where it hurts, one target is away
+while the other goes on; one is edited, and goes on one transaction at a time."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ TABLES = (
 )
 ALL = ("parent", "item", "noise", "log", "tick")
 STAGED = '[apply]\nrunner = "continuous"\nstage_rows = 10\n'
+ALONE = '[apply]\nmode = "transaction"\n'
 
 
 def changes(n: int) -> list[str]:
@@ -86,9 +87,9 @@ class Both:
         self.made.sync(run, SOON)
         self.wait_mark(run)
 
-    def assert_identical(self) -> None:
-        self.made.assert_identical(*ALL)
-        for table in ALL:
+    def assert_identical(self, *tables: str) -> None:
+        self.made.assert_identical(*tables or ALL)
+        for table in tables or ALL:
             wanted = sorted(self.made.source.query(f"SELECT * FROM {table}"), key=repr)
             found = sorted(self.elder.query(f'SELECT * FROM "{self.made.there}".{table}'), key=repr)
             assert wanted == found, table
@@ -141,6 +142,19 @@ def test_executors_stage_for_a_mariadb_and_a_postgresql(
         run.stop()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_an_edited_job_with_spark_goes_on_one_transaction_at_a_time(
+    both: Both, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    both.write("")
+    both.made.run_until_caught_up(SOON)
+    both.assert_identical()
+    it_is_edited(both)
+    one_transaction_at_a_time_and_killed(both, monkeypatch, tmp_path / "reached")
+    both.made.cli("verify", seconds=SOON)
+
+
 def executors_stage_and_apply_dies_in_the_middle(both: Both, run: Running, reached: Path) -> None:
     died = "apply.merged.staged=exit@3"
     wait_until(lambda: reached.exists() and died in reached.read_text(), SOON, "apply dies", run.tail, run)
@@ -166,3 +180,44 @@ def one_is_away_and_the_other_is_killed(both: Both, run: Running) -> None:
 
 def phases(made: AtMysql) -> dict[str, str]:
     return {one["name"]: one["phase"] for one in made.status()["targets"]}
+
+
+def it_is_edited(both: Both) -> None:
+    """A filter, and a column with another name, at both targets."""
+    made = both.made
+    of = f'[[tables]]\nname = "{made.schema}.'
+    rules = f'{of}log"\nwhere = "id % 2 = 0"\n{of}noise"\ncolumns.rename = {{ text = "words" }}\n'
+    both.write(ALONE + rules)
+    shown = made.cli("plan").stdout
+    assert "rows: every row -> 'id % 2 = 0'" in shown and "--execute" in shown
+    made.cli("plan", "--execute")
+    assert made.states()["log"] == made.states()["noise"] == both.states()["log"] == "parked"
+
+
+def one_transaction_at_a_time_and_killed(both: Both, monkeypatch: pytest.MonkeyPatch, reached: Path) -> None:
+    made = both.made
+    with monkeypatch.context() as armed:
+        armed.setenv(failpoints.VARIABLE, "apply.pipelined=exit@2")
+        armed.setenv(failpoints.LOG_VARIABLE, str(reached))
+        run = made.start("run")
+        with busy(made, lambda n: changes(n + 10_000), rest=2.0):
+            for target in ("target", "elder"):
+                made.cli("load", "--table", f"{made.schema}.log", "--target", target, seconds=SOON)
+                made.cli("load", "--table", f"{made.schema}.noise", "--recreate", "--target", target, seconds=SOON)
+            both.wait_streaming(run)
+            died = "apply.pipelined=exit@2"
+            wait_until(lambda: reached.exists() and died in reached.read_text(), SOON, "apply dies", run.tail, run)
+            both.sync(run)
+            run.kill()
+            run = made.start("run")
+            both.sync(run)
+        both.sync(run)
+        run.stop()
+    both.assert_identical("parent", "item", "tick")
+    kept = [row for row in made.source_rows("log") if row[0] % 2 == 0]
+    assert made.target_rows("log") == kept and kept
+    kept = sorted(made.source.query("SELECT * FROM log WHERE id % 2 = 0"), key=repr)
+    assert sorted(both.elder.query(f'SELECT * FROM "{made.there}".log'), key=repr) == kept
+    words = sorted(made.source.query("SELECT n, text FROM noise"), key=repr)
+    assert sorted(made.target.query("SELECT n, words FROM noise"), key=repr) == words
+    assert sorted(both.elder.query(f'SELECT n, words FROM "{made.there}".noise'), key=repr) == words
