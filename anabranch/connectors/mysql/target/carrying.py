@@ -17,10 +17,10 @@ CHAIN = "a key moves to where another one moves away, inside the load's window"
 
 def carry_out(stages: StagingTables, piece: MergePiece, stage: Stage, rows: int) -> list[Texts]:
     """Merge a piece of `rows` rows that stand in `stage`. Returns keys to read again. Raises Conflict; driver errors pass."""
-    connection, known = stages.connection, stages.known.of(piece.table.target)
     if piece.action is MergeAction.MULTISET:
-        merge_multiset(connection, known, piece, stage)
+        merge_multiset(stages, piece, stage)
         return []
+    connection, known = stages.connection, stages.known.of(piece.table.target)
     if not piece.checked and piece.moves:
         _refuse_chains(stages, piece, stage)
     for statement, counted in statements(known, piece, stage):

@@ -42,7 +42,7 @@ def exchange(stages: StagingTables, parts: Sequence[Staged]) -> None:
     if not may_leave(connection, table):
         _in_place(stages, table, parts)
         return
-    known = stages.known.of(table.target)
+    known = stages.known.whole(table.target)
     whole = tuple(StageColumn(f"c{place}", ANY, name) for place, name in enumerate(known.written))
     with stages.empty(MergePiece(table, MergeAction.UPDATE, whole)) as held:
         rows = sum(number for _, _, number in parts)

@@ -27,7 +27,7 @@ def hand_on(stages: StagingTables, step: Step, keys_act: bool) -> None:
     is_referred = keys_act and ask(connection, REFERRED, table.target.schema, table.target.name)
     if is_referred or has_triggers(connection, table.target):
         raise Conflict(table.source, CANNOT_PARK)
-    known, target = stages.known.of(table.target), table_name(table.target)
+    known, target = stages.known.whole(table.target), table_name(table.target)
     whole = tuple(StageColumn(f"c{place}", ANY, name) for place, name in enumerate(known.written))
     columns = column_list(column.name for column in whole)
     piece = MergePiece(table, MergeAction.UPDATE, whole)

@@ -138,7 +138,7 @@ class HeldRows:
         keys = unique_keys(connection, [table.target]).get(table.target, [])
         if not keys or has_triggers(connection, table.target) or not may_leave(connection, table):
             return None
-        known = self.stages.known.of(table.target)
+        known = self.stages.known.whole(table.target)
         whole = tuple(StageColumn(f"c{place}", ANY, name) for place, name in enumerate(known.written))
         stage = self._kept.enter_context(self.stages.empty(MergePiece(table, MergeAction.UPDATE, whole)))
         why = translate(error, f"{row.operation} in {table.target}", table.source, named_key(row))

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from anabranch.connectors.mysql.target.known_columns import KnownColumn, KnownTable, assigned, has_triggers
 from anabranch.connectors.mysql.target.merge import Stage, places
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, one, quoted, run, table_name
-from anabranch.connectors.mysql.target.staging import refuse_warnings
+from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warnings
 from anabranch.connectors.sql.merge_pieces import MergePiece
 from anabranch.contracts import Conflict
 from anabranch.rows.net import TargetTable
@@ -31,12 +31,12 @@ SHAPES = frozenset(("geometry", "point", "linestring", "polygon", "multipoint", 
 MOST, BEGINNING = 40, 100  # columns in a digest, characters of each: enough to tell nearly all rows apart
 
 
-def merge_multiset(connection: Connection, known: KnownTable, piece: MergePiece, stage: Stage) -> None:
+def merge_multiset(stages: StagingTables, piece: MergePiece, stage: Stage) -> None:
     """Remove first, then insert: as many of equal rows as asked, each exactly once. Driver errors pass."""
-    table, s = piece.table, table_name(stage)
+    connection, table, s = stages.connection, piece.table, table_name(stage)
     wanted, coming = _sums(connection, stage)
     if wanted:
-        coming += _remove(connection, known, piece, stage, wanted)
+        coming += _remove(stages, piece, stage, wanted)
     if coming:
         most = int(one(connection, f"SELECT MAX(delta) FROM {s}"))
         done = run(connection, insert_copies(table, piece.values, stage, most))
@@ -68,9 +68,10 @@ def _numbers(most: int) -> str:
     return "".join(f" JOIN {ten} AS d{place}" for place in digits) + f" WHERE {number} < s.delta"
 
 
-def _remove(connection: Connection, known: KnownTable, piece: MergePiece, stage: Stage, wanted: int) -> int:
+def _remove(stages: StagingTables, piece: MergePiece, stage: Stage, wanted: int) -> int:
     """Remove rows. Returns how many equal ones have to come back: they are staged to come then, like those that are new."""
-    table, s = piece.table, table_name(stage)
+    connection, table, s = stages.connection, piece.table, table_name(stage)
+    known = stages.known.of(table.target)
     run(connection, f"UPDATE {s} AS s SET digest = {_digest(known, piece, staged=True)} WHERE delta < 0")
     same = f"s.delta < 0 AND s.digest = {_digest(known, piece, staged=False)} AND {match(known, piece.values)}"
     joined = f"{table_name(table.target)} AS t STRAIGHT_JOIN {s} AS s ON {same}"
@@ -78,7 +79,8 @@ def _remove(connection: Connection, known: KnownTable, piece: MergePiece, stage:
     found = [(int(n), int(asked), int(there)) for n, asked, there in rows]
     _expect(table, wanted, sum(min(asked, there) for _, asked, there in found))
     staying = {n: there - asked for n, asked, there in found if there > asked}
-    if staying and (known.beside(piece.values) or has_triggers(connection, table.target)):
+    has_own = staying and stages.known.whole(table.target).beside(piece.values)
+    if has_own or (staying and has_triggers(connection, table.target)):
         some = [f"{_delete_some(known, piece, stage, n)} LIMIT {asked}" for n, asked, _ in found]
         _expect(table, wanted, sum(connection.together(some)))
         return 0

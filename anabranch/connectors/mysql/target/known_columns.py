@@ -125,6 +125,7 @@ class KnownColumns:
         self._connection = connection
         self._known: dict[TableId, KnownTable] = {}
         self._fresh: set[TableId] = set()  # looked at in this transaction
+        self._whole: set[TableId] = set()  # read in this transaction, column by column
 
     def of(self, table: TableId) -> KnownTable:
         """Return the table as it is, and will be until the transaction ends. Driver errors pass."""
@@ -134,9 +135,18 @@ class KnownColumns:
         self._fresh.add(table)
         return known
 
+    def whole(self, table: TableId) -> KnownTable:
+        """Return the table with the invisible columns that have come since, too. It costs a query of the catalogue once in a
+        transaction: for rows that leave and come back, which is rare. Driver errors pass."""
+        if table not in self._whole:
+            self._known[table] = self._read(table)
+            self._fresh.add(table)
+        return self._known[table]
+
     def ended(self) -> None:
         """Note the end of a transaction: others may alter tables again."""
         self._fresh.clear()
+        self._whole.clear()
 
     def _read(self, table: TableId) -> KnownTable:
         ask(self._connection, f"SELECT 1 FROM {table_name(table)} LIMIT 0")  # nobody alters it from here on
@@ -148,11 +158,12 @@ class KnownColumns:
             for name, type, declared, charset, collation, octets, nullable, extra in rows
         )
         known = KnownTable(table, columns)
+        self._whole.add(table)
         return KnownTable(table, columns, self._form(known))
 
     def _form(self, known: KnownTable) -> tuple[object, ...]:
         """Ask for `*`, which tells of a column that has come since, too: in a row that leaves and comes back its value would be
-        lost. An invisible one that has come is not told."""
+        lost. An invisible one that has come is not told (`whole` asks for those)."""
         hidden = [column.name for column in known.columns if column.is_invisible]
         names = f"*, {column_list(hidden)}" if hidden else "*"
         try:
