@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, fill
 from rigs.scenario import Running, Scenario, wait_until
+from rigs.scenario_mysql_target import job_at_mysql
 
-Make = Callable[..., Scenario]
+
+@pytest.fixture(params=["postgresql", pytest.param("mysql", marks=pytest.mark.long)], ids="to a {}".format)
+def made(
+    request: pytest.FixtureRequest, mariadb: Server, source_database: Callable[[Server], Database], tmp_path: Path
+) -> Iterator[Scenario]:
+    if request.param == "postgresql":
+        yield request.getfixturevalue("scenario")(mariadb, *SCHEMA, *fill(1))
+        return
+    source = source_database(mariadb)
+    source.execute(*SCHEMA, *fill(1))
+    is_quick = not request.config.getoption("--spark")
+    with job_at_mysql(source, request.getfixturevalue("mysql"), tmp_path / "job", is_quick=is_quick) as made:
+        yield made
 
 
 @pytest.mark.quick
-def test_definitions_change_while_it_streams(mariadb: Server, scenario: Make) -> None:
-    made = scenario(mariadb, *SCHEMA, *fill(1))
+def test_definitions_change_while_it_streams(made: Scenario) -> None:
     run = made.start("run")
     made.wait_streaming(run)
     rule_16_truncate_is_applied_in_order(made, run)
