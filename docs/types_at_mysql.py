@@ -24,6 +24,7 @@ SIZED = {
     "timestamp with time zone": "timestamp(6) with time zone",
     "time without time zone": "time(6) without time zone",
 }
+DOMAIN_OVER = ("integer", "numeric(10,2)")
 MORE = ("bit(65)", "numeric(10,2)", "numeric(2,-3)", "integer[]", "public.a_type_of_your_own")
 _HEAD = """Columns of MySQL and MariaDB keep their types in the source's own words, sizes and attributes included. What
 one of the two does not have, or has in another sense:
@@ -65,11 +66,13 @@ def _postgresql() -> Iterator[str]:
     yield ""
     yield "| type | MySQL and MariaDB | fidelity | note |"
     yield "|---|---|---|---|"
-    for name in (*KINDS, *PRINTED, *printed.NAMED, *MORE):
-        type = logical_type(SIZED.get(name, name))
+    names = (*KINDS, *PRINTED, *printed.NAMED, *MORE)
+    types = {f"`{name}`": logical_type(name) for name in (SIZED.get(name, name) for name in names)}
+    types |= {f"a domain over `{name}`": logical_type("public.a_domain_of_your_own", name) for name in DOMAIN_OVER}
+    for name, type in types.items():
         first, second = (MysqlTypes(family).fit(type, RULES) for family in (MYSQL, MARIADB))
         both = f"`{first.native}`" + f" (MariaDB: `{second.native}`)" * (first.native != second.native)
-        yield f"| `{SIZED.get(name, name)}` | {both} | {first.fidelity} | {_both(first.reason, second.reason)} |"
+        yield f"| {name} | {both} | {first.fidelity} | {_both(first.reason, second.reason)} |"
     yield ""
     yield "A text or `bytea` without a length that stands in a key becomes a `varchar` or `varbinary`: columns without a"
     yield f"length share what the others leave of the {INDEX_BYTES:,} bytes of an index row, four to a character. Alone in a"

@@ -23,7 +23,7 @@ from anabranch.contracts.snapshot import (
 from anabranch.contracts.source import SourceConnector, SourceRemains, SourceSetUp, drift_of, remains_of, steps_of
 from anabranch.contracts.source_catalog import Dialect, LogFacts, OpenTransactions, SourceCatalog
 from anabranch.contracts.store import JobStore, TableStates, TargetStore
-from anabranch.contracts.tables import LabelTables, TargetCatalog, TargetTables
+from anabranch.contracts.tables import LabelTables, StandingTables, TargetCatalog, TargetTables
 from anabranch.contracts.target import RowTarget, TargetConnector, TypeMap
 from anabranch.contracts.values import Bounds, LogOptions
 from anabranch.contracts.writer import (
@@ -90,6 +90,7 @@ __all__ = [
     "SourceSetUp",
     "StagedWriter",
     "Stager",
+    "StandingTables",
     "TableStates",
     "TargetCatalog",
     "TargetConnector",

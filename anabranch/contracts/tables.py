@@ -70,6 +70,15 @@ class TargetTables(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class StandingTables(Protocol):
+    """Lets TargetTables say what stands where; an ability of a target whose columns depend on more than how the source spells
+    their types. `create_table` raises TargetError for a table with such differences that it does not make anew."""
+
+    def differences(self, schema: TableSchema, table: TargetTable) -> Sequence[str]:
+        """Say which columns of a table that stands are not those that rows of this definition are written for."""
+
+
 class TargetCatalog(Protocol):
     """Says what stands at the target now. One connection, reads only; apply asks it while it streams."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.contracts import LabelTables, PreflightContext, RowTarget, SourceConnector
+from anabranch.contracts import LabelTables, PreflightContext, RowTarget, SourceConnector, StandingTables
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -305,6 +305,13 @@ class Joining:
             if isinstance(tables, LabelTables) and schema.needs:
                 tables.rename_labels(self.name, schema.id, then, schema)
 
+    def differences(self, schema: TableSchema) -> Sequence[str]:
+        """Say which columns of the target's table are not those that rows of this definition are written for."""
+        with closing(self.target.tables(value_rules(self.job))) as tables:
+            if not isinstance(tables, StandingTables):
+                return []
+            return tables.differences(schema, self.job.rules.target_table(schema))
+
     def states(self) -> dict[TableId, TableState]:
         with closing(self.target.store()) as store:
             return store.states.tables(self.name)
@@ -316,13 +323,15 @@ class Joining:
         with closing(self.target.tables(value_rules(self.job))) as tables:
             then = tables.as_renamed(state.schema, now) if isinstance(tables, LabelTables) else state.schema
             steps = list(tables.script([(now, self.job.rules.target_table(now))]))
-        if now.same_definition(then) and not state.facts.recreate:
+        other = self.differences(now)
+        if now.same_definition(then) and not state.facts.recreate and not other:
             return
         would = f"--recreate would drop {state.target} at the target and create it anew:"
         raise ConfigError(
             "\n".join(
                 [
                     f"the definition of {now.id}, or what the job makes of it, changed since it was loaded; {would}",
+                    *other,
                     *(step.sql for step in steps if step.sql and step.table and step.when is When.BEFORE_LOAD),
                 ]
             ),

@@ -367,6 +367,7 @@ class Loading:
             joining.require_room(schema)
         joining.rename_labels(schema)
         changed = bool(state and (state.facts.recreate or (state.schema and not _is_made_as(state.schema, schema))))
+        changed = changed or (recreate and bool(joining.differences(schema)))
         demand = self._demand(schema, joining.states())  # parents may have come to stream meanwhile
         load = LoadTable(
             schema,

@@ -21,6 +21,7 @@ from anabranch.contracts import (
     SharingReader,
     SnapshotReader,
     SourceConnector,
+    StandingTables,
     TargetStore,
     TargetTables,
     ValueRules,
@@ -197,6 +198,7 @@ class _Planner:
             if not state.is_loading or state.is_loaded:
                 return None
             _refuse_another_definition(load, state)
+            self._refuse_other_columns(load)
         chunks = self.loader.chunks(self.job, load.schema.id, load.generation) if begun else []
         if not chunks:
             chunks = self._begin_generation(load) if load.anew else self._begin(load, state)
@@ -205,6 +207,11 @@ class _Planner:
             self.wanted[self.wanted.index(load)] = anew  # first: when others are in the way, it may be half begun
             load, chunks = anew, self._begin_generation(anew)
         return PlannedLoad(load, tuple(chunks), self._estimate(load.schema))
+
+    def _refuse_other_columns(self, load: LoadTable) -> None:
+        """Refuse to go on with a load whose rows would be written otherwise now than those that are there."""
+        if isinstance(self.tables, StandingTables) and (other := self.tables.differences(load.schema, load.table)):
+            raise _changed(load, f"what the job makes of it ({'; '.join(other)})")
 
     def _begin(self, load: LoadTable, state: TableState | None) -> list[LoadedChunk]:
         """Begin a table's load. The definition is saved before the generation begins, so that a ledger never stands
@@ -261,8 +268,9 @@ def chunk_rows(rows: int) -> int:
 
 def _refuse_another_definition(load: LoadTable, state: TableState) -> None:
     if state.schema is not None and not state.schema.same_definition(load.schema):
-        raise SchemaError(
-            "the definition changed while the table was being loaded",
-            table=str(load.schema.id),
-            hint=f"load it again: anabranch load JOB --table {load.schema.id} --recreate",
-        )
+        raise _changed(load, "the definition")
+
+
+def _changed(load: LoadTable, what: str) -> SchemaError:
+    hint = f"load it again: anabranch load JOB --table {load.schema.id} --recreate"
+    return SchemaError(f"{what} changed while the table was being loaded", table=str(load.schema.id), hint=hint)

@@ -64,7 +64,8 @@ class LogicalType:
     to 9 (TIME, TIMESTAMP, INSTANT, DURATION, INTERVAL), of more than six only printed; the `length` of a VECTOR is its
     number of elements. `native`: the type as its database spells it, which a target of the same family takes as it is (a NATIVE
     has one). `printed`: rows have the text that the source prints, not values of the kind's Arrow type, and `specials` may be
-    among them. `target`: the type at the target that the job chose, "" for the type map's own. `at_target`: what that
+    among them. `base`: what a type is made of that adds nothing to its values, a domain's innermost type; it is `printed` then.
+    `target`: the type at the target that the job chose, "" for the type map's own. `at_target`: what that
     target's type map says of its values; a column has it where it is a target's (RuleSet), and all the others tell it.
 
     Printed types that are spelled alike are equal: the spelling tells all the rest, and a release before named fewer kinds."""
@@ -80,6 +81,7 @@ class LogicalType:
     at_target: AtTarget = OF_KIND
     printed: bool = False
     specials: tuple[Special, ...] = ()
+    base: str = ""
 
     @property
     def carried(self) -> Kind:

@@ -60,8 +60,13 @@ class Column:
         follows from the type.
         """
         if self.type is not None and other.type is not None:
-            return self == other
+            return self == other and not _is_made_anew(self.type, other.type)
         return replace(self, **_TOLD_BY_TYPE) == replace(other, **_TOLD_BY_TYPE)
+
+
+def _is_made_anew(then: LogicalType, now: LogicalType) -> bool:
+    """Return whether a type of the same name is made of something else: it was dropped and made again."""
+    return bool(then.base and now.base and then.base != now.base)
 
 
 _TOLD_BY_TYPE: dict[str, Any] = {"type": None, "default": None, "default_is_expression": False}
@@ -271,6 +276,8 @@ class TableSchema:
                 del logical["at_target"]  # of one target; a definition is of the source
                 if not logical["printed"]:
                     del logical["printed"], logical["specials"]
+                if not logical["base"]:
+                    del logical["base"]
         for index in data["indexes"]:
             _without(index, _RARE_OF_INDEX)
         return data

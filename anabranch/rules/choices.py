@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 from anabranch.config.job import Types
 from anabranch.contracts import TypeMap, ValueRules
-from anabranch.model.datatype import LogicalType
+from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column
 
 _COMMENT = re.compile(r"/\*.*?\*/")
@@ -30,11 +30,13 @@ class TypeChoices:
         self._target, self._rules = target, rules
 
     def of(self, column: Column, chosen: str = "") -> LogicalType | None:
-        """Return the column's logical type with the job's choice in it; `chosen` is what the table's own entry says."""
+        """Return the column's logical type with the job's choice in it; `chosen` is what the table's own entry says. What a
+        domain is made of does not matter to a choice: it is made of the text that the source prints."""
         if column.type is None:
             return None
-        target = chosen or self._mapped(column) or self._target.by_setting(column.type.kind, self._rules)
-        found = replace(column.type, target=_plain(target))
+        own = chosen or self._mapped(column)
+        type = LogicalType(Kind.NATIVE, native=column.type.native) if own and column.type.base else column.type
+        found = replace(type, target=_plain(own or self._target.by_setting(type.kind, self._rules)))
         return replace(found, at_target=self._target.at_target(found, self._rules))
 
     def unused(self, columns: Iterable[Column]) -> list[str]:

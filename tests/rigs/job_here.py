@@ -20,6 +20,7 @@ from anabranch.apply.run import ApplyRun
 from anabranch.capture.run import Capture
 from anabranch.job import Job, parts
 from anabranch.lifecycle.beginning import begin_trail_if_none, open_trail
+from anabranch.model.ids import TableId
 from anabranch.spark import pieces
 from anabranch.testing.in_time import in_time
 from anabranch.testing.torture.local import LocalEngine, Small
@@ -60,14 +61,15 @@ class JobHere:
             os.environ.clear()
             os.environ.update(before)
 
-    def load(self) -> None:
-        """Preflight, and every table that is not loaded yet. Capture runs meanwhile: tables without a key may need it."""
+    def load(self, table: TableId | None = None, recreate: bool = False) -> None:
+        """Preflight, and every table that is not loaded yet, or this one again. Capture runs meanwhile: tables without a key
+        may need it."""
         job, is_over = self.job, threading.Event()
         with _in_haste(), ThreadPoolExecutor(1) as beside:
             begin_trail_if_none(job)
             captured = beside.submit(self._capture, job, lambda trail: is_over.is_set())
             try:
-                parts.run_load(job, None, False, engine=LocalEngine(Small()))
+                parts.run_load(job, table, recreate, engine=LocalEngine(Small()))
             finally:
                 is_over.set()
             captured.result()

@@ -89,7 +89,7 @@ def fingerprint(
 
 def _is_of_characters(column: Hashed) -> bool:
     """Return whether the column is text or varchar; any other type is hashed as the text that COPY prints."""
-    return column.type.kind in _OF_CHARACTERS
+    return column.type.carried in _OF_CHARACTERS
 
 
 def _hash(columns: Sequence[Hashed]) -> sql.Composable:

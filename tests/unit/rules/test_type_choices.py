@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.config.job import Types
+from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.contracts import ValueRules
 from anabranch.model.at_target import TextForm
@@ -69,3 +70,14 @@ def test_geometry_and_vectors_have_settings_of_their_own() -> None:
     assert choices.of(Column("v", LogicalType(Kind.VECTOR), "vector(3)")).target == ""
     assert type_choices(vector="vector").of(Column("v", LogicalType(Kind.VECTOR), "vector(3)")).target == "vector"
     assert choices.of(Column("r", None, "xmltype")) is None
+
+
+def test_a_choice_for_a_domain_is_one_for_the_text_that_the_source_prints() -> None:
+    domain = LogicalType(Kind.DECIMAL, None, 10, 2, native="public.amount", base="numeric(10,2)", printed=True)
+    choices = TypeChoices(Types(map={"public.amount": "bigint"}), MysqlTypes(), ValueRules(uuid="binary"))
+    chosen = choices.of(Column("m", domain, "public.amount"))
+    assert chosen == LogicalType(Kind.NATIVE, native="public.amount", target="bigint") and chosen.kind is Kind.NATIVE
+    assert MysqlTypes().fit(chosen, ValueRules()).native == "bigint"
+    uuid = LogicalType(Kind.UUID, native="public.token", base="uuid", printed=True)
+    by_setting = choices.of(Column("u", uuid, "public.token"))
+    assert by_setting and by_setting.kind is Kind.UUID and by_setting.target == "binary(16)"

@@ -37,7 +37,7 @@ _LENGTH = re.compile(r"binary\((\d+)\)", re.IGNORECASE)  # whose values a log ma
 def literal(connection: Connection, table: TargetTable, column: str, value: str | None) -> str:
     """Write a value of a column as SQL. A number stands without quotes: beside a text it would be compared as a double."""
     type = table.type_of(column)
-    if value is not None and not type.target and type.carried in NUMBERS and _NUMBER.fullmatch(value):
+    if value is not None and not type.target and type.kind in NUMBERS and _NUMBER.fullmatch(value):
         return value
     text = constant(type, value, family(connection))
     length = _LENGTH.match(type.native) if value is not None and not type.target else None
@@ -48,7 +48,7 @@ def equals(connection: Connection, table: TargetTable, column: str, value: str |
     """Return literals of which a column that holds the value equals one. 0.1 is not the FLOAT 0.1: that is also told as the
     double that it is; in a column that is a DOUBLE at the target 0.1 is 0.1."""
     found, type = [literal(connection, table, column, value)], table.type_of(column)
-    if value is not None and not type.target and type.carried is Kind.FLOAT32 and _FLOAT.fullmatch(value):
+    if value is not None and not type.target and type.kind is Kind.FLOAT32 and _FLOAT.fullmatch(value):
         for short, exact in FLOATS.items():
             value = value.replace(short, exact)
         with suppress(OverflowError):  # no FLOAT

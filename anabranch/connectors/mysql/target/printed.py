@@ -8,8 +8,9 @@ What does not live here: kinds of other sources (typemap.py), SQL (terms.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from anabranch.model.datatype import Fidelity, Kind, LogicalType
+from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 
 EXACT, WIDENED, LOSSY, REFUSED = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSSY, Fidelity.REFUSED
 Row = tuple[str, Fidelity, str]
@@ -97,7 +98,12 @@ OTHER: Row = (
     "longtext",
     WIDENED,
     f"{AS_PRINTED}: of enums the label (an enum(…) would refuse labels that the source adds, or take '2' for its second "
-    "one), of domains the value, of composites (1,2)",
+    "one), of composites (1,2)",
+)
+DOMAIN = "checks of the domain are not made"
+# Kinds of which rows have values, where no domain is around them.
+_AS_VALUES = frozenset(
+    (Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64, Kind.TEXT, Kind.BINARY, Kind.UUID)
 )
 
 
@@ -107,6 +113,20 @@ def value(type: LogicalType, family: str) -> Row | None:
     if found and family == "mariadb" and type.kind in (Kind.FLOAT32, Kind.FLOAT64):
         return found[0], found[1], f"{found[2]}; {NO_MINUS}"
     return found
+
+
+def base(type: LogicalType) -> LogicalType:
+    """Return the type that a domain is made of, with what a setting of the job says for all columns of its kind."""
+    return replace(type, native=type.base, base="", printed=type.kind not in _AS_VALUES)
+
+
+def of_domain(fit: Fit) -> Fit:
+    """Return the fit of a domain, that of its base being given: the target does not know what the domain itself refuses."""
+    if fit.fidelity is REFUSED:
+        return fit
+    return Fit(
+        fit.native, WIDENED if fit.fidelity is EXACT else fit.fidelity, "; ".join(filter(None, (fit.reason, DOMAIN)))
+    )
 
 
 def row(type: LogicalType, family: str) -> Row:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pymysql
 
-from anabranch.connectors.mysql.target import ddl, sequences, taken_off
+from anabranch.connectors.mysql.target import ddl, sequences, standing, taken_off
 from anabranch.connectors.mysql.target import shared_tables as shared
 from anabranch.connectors.mysql.target.attempts import LOCK_WAIT, MADE, attempt
 from anabranch.connectors.mysql.target.begin import one_begins
@@ -62,8 +62,22 @@ class MysqlTables:
             if recreate:
                 self._drop(connection, table, load)
             self._create_database(connection, table.target.schema)
-            if read_table(connection, table.target) is None:
+            existing = read_table(connection, table.target)
+            if existing is None:
                 self._create(connection, schema, table, rules)
+            elif other := standing.differences(schema, table, existing, rules, self._server(connection)):
+                hint = standing.HINT.format(table=table.source)
+                raise TargetError(
+                    f"{table.target} stays as it is: {'; '.join(other)}", hint=hint, table=str(table.source)
+                )
+
+    def differences(self, schema: TableSchema, table: TargetTable) -> Sequence[str]:
+        connection = self._session()
+        with translated(f"look at {table.target}"):
+            existing = read_table(connection, table.target)
+            if existing is None:
+                return []
+            return standing.differences(schema, table, existing, self._rules, self._server(connection))
 
     def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
         return script(tables, self._rules, self._family)

@@ -23,6 +23,8 @@ CHOSEN: Mapping[tuple[Kind, str], CanonicalForm] = {
     (Kind.UUID, "uuid"): CanonicalForm.UUID,
     (Kind.DECIMAL, "double"): CanonicalForm.FLOAT64_WITHOUT_SIGN,
 }
+# Of domains the text is the one that PostgreSQL prints, not the one that both ends print a number as.
+FLOATS: Mapping[Kind, CanonicalForm] = {Kind.FLOAT32: CanonicalForm.FLOAT32, Kind.FLOAT64: CanonicalForm.FLOAT64}
 # MariaDB has no -0.0, in columns and in results.
 WITHOUT_SIGN: Mapping[Kind, CanonicalForm] = {
     Kind.FLOAT32: CanonicalForm.FLOAT32_WITHOUT_SIGN,
@@ -54,8 +56,8 @@ def _canonical(type: LogicalType, name: str, rules: ValueRules, family: str) -> 
     if Kind.JSON in (type.kind, _kind_of(name)):
         is_text = family != "mysql" or (name or rules.json) not in ("json", "")
         return CanonicalForm.JSON_TEXT if is_text else CanonicalForm.JSON_VALUES
-    if family == "mariadb" and not name and type.carried in WITHOUT_SIGN:
-        return WITHOUT_SIGN[type.carried]
+    if not name and type.kind in FLOATS and (family == "mariadb" or type.printed):
+        return (WITHOUT_SIGN if family == "mariadb" else FLOATS)[type.kind]
     if type.carried is Kind.VECTOR:
         return CanonicalForm.AS_IT_IS
     if name == "decimal":

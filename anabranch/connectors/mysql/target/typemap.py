@@ -83,6 +83,8 @@ class MysqlTypes:
         self.family = family
 
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
+        if type.base:
+            return printed.of_domain(self.fit(printed.base(type), rules))
         if type.target and type.target != self.by_setting(type.kind, rules):
             return choices.fit(type, self.family)
         if type.fraction > FRACTION and type.kind in printed.CLOCKS:

@@ -70,6 +70,7 @@ _TOLD = """,
 TRIES, PAUSE = 20, 0.05  # seconds before another one
 # pg_get_serial_sequence() would want the right to use the schema.
 # A sequence's options are those that CREATE SEQUENCE would not choose by itself. A NOT NULL that is not validated is none.
+# `base`: what a domain is made of that is no domain, with the sizes that it gives it, or one of the domains between.
 _COLUMNS = """
 SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod),
        a.attnotnull AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint u
@@ -88,7 +89,7 @@ SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a
          CASE WHEN s.seqstart <> (CASE WHEN s.seqincrement > 0 THEN s.seqmin ELSE s.seqmax END)
               THEN 'START WITH ' || s.seqstart END,
          CASE WHEN s.seqcache <> 1 THEN 'CACHE ' || s.seqcache END, CASE WHEN s.seqcycle THEN 'CYCLE' END),
-       s.seqrelid IS NOT NULL, a.attnum::int
+       s.seqrelid IS NOT NULL, a.attnum::int, coalesce(base.name, '')
   FROM pg_catalog.pg_attribute a
   JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -100,6 +101,14 @@ SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a
                       WHERE q.classid = 'pg_class'::regclass AND q.refclassid = 'pg_class'::regclass AND u.relkind = 'S'
                         AND q.refobjid = a.attrelid AND q.refobjsubid = a.attnum AND q.deptype IN ('a', 'i') LIMIT 1)
          AS owned ON true
+  LEFT JOIN LATERAL (
+    WITH RECURSIVE made AS (
+      SELECT t.typbasetype AS type, t.typtypmod AS sizes WHERE t.typtype = 'd'
+      UNION ALL
+      SELECT u.typbasetype, greatest(u.typtypmod, m.sizes)
+        FROM made m JOIN pg_catalog.pg_type u ON u.oid = m.type WHERE u.typtype = 'd')
+    SELECT pg_catalog.format_type(m.type, m.sizes) AS name
+      FROM made m JOIN pg_catalog.pg_type u ON u.oid = m.type WHERE u.typtype <> 'd') AS base ON true
   LEFT JOIN pg_catalog.pg_sequence s ON s.seqrelid = owned.oid
   LEFT JOIN LATERAL (SELECT CASE s.seqtypid WHEN 'int2'::regtype THEN 32767 WHEN 'int4'::regtype THEN 2147483647
                                  ELSE 9223372036854775807 END AS of_type) AS most ON true
@@ -297,13 +306,14 @@ def _column(row: Any, key: tuple[str, ...]) -> Column:
         options,
         has_sequence,
         number,
+        base,
     ) = row
     is_serial = bool(not identity_kind and has_sequence and expression and expression.startswith("nextval("))
     counts = bool(identity_kind) or is_serial
     has_default = expression is not None and not generated and not counts
     return Column(
         name,
-        None if generated else logical_type(native),
+        None if generated else logical_type(native, base),
         native,
         nullable=not not_null,
         has_default=has_default,

@@ -10,6 +10,7 @@ https://www.postgresql.org/docs/current/datatype.html
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from anabranch.model.datatype import Kind, LogicalType, Special
 
@@ -44,8 +45,11 @@ _FIELDS = re.compile(r"interval (?:year|month|day|hour|minute|second)(?: to (?:m
 _CLOCKS = (Kind.TIME, Kind.TIMESTAMP, Kind.INSTANT, Kind.INTERVAL)
 
 
-def logical_type(native: str) -> LogicalType:
-    """Return the logical type of a type as format_type() spells it."""
+def logical_type(native: str, base: str = "") -> LogicalType:
+    """Return the logical type of a type as format_type() spells it. `base`: what a domain is made of in the end; a domain has
+    the values of that, printed."""
+    if base:
+        return replace(logical_type(base), native=native, base=base, printed=True)
     if sized := _SIZED.fullmatch(native):
         return LogicalType(Kind.TEXT, length=int(sized[1]))
     if native in KINDS:

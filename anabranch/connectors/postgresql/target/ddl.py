@@ -203,7 +203,7 @@ def _column(
     is_as_there = is_ours(schema) and not logical.target
     native = f"{column.native}{_collation(column)}" if is_as_there else fit.native
     parts = [quote(name), native]
-    if logical.kind is Kind.ENUM and not logical.target:
+    if logical.carried is Kind.ENUM and not logical.target:
         parts.append(
             f"{_label_check(schema, table, name)}CHECK ({quote(name)} IN ({', '.join(map(literal, _enum_labels(logical)))}))"
         )

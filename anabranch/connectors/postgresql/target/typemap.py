@@ -94,13 +94,13 @@ class PostgresTypes:
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
         if type.target and type.target != _setting(type.kind, rules):
             return _chosen(type, rules)
-        if type.kind is Kind.ENUM and any("\x00" in label for label in type.values):
+        if type.carried is Kind.ENUM and any("\x00" in label for label in type.values):
             return Fit("text", Fidelity.REFUSED, "a label has a NUL character, which no check here can name")
         if type.fraction > FRACTION and not type.native:
             text = f"it keeps {FRACTION} digits of a second, not {type.fraction}"
             return Fit(NATIVE[type.kind][0].format(fraction=FRACTION), Fidelity.REFUSED, text)
         native, fidelity, reason = _row(type, rules)
-        if type.kind is Kind.TEXT and (type.length is None or not 0 < type.length <= VARCHAR_LIMIT):
+        if type.carried is Kind.TEXT and (type.length is None or not 0 < type.length <= VARCHAR_LIMIT):
             native = "text"
         if type.native == native:
             fidelity, reason = EXACT, ""

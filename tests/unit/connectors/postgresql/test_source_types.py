@@ -135,6 +135,15 @@ def test_a_definition_of_the_release_before_is_the_same(native: str) -> None:
         assert not schema_of(logical_type(native)).reads_like(schema_of(logical_type(other)))
 
 
+@pytest.mark.parametrize("base", EVERY)
+def test_a_domain_is_that_of_the_release_before_and_no_other_of_its_name(base: str) -> None:
+    then, now = schema_of(logical_type("public.d")), schema_of(logical_type("public.d", base))
+    assert "base" not in then.to_json()["columns"][0]["type"] and TableSchema.from_json(now.to_json()) == now
+    assert then.same_definition(now) and now.same_definition(then) and now.same_definition(now)
+    anew = schema_of(logical_type("public.d", "integer[]" if base != "integer[]" else "text"))
+    assert not anew.same_definition(now) and anew.same_definition(then)
+
+
 def test_definitions_that_a_release_before_has_left_are_those_of_today() -> None:
     kept = [json.loads(line.partition(" ")[2]) for line in KEPT.read_text().splitlines()]
     then = [TableSchema.from_json(entry["schema"]) for entry in kept if entry.get("schema")]

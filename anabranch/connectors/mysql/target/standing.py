@@ -1,0 +1,50 @@
+"""Columns of a table that stands, held against what would be made now: of some types a definition that is spelled alike says
+more in a later release, or other labels, and rows for a number do not go into a text as that text.
+
+What does not live here: whether a table that the job did not make takes its rows at all (`preflight_tables.py`).
+"""
+
+from __future__ import annotations
+
+from anabranch.connectors.mysql.target.columns import TEXTS, made_columns
+from anabranch.connectors.mysql.target.fits import takes
+from anabranch.connectors.mysql.target.release import Release
+from anabranch.connectors.mysql.target.structures import ExistingTable
+from anabranch.connectors.mysql.target.words import bare, without_hints
+from anabranch.contracts import ValueRules
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+
+HINT = "anabranch load JOB --table {table} --recreate makes the table anew, by the source's definition of now"
+
+
+def differences(
+    schema: TableSchema, table: TargetTable, existing: ExistingTable, rules: ValueRules, release: Release
+) -> list[str]:
+    """Say which columns stand here as something else than what rows of this definition are written for. Raises TargetError
+    for a type that is refused."""
+    if not any(map(_depends_on_definition, table.types)):
+        return []
+    found = []
+    for wanted in made_columns(schema, table, rules, release):
+        column, type = existing.column(wanted.name), table.type_of(wanted.name)
+        if column and _depends_on_definition(type) and not _suits(column.type, wanted.native, type):
+            found.append(f"column {wanted.name} is {column.type}, needed is {wanted.native}")
+    return found
+
+
+def _depends_on_definition(type: LogicalType) -> bool:
+    """Return whether the source's spelling of a type does not say all that matters here."""
+    return bool(type.base) or (type.carried is Kind.NATIVE and type.kind is Kind.NATIVE and not type.target)
+
+
+def _suits(existing: str, wanted: str, type: LogicalType) -> bool:
+    """Return whether a column takes the values as they are written for the wanted one: those of a text are the source's own."""
+    is_alike = _is_text(existing) == _is_text(wanted)
+    return is_alike and (not type.base or takes(existing, wanted))
+
+
+def _is_text(native: str) -> bool:
+    name = bare(without_hints(native))
+    return name in ("json", *TEXTS) and name not in ("enum", "set")

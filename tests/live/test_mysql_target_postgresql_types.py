@@ -1,0 +1,230 @@
+"""Types of a PostgreSQL that users make themselves, at a MySQL or MariaDB: one job has a table or two of each, loaded,
+followed, and compared with the source after both.
+
+Types of the server's own stand in test_mysql_target_values.py, column by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from anabranch.connectors.postgresql.source import definitions
+from anabranch.connectors.postgresql.source.typemap import logical_type
+from anabranch.errors import ConfigError, TargetError
+from anabranch.model.ids import TableId
+from anabranch.testing.databases import create_database, drop_database, unique_name
+from anabranch.testing.servers import Server
+from anabranch.view.opened import source_of, target_of
+from anabranch.view.options import value_rules
+from rigs.job_here import JobHere
+from rigs.scenario_mysql_target import PostgresToMysql
+
+MANY = 150  # more rows than go without a staging table
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tables of the source with rows, and what changes them behind the load."""
+
+    made: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+DOMAINS = Part(
+    (
+        "CREATE DOMAIN whole AS bigint CHECK (VALUE <> 5000)",
+        "CREATE DOMAIN part AS whole CHECK (VALUE < 9223372036854775807)",
+        "CREATE DOMAIN code AS varchar(20)",
+        "CREATE DOMAIN short_code AS code CHECK (VALUE <> 'x')",
+        "CREATE DOMAIN price AS numeric(10,2)",
+        "CREATE DOMAIN words AS text",
+        "CREATE DOMAIN single AS real",
+        "CREATE DOMAIN double AS double precision",
+        "CREATE DOMAIN flag AS boolean",
+        "CREATE DOMAIN bytes AS bytea",
+        "CREATE DOMAIN moment AS timestamptz(3)",
+        "CREATE DOMAIN day AS date",
+        "CREATE DOMAIN token AS uuid",
+        "CREATE DOMAIN document AS jsonb",
+        "CREATE DOMAIN address AS inet",
+        "CREATE DOMAIN bits AS bit(5)",
+        "CREATE TABLE of_domains (id part, c short_code, w whole UNIQUE, p price, t words, f single, d double, b flag,"
+        " raw bytes, at moment, born day, u token, j document, ip address, five bits, v int DEFAULT 1, PRIMARY KEY (id, c))",
+        "INSERT INTO of_domains VALUES"
+        " (9007199254740993, 'a', 9007199254740993, -1.50, E'tab\\t\\\\N\\n', '1e-45', 1e23, true, '\\x00ff5c0a',"
+        " '2024-03-31 02:30:00.5+02', '0001-01-01', 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11', '{\"a\": [1, 2.50]}',"
+        " '10.1.2.3/8', '10101'),"
+        " (9007199254740992, 'a', 9007199254740992, 0, '', 3.4028235e38, 5e-324, false, '', '9999-12-31 23:59:59+00',"
+        " '9999-12-31', NULL, '[]', '::1', '00000'),"
+        " (-9223372036854775808, '', NULL, NULL, NULL, 16777215, 0.1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+        f"INSERT INTO of_domains (id, c, w, f) SELECT n, 'b' || n, n + 1000000, n / 7.0 FROM generate_series(1, {MANY}) AS n",
+        "CREATE TABLE of_domains_child (id int PRIMARY KEY, of_id part, of_c short_code,"
+        " FOREIGN KEY (of_id, of_c) REFERENCES of_domains ON UPDATE CASCADE ON DELETE CASCADE)",
+        "INSERT INTO of_domains_child SELECT row_number() OVER (), id, c FROM of_domains",
+        "CREATE TABLE of_domains_bag (w whole, f single, d double, t words)",
+        "ALTER TABLE of_domains_bag REPLICA IDENTITY FULL",
+        "INSERT INTO of_domains_bag VALUES (1, 0.1, 1e23, 'a'), (1, 0.1, 1e23, 'a'), (NULL, 3.4028235e38, NULL, 'A')",
+    ),
+    (
+        "UPDATE of_domains SET v = 2",
+        "UPDATE of_domains SET w = 9007199254740994, d = d / 3, f = 0.1 WHERE w = 9007199254740993",
+        "UPDATE of_domains SET id = id + 1 WHERE id = 9007199254740993",
+        "UPDATE of_domains SET c = 'z' WHERE id = 9007199254740992",
+        "DELETE FROM of_domains WHERE id = -9223372036854775808",
+        "INSERT INTO of_domains (id, c, w, p, at) VALUES (7, 'new', 7, 99999999.99, '1000-01-01 00:00:00+00')",
+        "BEGIN",
+        "UPDATE of_domains SET w = -w WHERE w BETWEEN 1000001 AND 1000010",
+        "UPDATE of_domains SET w = 2000011 + w WHERE w BETWEEN -1000010 AND -1000001",
+        "COMMIT",
+        "DELETE FROM of_domains_bag WHERE ctid = '(0,1)'",
+        "UPDATE of_domains_bag SET t = 'b' WHERE w IS NULL",
+    ),
+)
+PARTS = (DOMAINS,)
+
+
+@dataclass
+class Arrived:
+    """What both ends are found to be, after the load and after the changes: nothing is noted where they agree."""
+
+    here: JobHere
+    wrong: dict[str, list[str]] = field(default_factory=dict)
+
+    def compare(self, when: str, *ways: bool) -> None:
+        for by_rows in ways:
+            found = self.here.verify(by_rows=by_rows).tables
+            assert {name_of(one.source) for one in found} >= set(self.here.made.source_tables())
+            for result in found:
+                if not result.identical:
+                    self.wrong.setdefault(name_of(result.source), []).append(f"verify behind the {when}: {result}")
+
+    def well(self, *tables: str) -> None:
+        states = self.here.made.states()
+        assert {table: states.get(table) for table in tables} == dict.fromkeys(tables, "streaming")
+        assert [one for table in tables for one in self.wrong.get(table, ())] == []
+
+    def types(self, table: str) -> dict[str, str]:
+        """The types of a table's columns at the target."""
+        query = "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+        return {name: str(native) for name, native in self.here.made.target.query(query, [self.here.made.there, table])}
+
+
+def name_of(table: object) -> str:
+    return str(table).partition(".")[2]
+
+
+@pytest.fixture(scope="module", params=["mysql", "mariadb"])
+def arrived(
+    request: pytest.FixtureRequest, logical_postgresql: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Arrived]:
+    target = request.getfixturevalue(request.param)
+    database, there = create_database(logical_postgresql, "types"), create_database(target, "types")
+    database.execute(*(one for part in PARTS for one in part.made))
+    made = PostgresToMysql(database, there, tmp_path_factory.mktemp("types"), name=unique_name("job"))
+    found = Arrived(JobHere(made))
+    found.here.load()
+    found.here.stream()
+    found.compare("load", False)
+    database.execute(*(one for part in PARTS for one in part.changed))
+    found.here.stream()
+    found.compare("changes", False, True)
+    yield found
+    found.here.job.drop(execute=True)
+    drop_database(there)
+    drop_database(database)
+
+
+def test_domains_have_the_type_that_they_are_made_of(arrived: Arrived) -> None:
+    arrived.well("of_domains", "of_domains_child", "of_domains_bag")
+    found = {name: native.partition(" ")[0] for name, native in arrived.types("of_domains").items()}
+    assert found["id"].startswith("bigint") and found["w"].startswith("bigint")
+    assert {name: found[name] for name in ("c", "p", "t", "f", "d", "b", "raw", "at", "born", "five", "ip")} == {
+        "c": "varchar(20)",
+        "p": "decimal(10,2)",
+        "t": "longtext",
+        "f": "float",
+        "d": "double",
+        "b": "tinyint(1)",
+        "raw": "longblob",
+        "at": "datetime(3)",
+        "born": "date",
+        "five": "bit(5)",
+        "ip": "varchar(49)",
+    }
+    assert arrived.types("of_domains_child")["of_c"] == "varchar(20)"
+
+
+# What a definition of the release before says of a domain: its name.
+OF_BEFORE = (
+    "CREATE DOMAIN whole AS bigint",
+    "CREATE DOMAIN flag AS boolean",
+    "CREATE DOMAIN bytes AS bytea",
+    "CREATE DOMAIN moment AS timestamptz(3)",
+    "CREATE DOMAIN bits AS bit(5)",
+    "CREATE DOMAIN double AS double precision",
+    "CREATE DOMAIN amount AS numeric(10,0)",
+    "CREATE TABLE of_before (id whole PRIMARY KEY, b flag, raw bytes, at moment, five bits, d double, m amount)",
+    "INSERT INTO of_before VALUES (1, true, '\\x00ff', '2024-03-31 02:30:00.5+02', '10101', 1e23, 7),"
+    " (2, false, '', '1000-01-01 00:00:00+00', '00000', -0.5, -8), (3, NULL, NULL, NULL, NULL, NULL, NULL)",
+)
+LATER = (
+    "INSERT INTO of_before SELECT {0} + n, n % 2 = 0, '\\x5c00', '2024-01-01 00:00:00+00', '00001', n / 7.0, n"
+    f" FROM generate_series(1, {MANY}) AS n",
+    "UPDATE of_before SET b = NOT b, raw = '\\x0a', at = at + interval '1 ms', five = '11111', d = d * 3 WHERE id < 100",
+    "UPDATE of_before SET id = -id WHERE id = {0} + 7",
+    "DELETE FROM of_before WHERE id = {0} + 9",
+)
+TEXTS = dict.fromkeys(("b", "raw", "at", "five", "d"), "longtext")
+
+
+def test_domains_that_stand_as_texts_go_on_as_texts_until_the_table_is_made_anew(
+    mysql_family: Server, logical_postgresql: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, there = create_database(logical_postgresql, "before"), create_database(mysql_family, "before")
+    database.execute(*OF_BEFORE)
+    made = PostgresToMysql(database, there, tmp_path, name=unique_name("job"))
+    made.write_job('[types.map]\n"public.amount" = "bigint"\n')  # a choice is one for the text, as it was
+    found, table = Arrived(JobHere(made)), TableId("public", "of_before")
+    here = found.here
+    with monkeypatch.context() as before:
+        before.setattr(definitions, "logical_type", lambda native, base="": logical_type(native))
+        here.load()
+        here.stream()
+    stood = found.types("of_before")
+    assert stood.items() >= TEXTS.items() and stood["id"].startswith("varchar") and stood["m"].startswith("bigint")
+    database.execute(*(one.format(1000) for one in LATER))
+    here.load()  # what a start of this release does: preflight, and nothing to load
+    here.stream()
+    found.compare("release of now", False, True)
+    assert made.target.query(f"SELECT b, d FROM `{there.name}`.of_before WHERE id = '2'") == [("t", "-1.5")]
+
+    with pytest.raises(ConfigError, match=r"column b is longtext, needed is tinyint\(1\)") as refused:
+        here.load(table)
+    assert refused.value.hint == "anabranch load JOB --table public.of_before --recreate"
+    job = here.job
+    with closing(source_of(job).catalog()) as catalog, closing(target_of(job).tables(value_rules(job))) as tables:
+        (now,) = catalog.tables(lambda one: one == table).values()
+        with pytest.raises(TargetError, match=r"column id is varchar.*, needed is bigint") as stays:
+            tables.create_table(now, job.rules.target_table(now), value_rules(job), recreate=False)
+        assert "--recreate" in stays.value.hint
+    found.well("of_before")
+
+    here.load(table, recreate=True)
+    here.stream()
+    database.execute(*(one.format(2000) for one in LATER))
+    here.stream()
+    found.compare("table made anew", False, True)
+    found.well("of_before")
+    stands = found.types("of_before")
+    assert stands["id"].startswith("bigint") and stands["m"].startswith("bigint")
+    assert {name: stands[name] for name in TEXTS} == {
+        "b": "tinyint(1)", "raw": "longblob", "at": "datetime(3)", "five": "bit(5)", "d": "double",
+    }  # fmt: skip
+    here.job.drop(execute=True)
+    drop_database(there)
+    drop_database(database)
