@@ -99,13 +99,30 @@ def constant(text: str, type: LogicalType, native: str, release: Release) -> str
 
 def _number(text: str, type: LogicalType, release: Release) -> str:
     """Return digits that are read as the number that they stand for: those of a FLOAT are the shortest ones. A constant of more
-    than six is another one after the next ALTER TABLE (seen in MySQL 8.0.33 and MariaDB 10.11), an expression is not; for
-    MariaDB a constant in parentheses is none."""
+    than six is another one after the next ALTER TABLE (seen in MySQL 5.6.14, 8.0.33 and MariaDB 10.11), an expression is not;
+    for MariaDB a constant in parentheses is none."""
     if type.kind is not Kind.FLOAT32 or type.target:
         return text
     exact = next((text.replace(short, exact) for short, exact in terms.FLOATS.items() if short in text), text)
-    is_long = len(re.sub(r"e.*|[-.]", "", text).strip("0")) > FLOAT_DIGITS
-    return f"({exact} + 0)" if is_long and release.has("expression defaults") else exact
+    return f"({exact} + 0)" if _is_cut(exact) and release.has("expression defaults") else exact
+
+
+def _is_cut(digits: str) -> bool:
+    """Return whether a FLOAT is printed without some of these digits."""
+    return len(re.sub(r"e.*|[-.]", "", digits).strip("0")) > FLOAT_DIGITS
+
+
+def is_cut_by_alter(native: str, default: str | None) -> bool:
+    """Return whether the next ALTER TABLE makes another number of this constant."""
+    return bare(native) == "float" and default is not None and not default.startswith("(") and _is_cut(default)
+
+
+def is_printed_of(shown: str | None, default: str) -> bool:
+    """Return whether a server shows the default of a FLOAT so if it is this constant, or what ALTER TABLE has made of it."""
+    try:
+        return shown is not None and f"{float(shown):.{FLOAT_DIGITS}g}" == f"{float(default):.{FLOAT_DIGITS}g}"
+    except ValueError:
+        return False
 
 
 def _bytes(text: str, name: str, release: Release) -> str | None:

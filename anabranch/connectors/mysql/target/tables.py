@@ -105,6 +105,7 @@ class MysqlTables:
         problems += building.foreign_keys(resolve)
         problems += building.defaults()
         problems += sequences.raise_sequences(connection, [table])
+        problems += building.digits()
         attempt(
             connection, f"ANALYZE NO_WRITE_TO_BINLOG TABLE {table_name(table.target)}", str(table.target), "analyzed"
         )
