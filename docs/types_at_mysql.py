@@ -25,6 +25,7 @@ SIZED = {
     "time without time zone": "time(6) without time zone",
 }
 DOMAIN_OVER = ("integer", "numeric(10,2)")
+ENUMS = {"`'sad'`, `'happy'`": ("sad", "happy"), "`'1'`, `'2'`": ("1", "2")}
 MORE = ("bit(65)", "numeric(10,2)", "numeric(2,-3)", "integer[]", "public.a_type_of_your_own")
 _HEAD = """Columns of MySQL and MariaDB keep their types in the source's own words, sizes and attributes included. What
 one of the two does not have, or has in another sense:
@@ -68,6 +69,7 @@ def _postgresql() -> Iterator[str]:
     yield "|---|---|---|---|"
     names = (*KINDS, *PRINTED, *printed.NAMED, *MORE)
     types = {f"`{name}`": logical_type(name) for name in (SIZED.get(name, name) for name in names)}
+    types |= {f"an enum, {what}": logical_type("public.an_enum", labels=some) for what, some in ENUMS.items()}
     types |= {f"a domain over `{name}`": logical_type("public.a_domain_of_your_own", name) for name in DOMAIN_OVER}
     for name, type in types.items():
         first, second = (MysqlTypes(family).fit(type, RULES) for family in (MYSQL, MARIADB))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.contracts.writer import Enforced
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Need, TableSchema
+from anabranch.model.schema import TableSchema
 from anabranch.model.steps import DdlStep
 from anabranch.model.value_rules import ValueRules
 
@@ -97,19 +97,21 @@ class TargetCatalog(Protocol):
 
 @runtime_checkable
 class LabelTables(Protocol):
-    """Lets TargetTables add labels to the target's types; an ability that not all have."""
+    """Lets TargetTables add labels to the target's types, or to columns; an ability that not all have."""
 
-    def add_labels(self, needs: Sequence[Need]) -> Sequence[str]:
-        """Add the labels that the source's types, among `needs`, have and the target's lack. Returns what was done.
+    def add_labels(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Sequence[str]:
+        """Add the labels that the source's types of these tables have and the target's lack. Returns what was done.
 
         Raises TargetUnavailable or TargetBusy.
         """
 
-    def rename_labels(self, job: str, table: TableId, then: Collection[TableSchema], now: TableSchema) -> Sequence[str]:
-        """Rename the labels that the source renamed since `then`, definitions by which the job loaded its tables.
-        Returns what was done.
+    def rename_labels(
+        self, job: str, table: TargetTable, then: Collection[TableSchema], now: TableSchema
+    ) -> Sequence[str]:
+        """Rename the labels that the source renamed since `then`, definitions by which the job loaded its tables, or
+        add them. Returns what was done.
 
-        `now` is the definition that the source table `table` is loaded by. Raises TargetError, with the statements,
+        `now` is the definition that the table is loaded by. Raises TargetError, with the statements,
         where a table that is not parked, or not the job's, would show other values, or where labels are none of these.
         """
 

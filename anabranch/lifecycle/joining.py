@@ -303,7 +303,7 @@ class Joining:
         then = [state.schema for state in self.states().values() if state.schema]
         with closing(self.target.tables(value_rules(self.job))) as tables:
             if isinstance(tables, LabelTables) and schema.needs:
-                tables.rename_labels(self.name, schema.id, then, schema)
+                tables.rename_labels(self.name, self.job.rules.target_table(schema), then, schema)
 
     def differences(self, schema: TableSchema) -> Sequence[str]:
         """Say which columns of the target's table are not those that rows of this definition are written for."""

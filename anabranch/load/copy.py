@@ -73,6 +73,7 @@ class ChunkWork:
     shared: str = ""  # a snapshot for all pieces (SharingReader), "" where each has its own
     forms: Mapping[TableId, str] = field(default_factory=dict)  # what target tables take unread (RawLoader)
     kept: Ends | None = None  # in a task of several pieces
+    is_again: bool = False  # read for a second time, for labels that the target lacked
 
     @contextmanager
     def lasting(self) -> Iterator[ChunkWork]:
@@ -149,28 +150,30 @@ class ChunkWork:
         try:
             return self._finish(piece, (low, high), form, blocks)
         except RowRefused as refusal:
-            if not form and not self._labels_added(piece):
+            if not form and not self._may_be_taken_now(piece):
                 raise
             bound = log.get(job=self.job, table=str(piece.load.schema.id))
             bound.warning("chunk_read_again", reason=refusal.message)
-        lines = replace(self, forms={}, kept=None)  # they tell which row it is, or are taken
+        lines = replace(self, forms={}, kept=None, is_again=not form)  # they tell which row it is, or are taken
         with lines.read(piece) as (header, blocks):
             return lines.finish(piece, header, blocks)
 
-    def _labels_added(self, piece: LoadPiece | Knot) -> bool:
+    def _may_be_taken_now(self, piece: LoadPiece | Knot) -> bool:
         """Add labels that the source's types got since the load began. Returns whether the target may take the rows
-        now.
+        now: once also where nothing lacks, since another chunk may have had the same label.
 
         The source is asked for what the tables need now, because no log tells.
         """
-        tables = [one.load.schema.id for one in pieces_of(piece) if one.load.schema.needs]
+        tables = {one.load.schema.id: one.load.table for one in pieces_of(piece) if one.load.schema.needs}
         if not tables:
             return False
         with closing(self.target.tables(self.rules)) as target, closing(self.source.catalog()) as catalog:
             if not isinstance(target, LabelTables):
                 return False
             found = catalog.tables(lambda table: table in tables)
-            return bool(target.add_labels([need for schema in found.values() for need in schema.needs]))
+            return (
+                bool(target.add_labels([(schema, tables[name]) for name, schema in found.items()])) or not self.is_again
+            )
 
     def _finish(
         self, piece: LoadPiece | Knot, marks: tuple[str, str], form: str, blocks: Iterator[bytes]

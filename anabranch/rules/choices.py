@@ -29,13 +29,16 @@ class TypeChoices:
         self._written = {_plain(pattern): pattern for pattern in types.map}
         self._target, self._rules = target, rules
 
-    def of(self, column: Column, chosen: str = "") -> LogicalType | None:
+    def of(self, column: Column, chosen: str = "", is_of_key: bool = False) -> LogicalType | None:
         """Return the column's logical type with the job's choice in it; `chosen` is what the table's own entry says. What a
-        domain is made of does not matter to a choice: it is made of the text that the source prints."""
+        domain or an enum is made of does not matter to a choice: it is made of the text that the source prints. Nor does it
+        to a key (`is_of_key`): labels that two tables do not have alike would be compared there."""
         if column.type is None:
             return None
         own = chosen or self._mapped(column)
-        type = LogicalType(Kind.NATIVE, native=column.type.native) if own and column.type.base else column.type
+        type, is_enum = column.type, column.type.kind is Kind.ENUM and column.type.printed
+        if (own and (type.base or is_enum)) or (is_of_key and is_enum):
+            type = LogicalType(Kind.NATIVE, native=type.native)
         found = replace(type, target=_plain(own or self._target.by_setting(type.kind, self._rules)))
         return replace(found, at_target=self._target.at_target(found, self._rules))
 

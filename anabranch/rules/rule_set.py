@@ -152,8 +152,9 @@ class RuleSet:
             raise _refused_columns(schema.id, refused)
         dropped = self.dropped(schema.id)
         chosen = entry.columns.type if (entry := self._entries.get(schema.id)) else {}
+        keyed = _of_keys(schema)
         kept = [
-            (column.name, self._types.of(column, chosen.get(column.name, "")))
+            (column.name, self._types.of(column, chosen.get(column.name, ""), column.name in keyed))
             for column in schema.columns
             if column.name not in dropped and column.type
         ]
@@ -324,3 +325,9 @@ def _doubled_names(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tup
         if name in seen:
             yield ("columns", "rename"), f"{seen[name]} and {column.name} would both be called {name}"
         seen[name] = column.name
+
+
+def _of_keys(schema: TableSchema) -> frozenset[str]:
+    """Return the columns of a table's keys, unique indexes and foreign keys."""
+    some = [index.columns for index in schema.indexes if index.unique] + [key.columns for key in schema.foreign_keys]
+    return frozenset(schema.primary_key).union(*some)

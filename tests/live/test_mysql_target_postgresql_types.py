@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from anabranch.connectors.mysql.target import labels
+from anabranch.connectors.mysql.target.tables import MysqlTables
 from anabranch.connectors.postgresql.source import definitions
 from anabranch.connectors.postgresql.source.typemap import logical_type
-from anabranch.errors import ConfigError, TargetError
+from anabranch.errors import ConfigError, PreflightFailed, RowRefused, TargetError
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
@@ -85,7 +88,49 @@ DOMAINS = Part(
         "UPDATE of_domains_bag SET t = 'b' WHERE w IS NULL",
     ),
 )
-PARTS = (DOMAINS,)
+ENUMS = Part(
+    (
+        "CREATE TYPE mood AS ENUM ('sad', 'it''s ok', 'happy {0}', 'a,b', 'Happy', 'zé')",
+        "CREATE TYPE grade AS ENUM ('2', '1')",  # places of labels, to a MySQL
+        "CREATE TYPE padded AS ENUM ('a', 'a ')",
+        "CREATE DOMAIN feeling AS mood CHECK (VALUE <> 'sad')",
+        "CREATE TABLE of_enums (id int PRIMARY KEY, m mood NOT NULL DEFAULT 'it''s ok', f feeling, g grade, p padded)",
+        "INSERT INTO of_enums VALUES (1, 'happy {0}', 'Happy', '1', 'a '), (2, 'Happy', 'zé', '2', 'a'),"
+        " (3, 'a,b', NULL, NULL, NULL)",
+        f"INSERT INTO of_enums SELECT n + 1000, 'sad', 'a,b', '2', 'a ' FROM generate_series(1, {MANY}) AS n",
+        "CREATE TABLE of_enums_keyed (m mood, n int, v int, PRIMARY KEY (m, n))",
+        "INSERT INTO of_enums_keyed SELECT m, n, 1 FROM generate_series(1, 40) AS n, unnest(enum_range(NULL::mood)) AS m",
+        "CREATE TABLE of_enums_child (id int PRIMARY KEY, m mood, n int,"
+        " FOREIGN KEY (m, n) REFERENCES of_enums_keyed ON UPDATE CASCADE)",
+        "INSERT INTO of_enums_child SELECT row_number() OVER (), m, n FROM of_enums_keyed",
+        "CREATE TABLE of_enums_bag (m mood, f feeling)",
+        "ALTER TABLE of_enums_bag REPLICA IDENTITY FULL",
+        "INSERT INTO of_enums_bag VALUES ('happy {0}', 'Happy'), ('Happy', NULL), ('Happy', NULL), (NULL, 'zé')",
+        "CREATE TYPE hue AS ENUM ('red', 'green')",
+        "CREATE TABLE of_enums_renamed (id int PRIMARY KEY, h hue)",
+        "INSERT INTO of_enums_renamed VALUES (1, 'red'), (2, 'green')",
+    ),
+    (
+        "UPDATE of_enums SET m = 'zé', f = 'it''s ok' WHERE id = 1",
+        "UPDATE of_enums SET g = '1', p = 'a' WHERE id > 1000",
+        "UPDATE of_enums_keyed SET v = 2 WHERE m IN ('happy {0}', 'Happy')",
+        "UPDATE of_enums_keyed SET m = 'Happy', n = n + 1000 WHERE m = 'it''s ok'",
+        "ALTER TYPE mood ADD VALUE 'first' BEFORE 'sad'",
+        "ALTER TYPE mood ADD VALUE 'be''tween' AFTER 'sad'",
+        "ALTER TYPE mood ADD VALUE 'last'",
+        "ALTER TYPE mood ADD VALUE 'ü \\ %s'",
+        "INSERT INTO of_enums VALUES (4, 'first', 'last', NULL, NULL)",
+        "UPDATE of_enums SET m = 'be''tween' WHERE id > 1000",
+        "UPDATE of_enums_keyed SET m = 'last' WHERE m = 'a,b'",
+        "DELETE FROM of_enums_bag WHERE f IS NULL AND ctid = '(0,2)'",
+        "INSERT INTO of_enums_bag VALUES ('first', 'be''tween')",
+        "UPDATE of_enums_bag SET m = 'last' WHERE m IS NULL",
+        "DELETE FROM of_enums_bag WHERE m = 'happy {0}'",
+        "ALTER TYPE mood ADD VALUE 'later'",
+        "INSERT INTO of_enums VALUES (5, 'later', 'ü \\ %s', NULL, NULL)",
+    ),
+)
+PARTS = (DOMAINS, ENUMS)
 
 
 @dataclass
@@ -159,6 +204,113 @@ def test_domains_have_the_type_that_they_are_made_of(arrived: Arrived) -> None:
     assert arrived.types("of_domains_child")["of_c"] == "varchar(20)"
 
 
+def test_enums_are_enums_and_get_the_labels_that_the_source_adds_and_in_keys_they_are_texts(arrived: Arrived) -> None:
+    arrived.well("of_enums", "of_enums_keyed", "of_enums_child", "of_enums_bag")
+    grown = "enum('first','sad','be''tween','it''s ok','happy {0}','a,b','Happy','zé','last','ü \\\\ %s','later')"
+    found = arrived.types("of_enums")
+    assert (found["m"], found["f"], found["g"], found["p"]) == (grown, grown, "longtext", "longtext")
+    assert arrived.types("of_enums_bag")["m"].startswith(grown[:70])
+    assert {arrived.types(table)["m"].partition("(")[0] for table in ("of_enums_keyed", "of_enums_child")} == {
+        "varchar"
+    }
+    query = (
+        "SELECT COLUMN_DEFAULT, IS_NULLABLE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+    )
+    place = [arrived.here.made.there, "of_enums", "m"]
+    ((default, nullable),) = arrived.here.made.target.query(f"{query} AND COLUMN_NAME = %s", place)
+    assert (str(default).strip("'").replace("''", "'"), nullable) == ("it's ok", "NO")
+
+
+HISTORIES = (
+    "CREATE TYPE grade AS ENUM ('a', 'b')",
+    "CREATE TABLE of_grades (id int PRIMARY KEY, g grade)",
+    "INSERT INTO of_grades VALUES (1, 'a'), (2, 'b')",
+    "CREATE TYPE hue AS ENUM ('red', 'green')",
+    "CREATE TABLE of_hues (id int PRIMARY KEY, h hue)",
+    "INSERT INTO of_hues VALUES (1, 'red'), (2, 'green')",
+)
+
+
+def test_labels_that_a_column_cannot_have_stop_the_job_until_the_table_is_made_anew(
+    mysql_family: Server, logical_postgresql: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, there = create_database(logical_postgresql, "labels"), create_database(mysql_family, "labels")
+    database.execute(*HISTORIES)
+    made = PostgresToMysql(database, there, tmp_path, name=unique_name("job"))
+    found, grades, hues = Arrived(JobHere(made)), TableId("public", "of_grades"), TableId("public", "of_hues")
+    here = found.here
+
+    def rows(table: str) -> list[tuple[object, ...]]:
+        return sorted(made.target.query(f"SELECT * FROM `{there.name}`.{table}"))
+
+    here.load()
+    here.stream()
+    # a label that a server takes for the place of another one
+    database.execute("ALTER TYPE grade ADD VALUE '2'", "INSERT INTO of_grades VALUES (3, '2')")
+    with pytest.raises(
+        RowRefused, match=r"lacks labels that the source has: '2', .*--table public.of_grades --recreate"
+    ):
+        here.stream()
+    assert rows("of_grades") == [(1, "a"), (2, "b")]
+    with pytest.raises(ConfigError, match=r"column g is enum\('a','b'\), needed is longtext"):
+        here.load(grades)
+    here.load(grades, recreate=True)
+    here.stream()
+    assert rows("of_grades") == [(1, "a"), (2, "b"), (3, "2")] and found.types("of_grades")["g"] == "longtext"
+
+    # a label that was added and then renamed: the log has neither, and the definition that the table was loaded by no trace
+    database.execute("ALTER TYPE hue ADD VALUE 'blue' BEFORE 'red'", "INSERT INTO of_hues VALUES (3, 'blue')")
+    with monkeypatch.context() as beside:  # as if another session had added it since the row was staged
+        asked: list[bool] = []
+        real = labels.lacking_now
+
+        def nothing_first(*given: Any) -> Any:
+            asked.append(True)
+            lacks, spelled = real(*given)
+            return ([] if len(asked) == 1 else lacks), spelled
+
+        beside.setattr(labels, "lacking_now", nothing_first)
+        here.stream()
+        assert len(asked) == 2
+    assert found.types("of_hues")["h"] == "enum('blue','red','green')"
+    database.execute("ALTER TYPE hue RENAME VALUE 'blue' TO 'azure'", "INSERT INTO of_hues VALUES (4, 'azure')")
+    with pytest.raises(
+        RowRefused, match=r"lacks labels that the source has: 'azure', .*--table public.of_hues --recreate"
+    ):
+        here.stream()
+    assert rows("of_hues") == [(1, "red"), (2, "green"), (3, "blue")]
+    with pytest.raises(
+        ConfigError, match=r"column h is enum\('blue','red','green'\) .*needed is enum\('azure','red','green'\)"
+    ):
+        here.load(hues)
+    here.load(hues, recreate=True)
+    here.stream()
+    assert rows("of_hues") == [(1, "red"), (2, "green"), (3, "azure"), (4, "azure")]
+
+    # a label that comes while the table is loaded, and another task has added it first
+    database.execute("ALTER TYPE hue ADD VALUE 'late'", "INSERT INTO of_hues VALUES (5, 'late')")
+    with monkeypatch.context() as beside:
+        really = MysqlTables.add_labels
+        beside.setattr(MysqlTables, "rename_labels", lambda *given: [])
+        beside.setattr(MysqlTables, "add_labels", lambda self, tables: really(self, tables) and [])
+        here.load(hues)
+    here.stream()
+    found.compare("histories", False, True)
+    found.well("of_grades", "of_hues")
+
+    # an enum(…) of somebody else's that takes 'A' for 'a'
+    made.target.execute(
+        f"ALTER TABLE `{there.name}`.of_hues MODIFY h {found.types('of_hues')['h']} COLLATE utf8mb4_general_ci"
+    )
+    with pytest.raises(ConfigError, match="compared by utf8mb4_general_ci"):
+        here.load(hues)
+    with pytest.raises(PreflightFailed):
+        here.load()
+    here.job.drop(execute=True)
+    drop_database(there)
+    drop_database(database)
+
+
 # What a definition of the release before says of a domain: its name.
 OF_BEFORE = (
     "CREATE DOMAIN whole AS bigint",
@@ -168,21 +320,22 @@ OF_BEFORE = (
     "CREATE DOMAIN bits AS bit(5)",
     "CREATE DOMAIN double AS double precision",
     "CREATE DOMAIN amount AS numeric(10,0)",
-    "CREATE TABLE of_before (id whole PRIMARY KEY, b flag, raw bytes, at moment, five bits, d double, m amount)",
-    "INSERT INTO of_before VALUES (1, true, '\\x00ff', '2024-03-31 02:30:00.5+02', '10101', 1e23, 7),"
-    " (2, false, '', '1000-01-01 00:00:00+00', '00000', -0.5, -8), (3, NULL, NULL, NULL, NULL, NULL, NULL)",
+    "CREATE TYPE mood AS ENUM ('sad', 'happy')",
+    "CREATE TABLE of_before (id whole PRIMARY KEY, b flag, raw bytes, at moment, five bits, d double, e mood, m amount)",
+    "INSERT INTO of_before VALUES (1, true, '\\x00ff', '2024-03-31 02:30:00.5+02', '10101', 1e23, 'sad', 7),"
+    " (2, false, '', '1000-01-01 00:00:00+00', '00000', -0.5, 'happy', -8), (3, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
 )
 LATER = (
-    "INSERT INTO of_before SELECT {0} + n, n % 2 = 0, '\\x5c00', '2024-01-01 00:00:00+00', '00001', n / 7.0, n"
+    "INSERT INTO of_before SELECT {0} + n, n % 2 = 0, '\\x5c00', '2024-01-01 00:00:00+00', '00001', n / 7.0, 'happy', n"
     f" FROM generate_series(1, {MANY}) AS n",
     "UPDATE of_before SET b = NOT b, raw = '\\x0a', at = at + interval '1 ms', five = '11111', d = d * 3 WHERE id < 100",
     "UPDATE of_before SET id = -id WHERE id = {0} + 7",
     "DELETE FROM of_before WHERE id = {0} + 9",
 )
-TEXTS = dict.fromkeys(("b", "raw", "at", "five", "d"), "longtext")
+TEXTS = dict.fromkeys(("b", "raw", "at", "five", "d", "e"), "longtext")
 
 
-def test_domains_that_stand_as_texts_go_on_as_texts_until_the_table_is_made_anew(
+def test_domains_and_enums_that_stand_as_texts_go_on_as_texts_until_the_table_is_made_anew(
     mysql_family: Server, logical_postgresql: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, there = create_database(logical_postgresql, "before"), create_database(mysql_family, "before")
@@ -192,7 +345,7 @@ def test_domains_that_stand_as_texts_go_on_as_texts_until_the_table_is_made_anew
     found, table = Arrived(JobHere(made)), TableId("public", "of_before")
     here = found.here
     with monkeypatch.context() as before:
-        before.setattr(definitions, "logical_type", lambda native, base="": logical_type(native))
+        before.setattr(definitions, "logical_type", lambda native, *_: logical_type(native))
         here.load()
         here.stream()
     stood = found.types("of_before")
@@ -223,7 +376,7 @@ def test_domains_that_stand_as_texts_go_on_as_texts_until_the_table_is_made_anew
     stands = found.types("of_before")
     assert stands["id"].startswith("bigint") and stands["m"].startswith("bigint")
     assert {name: stands[name] for name in TEXTS} == {
-        "b": "tinyint(1)", "raw": "longblob", "at": "datetime(3)", "five": "bit(5)", "d": "double",
+        "b": "tinyint(1)", "raw": "longblob", "at": "datetime(3)", "five": "bit(5)", "d": "double", "e": "enum('sad','happy')",
     }  # fmt: skip
     here.job.drop(execute=True)
     drop_database(there)

@@ -195,6 +195,10 @@ REFUSED: dict[str, tuple[LogicalType, tuple[str, ...]]] = {
     "numeric": (logical_type("numeric(10,3)"), ("NaN", "10000000.000")),
     "int": (LogicalType(Kind.INT32), ("2147483648", "-2147483649", "x")),
     "enum": (LogicalType(Kind.ENUM, values=("a", "b")), ("c", "A", "")),
+    "enum of a PostgreSQL": (
+        logical_type("public.mood", labels=("a", "b")),
+        ("c", "A", "", "a ", "a\t", "0", "2", " 2", "+1", "2 "),
+    ),
     "set": (LogicalType(Kind.SET, values=("a", "b")), ("c", "a,c")),
     "varchar": (LogicalType(Kind.TEXT, 3), ("abcd", "äöüß")),
     "year": (LogicalType(Kind.YEAR), ("1900", "2156")),

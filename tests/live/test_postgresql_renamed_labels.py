@@ -69,7 +69,7 @@ def definition(both: Ends) -> TableSchema:
 def rename(both: Ends) -> list[str]:
     loader = target(endpoint_of(both.target)).loader(RULES)
     with closing(loader):
-        return list(loader.rename_labels(JOB, PLAIN, both.schemas.values(), definition(both)))
+        return list(loader.rename_labels(JOB, both.tables[PLAIN], both.schemas.values(), definition(both)))
 
 
 def same_labels(both: Ends) -> bool:

@@ -112,9 +112,11 @@ class JobHere:
         with TrailReader(job.trail) as trail:
             end = trail.end().position.sequence
         with closing(target.store()) as store:
+            alone = threading.Lock()  # what is tried again asks in a thread of its own
 
             def stop() -> bool:
-                now, states = store.jobs.checkpoint(job.config.name), store.states.tables(job.config.name)
+                with alone:
+                    now, states = store.jobs.checkpoint(job.config.name), store.states.tables(job.config.name)
                 in_time(until, f"apply is at {now and now.position}, not at {end}: {states}")
                 here = now is not None and now.position.sequence >= end
                 return here and all(state.is_streaming or state.is_parked for state in states.values())

@@ -19,6 +19,7 @@ from anabranch.connectors.mysql.target import (
     carrying,
     conflicts,
     emptying,
+    labels,
     merge,
     one_by_one,
     ownership,
@@ -40,10 +41,11 @@ from anabranch.connectors.mysql.target.stage_sweep import drop_taken, sweep
 from anabranch.connectors.mysql.target.staging import NotInside, StagingTables, send_rows, way_into
 from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, Texts
 from anabranch.connectors.sql.single_rows import named_key
-from anabranch.contracts import Begun, Conflict, Emptying, Enforced, ValueRules
-from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetUnavailable
+from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, ValueRules
+from anabranch.errors import Fenced, Redefined, StateError, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
@@ -83,6 +85,11 @@ class MysqlWriter:
         self._savepoints = 0
         self._written: set[TableId] = set()  # tables, in this transaction
         self._taken: list[StagedNet] = []  # merged in this transaction
+        self._needed: Needed | None = None  # asks the source for the types of a table
+        self._not_added = set[str]()  # statements for labels that the server refuses
+        self._tried: dict[
+            TableId, dict[str, str]
+        ] = {}  # the enums of a table when a row of it was last refused for a label
         self._wanted: dict[MergePiece, None] = {}  # staging tables to be made between transactions
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
@@ -155,7 +162,8 @@ class MysqlWriter:
         _, stages = self._transaction(writes=net.table)
         self._let_rows_in(net.table)
         again: list[Texts] = []
-        with self._waiting_for_stages(), translated(f"merge into {net.table.target}", net.table.source):
+        doing = f"merge into {net.table.target}"
+        with self._knowing_labels(net.table), self._waiting_for_stages(), translated(doing, net.table.source):
             for contend, pieces in groupby(merge.pieces(net), key=lambda one: one[0].contends):
                 if contend:
                     self._exchange(stages, pieces)
@@ -209,6 +217,43 @@ class MysqlWriter:
             if column.like in piece.values and array.null_count and known.column(column.like).replaces_null(explicit):
                 raise Conflict(piece.table.source, f"NULL in column {column.like}, which has none at the target")
 
+    def follow_labels(self, needed: Needed) -> None:
+        self._needed = needed
+
+    @contextmanager
+    def _knowing_labels(self, table: TargetTable) -> Iterator[None]:
+        """Add labels that a column lacks, where a row was refused for one. Our own session is ended before: an ALTER TABLE
+        waits for whoever has read the table."""
+        try:
+            yield
+        except Conflict as conflict:
+            is_unknown = self._needed is not None and labels.may_be_unknown(conflict.what, table)
+            found = self._needed(table.source) if is_unknown and self._needed else None
+            if found is None:
+                raise
+            then, now = found
+            if why := labels.renamed(then, now):
+                raise Redefined(why, table=str(table.source)) from None
+            self._follow(conflict, now, table)
+
+    def _follow(self, conflict: Conflict, now: TableSchema, table: TargetTable) -> None:
+        """Add what columns lack, and raise TargetBusy: once also where nothing lacks, because others may have added it since
+        the row was staged. Else raises Conflict."""
+        lacks, spelled = labels.lacking_now(self._endpoint, now, table)
+        statements = {lack.statement for lack in lacks}
+        is_tried = self._tried.get(table.target) == spelled
+        if "" in statements or (is_tried and statements <= self._not_added):
+            words = "; ".join([conflict.what, *(lack.words for lack in lacks)])
+            raise Conflict(conflict.table, words, conflict.key) from None
+        self._tried[table.target] = spelled
+        self.close()
+        added = labels.add_labels(self._endpoint, [(now, table)]) if lacks else []
+        self._not_added |= statements.difference(added)
+        what = (
+            f"columns lack labels that the source's types have got: {'; '.join(statements) or 'others have added them'}"
+        )
+        raise TargetBusy(what, table=str(table.source), hint="the change is tried again") from None
+
     def merge_staged(self, staged: StagedNet) -> list[Texts]:
         _, stages = self._transaction(writes=staged.table)
         self._let_rows_in(staged.table)
@@ -231,7 +276,11 @@ class MysqlWriter:
         self._transaction(writes=row.table)
         assert self._held is not None
         doing = f"{row.operation} in {row.table.target}"
-        with self._waiting_for_stages(alone=True), translated(doing, row.table.source, named_key(row)):
+        with (
+            self._knowing_labels(row.table),
+            self._waiting_for_stages(alone=True),
+            translated(doing, row.table.source, named_key(row)),
+        ):
             if self._followers is not None and row.keys_off and row.operation != INSERT:
                 self._followers.refuse(row, self._rules.nul)
             return self._held.change(row)

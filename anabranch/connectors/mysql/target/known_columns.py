@@ -23,6 +23,11 @@ COLUMNS = """
 SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, CHARACTER_OCTET_LENGTH, IS_NULLABLE, EXTRA
   FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION
 """
+# The answer to a query tells of the longest label alone.
+LABELS = """
+SELECT COLUMN_TYPE FROM information_schema.COLUMNS
+ WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND DATA_TYPE IN ('enum', 'set') ORDER BY ORDINAL_POSITION
+"""
 TRIGGERS = """
 SELECT 1 FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s LIMIT 1
 """
@@ -173,7 +178,10 @@ class KnownColumns:
                 raise
             return ()
         fields = self._connection._result.fields
-        return tuple((field.name, field.type_code, field.flags, field.length, field.scale) for field in fields)
+        form = ((field.name, field.type_code, field.flags, field.length, field.scale) for field in fields)
+        has_labels = any(column.type in ("enum", "set") for column in known.columns)
+        labels = ask(self._connection, LABELS, known.id.schema, known.id.name) if has_labels else ()
+        return (*form, *labels)
 
 
 def assigned(known: KnownTable, names: tuple[str, ...], values: tuple[str, ...], alias: str = "") -> str:

@@ -11,12 +11,14 @@ from anabranch.connectors.mysql.target import own_source
 from anabranch.connectors.mysql.target.clauses import as_written, is_of_family
 from anabranch.connectors.mysql.target.collations import by_bytes, is_deterministic, pads
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
+from anabranch.connectors.mysql.target.enums import is_enum
 from anabranch.connectors.mysql.target.fits import takes
 from anabranch.connectors.mysql.target.known_columns import INVISIBLE_KEY
 from anabranch.connectors.mysql.target.names import target_columns
 from anabranch.connectors.mysql.target.preflight_facts import WRITABLE, Live
 from anabranch.connectors.mysql.target.session import quoted, table_name
 from anabranch.connectors.mysql.target.shared_tables import others
+from anabranch.connectors.mysql.target.standing import takes_labels
 from anabranch.connectors.mysql.target.structures import ExistingColumn, ExistingTable, holds_rows
 from anabranch.connectors.sql.findings import failed, some, value_rules, warning
 from anabranch.connectors.sql.shared_tables import check_shared
@@ -120,13 +122,13 @@ def check_columns(live: Live) -> Iterator[CheckResult]:
 
 
 def _column(column: ExistingColumn | None, wanted: MadeColumn, table: TargetTable, alter: str) -> Iterator[CheckResult]:
-    name, native = wanted.name, wanted.native
+    name, native, type = wanted.name, wanted.native, table.type_of(wanted.name)
     if column is None:
         yield failed("columns", f"column {name} is missing", f"{alter} ADD {quoted(name)} {native}", table)
     elif column.generated:
         hint = f"{alter} MODIFY {quoted(name)} {column.type}"
         yield failed("columns", f"column {name} is generated at the target", hint, table)
-    elif not takes(column.type, native):
+    elif not (takes_labels(column, type) if is_enum(type) else takes(column.type, native)):
         hint = f"{alter} MODIFY {quoted(name)} {native}" + (" NOT NULL" if not column.nullable else "")
         yield failed("columns", f"column {name} is {column.type}, needed is {native}", hint, table)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from anabranch.connectors.mysql.target import enums
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 
 EXACT, WIDENED, LOSSY, REFUSED = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSSY, Fidelity.REFUSED
@@ -94,12 +95,19 @@ NAMED: Mapping[str, Row] = {
     ),
 }  # fmt: skip
 ARRAY: Row = ("longtext", WIDENED, f"{AS_PRINTED}: {{1,2}}")
-OTHER: Row = (
+ENUM: Row = (
+    "enum",
+    EXACT,
+    "labels that the source adds later are added here with the first row that has one; in a key, a unique index or a foreign "
+    "key it is a text",
+)
+UNFIT_ENUM: Row = (
     "longtext",
     WIDENED,
-    f"{AS_PRINTED}: of enums the label (an enum(…) would refuse labels that the source adds, or take '2' for its second "
-    "one), of composites (1,2)",
+    "the label; an enum(…) would take labels like these for another one: '', whole numbers, blanks at the end; or has no"
+    " place for control characters, letters beyond U+FFFF, or so many labels",
 )
+OTHER: Row = ("longtext", WIDENED, f"{AS_PRINTED}: of composites (1,2), of an enum in a key the label")
 DOMAIN = "checks of the domain are not made"
 # Kinds of which rows have values, where no domain is around them.
 _AS_VALUES = frozenset(
@@ -137,6 +145,8 @@ def row(type: LogicalType, family: str) -> Row:
         return ("bit({length})", EXACT, "") if (type.length or 1) <= BITS else ("varchar({length})", WIDENED, "digits")
     if type.kind in KINDS:
         return KINDS[type.kind]
+    if type.kind is Kind.ENUM:
+        return ENUM if enums.are_fit(type.values) else UNFIT_ENUM
     if type.native.endswith("[]"):
         return ARRAY
     found = NAMED.get(name(type.native))

@@ -6,16 +6,19 @@ What does not live here: whether a table that the job did not make takes its row
 
 from __future__ import annotations
 
+from anabranch.connectors.mysql.target.collations import is_deterministic
 from anabranch.connectors.mysql.target.columns import TEXTS, made_columns
+from anabranch.connectors.mysql.target.enums import declared, is_enum, is_part
 from anabranch.connectors.mysql.target.fits import takes
 from anabranch.connectors.mysql.target.release import Release
-from anabranch.connectors.mysql.target.structures import ExistingTable
-from anabranch.connectors.mysql.target.words import bare, without_hints
+from anabranch.connectors.mysql.target.structures import ExistingColumn, ExistingTable
+from anabranch.connectors.mysql.target.words import bare, literal, without_hints
 from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
 
+ENUM = "enum"
 HINT = "anabranch load JOB --table {table} --recreate makes the table anew, by the source's definition of now"
 
 
@@ -29,22 +32,33 @@ def differences(
     found = []
     for wanted in made_columns(schema, table, rules, release):
         column, type = existing.column(wanted.name), table.type_of(wanted.name)
-        if column and _depends_on_definition(type) and not _suits(column.type, wanted.native, type):
-            found.append(f"column {wanted.name} is {column.type}, needed is {wanted.native}")
+        if column and _depends_on_definition(type) and not _suits(column, wanted.native, type):
+            compared = f" (compared by {column.collation})" if is_enum(type) and column.kind == ENUM else ""
+            found.append(f"column {wanted.name} is {column.type}{compared}, needed is {wanted.native}")
     return found
+
+
+def takes_labels(column: ExistingColumn, type: LogicalType) -> bool:
+    """Return whether an enum(…) tells labels apart as the source does, and has its labels, or will have: all in one order."""
+    here, there = declared(column.type), [literal(label) for label in type.values]
+    is_exact = column.kind == ENUM and is_deterministic(column.collation)
+    return is_exact and (is_part(here, there) or is_part(there, here))
 
 
 def _depends_on_definition(type: LogicalType) -> bool:
     """Return whether the source's spelling of a type does not say all that matters here."""
-    return bool(type.base) or (type.carried is Kind.NATIVE and type.kind is Kind.NATIVE and not type.target)
+    is_own = type.carried is Kind.NATIVE and type.kind in (Kind.NATIVE, Kind.ENUM) and not type.target
+    return bool(type.base) or is_own
 
 
-def _suits(existing: str, wanted: str, type: LogicalType) -> bool:
+def _suits(existing: ExistingColumn, wanted: str, type: LogicalType) -> bool:
     """Return whether a column takes the values as they are written for the wanted one: those of a text are the source's own."""
-    is_alike = _is_text(existing) == _is_text(wanted)
-    return is_alike and (not type.base or takes(existing, wanted))
+    if is_enum(type):
+        return takes_labels(existing, type)
+    is_alike = _is_text(existing.type) == _is_text(wanted)
+    return is_alike and (not type.base or takes(existing.type, wanted))
 
 
 def _is_text(native: str) -> bool:
     name = bare(without_hints(native))
-    return name in ("json", *TEXTS) and name not in ("enum", "set")
+    return name in ("json", *TEXTS) and name not in (ENUM, "set")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pymysql
 
-from anabranch.connectors.mysql.target import ddl, sequences, standing, taken_off
+from anabranch.connectors.mysql.target import ddl, labels, sequences, standing, taken_off
 from anabranch.connectors.mysql.target import shared_tables as shared
 from anabranch.connectors.mysql.target.attempts import LOCK_WAIT, MADE, attempt
 from anabranch.connectors.mysql.target.begin import one_begins
@@ -129,6 +129,23 @@ class MysqlTables:
 
     def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
         return sequences.raise_sequences(self._session(), tables)
+
+    # --- labels of a PostgreSQL's enums ----------------------------------------------------------------------------------
+
+    def add_labels(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Sequence[str]:
+        return labels.add_labels(self._endpoint, tables)
+
+    def rename_labels(
+        self, job: str, table: TargetTable, then: Collection[TableSchema], now: TableSchema
+    ) -> Sequence[str]:
+        """Add the new names: the labels of before stay, and no row has them once the table is loaded."""
+        return labels.add_labels(self._endpoint, [(now, table)])
+
+    def refuse_older_functions(self, then: Collection[TableSchema], now: TableSchema) -> None:
+        """Do nothing: no function of a source is here."""
+
+    def as_renamed(self, then: TableSchema, now: TableSchema) -> TableSchema:
+        return then
 
     def close(self) -> None:
         if self._connection is not None and self._connection.open:

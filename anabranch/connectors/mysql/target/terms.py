@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from anabranch.connectors.mysql.target.enums import guarded, is_enum
 from anabranch.connectors.mysql.target.words import bare, literal, sizes
 from anabranch.model.datatype import Kind, LogicalType
 
@@ -127,6 +128,10 @@ def _bit(type: LogicalType, value: str, family: str) -> str:
     return value if _is_long(type) else f"CAST(CONV({value}, 2, 10) AS UNSIGNED)"
 
 
+def _label(type: LogicalType, value: str, family: str) -> str:
+    return guarded(value) if is_enum(type) else value
+
+
 _PUT: Mapping[Kind, Callable[[LogicalType, str, str], str]] = {
     Kind.FLOAT32: _float,
     Kind.BINARY: lambda type, value, family: f"UNHEX(SUBSTR({value}, 3))",
@@ -136,6 +141,7 @@ _PUT: Mapping[Kind, Callable[[LogicalType, str, str], str]] = {
     Kind.GEOMETRY: _geometry,
     Kind.VECTOR: lambda type, value, family: f"UNHEX({value})",
     Kind.UUID: _uuid,
+    Kind.ENUM: _label,
     **dict.fromkeys(CLOCKS, _clock),
 }
 

@@ -131,7 +131,8 @@ class MysqlTypes:
         if type.kind is Kind.JSON:
             return JSON[self.family, "text" if rules.json == "text" else "json"]
         if type.carried is Kind.NATIVE:  # PostgreSQL's, as it prints them
-            return printed.row(type, self.family)
+            found = printed.row(type, self.family)
+            return (_labelled(type)[0], *found[1:]) if found is printed.ENUM else found
         if type.native:  # PostgreSQL's, of which rows have the value
             return printed.value(type, self.family) or NATIVE[type.kind]
         if type.kind in (Kind.ENUM, Kind.SET):

@@ -89,7 +89,10 @@ SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a
          CASE WHEN s.seqstart <> (CASE WHEN s.seqincrement > 0 THEN s.seqmin ELSE s.seqmax END)
               THEN 'START WITH ' || s.seqstart END,
          CASE WHEN s.seqcache <> 1 THEN 'CACHE ' || s.seqcache END, CASE WHEN s.seqcycle THEN 'CYCLE' END),
-       s.seqrelid IS NOT NULL, a.attnum::int, coalesce(base.name, '')
+       s.seqrelid IS NOT NULL, a.attnum::int, coalesce(base.name, ''),
+       CASE WHEN t.typtype IN ('d', 'e') THEN ARRAY(SELECT e.enumlabel::text FROM pg_catalog.pg_enum e
+                                                     WHERE e.enumtypid = coalesce(base.type, t.oid) ORDER BY e.enumsortorder)
+            ELSE '{{}}' END
   FROM pg_catalog.pg_attribute a
   JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -107,7 +110,7 @@ SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a
       UNION ALL
       SELECT u.typbasetype, greatest(u.typtypmod, m.sizes)
         FROM made m JOIN pg_catalog.pg_type u ON u.oid = m.type WHERE u.typtype = 'd')
-    SELECT pg_catalog.format_type(m.type, m.sizes) AS name
+    SELECT m.type, pg_catalog.format_type(m.type, m.sizes) AS name
       FROM made m JOIN pg_catalog.pg_type u ON u.oid = m.type WHERE u.typtype <> 'd') AS base ON true
   LEFT JOIN pg_catalog.pg_sequence s ON s.seqrelid = owned.oid
   LEFT JOIN LATERAL (SELECT CASE s.seqtypid WHEN 'int2'::regtype THEN 32767 WHEN 'int4'::regtype THEN 2147483647
@@ -307,13 +310,14 @@ def _column(row: Any, key: tuple[str, ...]) -> Column:
         has_sequence,
         number,
         base,
+        labels,
     ) = row
     is_serial = bool(not identity_kind and has_sequence and expression and expression.startswith("nextval("))
     counts = bool(identity_kind) or is_serial
     has_default = expression is not None and not generated and not counts
     return Column(
         name,
-        None if generated else logical_type(native, base),
+        None if generated else logical_type(native, base, tuple(labels)),
         native,
         nullable=not not_null,
         has_default=has_default,

@@ -45,11 +45,13 @@ _FIELDS = re.compile(r"interval (?:year|month|day|hour|minute|second)(?: to (?:m
 _CLOCKS = (Kind.TIME, Kind.TIMESTAMP, Kind.INSTANT, Kind.INTERVAL)
 
 
-def logical_type(native: str, base: str = "") -> LogicalType:
+def logical_type(native: str, base: str = "", labels: tuple[str, ...] = ()) -> LogicalType:
     """Return the logical type of a type as format_type() spells it. `base`: what a domain is made of in the end; a domain has
-    the values of that, printed."""
+    the values of that, printed. `labels`: of an enum, or a domain over one."""
     if base:
-        return replace(logical_type(base), native=native, base=base, printed=True)
+        return replace(logical_type(base, labels=labels), native=native, base=base, printed=True)
+    if labels:
+        return LogicalType(Kind.ENUM, values=labels, native=native, printed=True)
     if sized := _SIZED.fullmatch(native):
         return LogicalType(Kind.TEXT, length=int(sized[1]))
     if native in KINDS:

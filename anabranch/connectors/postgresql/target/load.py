@@ -46,7 +46,7 @@ from anabranch.errors import Fenced, RowRefused, TargetError
 from anabranch.failpoints import reach
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Need, TableSchema
+from anabranch.model.schema import TableSchema
 from anabranch.model.steps import DdlStep
 from anabranch.model.table_life import Life, require_begin
 from anabranch.rows.aside import AsideChange
@@ -270,11 +270,13 @@ class PostgresLoader:
             reach("load.copied")
             return rows
 
-    def add_labels(self, needs: Sequence[Need]) -> Sequence[str]:
-        return add_labels(self._endpoint, needs)
+    def add_labels(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Sequence[str]:
+        return add_labels(self._endpoint, [need for schema, _ in tables for need in schema.needs])
 
-    def rename_labels(self, job: str, table: TableId, then: Collection[TableSchema], now: TableSchema) -> Sequence[str]:
-        return renamed_labels.rename_labels(self._endpoint, job, table, then, now)
+    def rename_labels(
+        self, job: str, table: TargetTable, then: Collection[TableSchema], now: TableSchema
+    ) -> Sequence[str]:
+        return renamed_labels.rename_labels(self._endpoint, job, table.source, then, now)
 
     def refuse_older_functions(self, then: Collection[TableSchema], now: TableSchema) -> None:
         if now.computed:

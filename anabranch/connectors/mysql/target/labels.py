@@ -1,0 +1,146 @@
+"""Labels that an enum of the source has got since its columns were made here.
+
+No log of a PostgreSQL tells of a new label: the first row with it is refused, and then the label is added to the column, at the
+same place among the others. In front of others that copies the table, behind all of them it does not. A column whose other
+labels are not the source's, or stand in another order, is left as it is: nobody can say which of them stands for which.
+https://dev.mysql.com/doc/refman/8.0/en/innodb-online-ddl-operations.html#online-ddl-column-operations
+What does not live here: which enums are an enum(…) here (enums.py), the session in which rows are refused (apply.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import pymysql
+
+from anabranch import log
+from anabranch.connectors.mysql.target.attempts import LOCK_WAIT, attempt
+from anabranch.connectors.mysql.target.enums import are_fit, declared, is_enum, is_part
+from anabranch.connectors.mysql.target.errors import NO_TABLE, translated
+from anabranch.connectors.mysql.target.names import target_columns
+from anabranch.connectors.mysql.target.session import Connection, ask, connect, quoted, run, table_name
+from anabranch.connectors.mysql.target.words import literal
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+
+SESSION = "anabranch-labels"
+NO_DATABASE = 1049
+_UNKNOWN = re.compile(r"\b1265\b")  # WARN_DATA_TRUNCATED: a value is none of the labels
+_LABEL = r"'(?:[^'\\]|''|\\.)*'"
+_ENUM = re.compile(rf"enum\(({_LABEL}(?:,{_LABEL})*)\)", re.IGNORECASE)
+UNFIT = "which an enum(…) here cannot have, or not at their place"
+REMEDY = "anabranch load JOB --table {table} --recreate makes the table anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A column that lacks labels of the source, and the statement that gives them to it; "" where one of them cannot be."""
+
+    table: TargetTable
+    column: str
+    labels: tuple[str, ...]
+    statement: str
+
+    @property
+    def words(self) -> str:
+        named = ", ".join(map(literal, self.labels))
+        text = f"column {self.column} lacks labels that the source has: {named}"
+        return text if self.statement else f"{text}, {UNFIT}: {REMEDY.format(table=self.table.source)}"
+
+
+def may_be_unknown(what: str, table: TargetTable) -> bool:
+    """Return whether a row of this table was refused, in these words, for what may be a label."""
+    return _UNKNOWN.search(what) is not None and any(map(is_enum, table.types))
+
+
+def renamed(then: TableSchema, now: TableSchema) -> str:
+    """Say which labels the source's enums had and have no longer, "" for none: rows that hold them are not in the log."""
+    before = {column.name: column.type for column in then.columns}
+    for column in now.columns:
+        was = before.get(column.name)
+        if column.type is None or was != column.type or was.kind is not Kind.ENUM:
+            continue
+        if lost := [label for label in was.values if label not in column.type.values]:
+            return f"labels of {column.type.native} were renamed at the source, and with them rows: {', '.join(lost)}"
+    return ""
+
+
+def lacking(connection: Connection, schema: TableSchema, table: TargetTable) -> list[Lack]:
+    """Return what the columns of a table lack of the labels that `schema`, the source's definition, has."""
+    types = {column.name: column.type for column in schema.columns}
+    wanted = {
+        name: type
+        for source, name in target_columns(table).items()
+        if (type := types.get(source)) and type.kind is Kind.ENUM and is_enum(table.type_of(name))
+    }
+    return list(_lacking(_definition(connection, table), wanted, table)) if wanted else []
+
+
+def _definition(connection: Connection, table: TargetTable) -> str:
+    """Return the statement that would make the table, "" where it is not there: it is made with all labels."""
+    with translated(f"read the labels of {table.target}"):
+        try:
+            return str(ask(connection, f"SHOW CREATE TABLE {table_name(table.target)}")[0][1])
+        except pymysql.err.Error as error:
+            if error.args[0] not in (NO_TABLE, NO_DATABASE):
+                raise
+            return ""
+
+
+def _lacking(told: str, wanted: dict[str, LogicalType], table: TargetTable) -> Iterator[Lack]:
+    lines = [line.strip().removesuffix(",") for line in told.split("\n")]
+    for name, type in wanted.items():
+        head = f"{quoted(name)} enum(".lower()
+        line = next((line for line in lines if line.lower().startswith(head)), "")
+        if (found := _ENUM.search(line, max(len(head) - len("enum("), 0))) is None:
+            continue  # somebody has made it a column of another type
+        here, there = declared(found[1]), [literal(label) for label in type.values]
+        missing = tuple(label for label in type.values if literal(label) not in here)
+        if missing:
+            wider = f"{line[: found.start()]}enum({','.join(there)}){line[found.end() :]}"
+            can_be = are_fit(type.values) and is_part(here, there)
+            yield Lack(table, name, missing, f"ALTER TABLE {table_name(table.target)} MODIFY {wider}" if can_be else "")
+
+
+def lacking_now(endpoint: Endpoint, schema: TableSchema, table: TargetTable) -> tuple[list[Lack], dict[str, str]]:
+    """Return the same, and the enums as they are spelled, over a session of its own."""
+    with closing(connect(endpoint, SESSION, autocommit=True)) as connection:
+        found = lacking(connection, schema, table)
+        with translated(f"read the labels of {table.target}"):
+            rows = ask(connection, ENUMS, table.target.schema, table.target.name)
+        return found, {str(name).lower(): str(spelled) for name, spelled in rows}
+
+
+ENUMS = """
+SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS
+ WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND DATA_TYPE = 'enum'
+"""
+
+
+def add_labels(endpoint: Endpoint, tables: Sequence[tuple[TableSchema, TargetTable]]) -> list[str]:
+    """Give columns the labels that they lack. Returns the statements that were carried out. Raises TargetUnavailable or
+    TargetBusy."""
+    with closing(connect(endpoint, SESSION, autocommit=True, checks_keys=False)) as connection:
+        lacks = [lack for schema, table in tables for lack in lacking(connection, schema, table)]
+        return widen(connection, lacks)
+
+
+def widen(connection: Connection, lacks: Sequence[Lack]) -> list[str]:
+    """Carry out the statements; what the server refuses is told, and left as it is."""
+    done = []
+    with translated("begin a session"):
+        run(connection, LOCK_WAIT)
+    for lack in lacks:
+        if not lack.statement:
+            log.get().warning("label_is_not_added", reason=lack.words, statement="")
+        elif said := attempt(connection, lack.statement, f"labels of {lack.column}", "added", is_single=False):
+            log.get().warning("label_is_not_added", reason=said[0], statement=lack.statement)
+        else:
+            log.get().warning("label_added", statement=lack.statement)
+            done.append(lack.statement)
+    return done
