@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from anabranch import failpoints
 from anabranch.testing import faults
 from anabranch.testing.databases import Database, create_database
 from anabranch.testing.faults import Proxy
-from anabranch.testing.servers import Server, start_mariadb, start_postgresql
+from anabranch.testing.servers import Server, start_mariadb, start_mysql, start_postgresql
 from anabranch.testing.workload import SCHEMA, Writer, fill
 from anabranch.trail.reader import TrailReader
 from rigs.scenario import Running, Scenario, wait_until
+from rigs.scenario_mysql_target import MysqlToMysql
 
 BULK = 60_000
 DIGITS = ",".join(f"({n})" for n in range(10))
@@ -30,24 +32,29 @@ BULKY = (
     "INSERT INTO bulk SELECT a.n + 10*b.n + 100*c.n + 1000*d.n + 10000*e.n, REPEAT(MD5(a.n * e.n + c.n), 5)"
     f" FROM digit a, digit b, digit c, digit d, digit e WHERE e.n < {BULK // 10_000}",
 )
-IN_COPY = (
-    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'anabranch-load'"
-    " AND state = 'active' AND query LIKE 'COPY %'"
-)
+IN_COPY = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'"
+    " AND application_name = 'anabranch-load' AND query LIKE 'COPY %'",
+    "mysql": "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'LOAD DATA LOCAL %'",
+}
+STARTS = {"postgresql": start_postgresql, "mysql": partial(start_mysql, options=["--local-infile=ON"])}
 
 
-@pytest.fixture
-def away(servers_directory: Path, tmp_path: Path) -> Iterator[tuple[Scenario, Proxy, Proxy]]:
+@pytest.fixture(params=["postgresql", pytest.param("mysql", marks=pytest.mark.long)], ids="to a {}".format)
+def away(
+    request: pytest.FixtureRequest, servers_directory: Path, tmp_path: Path
+) -> Iterator[tuple[Scenario, Proxy, Proxy]]:
     """A job between servers of its own, by way of two lines that can be broken."""
     source, target = (
         start_mariadb(servers_directory / "away-source"),
-        start_postgresql(servers_directory / "away-target"),
+        STARTS[request.param](servers_directory / "away-target"),
     )
     database = create_database(source, "away")
     database.execute(*SCHEMA, *fill(2), *BULKY)
+    kind = Scenario if request.param == "postgresql" else MysqlToMysql
     with Proxy(source.host, source.port) as to_source, Proxy(target.host, target.port) as to_target:
         places = {"source_at": ("127.0.0.1", to_source.port), "target_at": ("127.0.0.1", to_target.port)}
-        made = Scenario(database, create_database(target, "away"), tmp_path / "job", **places)
+        made = kind(database, create_database(target, "away"), tmp_path / "job", **places)
         yield made, to_source, to_target
         made.close()
     source.stop(immediate=True)
@@ -81,7 +88,9 @@ def test_ends_that_go_away_and_come_back(
 def lines_cut_while_it_loads(made: Scenario, run: Running, to_source: Proxy, to_target: Proxy) -> None:
     to_target.slow(0.02)  # long enough in COPY to be met there
     for line in (to_source, to_target):
-        wait_until(lambda: made.target.query(IN_COPY)[0][0], 100, "a chunk in COPY", run.tail, run)
+        wait_until(
+            lambda: made.target.query(IN_COPY[made.target.server.name])[0][0], 100, "a chunk in COPY", run.tail, run
+        )
         line.cut()
     to_target.restore()
 
