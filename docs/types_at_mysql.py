@@ -14,6 +14,7 @@ from anabranch.connectors.postgresql.source.typemap import KINDS, PRINTED, logic
 from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import Column
+from anabranch.rows.json_arrays import as_json
 
 SOURCE = "anabranch/connectors/mysql/target/typemap.py and the tables beside it"
 RULES = ValueRules(json="json")
@@ -26,6 +27,14 @@ SIZED = {
 }
 DOMAIN_OVER = ("integer", "numeric(10,2)")
 ENUMS = {"`'sad'`, `'happy'`": ("sad", "happy"), "`'1'`, `'2'`": ("1", "2")}
+ARRAYS = (
+    ("integer[]", "{1,NULL,3}"),
+    ("integer[]", "{{1,2},{3,4}}"),
+    ("integer[]", "[0:1]={1,2}"),
+    ("numeric(5,2)[]", "{1.00,NaN}"),
+    ("boolean[]", "{t,f}"),
+    ("text[]", '{a,"b c",NULL,"NULL"}'),
+)
 MORE = ("bit(65)", "numeric(10,2)", "numeric(2,-3)", "integer[]", "public.a_type_of_your_own")
 _HEAD = """Columns of MySQL and MariaDB keep their types in the source's own words, sizes and attributes included. What
 one of the two does not have, or has in another sense:
@@ -40,6 +49,7 @@ def types_at_mysql(examples: Mapping[str, NativeType]) -> Iterator[str]:
     yield ""
     yield from _own(examples)
     yield from _postgresql()
+    yield from _arrays()
     yield from _json()
     yield from _computed()
     yield from _choices()
@@ -80,6 +90,24 @@ def _postgresql() -> Iterator[str]:
     yield f"length share what the others leave of the {INDEX_BYTES:,} bytes of an index row, four to a character. Alone in a"
     yield f"key it is `varchar({INDEX_BYTES // WIDEST})` or `varbinary({INDEX_BYTES})`; before MySQL 5.7 a column has no more"
     yield f"than {OLD_COLUMN_BYTES} bytes of it. `[[tables]] columns.type` says otherwise. A longer value stops the job."
+    yield ""
+
+
+def _arrays() -> Iterator[str]:
+    yield "## Arrays"
+    yield ""
+    yield 'With `[target.options] arrays = "json"` arrays of a PostgreSQL are JSON in a `longtext`, for JSON functions of the'
+    yield "server. Each text of an array has a JSON text that no other has, so nothing is lost:"
+    yield ""
+    yield "| type | PostgreSQL prints | JSON |"
+    yield "|---|---|---|"
+    for native, text in ARRAYS:
+        yield f"| `{native}` | `{text}` | `{as_json(native, text)}` |"
+    yield ""
+    yield "Numbers keep their digits; `NaN`, infinities and all that is neither a number nor a boolean are texts. It is a"
+    yield "`longtext`, since the server's own JSON makes `1.0` of `1.00`. Arrays in keys, unique indexes and foreign keys keep"
+    yield "PostgreSQL's text, as do domains over arrays, and composites, whose text does not say the types of their fields. A"
+    yield "filter (`where`) cannot name such a column. Verification reads tables with them row by row."
     yield ""
 
 

@@ -27,6 +27,7 @@ from anabranch.model.table_life import TableState, wait_for_load
 from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import ancestors, check_cascades
 from anabranch.preflight.report import Report
+from anabranch.rows.json_arrays import is_json
 from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import RuleSet
 from anabranch.trail import retention
@@ -215,12 +216,18 @@ def _changed(
             n for n, t in zip(is_.columns, is_.types, strict=True) if t.carried is Kind.JSON and not t.target
         ]
         why += [f"column {name}: another type for JSON" for name in json_columns if has_json]
+        other = [n for n in is_.columns if n in was.columns and _has_json(was, n) is not _has_json(is_, n)]
+        why += [f"column {name}: another form of arrays" for name in other]
         if where_was != where_is:
             texts = [f"{one.text!r}" if one else "every row" for one in (where_was, where_is)]
             why.append(f"rows: {texts[0]} -> {texts[1]}")
         if why:
-            recreates = was.target == is_.target and (was != is_ or bool(has_json and json_columns))
+            recreates = was.target == is_.target and (was != is_ or bool((has_json and json_columns) or other))
             yield TableChange(table, CHANGED, "; ".join(why), recreates)
+
+
+def _has_json(table: TargetTable, column: str) -> bool:
+    return is_json(table.type_of(column))
 
 
 def _differences(was: TargetTable, is_: TargetTable) -> Iterator[str]:

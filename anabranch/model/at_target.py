@@ -17,6 +17,7 @@ class TextForm(StrEnum):
     LOWER_CASE = "lower case"  # of texts: as the target prints it, whatever the source's letters
     BARE_DIGITS = "bare digits"  # of bytes and vectors: hexadecimal digits with nothing before them
     BRACKETS = "brackets"  # of vectors: [a,b,…]
+    JSON_ARRAY = "json array"  # of arrays that a PostgreSQL prints (rows/json_arrays.py)
 
 
 class CanonicalForm(StrEnum):

@@ -241,6 +241,12 @@ class TableSchema:
         changed = frozenset(names)
         return tuple(c for c in self.columns if c.generated and not changed.isdisjoint(self.inputs_of(c.name)))
 
+    @property
+    def keyed(self) -> frozenset[str]:
+        """The columns of the table's keys, unique indexes and foreign keys."""
+        some = [index.columns for index in self.indexes if index.unique] + [key.columns for key in self.foreign_keys]
+        return frozenset(self.primary_key).union(*some)
+
     def same_definition(self, other: TableSchema) -> bool:
         """Return whether columns, their order, types, keys and foreign keys are equal. Secondary, non-unique indexes
         may differ.

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from anabranch.model.datatype import Kind, LogicalType
+from anabranch.rows.json_arrays import is_json
 
 FLAGS = 31  # columns that may be NULL, in one number
 MODULUS = 1 << 64
@@ -92,7 +93,7 @@ def form_of(type: LogicalType, hashing: Hashing = Hashing.LOOKUP3) -> Form | Non
     None as well where the job chose another type. By LOOKUP3, both ends of which are PostgreSQL or one of them is
     compiled code, a type that both ends spell alike is written alike by both.
     """
-    if type.target:
+    if type.target or is_json(type):
         return None
     if hashing is not Hashing.LOOKUP3:
         return _SHA256_FORMS.get(type.kind)

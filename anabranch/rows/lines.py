@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.arrow import arrow_type
+from anabranch.rows.json_arrays import as_json
 from anabranch.rows.raw import FARTHEST
 
 NULL = "\\N"
@@ -32,6 +33,8 @@ EXPONENT_SCALE = 7  # from this scale on Arrow prints small decimals with an exp
 def texts(type: LogicalType, array: Any) -> Any:
     """Return the column's values in text form (utf8), null where they are null; nothing is escaped."""
     found = _FORMS.get(type.carried, _plain)(type, _whole(array))
+    if type.at_target.text is TextForm.JSON_ARRAY:
+        return pa.array([None if one is None else as_json(type.native, one) for one in found.to_pylist()], pa.string())
     return pc.utf8_lower(found) if type.at_target.text is TextForm.LOWER_CASE else found
 
 
@@ -53,6 +56,11 @@ def lines(types: Sequence[LogicalType], columns: Sequence[Any], null: str = NULL
 def escaped_line(values: Iterable[str | None]) -> bytes:
     """Write one line of values that are in text form already."""
     return ("\t".join(NULL if value is None else _escape_one(value) for value in values) + "\n").encode()
+
+
+def escaped_cell(value: str) -> str:
+    """Write the characters of one cell."""
+    return _escape_one(value)
 
 
 def unescape(cell: bytes) -> bytes:

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 
 from anabranch.config.job import Types
 from anabranch.contracts import TypeMap, ValueRules
+from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column
 
@@ -40,7 +41,10 @@ class TypeChoices:
         if (own and (type.base or is_enum)) or (is_of_key and is_enum):
             type = LogicalType(Kind.NATIVE, native=type.native)
         found = replace(type, target=_plain(own or self._target.by_setting(type.kind, self._rules)))
-        return replace(found, at_target=self._target.at_target(found, self._rules))
+        form = self._target.at_target(found, self._rules)
+        if is_of_key and form.text is TextForm.JSON_ARRAY:
+            form = replace(form, text=TextForm.OF_KIND)
+        return replace(found, at_target=form)
 
     def unused(self, columns: Iterable[Column]) -> list[str]:
         """Return the patterns of the map that match none of these columns, as the job file writes them."""

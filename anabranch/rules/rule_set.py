@@ -18,6 +18,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.conflict import ConflictPolicy, OnConflict
+from anabranch.rows.json_arrays import is_array
 from anabranch.rows.net import TargetTable
 from anabranch.rules.choices import TypeChoices
 from anabranch.rules.contradictions import EXCLUDE, Contradiction, contradictions
@@ -152,7 +153,7 @@ class RuleSet:
             raise _refused_columns(schema.id, refused)
         dropped = self.dropped(schema.id)
         chosen = entry.columns.type if (entry := self._entries.get(schema.id)) else {}
-        keyed = _of_keys(schema)
+        keyed = schema.keyed
         kept = [
             (column.name, self._types.of(column, chosen.get(column.name, ""), column.name in keyed))
             for column in schema.columns
@@ -204,9 +205,21 @@ class RuleSet:
         from anabranch.rules.expressions import columns_of  # as above
 
         try:
-            return Filter(entry.where, columns_of(entry.where, [c.name for c in schema.columns]))
+            named = columns_of(entry.where, [c.name for c in schema.columns])
+            self._refuse_arrays(schema, named)
+            return Filter(entry.where, named)
         except ValueError as error:
             raise ConfigError(f"the filter of {schema.id} cannot be used", problems=[self._at(entry, error)]) from None
+
+    def _refuse_arrays(self, schema: TableSchema, named: Iterable[str]) -> None:
+        """Refuse a filter over arrays that a load has as JSON, and the stream as the source prints them."""
+        if self.values.arrays != "json":
+            return
+        for name in named:
+            if name not in schema.keyed and is_array(schema.column(name).type):
+                raise ValueError(
+                    f'column {name} is an array, by which no filter goes where [target.options] arrays is "json"'
+                )
 
     def on_conflict(self, schema: TableSchema) -> ConflictPolicy:
         """Return the policy for the table's conflicts. Raises ConfigError for a `newest_by` that does not fit the table."""
@@ -325,9 +338,3 @@ def _doubled_names(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tup
         if name in seen:
             yield ("columns", "rename"), f"{seen[name]} and {column.name} would both be called {name}"
         seen[name] = column.name
-
-
-def _of_keys(schema: TableSchema) -> frozenset[str]:
-    """Return the columns of a table's keys, unique indexes and foreign keys."""
-    some = [index.columns for index in schema.indexes if index.unique] + [key.columns for key in schema.foreign_keys]
-    return frozenset(schema.primary_key).union(*some)

@@ -12,7 +12,7 @@ from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Column, TableSchema
+from anabranch.model.schema import Column, Index, TableSchema
 from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rules.rule_set import Filter, RuleSet
 
@@ -164,6 +164,18 @@ def test_a_filter_that_does_not_fit_the_table(tmp_path: Path, where: str, messag
     with pytest.raises(ConfigError) as caught:
         rules(tmp_path, customers(f'where = "{where}"')).where(CUSTOMERS)
     assert message in str(caught.value)
+
+
+def test_no_filter_names_an_array_that_a_load_has_as_json(tmp_path: Path) -> None:
+    array = LogicalType(Kind.NATIVE, native="integer[]")
+    table = replace(CUSTOMERS, columns=(*CUSTOMERS.columns, Column("tags", array, "integer[]")))
+    found = rules(tmp_path, customers("where = \"tags = '{1}'\""))
+    assert found.where(table) is not None
+    found.values = replace(found.values, arrays="json")
+    with pytest.raises(ConfigError, match="column tags is an array"):
+        found.where(table)
+    unique = replace(table, indexes=(Index("tags", ("tags",), unique=True),))  # a text there
+    assert found.where(unique) is not None
 
 
 def test_patterns_that_match_nothing_are_named_with_their_line(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from anabranch.databases import Options
 
 @dataclass(frozen=True)
 class MysqlTargetOptions(Options):
-    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(("json", "uuid", "instant", "computed"))
+    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(("json", "uuid", "instant", "computed", "arrays"))
 
     json: Literal["json", "text"] = "json"
     """The type for JSON: the server's own, or `longtext` with the source's text. MariaDB's own keeps the text, too."""
@@ -20,6 +20,10 @@ class MysqlTargetOptions(Options):
     instant: Literal["fitting", "timestamp", "datetime"] = "fitting"
     """The type for instants: `timestamp` for those of MySQL and MariaDB, which have its range, and `datetime` in UTC for all
     others; or one of the two for every instant. What is outside of `timestamp` (1970 to 2038) stops the job."""
+    arrays: Literal["text", "json"] = "text"
+    """Arrays of a PostgreSQL: the text that it prints, or JSON in a `longtext`, with numbers and booleans as JSON's own and all
+    other elements as texts; in keys always the text ([types](types-at-mysql.md#arrays)). JSON makes each row slower, and
+    verification reads such tables row by row."""
     computed: Literal["computed", "values"] = "computed"
     """Generated columns of MySQL and MariaDB whose expression gives the same value here ([which](types-at-mysql.md)): computed
     here, too, or plain columns with the source's values, as all others are."""

@@ -12,6 +12,7 @@ import re
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.term import Term
+from anabranch.rows.json_arrays import as_json, is_json
 
 DIALECT = "postgresql"  # TableSchema.dialect
 NUMBERS = frozenset((Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.DECIMAL, Kind.FLOAT32, Kind.FLOAT64))
@@ -38,7 +39,8 @@ def default(column: Column, type: LogicalType, schema: TableSchema) -> Term | No
         return Term("now", text=now[1] or now[2] or str(min(type.fraction, 6)))
     is_text = type.kind in (Kind.TEXT, Kind.ENUM, Kind.DATE, Kind.JSON) or _is_as_printed(type, told, schema)
     if is_text and (constant := _STRING.fullmatch(told)):
-        return Term("text", text=constant[1].replace("''", "'"))
+        text = constant[1].replace("''", "'")
+        return Term("text", text=as_json(type.native, text) if is_json(type) else text)
     return None
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from anabranch.connectors.mysql.target import enums
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
+from anabranch.rows.json_arrays import is_json
 
 EXACT, WIDENED, LOSSY, REFUSED = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSSY, Fidelity.REFUSED
 Row = tuple[str, Fidelity, str]
@@ -94,7 +95,12 @@ NAMED: Mapping[str, Row] = {
         ("longtext", WIDENED, f"the name that {AS_PRINTED.removeprefix('the text that ')}"),
     ),
 }  # fmt: skip
-ARRAY: Row = ("longtext", WIDENED, f"{AS_PRINTED}: {{1,2}}")
+ARRAY: Row = ("longtext", WIDENED, f'{AS_PRINTED}: {{1,2}}; [target.options] arrays = "json" makes it JSON')
+JSON_ARRAY: Row = (
+    "longtext",
+    WIDENED,
+    "JSON: [1, 2]; it sorts as text, and elements that are no numbers or booleans are texts",
+)
 ENUM: Row = (
     "enum",
     EXACT,
@@ -148,7 +154,7 @@ def row(type: LogicalType, family: str) -> Row:
     if type.kind is Kind.ENUM:
         return ENUM if enums.are_fit(type.values) else UNFIT_ENUM
     if type.native.endswith("[]"):
-        return ARRAY
+        return JSON_ARRAY if is_json(type) else ARRAY
     found = NAMED.get(name(type.native))
     if found is None:
         return OTHER

@@ -13,6 +13,7 @@ from anabranch.connectors.mysql.target.words import bare
 from anabranch.contracts import ValueRules
 from anabranch.model.at_target import AtTarget, CanonicalForm, TextForm
 from anabranch.model.datatype import Kind, LogicalType
+from anabranch.rows.json_arrays import is_array
 
 # A vector is its bytes: as text both servers print six digits of each element.
 # https://dev.mysql.com/doc/refman/9.7/en/vector-functions.html · https://mariadb.com/kb/en/vec_totext/
@@ -40,12 +41,18 @@ WHOLE = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal
 def at_target(type: LogicalType, rules: ValueRules, family: str) -> AtTarget:
     name = bare(type.target)
     return AtTarget(
-        text=TEXTS.get(type.carried, TextForm.OF_KIND),
+        text=_text(type, rules),
         canonical=_canonical(type, name, rules, family),
         sorts_as_text=name in SORT_AS_TEXT,
         keeps_whole=not name or name in WHOLE,
         zero_dates=type.carried in CLOCKS and "-infinity" in (rules.zero_date, *(to for _, _, to in rules.zero_dates)),
     )
+
+
+def _text(type: LogicalType, rules: ValueRules) -> TextForm:
+    if rules.arrays == "json" and is_array(type):
+        return TextForm.JSON_ARRAY
+    return TEXTS.get(type.carried, TextForm.OF_KIND)
 
 
 def _canonical(type: LogicalType, name: str, rules: ValueRules, family: str) -> CanonicalForm:

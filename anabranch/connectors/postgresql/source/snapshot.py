@@ -39,8 +39,10 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
+from anabranch.rows import json_arrays
 from anabranch.rows.counted import miscount, piece_name
 from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing
+from anabranch.rows.lines import escaped_cell, unescape
 from anabranch.rows.refused import NO_KEY
 
 PLACE = "ctid"  # the name of no column
@@ -201,7 +203,8 @@ class PostgresSnapshot:
             raise SourceError(f"{what}: {why}", table=str(table.id), hint=REMEDY)
 
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
-        yield from self._copy(table, columns, self._inside(table, bounds), _piece(table, bounds))
+        found = self._copy(table, columns, self._inside(table, bounds), _piece(table, bounds))
+        yield from _as_wanted(found, table, columns, rules)
 
     def raw_form(self, table: TableSchema, columns: Sequence[str]) -> str:
         """Return the form of the rows without decoding. The lock of `open` keeps the types as they are."""
@@ -220,7 +223,8 @@ class PostgresSnapshot:
         for key in keys:
             names = [name for name in table.primary_key if name in key]
             equal = (self._compared(table, [name], "=", [key[name]]) for name in names)
-            yield from self._copy(table, columns, sql.SQL(" AND ").join(equal), "the rows of a key")
+            found = self._copy(table, columns, sql.SQL(" AND ").join(equal), "the rows of a key")
+            yield from _as_wanted(found, table, columns, rules)
 
     @property
     def hashings(self) -> frozenset[Hashing]:
@@ -291,6 +295,16 @@ class PostgresSnapshot:
 
         with self._about(table), named(self._endpoint, table, columns, condition, "read rows"):
             yield from plain_lines(self._session(), _query(table, columns, condition), refusal)
+
+
+def _as_wanted(
+    blocks: Iterator[bytes], table: TableSchema, columns: Sequence[str], rules: ValueRules
+) -> Iterator[bytes]:
+    """Write arrays as the target wants them, which no COPY does."""
+    arrays = json_arrays.columns_of(table, columns) if rules.arrays == "json" else {}
+    if not arrays:
+        return blocks
+    return (json_arrays.rewritten(block, arrays.items(), unescape, escaped_cell) for block in blocks)
 
 
 def _begin(connection: Connection) -> None:
