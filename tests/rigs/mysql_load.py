@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,12 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
-from anabranch.testing.databases import Database
+from anabranch.testing.databases import Database, create_database, drop_database
+from anabranch.testing.servers import Server
+from rigs.endpoints import endpoint_of
 
 MARKS = ("low", "high")
+LOCAL, INSERT = "LOAD DATA LOCAL", "INSERT"  # ways in
 RULES = ValueRules()
 COLUMNS = {
     "id": ("INT NOT NULL PRIMARY KEY", LogicalType(Kind.INT32)),
@@ -102,3 +105,18 @@ def line(id: int, **values: str) -> bytes:
     r"""A line of `things`: what is not given is NULL; values as they stand in a line."""
     fields = [str(id), *(values.get(name, "\\N") for name in COLUMNS if name != "id")]
     return "\t".join(fields).encode() + b"\n"
+
+
+@contextmanager
+def place_at(server: Server, name: str, way: str) -> Iterator[Place]:
+    """A new database there, the state of jobs beside it, and the server's local_infile as the way wants it."""
+    made = create_database(server, name)
+    ((before,),) = made.query("SELECT @@GLOBAL.local_infile")
+    made.execute(f"SET GLOBAL local_infile = {int(way == LOCAL)}")
+    found = Place(made, endpoint_of(made))
+    with closing(MysqlStore(found.endpoint)) as store:
+        store.prepare()
+        yield found
+        store.jobs.drop(found.job)
+    made.execute(f"SET GLOBAL local_infile = {before}")
+    drop_database(made)
