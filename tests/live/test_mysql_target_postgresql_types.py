@@ -298,14 +298,24 @@ def test_labels_that_a_column_cannot_have_stop_the_job_until_the_table_is_made_a
     found.compare("histories", False, True)
     found.well("of_grades", "of_hues")
 
-    # an enum(…) of somebody else's that takes 'A' for 'a'
-    made.target.execute(
-        f"ALTER TABLE `{there.name}`.of_hues MODIFY h {found.types('of_hues')['h']} COLLATE utf8mb4_general_ci"
-    )
-    with pytest.raises(ConfigError, match="compared by utf8mb4_general_ci"):
-        here.load(hues)
-    with pytest.raises(PreflightFailed):
-        here.load()
+    # what somebody has altered since: a text, for which labels are not guarded, and an enum(…) that takes 'A' for 'a'
+    stands, seen = found.types("of_hues")["h"], rows("of_hues")
+    database.execute("INSERT INTO of_hues VALUES (6, 'late')")
+    for other in ("longtext", f"{stands} COLLATE utf8mb4_general_ci"):
+        made.target.execute(f"ALTER TABLE `{there.name}`.of_hues MODIFY h {other}")
+        with pytest.raises(
+            RowRefused, match=r"column h is .* now, which rows are not written for: .*of_hues --recreate"
+        ):
+            here.stream()
+        assert rows("of_hues") == seen
+        with pytest.raises(ConfigError, match=r"column h is .*, needed is enum"):
+            here.load(hues)
+        with pytest.raises(PreflightFailed):
+            here.load()
+    here.load(hues, recreate=True)
+    here.stream()
+    found.compare("table made anew", False)
+    found.well("of_hues")
     here.job.drop(execute=True)
     drop_database(there)
     drop_database(database)

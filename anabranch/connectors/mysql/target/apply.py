@@ -14,6 +14,7 @@ from typing import Any
 
 import pymysql
 
+from anabranch.connectors.mysql.connection import family
 from anabranch.connectors.mysql.target import (
     aside_epoch,
     carrying,
@@ -25,6 +26,7 @@ from anabranch.connectors.mysql.target import (
     ownership,
     single_rows,
     stage,
+    standing,
     states,
 )
 from anabranch.connectors.mysql.target import cascade as cascades
@@ -32,6 +34,7 @@ from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.exchange import exchange
 from anabranch.connectors.mysql.target.followers import Followers
 from anabranch.connectors.mysql.target.held_rows import HeldRows
+from anabranch.connectors.mysql.target.known_columns import KnownTable
 from anabranch.connectors.mysql.target.newer_rows import refuse_newer
 from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
 from anabranch.connectors.mysql.target.own_source import OwnSource
@@ -86,6 +89,7 @@ class MysqlWriter:
         self._written: set[TableId] = set()  # tables, in this transaction
         self._taken: list[StagedNet] = []  # merged in this transaction
         self._needed: Needed | None = None  # asks the source for the types of a table
+        self._suits: dict[TargetTable, KnownTable] = {}  # whose columns were looked at
         self._not_added = set[str]()  # statements for labels that the server refuses
         self._tried: dict[
             TableId, dict[str, str]
@@ -438,7 +442,19 @@ class MysqlWriter:
             raise StateError("no epoch is open")
         if writes is not None:
             self._written.add(writes.target)
+            self._refuse_altered(self._open, self._stages, writes)
         return self._open, self._stages
+
+    def _refuse_altered(self, connection: Connection, stages: StagingTables, table: TargetTable) -> None:
+        """Raise Conflict where columns are no longer what the values are written for. They stay so until the epoch ends."""
+        if not standing.depends_on_definition(table):
+            return
+        with translated(f"look at {table.target}", table.source):
+            known = stages.known.of(table.target)
+        if self._suits.get(table) is not known:
+            if why := standing.unlike(known, table, self._rules, family(connection)):
+                raise Conflict(table.source, why)
+            self._suits[table] = known
 
     def _let_rows_in(self, of: TargetTable | None = None) -> None:
         """Let in what is held back, of one table or of all, before something concerns many rows. Raises Conflict."""

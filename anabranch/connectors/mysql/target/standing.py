@@ -10,8 +10,10 @@ from anabranch.connectors.mysql.target.collations import is_deterministic
 from anabranch.connectors.mysql.target.columns import TEXTS, made_columns
 from anabranch.connectors.mysql.target.enums import declared, is_enum, is_part
 from anabranch.connectors.mysql.target.fits import takes
+from anabranch.connectors.mysql.target.known_columns import KnownTable
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.structures import ExistingColumn, ExistingTable
+from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.connectors.mysql.target.words import bare, literal, without_hints
 from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
@@ -27,7 +29,7 @@ def differences(
 ) -> list[str]:
     """Say which columns stand here as something else than what rows of this definition are written for. Raises TargetError
     for a type that is refused."""
-    if not any(map(_depends_on_definition, table.types)):
+    if not depends_on_definition(table):
         return []
     found = []
     for wanted in made_columns(schema, table, rules, release):
@@ -38,11 +40,33 @@ def differences(
     return found
 
 
+def unlike(known: KnownTable, table: TargetTable, rules: ValueRules, family: str) -> str:
+    """Say which column is no longer what rows of this table are written for, "" for none: somebody has altered it since."""
+    for name, type in zip(table.columns, table.types, strict=True):
+        if not _depends_on_definition(type):
+            continue
+        column = known.column(name)
+        if is_enum(type):
+            is_alike = column.type == ENUM and is_deterministic(column.collation)
+        else:
+            is_alike = column.type != ENUM and _is_text(column.type) == _is_text(
+                MysqlTypes(family).fit(type, rules).native
+            )
+        if not is_alike:
+            return f"column {name} is {column.spelled} now, which rows are not written for: {HINT.format(table=table.source)}"
+    return ""
+
+
 def takes_labels(column: ExistingColumn, type: LogicalType) -> bool:
     """Return whether an enum(…) tells labels apart as the source does, and has its labels, or will have: all in one order."""
     here, there = declared(column.type), [literal(label) for label in type.values]
     is_exact = column.kind == ENUM and is_deterministic(column.collation)
     return is_exact and (is_part(here, there) or is_part(there, here))
+
+
+def depends_on_definition(table: TargetTable) -> bool:
+    """Return whether a table has columns that have to be looked at."""
+    return any(map(_depends_on_definition, table.types))
 
 
 def _depends_on_definition(type: LogicalType) -> bool:
