@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.mysql.target import labels
+from anabranch.connectors.mysql.target import labels, printed
+from anabranch.connectors.mysql.target.printed import NAMED
 from anabranch.connectors.mysql.target.tables import MysqlTables
 from anabranch.connectors.postgresql.source import definitions
-from anabranch.connectors.postgresql.source.typemap import logical_type
+from anabranch.connectors.postgresql.source.typemap import KINDS, PRINTED, logical_type
 from anabranch.errors import ConfigError, PreflightFailed, RowRefused, TargetError
 from anabranch.model.ids import TableId
-from anabranch.testing.databases import create_database, drop_database, unique_name
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
 from anabranch.view.opened import source_of, target_of
 from anabranch.view.options import value_rules
@@ -182,6 +183,22 @@ def arrived(
     found.here.job.drop(execute=True)
     drop_database(there)
     drop_database(database)
+
+
+# Types of the server's own tables, of which no table of a user has a column.
+INTERNAL = {"aclitem", "gtsvector", "pg_brin_bloom_summary", "pg_brin_minmax_multi_summary", "pg_dependencies", "pg_mcv_list",
+            "pg_ndistinct", "pg_node_tree", "pg_ddl_command", "unknown"}  # fmt: skip
+TYPES = """
+SELECT pg_catalog.format_type(oid, NULL) FROM pg_catalog.pg_type
+ WHERE typnamespace = 'pg_catalog'::regnamespace AND typtype IN ('b', 'r', 'm') AND left(typname, 1) <> '_'
+"""
+
+
+def test_every_type_of_the_server_has_a_row_in_the_table(logical_postgresql: Server) -> None:
+    found = {name for (name,) in Database(logical_postgresql, "postgres").query(TYPES)} - INTERNAL
+    decided = {*KINDS, *PRINTED, *NAMED}
+    assert len(found) >= 47 and {name for name in found if name not in decided} == set()
+    assert {printed.row(logical_type(name), "mysql") for name in NAMED}.isdisjoint({printed.OTHER, printed.ARRAY})
 
 
 def test_domains_have_the_type_that_they_are_made_of(arrived: Arrived) -> None:
