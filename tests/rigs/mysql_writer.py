@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -23,7 +23,8 @@ from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.net import RowChange, TableNet, TargetTable, Updates
-from anabranch.testing.databases import Database
+from anabranch.testing.databases import Database, create_database, drop_database
+from anabranch.testing.servers import Server
 from rigs import mysql_load
 from rigs.endpoints import endpoint_of
 
@@ -141,3 +142,16 @@ def bag(of: TargetTable, *lines: Sequence[Any]) -> TableNet:
     values = rows(of, of.columns, *(line[:-1] for line in lines))
     delta = pa.array([line[-1] for line in lines], pa.int64())
     return TableNet(of, multiset=values.append_column("_delta", delta))
+
+
+@contextmanager
+def applying_at(server: Server, name: str) -> Iterator[Applying]:
+    """A new database there. Many rows go by LOAD DATA LOCAL, whether the server allows that by itself or not."""
+    made = create_database(server, name)
+    ((local,),) = made.query("SELECT @@GLOBAL.local_infile")
+    made.execute("SET GLOBAL local_infile = ON")
+    applying = Applying(made, job=made.name[-40:])
+    yield applying
+    applying.writer.close()
+    made.execute(f"SET GLOBAL local_infile = {local}")
+    drop_database(made)
