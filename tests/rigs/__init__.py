@@ -4,8 +4,8 @@ scenario*                  a job at the command line: from MySQL or MariaDB, fro
                            somebody who writes meanwhile
 job_here                   a whole job in this process, without Spark
 endpoints                  how a connector reaches a test's database
-mysql_*                    capture of a live MySQL; its logs and packets made without one; _load, _tables, _types, _verify,
-                           _writer, _clusters: a target
+mysql_*                    capture of a live MySQL; its logs and packets made without one; _source; _load, _tables, _types,
+                           _verify, _writer, _clusters: a target
 postgresql_capture, _log, _slot, _decoders, _source, _types, _encodings    a PostgreSQL that is a source
 postgresql_load, _writer, _applier, one_by_one, value_texts                a PostgreSQL that is a target
 foreign_keys*, unique_keys a source that acts as its keys say, and histories of it, drawn
