@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,12 @@ import pymysql
 from anabranch.model.ids import TableId
 from anabranch.testing import class_archive, faults
 from anabranch.testing.databases import Database
-from anabranch.testing.in_time import NotInTime, in_time
+from anabranch.testing.in_time import NotInTime, in_time, pause
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.show import ShownRow, show
+from rigs import forked_commands
+from rigs.forked_commands import ForkedProcess
 
-POLL = 0.05
 PATIENCE = 240.0  # seconds: nobody waits for less, whatever is asked for; a busy machine takes its time
 SOURCE_SECRET, TARGET_SECRET = "SCENARIO_SOURCE_PASSWORD", "SCENARIO_TARGET_PASSWORD"
 WITH_SPARK = ("run", "load", "apply", "verify")
@@ -58,10 +59,22 @@ class Result:
 
 
 class Running:
-    """A command that runs; its output goes to files."""
+    """A command that runs; its output goes to files. `fork` starts it in place of Python, from its environment and these."""
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: dict[str, str],
+        log: Path,
+        fork: Callable[..., ForkedProcess] | None = None,
+    ) -> None:
         self.command, self.out, self.err = command, log.with_suffix(".out"), log.with_suffix(".err")
+        self.process: subprocess.Popen[bytes] | ForkedProcess
+        if fork is not None:
+            self.out.touch()
+            self.err.touch()
+            self.process = fork(environment, self.out, self.err)
+            return
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
@@ -133,6 +146,7 @@ class Scenario:
     user: tuple[str, str] | None = None
     target_user: tuple[str, str] | None = None
     prefix: tuple[str, ...] = ()  # what every command is started with
+    is_forked: bool = True  # commands are forks of a process that has everything imported (forked_commands.py)
     is_quick: bool = False  # without Spark but for filters (quick/sitecustomize.py), as tests marked `quick` have it
     _marks: int = 0
     _logs: int = 0
@@ -212,7 +226,10 @@ class Scenario:
         faster = archive() if arguments[0] in WITH_SPARK else {}
         quick = os.pathsep.join(filter(None, [str(Path(__file__).parent / "quick"), os.environ.get("PYTHONPATH")]))
         faster = faster | {"PYTHONPATH": quick} if self.is_quick else faster
-        running = Running(command, self.environment | faster, logs / f"{self._logs:02}-{arguments[0]}")
+        fork = (
+            None if self.prefix or not self.is_forked else partial(forked_commands.start, words, is_quick=self.is_quick)
+        )
+        running = Running(command, self.environment | faster, logs / f"{self._logs:02}-{arguments[0]}", fork)
         self._running.append(running)
         return running
 
@@ -438,12 +455,12 @@ def wait_until(
     """Poll until it is true, and return what it gave. Fails early when `running` has ended. `seconds` is usual; longer is
     waited on a busy machine."""
     seconds = max(seconds, PATIENCE)
-    until = time.monotonic() + seconds
+    begun = time.monotonic()
     while not (found := condition()):
         if running is not None and not running.is_alive:
             raise AssertionError(f"waiting until {what}: it ended with {running.process.returncode}\n{running.tail()}")
-        in_time(until, f"not within {seconds} s: {what}\n{explain()}")
-        time.sleep(POLL)
+        in_time(begun + seconds, f"not within {seconds} s: {what}\n{explain()}")
+        pause(begun)
     return found
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from anabranch import waits
-from anabranch.testing.in_time import PATIENCE, NotInTime
+from anabranch.testing.in_time import PATIENCE, NotInTime, pause
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Told:
             for _, text in list(self.texts):
                 if all(word in text for word in words):
                     return text
-            time.sleep(0.05)
+            pause(begun)
         raise NotInTime(f"nobody told of {words}: {self.texts}")
 
     def is_over(self) -> bool:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from anabranch.failpoints import VARIABLE
+from anabranch.testing.forking import Forked
 from anabranch.testing.torture.contract import SECOND, PipelineFailed
-from anabranch.testing.torture.forks import Forked, fork
+from anabranch.testing.torture.forks import fork
 from anabranch.testing.torture.local import Small
 
 PARTS = ("capture", "load", "apply")

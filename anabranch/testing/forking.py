@@ -1,0 +1,180 @@
+"""Processes in milliseconds: a server of our own that has everything imported, and forks.
+
+A module that serves runs as `python -m MODULE FD`, for whoever has the other end of a socket, and ends with it. Each request
+comes with two descriptors: one that the child can read as its standard input, which closes when the asker is gone, and one
+for its process id and, later, its exit code. What does not live here: what is imported, what a child does (torture/forks.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+LONGEST_REQUEST = 1 << 16
+_NUMBER = struct.Struct("<q")
+Become = Callable[[Any, int], object]
+"""What a child does with its request and its standard input's descriptor; it ends with this."""
+
+
+@dataclass(eq=False)
+class Forked:
+    """A child of the server. Its end is known once `code` is asked; negative: the signal."""
+
+    pid: int
+    _status: int  # descriptor
+    _alive: int | None
+    _code: int | None = field(default=None, init=False)
+
+    def code(self) -> int | None:
+        """Return its exit code, negative for a signal; None while it runs."""
+        if self._code is None and _is_readable(self._status, 0.0):
+            data = os.read(self._status, _NUMBER.size)
+            self._code = _NUMBER.unpack(data)[0] if data else -signal.SIGKILL  # the server is gone, and it with it
+            os.close(self._status)
+            self.let_go()
+        return self._code
+
+    def wait(self, seconds: float | None) -> int | None:
+        """Wait for its end, or so long; None: as long as it takes."""
+        if self._code is None:
+            _is_readable(self._status, seconds)
+        return self.code()
+
+    def send(self, number: signal.Signals) -> bool:
+        """False where it is gone."""
+        if self.code() is not None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+            return True
+        return False
+
+    def let_go(self) -> None:
+        """Its standard input closes: it ends, as if we were gone."""
+        if self._alive is not None:
+            os.close(self._alive)
+            self._alive = None
+
+
+def _is_readable(handle: int, seconds: float | None) -> bool:
+    poll = select.poll()  # not select, which takes no descriptor over 1,023
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(None if seconds is None else seconds * 1000))
+
+
+@dataclass(frozen=True)
+class ForkServer:
+    """The asker's end of a server."""
+
+    control: socket.socket
+
+    @classmethod
+    def started(cls, module: str, *arguments: str, paths: Iterable[Path] = ()) -> ForkServer:
+        """Start `python -m MODULE FD ARGUMENTS`, whose process ends with ours; importing everything takes it a second."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        places = [str(Path(__file__).parents[2]), *map(str, paths), os.environ.get("PYTHONPATH", "")]
+        subprocess.Popen(
+            [sys.executable, "-m", module, str(theirs.fileno()), *arguments],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            # a thread before a fork is one too many
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places)), "OPENBLAS_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
+        theirs.close()
+        return cls(ours)
+
+    @classmethod
+    def forked(cls, become: Become) -> ForkServer:
+        """Start one as a fork of this process, which has no other thread yet: its children are below this process."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if not os.fork():
+            os.setsid()  # a signal to our group is not for it
+            ours.close()
+            serve(theirs, become)
+            os._exit(0)
+        theirs.close()
+        return cls(ours)
+
+    def fork(self, request: Any) -> Forked:
+        """A child that does what `request` (JSON) asks for. Raises RuntimeError where the server is gone."""
+        theirs, alive = os.pipe()
+        status, told = os.pipe()
+        try:
+            socket.send_fds(self.control, [json.dumps(request).encode()], [theirs, told])
+        finally:
+            os.close(theirs)
+            os.close(told)
+        data = os.read(status, _NUMBER.size)
+        if not data:
+            raise RuntimeError("the server that forks is gone")
+        return Forked(_NUMBER.unpack(data)[0], status, alive)
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
+
+
+def import_all(modules: Iterable[str]) -> None:
+    """Import what children need, for all of them to share."""
+    for module in modules:
+        import_module(module)
+    gc.collect()
+    gc.freeze()  # so that children share what is never touched
+
+
+def serve(control: socket.socket, become: Become) -> None:
+    """Fork for each request until the asker is gone. In a child it returns never: `become` ends it, or raises SystemExit."""
+    ended, wake = os.pipe()
+    os.set_blocking(ended, False)
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    children: dict[int, int] = {}
+    while True:
+        ready = select.select([control.fileno(), ended], [], [])[0]
+        if ended in ready:
+            os.read(ended, 1 << 12)
+            _reap(children)
+        if control.fileno() in ready:
+            data, handles, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 2)
+            if not data:
+                return
+            alive, told = handles
+            pid = os.fork()
+            if not pid:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for handle in (ended, wake, told, *children.values()):
+                    os.close(handle)
+                control.close()
+                become(json.loads(data), alive)
+                os._exit(0)
+            with contextlib.suppress(BrokenPipeError):  # who asked is gone; the child will notice
+                os.write(told, _NUMBER.pack(pid))
+            os.close(alive)
+            children[pid] = told
+
+
+def _reap(children: dict[int, int]) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            told = children.pop(pid)
+            with contextlib.suppress(BrokenPipeError):
+                os.write(told, _NUMBER.pack(os.waitstatus_to_exitcode(status)))
+            os.close(told)

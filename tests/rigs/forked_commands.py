@@ -1,0 +1,162 @@
+"""`anabranch VERB …` as a fork of a process that has everything imported: Python's start and the imports are most of what a
+short command costs, and scenarios give 1,200.
+
+A command that is started so is a process like any other: its own session, environment, output and command line in /proc;
+the parts of `run` are forks below it. What does not live here: scenarios (scenario.py); Python's own start, which the demo,
+the upgrade and the command line's tests have.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Any
+
+import anabranch
+from anabranch.testing.forking import Forked, ForkServer, import_all, serve
+
+QUICK = Path(__file__).parent / "quick"
+READ_AT_START = (
+    "ANABRANCH_COMPILED",
+    "PYTHONPATH",
+)  # of the environment, by modules as they are imported, and by Python
+LEFT_OUT = ("anabranch.demo", "anabranch.testing", "anabranch.__main__", "anabranch.trail.pack")
+# What modules import when they are asked.
+BESIDES = (
+    "psycopg.types.json",
+    "pyarrow.dataset",
+    "pyspark.sql",
+    "rich.progress",
+    "sqlglot",
+    "sqlite3",
+)
+ROOM = 8192  # bytes of a command line
+
+
+class ForkedProcess:
+    """What subprocess.Popen has of a process, as far as it is used."""
+
+    def __init__(self, child: Forked) -> None:
+        self._child = child
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._child.code()
+
+    def poll(self) -> int | None:
+        return self._child.code()
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._child.wait(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("anabranch", timeout or 0.0)
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self._child.send(number)
+
+    def kill(self) -> None:
+        self._child.send(signal.SIGKILL)
+
+
+def start(
+    words: Sequence[str], environment: Mapping[str, str], out: Path, err: Path, *, is_quick: bool
+) -> ForkedProcess:
+    """`anabranch WORDS`, its output going to these files."""
+    server = _server(tuple(os.environ.get(name) for name in READ_AT_START))
+    child = server.fork([list(words), dict(environment), [str(out), str(err)], is_quick])
+    child.let_go()
+    return ForkedProcess(child)
+
+
+@cache
+def _server(_: tuple[str | None, ...]) -> ForkServer:
+    """One for this process, and for what was in the environment when its modules were imported."""
+    return ForkServer.started(__name__, " " * ROOM, paths=[Path(__file__).parents[1]])
+
+
+# --- the server, and its children -------------------------------------------------------------------------------------
+
+
+def _modules() -> list[str]:
+    ours = [module.name for module in walk_packages(anabranch.__path__, "anabranch.")]
+    return [*(one for one in ours if not one.startswith(LEFT_OUT)), *BESIDES, "rigs_quick"]
+
+
+def _become(request: Any, alive: int) -> None:
+    """Be a command: raises SystemExit with its code, so that Python ends as it does."""
+    words, environment, outputs, is_quick = request
+    os.setsid()
+    if outputs:
+        os.close(alive)
+        for handle, file in enumerate(outputs, 1):
+            _be(handle, os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666))
+    else:
+        _be(0, alive)
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    _show([sys.executable, "-m", "anabranch", *words])
+    sys.argv[:] = [str(Path(anabranch.__file__).with_name("__main__.py")), *words]
+    from anabranch import failpoints
+    from anabranch.cli.main import main
+
+    if words[0] == "run":
+        _fork_parts(is_quick)
+    if is_quick and {"load", "apply", "verify"} & set(words[:2]):
+        from rigs_quick import in_this_process
+
+        in_this_process()
+    failpoints.arm(os.environ)
+    main(words)
+
+
+def _be(handle: int, opened: int) -> None:
+    os.dup2(opened, handle)
+    os.close(opened)
+
+
+def _fork_parts(is_quick: bool) -> None:
+    """Let `run` fork its parts, too, from a process below it that has no thread."""
+    from anabranch.job import children
+
+    server = ForkServer.forked(_become)
+
+    def start(child: children.Child) -> None:
+        environment = {**os.environ, children.SUPERVISED: "1", **child.environment}
+        child.process = ForkedProcess(server.fork([child.command[3:], environment, [], is_quick]))  # type: ignore[assignment]
+
+    children.Child.start = start  # type: ignore[method-assign]
+
+
+def _show(words: Sequence[str]) -> None:
+    """Write a command line where /proc has it (see proc_pid_cmdline(5)): over the server's own, which has room."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begin, end = (
+        int(fields[45]),
+        int(fields[46]),
+    )  # arg_start and arg_end; the first field here is the third of the page
+    line = b"\0".join(word.encode() for word in words)[: end - begin - 1]
+    ctypes.memmove(begin, line.ljust(end - begin, b"\0"), end - begin)
+
+
+if __name__ == "__main__":
+    from anabranch.cli.main import ALLOCATOR
+
+    os.environ.setdefault(*ALLOCATOR)
+    sys.path.append(str(QUICK))  # not sooner: its sitecustomize is for processes that Python starts
+    import_all(_modules())
+    serve(socket.socket(fileno=int(sys.argv[1])), _become)
