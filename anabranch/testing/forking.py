@@ -98,12 +98,14 @@ class ForkServer:
         return cls(ours)
 
     @classmethod
-    def forked(cls, become: Become) -> ForkServer:
-        """Start one as a fork of this process, which has no other thread yet: its children are below this process."""
+    def forked(cls, become: Become, begin: Callable[[], object]) -> ForkServer:
+        """Start one as a fork of this process, which has no other thread yet: its children are below this process. `begin` is
+        what it does first."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if not os.fork():
             os.setsid()  # a signal to our group is not for it
             ours.close()
+            begin()
             serve(theirs, become)
             os._exit(0)
         theirs.close()

@@ -133,7 +133,7 @@ def _fork_parts(is_quick: bool) -> None:
     """Let `run` fork its parts, too, from a process below it that has no thread."""
     from anabranch.job import children
 
-    server = ForkServer.forked(_become)
+    server = ForkServer.forked(_become, lambda: _show(["forks of", str(os.getppid())]))
 
     def start(child: children.Child) -> None:
         environment = {**os.environ, children.SUPERVISED: "1", **child.environment}

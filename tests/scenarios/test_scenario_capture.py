@@ -28,7 +28,7 @@ INSERT = (
 
 @pytest.mark.one_family
 def test_pitfall_14_a_large_transaction_needs_no_more_memory(mysql_family: Server, scenario: Make) -> None:
-    made = scenario(mysql_family, *MANY)
+    made = scenario(mysql_family, *MANY, is_forked=False)
     capture = made.capture()
     made.source.execute("INSERT INTO many VALUES (-1, 'warm', 1, NULL)")
     made.captured(capture)

@@ -55,12 +55,14 @@ def away(
     with Proxy(source.host, source.port) as to_source, Proxy(target.host, target.port) as to_target:
         places = {"source_at": ("127.0.0.1", to_source.port), "target_at": ("127.0.0.1", to_target.port)}
         made = kind(database, create_database(target, "away"), tmp_path / "job", **places)
+        made.is_quick = not request.config.getoption("--spark")
         yield made, to_source, to_target
         made.close()
     source.stop(immediate=True)
     target.stop(immediate=True)
 
 
+@pytest.mark.quick
 @pytest.mark.timeout(1200)
 def test_ends_that_go_away_and_come_back(
     away: tuple[Scenario, Proxy, Proxy], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

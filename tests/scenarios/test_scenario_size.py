@@ -73,7 +73,7 @@ def segments(made: Scenario) -> str:
 
 @pytest.mark.timeout(1200)
 def test_pitfall_14_one_transaction_of_300_000_rows_in_bounded_memory(mariadb: Server, scenario: Make) -> None:
-    made = scenario(mariadb, *DIGITS, BIG)
+    made = scenario(mariadb, *DIGITS, BIG, is_forked=False)
     made.write_job(SMALL)
     run = made.start("run")
     made.wait_streaming(run, 240)
@@ -99,7 +99,7 @@ def test_pitfall_14_one_transaction_of_300_000_rows_in_bounded_memory(mariadb: S
 @pytest.mark.timeout(1200)
 def test_pitfall_23_capture_and_apply_killed_inside_a_large_transaction(mariadb: Server, scenario: Make) -> None:
     """What they leave, segments of half a transaction and tables of staged rows, is given back, too."""
-    made = scenario(mariadb, *DIGITS, BIG)
+    made = scenario(mariadb, *DIGITS, BIG, is_forked=False)
     made.write_job(SMALL)
     run = made.start("run")
     made.wait_streaming(run, 240)
@@ -126,7 +126,7 @@ def test_pitfall_23_capture_and_apply_killed_inside_a_large_transaction(mariadb:
 @pytest.mark.timeout(1200)
 def test_rule_05_a_large_transaction_inside_the_loads_window(mysql_family: Server, scenario: Make) -> None:
     """The load stands between its chunks while every row is changed in one transaction."""
-    made = scenario(mysql_family, *DIGITS, BIG, INSERT)
+    made = scenario(mysql_family, *DIGITS, BIG, INSERT, is_forked=False)
     made.write_job("[load]\nparallel = 1\n" + SMALL)
     run = made.start("run")
     with measured(run) as usage:
@@ -156,7 +156,7 @@ VALUE_MB = (
 @pytest.mark.parametrize("own_source", ["mariadb"], indirect=True)
 def test_values_of_64_megabytes(own_source: Server, scenario: Make) -> None:
     """Loaded, inserted, before and after a change, deleted."""
-    made = scenario(own_source)
+    made = scenario(own_source, is_forked=False)
     made.source.execute("SET GLOBAL max_allowed_packet = 1073741824")
     made.source.execute("CREATE TABLE wide (id INT PRIMARY KEY, bytes LONGBLOB, words LONGTEXT CHARACTER SET latin1)")
     made.source.execute(f"INSERT INTO wide VALUES (1, {BYTES}, NULL), (2, NULL, 'short')")
@@ -177,7 +177,7 @@ NULLS = 3_000  # 12 MB in memory, 3 MB in the log
 
 @pytest.mark.quick
 def test_tables_of_1017_columns(mariadb: Server, scenario: Make) -> None:
-    made = scenario(mariadb, *DIGITS)
+    made = scenario(mariadb, *DIGITS, is_forked=False)
     names = [f"c{number}" for number in range(1, COLUMNS)]
     made.source.execute(f"CREATE TABLE broad (id INT PRIMARY KEY, {', '.join(f'{name} INT NULL' for name in names)})")
     made.source.execute(f"INSERT INTO broad VALUES {', '.join(row(number) for number in range(10))}")

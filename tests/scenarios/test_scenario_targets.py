@@ -117,7 +117,9 @@ def the_other_begins_without_it(made: Several, run: Running) -> None:
     made.wait_row("north", "parent", 3)
     made.made.source.execute("INSERT INTO parent VALUES (70, 1)")
     made.wait_row("north", "parent", 70)
-    assert made.states("south") == {} and run.is_alive and '"target_away"' in run.stderr
+    wait_until(lambda: made.phase("north") == "streaming", SOON, "north streams", run.tail, run)
+    wait_until(lambda: '"target_away"' in run.stderr, SOON, "the other is said to be away", run.tail, run)
+    assert made.states("south") == {} and run.is_alive
     found = made.made.status()
     north, south = found["targets"]
     assert north["phase"] == "streaming" and south["phase"] == "waiting" and found["phase"] == "waiting"
