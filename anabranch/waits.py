@@ -98,7 +98,6 @@ Listener = Callable[[str, str], None]  # (which server, what is waited for; "" w
 class _Process:
     """The state of this process. A process that was forked from it starts with a new one."""
 
-    pid: int = field(default_factory=os.getpid)
     servers: dict[str, _Server] = field(default_factory=dict)
     listeners: list[Listener] = field(default_factory=list)
     stops: list[Callable[[], bool]] = field(default_factory=list)
@@ -109,14 +108,20 @@ _mutex = threading.Lock()
 _process = _Process()
 
 
+def _begin_anew() -> None:
+    """Forget the parent's sessions, listeners and threads: a fork has none of them."""
+    global _mutex, _process
+    _mutex, _process = threading.Lock(), _Process()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
 def register(
     server: str, connection: object, session: Session, lookout: Callable[[], Lookout], patience: Patience | None = None
 ) -> None:
     """Watch a connection as long as it lives. `server` is told to people: it has no password."""
-    global _process
     with _mutex:
-        if _process.pid != os.getpid():
-            _process = _Process()
         watched = _process.servers.setdefault(server, _Server(server, lookout))
     watched.patience = patience or watched.patience
     watched.add(connection, session)

@@ -21,7 +21,7 @@ from anabranch.testing.torture.report import Tally, summary
 from anabranch.testing.torture.worst import USER
 from rigs.torture_seeds import various
 
-HISTORIES, DRAWN_FROM = 40, range(1, 301)
+HISTORIES, DRAWN_FROM = 28, range(1, 301)
 WITH_SPARK, FIRST_WITH_SPARK = 2, 9_001
 
 
