@@ -9,6 +9,7 @@ mysql_*                    capture of a live MySQL; its logs and packets made wi
 postgresql_capture, _log, _slot, _decoders, _source, _types, _encodings    a PostgreSQL that is a source
 postgresql_load, _writer, _applier, one_by_one, value_texts                a PostgreSQL that is a target
 foreign_keys*, unique_keys a source that acts as its keys say, and histories of it, drawn
+forked_commands            `anabranch VERB` in a tenth of a second, as a fork
 chunks                     row images for apply, written as tuples
 corpus, structures         statements and their changes as text (tests/changes); definitions at both ends
 trail_source, _process     transactions made of their numbers, and a process that writes them and is killed

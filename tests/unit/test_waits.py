@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+import os
+
 from anabranch import waits
+
+
+class Unused:
+    """A session that is never busy, so nobody looks for it."""
 
 
 def test_a_wait_is_told_within_ten_seconds_of_its_beginning() -> None:
     """A session counts as busy after BUSY, at one of the looks at our own; the server is asked at the next turn to do so."""
     slowest = waits.BUSY + 2 * waits.TICK + max(waits.LOOK, waits.LOOK_AGAIN)
     assert slowest < 10.0 / 1.5, "a third of it is left for the connection and the answer"
+
+
+def test_a_fork_tells_its_own_listeners_also_once_it_has_a_session() -> None:
+    heard, session = list[str](), waits.Session(1, lambda connection: False, lambda connection: None)
+    with waits.listening(lambda server, text: heard.append("parent")):
+        child = os.fork()
+        if not child:
+            with waits.listening(lambda server, text: heard.append("child")):
+                waits.register("server", Unused(), session, _nobody)
+                waits.publish("server", "it waits")
+            os._exit(0 if heard == ["child"] else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        waits.publish("server", "it waits")
+    assert heard == ["parent"]
+
+
+def _nobody() -> waits.Lookout:
+    raise AssertionError("nobody is asked")
