@@ -15,6 +15,7 @@ from anabranch.connectors.mysql.target.session import connect, job_digest, run
 from anabranch.connectors.mysql.target.stage import MysqlStager
 from anabranch.connectors.mysql.target.stage_sweep import lock_name, stage_prefix
 from anabranch.contracts import Conflict, ValueRules
+from anabranch.errors import TargetBusy
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.arrow import arrow_type
@@ -112,6 +113,24 @@ def test_rule_10_rule_08_staged_rows_that_contend_leave_before_any_arrives(at: E
     (staged,) = stager.stage(at.job, [TableNet(at.table(TABLE), updates=(swap,))])
     at.run(lambda writer: writer.merge_staged(staged))
     assert at.database.query("SELECT id, v FROM t WHERE id < 3 ORDER BY id") == [(1, "2"), (2, "1")]
+
+
+def test_labels_that_have_moved_since_rows_were_staged_let_them_be_staged_again(at: Epoch, stager: MysqlStager) -> None:
+    at.database.execute("CREATE TABLE moods (v enum('a', 'b'))", "INSERT INTO moods VALUES ('a'), ('b'), ('b')")
+    moods = at.table(replace(BAG, target=TableId("public", "moods")))
+
+    def staged() -> StagedNet:
+        rows = pa.table({"v": ["a", "b"], "_delta": pa.array([1, -1], pa.int64())})
+        return stager.stage(at.job, [TableNet(moods, multiset=rows)])[0]
+
+    before = staged()
+    at.database.execute("ALTER TABLE moods MODIFY v enum('a', 'new', 'b')", "INSERT INTO moods VALUES ('new'), ('new')")
+    with pytest.raises(TargetBusy, match="labels of v have changed since"):
+        at.writer.merge_staged(before)
+    at.again()
+    at.run(lambda writer: writer.merge_staged(staged()))
+    counted = "SELECT CAST(v AS CHAR), count(*) FROM moods GROUP BY v ORDER BY v"
+    assert at.database.query(counted) == [("a", 2), ("new", 2), ("b", 1)]
 
 
 @pytest.mark.parametrize("contends", [False, True], ids=["alone", "contending"])

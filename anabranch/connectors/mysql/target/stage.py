@@ -23,19 +23,24 @@ import pymysql
 from anabranch.connectors.mysql.target import carrying, merge
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.exchange import exchange
+from anabranch.connectors.mysql.target.keyless import LABELS
 from anabranch.connectors.mysql.target.known_columns import KnownColumns
 from anabranch.connectors.mysql.target.newer_rows import refuse_newer
 from anabranch.connectors.mysql.target.session import Connection, ask, connect, one, run, table_name
 from anabranch.connectors.mysql.target.stage_sweep import SCHEMA, lock_name, stage_prefix
 from anabranch.connectors.mysql.target.staging import StagingTables, create_stage, refuse_replaced_nulls, stage_rows
-from anabranch.connectors.sql.merge_pieces import MergePiece, Texts
+from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, Texts
 from anabranch.connectors.sql.staged import PROOF, lost, proof_numbers, prove, staged_pieces
 from anabranch.contracts import ValueRules
-from anabranch.errors import StateError
+from anabranch.errors import StateError, TargetBusy
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.rows.net import StagedNet, TableNet
 
+DECLARED = """
+SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS
+ WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND DATA_TYPE IN ('enum', 'set')
+"""
 NO_TABLE = (1146, 1051)
 # https://dev.mysql.com/doc/refman/8.0/en/innodb-locking-reads.html: the rows stay as they were counted
 PROVE = "SELECT COUNT(*), CAST(COALESCE(SUM(`proof`), 0) AS UNSIGNED) FROM {} LOCK IN SHARE MODE"
@@ -129,6 +134,8 @@ def merge_staged(stages: StagingTables, staged: StagedNet) -> list[Texts]:
     are dropped behind the commit (stage_sweep.drop_taken)."""
     pieces = staged_pieces(staged)
     _prove(stages.connection, staged, pieces)
+    for part in pieces:
+        _refuse_other_labels(stages, part)
     again: list[Texts] = []
     for contend, some in groupby(pieces, key=lambda one: one.piece.contends):
         held = list(some)
@@ -142,6 +149,22 @@ def merge_staged(stages: StagingTables, staged: StagedNet) -> list[Texts]:
         for part in held:
             again += carrying.carry_out(stages, part.piece, part.id, part.rows)
     return again
+
+
+def _refuse_other_labels(stages: StagingTables, part: StagedPiece) -> None:
+    """Raise TargetBusy where an enum or set of a table without a key has other labels since rows were staged: such rows are
+    compared by the labels' places (keyless.py). The epoch is staged again then."""
+    piece = part.piece
+    if piece.action is not MergeAction.MULTISET:
+        return
+    known = stages.known.of(piece.table.target)
+    then = {column.name: column.like for column in piece.columns if column.like}
+    if not any(known.column(name).type in LABELS for name in then.values()):
+        return
+    for name, declared in ask(stages.connection, DECLARED, part.id.schema, part.id.name):
+        if name in then and known.column(then[name]).declared != declared:
+            what = f"labels of {then[name]} have changed since rows were staged: {piece.table.target}"
+            raise TargetBusy(what, table=str(piece.table.source), hint="tried again by itself")
 
 
 def _prove(connection: Connection, staged: StagedNet, pieces: tuple[StagedPiece, ...]) -> None:
