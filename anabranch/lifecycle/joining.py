@@ -100,8 +100,7 @@ class Joining:
                 job=self.name,
                 hint="let capture run, then load it",
             )
-        # indexes and partitions do not belong to the definition: as they are now
-        return found and replace(found, indexes=now.indexes, partitions=now.partitions, partition_key=now.partition_key)
+        return found and _as_now(found, now)
 
     def _brought_in(self, table: TableId) -> TableSchema | None:
         """Return the definition that capture answers a request with; None when stopped while waiting."""
@@ -338,6 +337,20 @@ class Joining:
             job=self.name,
             hint=f"anabranch load JOB --table {now.id} --recreate",
         )
+
+
+def _as_now(found: TableSchema, now: TableSchema) -> TableSchema:
+    """Return a definition with what may have changed since and is no part of it: indexes, partitions, and what a type that is
+    spelled alike is made of, such as the labels of an enum. Rows have the same texts either way."""
+    pairs = zip(found.columns, now.columns, strict=True)
+    columns = tuple(replace(then, type=here.type) if then.type and here.type else then for then, here in pairs)
+    return replace(
+        found,
+        columns=columns,
+        indexes=now.indexes,
+        partitions=now.partitions,
+        partition_key=now.partition_key,
+    )
 
 
 @contextmanager
