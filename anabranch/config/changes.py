@@ -29,6 +29,8 @@ _STORED: Mapping[tuple[str, str], _Stored] = {
     (TARGET, "json"): _Stored(("json",), "jsonb"),
     (TARGET, "geometry"): _Stored(("types", "geometry"), "bytea"),
     (TARGET, "vector"): _Stored(("types", "vector"), "real[]"),
+    (TARGET, "computed"): _Stored((OPTIONS, TARGET, "computed"), "computed"),
+    (TARGET, "arrays"): _Stored((OPTIONS, TARGET, "arrays"), "text"),
 }
 
 
@@ -99,7 +101,7 @@ def _plain(source: str) -> str:
 def _options(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Role and key of each option that one of the two may have."""
     others = {(role, key) for some in (old, new) for role, values in some.get(OPTIONS, {}).items() for key in values}
-    return [*_STORED, *sorted(others)]
+    return [*_STORED, *sorted(others - _STORED.keys())]
 
 
 def _option(old: Mapping[str, Any], new: Mapping[str, Any], role: str, key: str) -> Change | None:

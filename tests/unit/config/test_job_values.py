@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -199,6 +200,19 @@ def test_a_job_over_ipv6_that_was_run_before_its_host_had_brackets(tmp_path: Pat
     old = {**now, "source": "mysql://::1:3306/shop"}
     assert describe_change(old, now) == []
     assert describe_change({**old, "source": "mysql://::2:3306/shop"}, now)
+
+
+@pytest.mark.parametrize("option", ["arrays", "computed"])
+def test_a_job_that_was_run_before_its_target_had_an_option(tmp_path: Path, option: str) -> None:
+    there = re.sub("postgresql://.*", 'mysql://app:x@db:3306/"', GOOD)
+    now = load(tmp_path, there).fingerprint()
+    options = now["options"]["target"]
+    old = {**now, "options": {**now["options"], "target": {key: options[key] for key in options if key != option}}}
+    assert option in options and describe_change(old, now) == []
+    other = "json" if option == "arrays" else "values"
+    changed = load(tmp_path, f'{there}\n[target.options]\n{option} = "{other}"\n').fingerprint()
+    (change,) = describe_change(old, changed)
+    assert str(change) == f"[target.options] {option}: was {options[option]}, is {other}"
 
 
 def test_what_may_change_between_starts(tmp_path: Path) -> None:
