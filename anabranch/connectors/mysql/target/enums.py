@@ -49,6 +49,22 @@ def is_part(some: Sequence[str], all_of: Sequence[str]) -> bool:
     return all(label in rest for label in some)
 
 
+def merged(here: Sequence[str], there: Sequence[str]) -> list[str]:
+    """Return the labels of both, each one's in its order; [] where those that both have stand in another order."""
+    if [label for label in here if label in there] != [label for label in there if label in here]:
+        return []
+    found: list[str] = []
+    rest, coming = list(here), list[str]()
+    for label in there:
+        if label in rest:
+            place = rest.index(label)
+            found += [*rest[:place], *coming, label]
+            rest, coming = rest[place + 1 :], []
+        else:
+            coming.append(label)
+    return [*found, *rest, *coming]
+
+
 def guarded(value: str) -> str:
     """Return SQL for a label; of what the server would take for one it makes a text that is none."""
     return f"IF({value} REGEXP '{NO_LABEL}', CONCAT({value}, '\\0'), {value})"

@@ -10,7 +10,7 @@ What does not live here: which enums are an enum(…) here (enums.py), the sessi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -18,10 +18,11 @@ import pymysql
 
 from anabranch import log
 from anabranch.connectors.mysql.target.attempts import LOCK_WAIT, attempt
-from anabranch.connectors.mysql.target.enums import are_fit, declared, is_enum, is_part
+from anabranch.connectors.mysql.target.enums import QUOTED, are_fit, declared, is_enum, is_part, merged
 from anabranch.connectors.mysql.target.errors import NO_TABLE, translated
 from anabranch.connectors.mysql.target.names import target_columns
 from anabranch.connectors.mysql.target.session import Connection, ask, connect, quoted, run, table_name
+from anabranch.connectors.mysql.target.shared_tables import others
 from anabranch.connectors.mysql.target.words import literal
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -31,26 +32,29 @@ from anabranch.rows.net import TargetTable
 SESSION = "anabranch-labels"
 NO_DATABASE = 1049
 _UNKNOWN = re.compile(r"\b1265\b")  # WARN_DATA_TRUNCATED: a value is none of the labels
-_LABEL = r"'(?:[^'\\]|''|\\.)*'"
-_ENUM = re.compile(rf"enum\(({_LABEL}(?:,{_LABEL})*)\)", re.IGNORECASE)
+_ENUM = re.compile(rf"enum\(({QUOTED.pattern}(?:,{QUOTED.pattern})*)\)", re.IGNORECASE | re.DOTALL)
 UNFIT = "which an enum(…) here cannot have, or not at their place"
 REMEDY = "anabranch load JOB --table {table} --recreate makes the table anew"
+BESIDE = "other jobs write to {target}, too, and have other labels: {wider} adds these by hand"
+TEXT = 'varchar(63) for all of them: [types.map] "{native}" = "varchar(63)" in each job, and {text}'
 
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """A column that lacks labels of the source, and the statement that gives them to it; "" where one of them cannot be."""
+    """A column that lacks labels of the source, and the statement that gives them to it; "" where one of them cannot be.
+    `remedy`: what a person does then."""
 
     table: TargetTable
     column: str
     labels: tuple[str, ...]
     statement: str
+    remedy: str = ""
 
     @property
     def words(self) -> str:
         named = ", ".join(map(literal, self.labels))
         text = f"column {self.column} lacks labels that the source has: {named}"
-        return text if self.statement else f"{text}, {UNFIT}: {REMEDY.format(table=self.table.source)}"
+        return text if self.statement else f"{text}, {UNFIT}: {self.remedy}"
 
 
 def may_be_unknown(what: str, table: TargetTable) -> bool:
@@ -78,7 +82,13 @@ def lacking(connection: Connection, schema: TableSchema, table: TargetTable) -> 
         for source, name in target_columns(table).items()
         if (type := types.get(source)) and type.kind is Kind.ENUM and is_enum(table.type_of(name))
     }
-    return list(_lacking(_definition(connection, table), wanted, table)) if wanted else []
+    if not wanted:
+        return []
+
+    def is_shared() -> bool:
+        return len(others(connection, "", table.target)) > 1
+
+    return list(_lacking(_definition(connection, table), wanted, table, is_shared))
 
 
 def _definition(connection: Connection, table: TargetTable) -> str:
@@ -92,7 +102,9 @@ def _definition(connection: Connection, table: TargetTable) -> str:
             return ""
 
 
-def _lacking(told: str, wanted: dict[str, LogicalType], table: TargetTable) -> Iterator[Lack]:
+def _lacking(
+    told: str, wanted: dict[str, LogicalType], table: TargetTable, is_shared: Callable[[], bool]
+) -> Iterator[Lack]:
     lines = [line.strip().removesuffix(",") for line in told.split("\n")]
     for name, type in wanted.items():
         head = f"{quoted(name)} enum(".lower()
@@ -101,10 +113,20 @@ def _lacking(told: str, wanted: dict[str, LogicalType], table: TargetTable) -> I
             continue  # somebody has made it a column of another type
         here, there = declared(found[1]), [literal(label) for label in type.values]
         missing = tuple(label for label in type.values if literal(label) not in here)
-        if missing:
-            wider = f"{line[: found.start()]}enum({','.join(there)}){line[found.end() :]}"
-            can_be = are_fit(type.values) and is_part(here, there)
-            yield Lack(table, name, missing, f"ALTER TABLE {table_name(table.target)} MODIFY {wider}" if can_be else "")
+        if not missing:
+            continue
+        before, behind = line[: found.start()], line[found.end() :]
+        alter = f"ALTER TABLE {table_name(table.target)} MODIFY {before}"
+        if are_fit(type.values) and is_part(here, there):
+            yield Lack(table, name, missing, f"{alter}enum({','.join(there)}){behind}")
+        elif not is_shared():
+            yield Lack(table, name, missing, "", REMEDY.format(table=table.source))
+        elif (both := merged(here, there)) and are_fit(type.values):
+            wider = f"{alter}enum({','.join(both)}){behind}"
+            yield Lack(table, name, missing, "", BESIDE.format(target=table.target, wider=wider))
+        else:
+            text = TEXT.format(native=type.native, text=f"{alter}varchar(63){behind}")
+            yield Lack(table, name, missing, "", text)
 
 
 def lacking_now(endpoint: Endpoint, schema: TableSchema, table: TargetTable) -> tuple[list[Lack], dict[str, str]]:

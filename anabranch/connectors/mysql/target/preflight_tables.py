@@ -11,14 +11,14 @@ from anabranch.connectors.mysql.target import own_source
 from anabranch.connectors.mysql.target.clauses import as_written, is_of_family
 from anabranch.connectors.mysql.target.collations import by_bytes, is_deterministic, pads
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
-from anabranch.connectors.mysql.target.enums import is_enum
+from anabranch.connectors.mysql.target.enums import declared, is_enum, merged
 from anabranch.connectors.mysql.target.fits import takes
 from anabranch.connectors.mysql.target.known_columns import INVISIBLE_KEY
 from anabranch.connectors.mysql.target.names import target_columns
 from anabranch.connectors.mysql.target.preflight_facts import WRITABLE, Live
 from anabranch.connectors.mysql.target.session import quoted, table_name
 from anabranch.connectors.mysql.target.shared_tables import others
-from anabranch.connectors.mysql.target.standing import takes_labels
+from anabranch.connectors.mysql.target.standing import ENUM, takes_labels
 from anabranch.connectors.mysql.target.structures import ExistingColumn, ExistingTable, holds_rows
 from anabranch.connectors.sql.findings import failed, some, value_rules, warning
 from anabranch.connectors.sql.shared_tables import check_shared
@@ -103,7 +103,11 @@ def check_columns(live: Live) -> Iterator[CheckResult]:
         except TargetError:
             continue  # a type that is refused: check_types says so
         for wanted in made:
-            yield from _column(existing.column(wanted.name), wanted, table, alter)
+            column = existing.column(wanted.name)
+            if column and not column.generated and is_enum(table.type_of(wanted.name)):
+                yield from _labels(live, column, wanted, table)
+            else:
+                yield from _column(column, wanted, table, alter)
         for source, name in table.computed:
             column = existing.column(name)
             if column and not column.generated:
@@ -122,15 +126,34 @@ def check_columns(live: Live) -> Iterator[CheckResult]:
 
 
 def _column(column: ExistingColumn | None, wanted: MadeColumn, table: TargetTable, alter: str) -> Iterator[CheckResult]:
-    name, native, type = wanted.name, wanted.native, table.type_of(wanted.name)
+    name, native = wanted.name, wanted.native
     if column is None:
         yield failed("columns", f"column {name} is missing", f"{alter} ADD {quoted(name)} {native}", table)
     elif column.generated:
         hint = f"{alter} MODIFY {quoted(name)} {column.type}"
         yield failed("columns", f"column {name} is generated at the target", hint, table)
-    elif not (takes_labels(column, type) if is_enum(type) else takes(column.type, native)):
+    elif not takes(column.type, native):
         hint = f"{alter} MODIFY {quoted(name)} {native}" + (" NOT NULL" if not column.nullable else "")
         yield failed("columns", f"column {name} is {column.type}, needed is {native}", hint, table)
+
+
+def _labels(live: Live, column: ExistingColumn, wanted: MadeColumn, table: TargetTable) -> Iterator[CheckResult]:
+    """Check that a column has a source's labels, or will have them. Those of other jobs that write to the table stay."""
+    type = table.type_of(wanted.name)
+    if takes_labels(column, type):
+        return
+    needed = wanted.native
+    if column.kind == ENUM and others(live.connection, live.context.job, table.target):
+        both = merged(declared(column.type), declared(needed))
+        needed = f"enum({','.join(both)})" if both else "varchar(63)"
+    best = by_bytes(live.release.collations)
+    hint = f"ALTER TABLE {table_name(table.target)} MODIFY {quoted(wanted.name)} {needed}"
+    hint += f" CHARACTER SET utf8mb4 COLLATE {best}" + (" NOT NULL" if not column.nullable else "")
+    if not needed.startswith(ENUM):
+        hint += f', and [types.map] "{type.native}" = "{needed}" in each job that writes to it'
+    compared = f" (compared by {column.collation})" if column.kind == ENUM else ""
+    text = f"column {wanted.name} is {column.type}{compared}, needed is {wanted.native}"
+    yield failed("columns", text, hint, table)
 
 
 def _is_other(live: Live, table: TargetTable, column: ExistingColumn, origin: Column) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.connectors.mysql.target.enums import are_fit, is_enum
+from anabranch.connectors.mysql.target.enums import are_fit, is_enum, merged
 from anabranch.connectors.mysql.target.labels import _lacking, may_be_unknown, renamed
 from anabranch.connectors.postgresql.source.typemap import logical_type
 from anabranch.model.ids import TableId
@@ -62,22 +62,46 @@ def test_labels_that_are_an_enum() -> None:
 def test_a_label_is_added_at_its_place_and_the_rest_of_the_column_stays(labels: tuple[str, ...], wanted: str) -> None:
     type = logical_type("public.mood", labels=labels)
     table = TargetTable(TABLE, TableId("shop", "t"), ("m",), (type,), ())
-    found = [lack.statement for lack in _lacking(SHOWN, {"m": type, "n": type}, table)]
+    found = [lack.statement for lack in _lacking(SHOWN, {"m": type, "n": type}, table, lambda: True)]
     rest = "COLLATE utf8mb4_0900_bin NOT NULL DEFAULT 'sad' COMMENT 'how, he feels'"
     assert found == ([f"ALTER TABLE `shop`.`t` MODIFY `m` enum({wanted}) {rest}"] if wanted else [])
 
 
 def test_labels_that_cannot_be_are_named_and_not_added() -> None:
     type = logical_type("public.mood", labels=("sad", "it's, ok", "2"))
-    (lack,) = _lacking(SHOWN, {"m": type}, TargetTable(TABLE, TABLE, ("m",), (type,), ()))
+    (lack,) = _lacking(SHOWN, {"m": type}, TargetTable(TABLE, TABLE, ("m",), (type,), ()), lambda: False)
     assert not lack.statement and "'2'" in lack.words and "--recreate" in lack.words
 
 
 @pytest.mark.parametrize("labels", [("it's, ok", "new"), ("new", "it's, ok", "sad"), ("sad", "new")])
 def test_labels_are_not_added_where_those_that_stand_are_others_or_in_another_order(labels: tuple[str, ...]) -> None:
     type = logical_type("public.mood", labels=labels)
-    (lack,) = _lacking(SHOWN, {"M": type}, TargetTable(TABLE, TABLE, ("M",), (type,), ()))
+    (lack,) = _lacking(SHOWN, {"M": type}, TargetTable(TABLE, TABLE, ("M",), (type,), ()), lambda: False)
     assert not lack.statement and lack.labels == ("new",)
+
+
+@pytest.mark.parametrize(
+    ("labels", "by_hand"),
+    [
+        (("it's, ok", "new"), "MODIFY `m` enum('sad','it''s, ok','new') COLLATE"),
+        (("first", "sad", "new", "last"), "MODIFY `m` enum('first','sad','it''s, ok','new','last') COLLATE"),
+        (("it's, ok", "sad", "new"), "MODIFY `m` varchar(63) COLLATE"),
+        (("sad", "it's, ok", "2"), "in each job, and ALTER TABLE `shop`.`t` MODIFY `m` varchar(63) COLLATE"),
+    ],
+)
+def test_labels_that_other_jobs_have_not_are_added_by_hand_and_no_table_of_theirs_is_made_anew(
+    labels: tuple[str, ...], by_hand: str
+) -> None:
+    type = logical_type("public.mood", labels=labels)
+    table = TargetTable(TABLE, TableId("shop", "t"), ("m",), (type,), ())
+    (lack,) = _lacking(SHOWN, {"m": type}, table, lambda: True)
+    assert not lack.statement and by_hand in lack.words and "--recreate" not in lack.words
+
+
+def test_labels_of_two_jobs_stand_each_in_its_order() -> None:
+    assert merged("abx", "ayb") == ["a", "y", "b", "x"] and merged("ab", "cd") == ["a", "b", "c", "d"]
+    assert merged("ab", "ba") == [] and merged("", "ab") == ["a", "b"]
+    assert merged("acx", "abcd") == ["a", "b", "c", "x", "d"]
 
 
 def test_a_label_that_is_gone_was_renamed() -> None:
