@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from anabranch.connectors.postgresql.source.typemap import logical_type
 from anabranch.errors import Fenced
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -53,8 +54,10 @@ def delete(number: int) -> Change:
     return DELETE, (str(number),)
 
 
-def small(at: Epoch, transactions: Sequence[Sequence[Change]], first: int = 1) -> SmallTransactions:
-    table = TargetTable(TableId("shop", "items"), TableId(at.database.name, "items"), NAMES, TYPES, ("id",), NAMES)
+def small(
+    at: Epoch, transactions: Sequence[Sequence[Change]], first: int = 1, types: tuple[LogicalType, ...] = TYPES
+) -> SmallTransactions:
+    table = TargetTable(TableId("shop", "items"), TableId(at.database.name, "items"), NAMES, types, ("id",), NAMES)
     parts: dict[Operation, list[tuple[int, int, tuple[str | None, ...]]]] = {}
     order = 0
     for number, changes in enumerate(transactions):
@@ -103,6 +106,18 @@ def test_every_form_of_a_change_arrives(at: Epoch) -> None:
     )
     assert found.epoch == 6
     assert rows(at) == [(3, "-99999999.99", ODD), (4, "5.00", None), (7, "1.00", "b"), (20, "2.00", ODD)]
+
+
+def test_nothing_is_written_to_a_column_that_somebody_has_altered(at: Epoch) -> None:
+    types = (*TYPES[:2], logical_type("public.mood", labels=("a", "A")))
+    alter = "ALTER TABLE items MODIFY b {}"
+    at.database.execute(alter.format("enum('a', 'A') CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"))
+    found = at.writer.one_by_one(at.now, small(at, [[insert(1, b="a")], [insert(2, b="A")]], types=types))
+    assert found.epoch == 2
+    for other in ("enum('a') CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", "longtext"):
+        at.database.execute("DELETE FROM items WHERE b <> BINARY 'a'", alter.format(other))
+        assert at.writer.one_by_one(found, small(at, [[insert(3, b="A")]], 3, types)) == found
+        assert rows(at) == [(1, "0.00", "a")]
 
 
 REFUSED = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -150,7 +151,8 @@ class MysqlWriter:
         try:
             with translated("apply transactions one by one"):
                 self._own_source.refuse(connection, self._job)
-                one_by_one.carry_out(self._stages, self._job, now, transactions, self._rules.nul)
+                is_altered = partial(self._altered, self._stages)
+                one_by_one.carry_out(self._stages, self._job, now, transactions, self._rules.nul, is_altered)
                 found = ownership.checkpoint(connection, self._job)
                 connection.commit()
         except BaseException:  # whatever it was, it is passed on
@@ -442,19 +444,27 @@ class MysqlWriter:
             raise StateError("no epoch is open")
         if writes is not None:
             self._written.add(writes.target)
-            self._refuse_altered(self._open, self._stages, writes)
+            self._refuse_altered(self._stages, writes)
         return self._open, self._stages
 
-    def _refuse_altered(self, connection: Connection, stages: StagingTables, table: TargetTable) -> None:
+    def _refuse_altered(self, stages: StagingTables, table: TargetTable) -> None:
         """Raise Conflict where columns are no longer what the values are written for. They stay so until the epoch ends."""
-        if not standing.depends_on_definition(table):
-            return
         with translated(f"look at {table.target}", table.source):
-            known = stages.known.of(table.target)
-        if self._suits.get(table) is not known:
-            if why := standing.unlike(known, table, self._rules, family(connection)):
-                raise Conflict(table.source, why)
+            why = self._altered(stages, table)
+        if why:
+            raise Conflict(table.source, why)
+
+    def _altered(self, stages: StagingTables, table: TargetTable) -> str:
+        """Say which column is no longer what the values are written for, "" for none. Driver errors pass."""
+        if not standing.depends_on_definition(table):
+            return ""
+        known = stages.known.of(table.target)
+        if self._suits.get(table) is known:
+            return ""
+        why = standing.unlike(known, table, self._rules, family(stages.connection))
+        if not why:
             self._suits[table] = known
+        return why
 
     def _let_rows_in(self, of: TargetTable | None = None) -> None:
         """Let in what is held back, of one table or of all, before something concerns many rows. Raises Conflict."""

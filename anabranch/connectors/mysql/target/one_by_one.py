@@ -10,7 +10,7 @@ What does not live here: whose turn it is, what an error means (`apply.py`): a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pymysql
 
@@ -20,7 +20,7 @@ from anabranch.connectors.mysql.target.session import bound
 from anabranch.connectors.mysql.target.single_rows import Statements
 from anabranch.connectors.mysql.target.staging import StagingTables
 from anabranch.model.state import Checkpoint
-from anabranch.rows.net import DELETE, INSERT, ChangeShape
+from anabranch.rows.net import DELETE, INSERT, ChangeShape, TargetTable
 from anabranch.rows.small import SmallTransactions, Values
 
 BATCH = 100  # transactions in one packet
@@ -33,12 +33,19 @@ class CannotSay(Exception):
     """A change that no literal can tell: it goes the usual way."""
 
 
-def carry_out(stages: StagingTables, job: str, now: Checkpoint, transactions: SmallTransactions, nul: str) -> None:
-    """Carry out transactions up to the first one that is refused. The checkpoint row says afterwards how far it came. Nothing
-    is open, before and afterwards. Driver errors pass where the line is lost."""
+def carry_out(
+    stages: StagingTables,
+    job: str,
+    now: Checkpoint,
+    transactions: SmallTransactions,
+    nul: str,
+    altered: Callable[[TargetTable], str] = lambda table: "",
+) -> None:
+    """Carry out transactions up to the first one that is refused, or whose table is `altered`. The checkpoint row says
+    afterwards how far it came. Nothing is open, before and afterwards. Driver errors pass where the line is lost."""
     connection = stages.connection
     try:
-        for packet in _packets(stages, job, now, transactions, nul):
+        for packet in _packets(stages, job, now, transactions, nul, altered):
             connection.together(packet)
     except CannotSay:
         connection.rollback()
@@ -51,7 +58,12 @@ def carry_out(stages: StagingTables, job: str, now: Checkpoint, transactions: Sm
 
 
 def _packets(
-    stages: StagingTables, job: str, now: Checkpoint, transactions: SmallTransactions, nul: str
+    stages: StagingTables,
+    job: str,
+    now: Checkpoint,
+    transactions: SmallTransactions,
+    nul: str,
+    altered: Callable[[TargetTable], str],
 ) -> Iterator[Parts]:
     """Yield statements to be sent together. What comes before a transaction that cannot be said is sent before the error."""
     tables: dict[ChangeShape, Statements] = {}
@@ -64,7 +76,7 @@ def _packets(
             place = (epoch + 1, at, native, commit_time, job, TARGET, now.owner, epoch, sequence)
             parts = [bound(stages.connection, MOVE, place)]
             try:
-                parts += [_statement(stages, tables, shape, values, nul) for shape, values in changes]
+                parts += [_statement(stages, tables, shape, values, nul, altered) for shape, values in changes]
             except CannotSay:
                 yield packet
                 raise
@@ -75,9 +87,16 @@ def _packets(
 
 
 def _statement(
-    stages: StagingTables, tables: dict[ChangeShape, Statements], shape: ChangeShape, values: Values, nul: str
+    stages: StagingTables,
+    tables: dict[ChangeShape, Statements],
+    shape: ChangeShape,
+    values: Values,
+    nul: str,
+    altered: Callable[[TargetTable], str],
 ) -> str:
     if shape not in tables:
+        if altered(shape.table):
+            raise CannotSay
         tables[shape] = Statements(stages, shape.table, nul)
         if shape.operation != INSERT and not comparable(tables[shape].known, shape.table):
             raise CannotSay
