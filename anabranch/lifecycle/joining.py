@@ -51,7 +51,9 @@ class Joining:
     def name(self) -> str:
         return self.job.config.name
 
-    def definition(self, table: TableId, state: TableState | None, recreate: bool) -> TableSchema | None:
+    def definition(
+        self, table: TableId, state: TableState | None, recreate: bool, keep: bool = False
+    ) -> TableSchema | None:
         """Return the definition from which on capture writes the table's rows; None when stopped while waiting.
 
         A table that streams is taken out first, by apply.
@@ -65,7 +67,9 @@ class Joining:
         if self.stop():
             return None
         self._refuse_older_functions(now[table])
-        self._refuse_unconfirmed(now[table], state, recreate)
+        self._refuse_unconfirmed(now[table], state, recreate or keep)
+        if keep:
+            self._refuse_other_columns(now[table])
         if not self.await_leaving([table]):
             return None
         hold = self.job.names.table(table)
@@ -314,6 +318,15 @@ class Joining:
     def states(self) -> dict[TableId, TableState]:
         with closing(self.target.store()) as store:
             return store.states.tables(self.name)
+
+    def _refuse_other_columns(self, now: TableSchema) -> None:
+        """Refuse columns that do not take the rows, where the target's table stays with its rows."""
+        if other := self.differences(now):
+            raise ConfigError(
+                f"{self.job.rules.target_table(now).target} stays as it is with --keep: {'; '.join(other)}",
+                job=self.name,
+                hint='choose for each such type what stands there ([types.map] "TYPE" = "longtext"), or load it without --keep',
+            )
 
     def _refuse_unconfirmed(self, now: TableSchema, state: TableState | None, recreate: bool) -> None:
         """Refuse a changed definition without the user's word: the target table has to be created anew."""

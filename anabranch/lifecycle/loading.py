@@ -360,7 +360,7 @@ class Loading:
         keeps = keep or self._keeps(table, state, generation)
         schema = state.schema if state and begun else None
         if schema is None:
-            schema = joining.definition(table, state, recreate or keep)
+            schema = joining.definition(table, state, recreate, keep)
         if schema is None:
             return
         if state is not None and state.target != self.job.rules.target_table(schema).target:

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from anabranch.config.job import Types
 from anabranch.contracts import TypeMap, ValueRules
 from anabranch.model.at_target import TextForm
-from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.schema import Column
 
 _COMMENT = re.compile(r"/\*.*?\*/")
@@ -38,13 +38,18 @@ class TypeChoices:
             return None
         own = chosen or self._mapped(column)
         type, is_enum = column.type, column.type.kind is Kind.ENUM and column.type.printed
-        if (own and (type.base or is_enum)) or (is_of_key and is_enum):
+        if (own and (type.base or is_enum)) or (is_of_key and is_enum) or self._is_refused_number(type):
             type = LogicalType(Kind.NATIVE, native=type.native)
         found = replace(type, target=_plain(own or self._target.by_setting(type.kind, self._rules)))
         form = self._target.at_target(found, self._rules)
         if is_of_key and form.text is TextForm.JSON_ARRAY:
             form = replace(form, text=TextForm.OF_KIND)
         return replace(found, at_target=form)
+
+    def _is_refused_number(self, type: LogicalType) -> bool:
+        """Return whether a domain is of numbers that no number at the target holds: it is the text then."""
+        is_number = bool(type.base) and type.kind is Kind.DECIMAL
+        return is_number and self._target.fit(type, self._rules).fidelity is Fidelity.REFUSED
 
     def unused(self, columns: Iterable[Column]) -> list[str]:
         """Return the patterns of the map that match none of these columns, as the job file writes them."""

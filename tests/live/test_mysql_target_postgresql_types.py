@@ -46,6 +46,7 @@ DOMAINS = Part(
         "CREATE DOMAIN code AS varchar(20)",
         "CREATE DOMAIN short_code AS code CHECK (VALUE <> 'x')",
         "CREATE DOMAIN price AS numeric(10,2)",
+        "CREATE DOMAIN anything AS numeric",  # more digits than any number has there
         "CREATE DOMAIN words AS text",
         "CREATE DOMAIN single AS real",
         "CREATE DOMAIN double AS double precision",
@@ -58,7 +59,8 @@ DOMAINS = Part(
         "CREATE DOMAIN address AS inet",
         "CREATE DOMAIN bits AS bit(5)",
         "CREATE TABLE of_domains (id part, c short_code, w whole UNIQUE, p price, t words, f single, d double, b flag,"
-        " raw bytes, at moment, born day, u token, j document, ip address, five bits, v int DEFAULT 1, PRIMARY KEY (id, c))",
+        " raw bytes, at moment, born day, u token, j document, ip address, five bits, v int DEFAULT 1, z anything,"
+        " PRIMARY KEY (id, c))",
         "INSERT INTO of_domains VALUES"
         " (9007199254740993, 'a', 9007199254740993, -1.50, E'tab\\t\\\\N\\n', '1e-45', 1e23, true, '\\x00ff5c0a',"
         " '2024-03-31 02:30:00.5+02', '0001-01-01', 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11', '{\"a\": [1, 2.50]}',"
@@ -70,7 +72,7 @@ DOMAINS = Part(
         "CREATE TABLE of_domains_child (id int PRIMARY KEY, of_id part, of_c short_code,"
         " FOREIGN KEY (of_id, of_c) REFERENCES of_domains ON UPDATE CASCADE ON DELETE CASCADE)",
         "INSERT INTO of_domains_child SELECT row_number() OVER (), id, c FROM of_domains",
-        "CREATE TABLE of_domains_bag (w whole, f single, d double, t words)",
+        "CREATE TABLE of_domains_bag (w whole, f single, d double, t words, z anything)",
         "ALTER TABLE of_domains_bag REPLICA IDENTITY FULL",
         "INSERT INTO of_domains_bag VALUES (1, 0.1, 1e23, 'a'), (1, 0.1, 1e23, 'a'), (NULL, 3.4028235e38, NULL, 'A')",
     ),
@@ -85,6 +87,10 @@ DOMAINS = Part(
         "UPDATE of_domains SET w = -w WHERE w BETWEEN 1000001 AND 1000010",
         "UPDATE of_domains SET w = 2000011 + w WHERE w BETWEEN -1000010 AND -1000001",
         "COMMIT",
+        f"UPDATE of_domains SET z = {'9' * 80}.{'1' * 40} WHERE id = 7",
+        "UPDATE of_domains SET z = 'NaN' WHERE c = 'b3'",
+        "INSERT INTO of_domains_bag VALUES (2, 1, 1, 'z', 1.0), (2, 1, 1, 'z', 1.00)",
+        "DELETE FROM of_domains_bag WHERE z::text = '1.0'",
         "DELETE FROM of_domains_bag WHERE ctid = '(0,1)'",
         "UPDATE of_domains_bag SET t = 'b' WHERE w IS NULL",
     ),
@@ -205,8 +211,9 @@ def test_domains_have_the_type_that_they_are_made_of(arrived: Arrived) -> None:
     arrived.well("of_domains", "of_domains_child", "of_domains_bag")
     found = {name: native.partition(" ")[0] for name, native in arrived.types("of_domains").items()}
     assert found["id"].startswith("bigint") and found["w"].startswith("bigint")
-    assert {name: found[name] for name in ("c", "p", "t", "f", "d", "b", "raw", "at", "born", "five", "ip")} == {
+    assert {name: found[name] for name in ("c", "p", "t", "f", "d", "b", "raw", "at", "born", "five", "ip", "z")} == {
         "c": "varchar(20)",
+        "z": "longtext",
         "p": "decimal(10,2)",
         "t": "longtext",
         "f": "float",
@@ -347,8 +354,10 @@ OF_BEFORE = (
     "CREATE DOMAIN bits AS bit(5)",
     "CREATE DOMAIN double AS double precision",
     "CREATE DOMAIN amount AS numeric(10,0)",
+    "CREATE DOMAIN anything AS numeric",
     "CREATE TYPE mood AS ENUM ('sad', 'happy')",
-    "CREATE TABLE of_before (id whole PRIMARY KEY, b flag, raw bytes, at moment, five bits, d double, e mood, m amount)",
+    "CREATE TABLE of_before (id whole PRIMARY KEY, b flag, raw bytes, at moment, five bits, d double, e mood, m amount,"
+    " z anything)",
     "INSERT INTO of_before VALUES (1, true, '\\x00ff', '2024-03-31 02:30:00.5+02', '10101', 1e23, 'sad', 7),"
     " (2, false, '', '1000-01-01 00:00:00+00', '00000', -0.5, 'happy', -8), (3, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
 )
@@ -356,6 +365,7 @@ LATER = (
     "INSERT INTO of_before SELECT {0} + n, n % 2 = 0, '\\x5c00', '2024-01-01 00:00:00+00', '00001', n / 7.0, 'happy', n"
     f" FROM generate_series(1, {MANY}) AS n",
     "UPDATE of_before SET b = NOT b, raw = '\\x0a', at = at + interval '1 ms', five = '11111', d = d * 3 WHERE id < 100",
+    "UPDATE of_before SET z = id / 1.000 WHERE id % 2 = 0",
     "UPDATE of_before SET id = -id WHERE id = {0} + 7",
     "DELETE FROM of_before WHERE id = {0} + 9",
 )
@@ -386,6 +396,9 @@ def test_domains_and_enums_that_stand_as_texts_go_on_as_texts_until_the_table_is
     with pytest.raises(ConfigError, match=r"column b is longtext, needed is tinyint\(1\)") as refused:
         here.load(table)
     assert refused.value.hint == "anabranch load JOB --table public.of_before --recreate"
+    with pytest.raises(ConfigError, match=r"stays as it is with --keep: .*column b is longtext"):
+        here.load(table, keep=True)
+    found.well("of_before")
     job = here.job
     with closing(source_of(job).catalog()) as catalog, closing(target_of(job).tables(value_rules(job))) as tables:
         (now,) = catalog.tables(lambda one: one == table).values()
@@ -401,7 +414,7 @@ def test_domains_and_enums_that_stand_as_texts_go_on_as_texts_until_the_table_is
     found.compare("table made anew", False, True)
     found.well("of_before")
     stands = found.types("of_before")
-    assert stands["id"].startswith("bigint") and stands["m"].startswith("bigint")
+    assert stands["id"].startswith("bigint") and stands["m"].startswith("bigint") and stands["z"] == "longtext"
     assert {name: stands[name] for name in TEXTS} == {
         "b": "tinyint(1)", "raw": "longblob", "at": "datetime(3)", "five": "bit(5)", "d": "double", "e": "enum('sad','happy')",
     }  # fmt: skip

@@ -61,7 +61,7 @@ class JobHere:
             os.environ.clear()
             os.environ.update(before)
 
-    def load(self, table: TableId | None = None, recreate: bool = False) -> None:
+    def load(self, table: TableId | None = None, recreate: bool = False, keep: bool = False) -> None:
         """Preflight, and every table that is not loaded yet, or this one again. Capture runs meanwhile: tables without a key
         may need it."""
         job, is_over = self.job, threading.Event()
@@ -69,7 +69,7 @@ class JobHere:
             begin_trail_if_none(job)
             captured = beside.submit(self._capture, job, lambda trail: is_over.is_set())
             try:
-                parts.run_load(job, table, recreate, engine=LocalEngine(Small()))
+                parts.run_load(job, table, recreate, engine=LocalEngine(Small()), keep=keep)
             finally:
                 is_over.set()
             captured.result()

@@ -95,7 +95,8 @@ NAMED: Mapping[str, Row] = {
         ("longtext", WIDENED, f"the name that {AS_PRINTED.removeprefix('the text that ')}"),
     ),
 }  # fmt: skip
-ARRAY: Row = ("longtext", WIDENED, f'{AS_PRINTED}: {{1,2}}; [target.options] arrays = "json" makes it JSON')
+AS_JSON = '; [target.options] arrays = "json" makes it JSON'
+ARRAY: Row = ("longtext", WIDENED, f"{AS_PRINTED}: {{1,2}}{AS_JSON}")
 JSON_ARRAY: Row = (
     "longtext",
     WIDENED,
@@ -138,8 +139,9 @@ def of_domain(fit: Fit) -> Fit:
     """Return the fit of a domain, that of its base being given: the target does not know what the domain itself refuses."""
     if fit.fidelity is REFUSED:
         return fit
+    reason = fit.reason.partition(AS_JSON)[0]  # of arrays themselves
     return Fit(
-        fit.native, WIDENED if fit.fidelity is EXACT else fit.fidelity, "; ".join(filter(None, (fit.reason, DOMAIN)))
+        fit.native, WIDENED if fit.fidelity is EXACT else fit.fidelity, "; ".join(filter(None, (reason, DOMAIN)))
     )
 
 
