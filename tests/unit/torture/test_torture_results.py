@@ -34,8 +34,8 @@ RARE = {
     "rewind.opened": "scenarios/test_scenario_going_back.py::test_going_back",
     "rewind.commit": "scenarios/test_scenario_going_back.py::test_going_back",
     "rewind.committed": "scenarios/test_scenario_going_back.py::test_going_back",
-    "apply.set.aside": "live/test_postgresql_set_aside.py::test_rule_26_a_crash_while_it_sets_aside_sets_nothing_aside_twice",
-    "apply.aside.settled": "live/test_postgresql_set_aside.py::test_rule_26_a_crash_while_it_releases_releases_once",
+    "apply.set.aside": "live/test_postgresql_aside_back.py::test_rule_26_a_crash_while_it_sets_aside_sets_nothing_aside_twice",
+    "apply.aside.settled": "live/test_postgresql_aside_back.py::test_rule_26_a_crash_while_it_releases_releases_once",
     "apply.emptied": "live/test_mysql_target_truncate.py::test_rule_16_a_process_that_dies_behind_the_truncate_does_it_again",
     "apply.parking": "live/test_postgresql_parking.py::test_rule_15_a_crash_while_it_parks_loses_nothing",
 }
