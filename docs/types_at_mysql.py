@@ -91,6 +91,11 @@ def _postgresql() -> Iterator[str]:
     yield f"key it is `varchar({INDEX_BYTES // WIDEST})` or `varbinary({INDEX_BYTES})`; before MySQL 5.7 a column has no more"
     yield f"than {OLD_COLUMN_BYTES} bytes of it. `[[tables]] columns.type` says otherwise. A longer value stops the job."
     yield ""
+    yield "A domain over `numeric` without digits, or with more than a `decimal` has there, is the `longtext` that PostgreSQL"
+    yield "prints. Labels of an enum that the source has renamed are not the column's: rows with them are refused until"
+    yield "`anabranch load JOB --table T --recreate` makes the table anew. Where several jobs write to it, and their enums have"
+    yield "other labels, the error has the `ALTER TABLE` that gives the column those of all."
+    yield ""
 
 
 def _arrays() -> Iterator[str]:
@@ -106,8 +111,10 @@ def _arrays() -> Iterator[str]:
     yield ""
     yield "Numbers keep their digits; `NaN`, infinities and all that is neither a number nor a boolean are texts. It is a"
     yield "`longtext`, since the server's own JSON makes `1.0` of `1.00`. Arrays in keys, unique indexes and foreign keys keep"
-    yield "PostgreSQL's text, as do domains over arrays, and composites, whose text does not say the types of their fields. A"
-    yield "filter (`where`) cannot name such a column. Verification reads tables with them row by row."
+    yield "PostgreSQL's text, as do domains over arrays, arrays of PostGIS, and composites, whose text does not say the types"
+    yield "of their fields. Elements of arrays of domains are texts, and of a domain over `box` no elements of their own. A"
+    yield "filter (`where`) cannot name such a column. A text type of the job's choice holds the JSON, too. Verification reads"
+    yield "tables with them row by row."
     yield ""
 
 

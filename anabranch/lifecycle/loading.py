@@ -353,7 +353,10 @@ class Loading:
         is_parked = bool(parked_because(self.job, table))
         if state is not None and state.is_before_stream and not state.is_joining and not is_parked:
             raise ConfigError(
-                f"the first load of {table} is not through", job=self.name, hint="let it end: anabranch load JOB"
+                f"the first load of {table} is not through",
+                job=self.name,
+                hint="let it end: anabranch load JOB; a table of which a row is refused can be loaded anew, without the others,"
+                ' once it is parked: [apply] on_error = "park"',
             )
         begun = state is not None and state.is_loading and not is_parked
         generation = (state.generation if state else 0) + (0 if begun else 1)

@@ -66,7 +66,15 @@ class Column:
 
 def _is_made_anew(then: LogicalType, now: LogicalType) -> bool:
     """Return whether a type of the same name is made of something else: it was dropped and made again."""
-    return bool(then.base and now.base and then.base != now.base)
+    return bool(then.base and now.base and then.base != now.base and _made_of(then) != _made_of(now))
+
+
+def _made_of(type: LogicalType) -> tuple[object, ...]:
+    """Return what a domain is made of: an enum whatever it is called by now, an extension's type wherever it stands."""
+    schema, _, name = type.base.rpartition(".")
+    if schema and type.kind is Kind.ENUM:
+        name = ""
+    return (type.kind, type.length, type.precision, type.scale, type.fraction, type.values, name)
 
 
 _TOLD_BY_TYPE: dict[str, Any] = {"type": None, "default": None, "default_is_expression": False}

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Sequence
 
+from anabranch.errors import ValueRefused
 from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import TableSchema
@@ -24,12 +25,21 @@ _PLAIN = re.compile(r'[{}]|,|"((?:[^"\\]|\\.)*)"|((?:[^{}",\\]|\\.)+)', re.DOTAL
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 NUMBERS = frozenset(("smallint", "integer", "bigint", "numeric", "real", "double precision", "oid"))
-SEMICOLON = "box"  # the one type whose elements stand apart by it
+SEMICOLON = "box"  # the one type of PostgreSQL's own whose elements stand apart by it
+COLON = ("geometry", "geography")  # of PostGIS: their arrays stay texts
+UNREAD = '[target.options] arrays = "text" keeps what PostgreSQL prints'
 
 
 def is_array(type: LogicalType | None) -> bool:
     """Return whether rows have the text of an array."""
-    return type is not None and type.carried is Kind.NATIVE and type.kind is Kind.NATIVE and type.native.endswith(ARRAY)
+    if (
+        type is None
+        or type.carried is not Kind.NATIVE
+        or type.kind is not Kind.NATIVE
+        or not type.native.endswith(ARRAY)
+    ):
+        return False
+    return type.native.removesuffix(ARRAY).partition("(")[0].rpartition(".")[2] not in COLON
 
 
 def is_json(type: LogicalType) -> bool:
@@ -38,7 +48,7 @@ def is_json(type: LogicalType) -> bool:
 
 
 def as_json(native: str, text: str) -> str:
-    """Return the JSON text of an array. Raises ValueError for a text that is none."""
+    """Return the JSON text of an array. Raises ValueRefused for a text that is none."""
     element = native.removesuffix(ARRAY)
     if bounds := _BOUNDS.fullmatch(text):
         return f"{{{json.dumps(bounds[1])}: {_array(element, bounds[2])}}}"
@@ -63,7 +73,7 @@ def _array(element: str, text: str) -> str:
         else:
             parts.append("null" if told == "NULL" else form(_ESCAPE.sub(r"\1", told)))
     if at != len(text) or depth or not text.startswith("{"):
-        raise ValueError(f"no array of {element}: {text[:100]!r}")
+        raise ValueRefused(f"a value is no array of {element} as PostgreSQL prints one", hint=UNREAD)
     return "".join(parts)
 
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.rows.json_arrays import as_json
+from anabranch.connectors.postgresql.source.typemap import logical_type
+from anabranch.errors import ValueRefused
+from anabranch.rows.json_arrays import as_json, is_array
 
 TEXTS = {
     ("integer[]", "{}"): "[]",
@@ -38,7 +40,7 @@ def test_the_json_of_an_array(native: str, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "{1", "1}", '{"a}', "(1,2)", "[0:1]"])
 def test_what_is_no_array_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no array of text"):
+    with pytest.raises(ValueRefused, match="no array of text"):
         as_json("text[]", text)
 
 
@@ -54,3 +56,8 @@ def _printed(value: str | None) -> str:
 @given(st.lists(st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))), min_size=1))
 def test_texts_come_back(values: list[str | None]) -> None:
     assert json.loads(as_json("text[]", f"{{{','.join(map(_printed, values))}}}")) == values
+
+
+def test_arrays_whose_elements_stand_apart_by_another_sign_stay_texts() -> None:
+    assert not is_array(logical_type("public.geometry[]")) and not is_array(logical_type("x.geography(Point,4326)[]"))
+    assert is_array(logical_type("box[]")) and is_array(logical_type("public.mood[]"))

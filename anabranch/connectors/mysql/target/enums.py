@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from anabranch.model.datatype import Kind, LogicalType
 
@@ -24,7 +25,8 @@ _PLACE = re.compile(r"\s*[-+]?\d+\s*")
 QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'", re.DOTALL)  # a label in a definition
 
 
-def are_fit(labels: Sequence[str]) -> bool:
+@lru_cache(1000)
+def are_fit(labels: tuple[str, ...]) -> bool:
     """Return whether an enum(…) holds these labels, and takes no other value for one of them."""
     return bool(labels) and sum(len(label.encode()) + 3 for label in labels) <= MOST and all(map(_is_fit, labels))
 

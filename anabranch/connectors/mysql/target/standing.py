@@ -18,6 +18,7 @@ from anabranch.connectors.mysql.target.words import bare, literal, without_hints
 from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import TableSchema
+from anabranch.rows.json_arrays import is_json
 from anabranch.rows.net import TargetTable
 
 ENUM = "enum"
@@ -47,7 +48,9 @@ def unlike(known: KnownTable, table: TargetTable, rules: ValueRules, family: str
             continue
         column = known.column(name)
         if is_enum(type):
-            is_alike = column.type == ENUM and is_deterministic(column.collation)
+            is_alike = column.type == ENUM and _is_exact(column.charset, column.collation)
+        elif column.type == "json" and is_json(type):
+            is_alike = False  # it would make 1.0 of 1.00
         else:
             is_alike = column.type != ENUM and _is_text(column.type) == _is_text(
                 MysqlTypes(family).fit(type, rules).native
@@ -60,8 +63,13 @@ def unlike(known: KnownTable, table: TargetTable, rules: ValueRules, family: str
 def takes_labels(column: ExistingColumn, type: LogicalType) -> bool:
     """Return whether an enum(…) tells labels apart as the source does, and has its labels, or will have: all in one order."""
     here, there = declared(column.type), [literal(label) for label in type.values]
-    is_exact = column.kind == ENUM and is_deterministic(column.collation)
+    is_exact = column.kind == ENUM and _is_exact(column.charset, column.collation)
     return is_exact and (is_part(here, there) or is_part(there, here))
+
+
+def _is_exact(charset: str, collation: str) -> bool:
+    """Return whether texts of a column have every letter of a label, and are told apart by each."""
+    return charset.startswith("utf8") and is_deterministic(collation)
 
 
 def depends_on_definition(table: TargetTable) -> bool:
@@ -79,6 +87,8 @@ def _suits(existing: ExistingColumn, wanted: str, type: LogicalType) -> bool:
     """Return whether a column takes the values as they are written for the wanted one: those of a text are the source's own."""
     if is_enum(type):
         return takes_labels(existing, type)
+    if existing.kind == "json" and is_json(type):
+        return False
     is_alike = _is_text(existing.type) == _is_text(wanted)
     return is_alike and (not type.base or takes(existing.type, wanted))
 

@@ -138,7 +138,7 @@ class MysqlTables:
     def rename_labels(
         self, job: str, table: TargetTable, then: Collection[TableSchema], now: TableSchema
     ) -> Sequence[str]:
-        """Add the new names: the labels of before stay, and no row has them once the table is loaded."""
+        """Add labels that were only added. Where some were renamed nothing is added, which is told: the table is made anew."""
         return labels.add_labels(self._endpoint, [(now, table)])
 
     def refuse_older_functions(self, then: Collection[TableSchema], now: TableSchema) -> None:

@@ -144,6 +144,17 @@ def test_a_domain_is_that_of_the_release_before_and_no_other_of_its_name(base: s
     assert not anew.same_definition(now) and anew.same_definition(then)
 
 
+def test_a_domain_is_the_same_where_the_type_that_it_is_made_of_is_renamed_or_moved() -> None:
+    def of(base: str, labels: tuple[str, ...] = ()) -> TableSchema:
+        return schema_of(logical_type("public.d", base, labels=labels))
+
+    assert of("public.mood", ("a", "b")).same_definition(of("x.feeling", ("a", "b")))
+    assert of("public.citext").same_definition(of("x.citext"))
+    assert not of("public.mood", ("a", "b")).same_definition(of("x.feeling", ("b", "a")))
+    assert not of("json").same_definition(of("jsonb")) and not of("inet").same_definition(of("cidr"))
+    assert not of("public.citext").same_definition(of("public.hstore"))
+
+
 def test_definitions_that_a_release_before_has_left_are_those_of_today() -> None:
     kept = [json.loads(line.partition(" ")[2]) for line in KEPT.read_text().splitlines()]
     then = [TableSchema.from_json(entry["schema"]) for entry in kept if entry.get("schema")]
