@@ -94,7 +94,8 @@ def _postgresql() -> Iterator[str]:
     yield "A domain over `numeric` without digits, or with more than a `decimal` has there, is the `longtext` that PostgreSQL"
     yield "prints. Labels of an enum that the source has renamed are not the column's: rows with them are refused until"
     yield "`anabranch load JOB --table T --recreate` makes the table anew. Where several jobs write to it, and their enums have"
-    yield "other labels, the error has the `ALTER TABLE` that gives the column those of all."
+    yield "other labels, the error has the `ALTER TABLE` that gives the column those of all. Columns of a foreign key have one"
+    yield "type at both ends: where a parent is made anew with a domain's own type, its children are made anew behind it."
     yield ""
 
 
