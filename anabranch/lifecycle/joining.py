@@ -315,6 +315,10 @@ class Joining:
                 return []
             return tables.differences(schema, self.job.rules.target_table(schema))
 
+    def stands_otherwise(self, table: TableId) -> bool:
+        """Return whether the target's table is not what rows of the source's definition of now are written for."""
+        return bool(self.differences(self._at_source(table)[table]))
+
     def states(self) -> dict[TableId, TableState]:
         with closing(self.target.store()) as store:
             return store.states.tables(self.name)

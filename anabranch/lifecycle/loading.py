@@ -359,6 +359,8 @@ class Loading:
                 ' once it is parked: [apply] on_error = "park"',
             )
         begun = state is not None and state.is_loading and not is_parked
+        if begun and recreate and joining.stands_otherwise(table):
+            begun = False  # it would be refused again and again
         generation = (state.generation if state else 0) + (0 if begun else 1)
         keeps = keep or self._keeps(table, state, generation)
         schema = state.schema if state and begun else None

@@ -24,6 +24,9 @@ MADE = (
     "CREATE DOMAIN amount AS bigint",
     "CREATE TABLE of_moods (id int PRIMARY KEY, m mood, n amount)",
     "INSERT INTO of_moods VALUES (1, 'a', 1), (2, 'b', 2)",
+    "CREATE TYPE hue AS ENUM ('red', 'green')",
+    "CREATE TABLE of_hues (id int PRIMARY KEY, h hue)",
+    "INSERT INTO of_hues VALUES (1, 'red'), (2, 'green')",
 )
 
 
@@ -83,6 +86,13 @@ def test_a_table_is_made_anew_by_the_types_of_now(
     here.stream()
     rows, types = found()
     assert rows == [(1, "2", 1), (2, "b", 2), (3, "b", 3), (4, "2", 4)] and types["m"] == "longtext"
+    hues = TableId("public", "of_hues")
+    here.load(hues, recreate=True)  # and before it streams there is a label that its column cannot have
+    database.execute("ALTER TYPE hue ADD VALUE '2'", "INSERT INTO of_hues VALUES (3, '2')")
+    with pytest.raises(RowRefused, match="lacks labels"):
+        here.stream()
+    here.load(hues, recreate=True)
+    here.stream()
     assert here.verify(by_rows=True).identical
     JobHere(made).job.drop(execute=True)
     for one in (there, other, database):

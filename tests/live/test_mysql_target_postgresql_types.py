@@ -339,6 +339,12 @@ def test_labels_that_a_column_cannot_have_stop_the_job_until_the_table_is_made_a
             here.load()
     here.load(hues, recreate=True)
     here.stream()
+    here.load(hues)  # and before it streams again there is a label that its column cannot have
+    database.execute("ALTER TYPE hue ADD VALUE '2'", "INSERT INTO of_hues VALUES (7, '2')")
+    with pytest.raises(RowRefused, match=r"lacks labels that the source has: '2'"):
+        here.stream()
+    here.load(hues, recreate=True)
+    here.stream()
     found.compare("table made anew", False)
     found.well("of_hues")
     here.job.drop(execute=True)
