@@ -177,7 +177,7 @@ class Joining:
         """Take tables that are followed out, by apply where it runs. Returns False when stopped before."""
         is_told = False
         while followed := [
-            s for t in tables if (s := self.states().get(t)) and (s.is_streaming or s.is_in_window_again)
+            s for t in dict.fromkeys(tables) if (s := self.states().get(t)) and (s.is_streaming or s.is_in_window_again)
         ]:
             if self.stop():
                 for state in followed:

@@ -359,8 +359,10 @@ class Loading:
                 ' once it is parked: [apply] on_error = "park"',
             )
         begun = state is not None and state.is_loading and not is_parked
-        if begun and recreate and joining.stands_otherwise(table):
-            begun = False  # it would be refused again and again
+        if begun and recreate and joining.stands_otherwise(table):  # its rows would be refused again and again
+            if not joining.let_out([table], table):  # before its table goes: apply, or a load, could go on without rows
+                return
+            state, begun = joining.states().get(table), False
         generation = (state.generation if state else 0) + (0 if begun else 1)
         keeps = keep or self._keeps(table, state, generation)
         schema = state.schema if state and begun else None

@@ -3,14 +3,17 @@ now, whatever the trail was begun with for both."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from anabranch import failpoints
 from anabranch.connectors.postgresql.source import definitions
 from anabranch.connectors.postgresql.source.typemap import logical_type
-from anabranch.errors import ConfigError, RowRefused
+from anabranch.errors import ConfigError, RowRefused, TrailError
 from anabranch.job import Job
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import create_database, drop_database, unique_name
@@ -37,6 +40,17 @@ class AtOne(JobHere):
     @property
     def job(self) -> Job:
         return JobHere(self.made).job.on("target")
+
+
+@contextmanager
+def dying_at(point: str) -> Iterator[None]:
+    """What is done meanwhile ends there, as if its process had been killed."""
+    failpoints.arm({failpoints.VARIABLE: f"{point}=raise:TrailError"})
+    try:
+        with pytest.raises(TrailError):
+            yield
+    finally:
+        failpoints.arm({})
 
 
 def test_a_table_is_made_anew_by_the_types_of_now(
@@ -91,6 +105,9 @@ def test_a_table_is_made_anew_by_the_types_of_now(
     database.execute("ALTER TYPE hue ADD VALUE '2'", "INSERT INTO of_hues VALUES (3, '2')")
     with pytest.raises(RowRefused, match="lacks labels"):
         here.stream()
+    with dying_at("load.table.created"):
+        here.load(hues, recreate=True)
+    assert made.states()["of_hues"] == "pending", "made anew, and its load died: it does not join without rows"
     here.load(hues, recreate=True)
     here.stream()
     assert here.verify(by_rows=True).identical

@@ -72,7 +72,8 @@ DOMAINS = Part(
         "CREATE TABLE of_domains_child (id int PRIMARY KEY, of_id part, of_c short_code,"
         " FOREIGN KEY (of_id, of_c) REFERENCES of_domains ON UPDATE CASCADE ON DELETE CASCADE)",
         "INSERT INTO of_domains_child SELECT row_number() OVER (), id, c FROM of_domains",
-        "CREATE TABLE of_domains_bag (w whole, f single, d double, t words, z anything)",
+        "CREATE TABLE of_domains_bag (w whole, f single, d double, t words, z anything, y anything DEFAULT 10,"
+        " CHECK (z < y))",
         "ALTER TABLE of_domains_bag REPLICA IDENTITY FULL",
         "INSERT INTO of_domains_bag VALUES (1, 0.1, 1e23, 'a'), (1, 0.1, 1e23, 'a'), (NULL, 3.4028235e38, NULL, 'A')",
     ),
@@ -91,6 +92,7 @@ DOMAINS = Part(
         "UPDATE of_domains SET z = 'NaN' WHERE c = 'b3'",
         "INSERT INTO of_domains_bag VALUES (2, 1, 1, 'z', 1.0), (2, 1, 1, 'z', 1.00)",
         "DELETE FROM of_domains_bag WHERE z::text = '1.0'",
+        "INSERT INTO of_domains_bag VALUES (3, 1, 1, 'as texts 9 is more than 10', 9)",
         "DELETE FROM of_domains_bag WHERE ctid = '(0,1)'",
         "UPDATE of_domains_bag SET t = 'b' WHERE w IS NULL",
     ),

@@ -38,9 +38,11 @@ def it_runs_while_somebody_writes(made: Scenario) -> None:
         assert_status_of_running_job(made)
         made.sync(running)
         made.source.execute("UPDATE account SET note = 'while it streams'")
-        result = running.stop()
-    assert writer.committed > 50
-    assert '"event": "streaming"' in result.stderr
+        wait_until(
+            lambda: '"event": "streaming"' in running.stderr, 60, "it says that it streams", running.tail, running
+        )
+        wait_until(lambda: writer.committed > 50, 60, "somebody has written meanwhile", running.tail, running)
+        running.stop()
     assert faults.descendants(running.pid) == []
 
 

@@ -292,6 +292,8 @@ def _refuse_changed_values(named: tuple[str, ...], schema: TableSchema, table: T
     columns = mapped(named, table)
     if not set(columns) <= set(table.columns):
         raise NotMade("it names a column that is computed")
+    if any(_is_printed_number(name, column, schema, table) for name, column in zip(named, columns, strict=True)):
+        raise NotMade("it names numbers that are texts here, and would compare these as texts")
     kinds = {table.type_of(column).carried for column in columns}
     if kinds & set(KINDS) and any(choice(rules, schema, column) != STOP for column in named):
         raise NotMade("it names dates, of which [types] zero_date makes others")
@@ -299,6 +301,12 @@ def _refuse_changed_values(named: tuple[str, ...], schema: TableSchema, table: T
         raise NotMade('it names texts, which [types] nul = "strip" shortens')
     if any(table.type_of(column).target for column in columns):
         raise NotMade("it names a column whose type the job chose")
+
+
+def _is_printed_number(name: str, column: str, schema: TableSchema, table: TargetTable) -> bool:
+    """Return whether a column of numbers that no DECIMAL holds is the text that the source prints (rules/choices.py)."""
+    type = schema.column(name).type
+    return type is not None and type.kind is Kind.DECIMAL and table.type_of(column).kind is Kind.NATIVE
 
 
 # --- foreign keys -----------------------------------------------------------------------------------------------------
