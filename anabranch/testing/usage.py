@@ -116,9 +116,11 @@ def folder_size(folder: Path) -> float:
 
 def kind_of(pid: int) -> str:
     with contextlib.suppress(OSError):
-        if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
-            return "java"
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        if (
+            Path(words[0]).name == "java"
+        ):  # not by its name in `comm`: a child that is about to be another program has its thread's
+            return "java"
         if "anabranch" in words:
             return words[words.index("anabranch") + 1]
         if "anabranch.trail.pack" in words:

@@ -257,6 +257,7 @@ HISTORIES = (
 )
 
 
+@pytest.mark.one_family
 def test_labels_that_a_column_cannot_have_stop_the_job_until_the_table_is_made_anew(
     mysql_family: Server, logical_postgresql: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ EPOCH_IS_OPEN = (
 def assert_bounded(peaks: Mapping[str, float], python: float = PYTHON_MB) -> None:
     """`peaks`: MB of the largest process of each kind."""
     assert {"capture", "apply", "worker", "java"} <= peaks.keys()
-    assert peaks["java"] <= JAVA_MB and max(mb for kind, mb in peaks.items() if kind != "java") <= python, peaks
+    assert peaks["java"] <= JAVA_MB and max(mb for kind, mb in peaks.items() if kind != "java") <= python, str(peaks)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from anabranch.testing.torture.worst import USER
 from rigs.torture_seeds import various
 
 HISTORIES, DRAWN_FROM = 28, range(1, 301)
-WITH_SPARK, FIRST_WITH_SPARK = 2, 9_001
+WITH_SPARK, FIRST_WITH_SPARK = 1, 9_001
 
 
 def run(ground: Ground, directory: Path, seeds: Sequence[int], *, kills: int = 0) -> Tally:
