@@ -26,7 +26,7 @@ from typing import Any
 LONGEST_REQUEST = 1 << 16
 _NUMBER = struct.Struct("<q")
 Become = Callable[[Any, int], object]
-"""What a child does with its request and its standard input's descriptor; it ends with this."""
+"""Turn a child into what its request asks for; it also gets the descriptor of its standard input, and ends with this."""
 
 
 @dataclass(eq=False)
@@ -57,7 +57,7 @@ class Forked:
         """False where it is gone."""
         if self.code() is not None:
             return False
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):  # it ended between the question and the signal
             os.kill(self.pid, number)
             return True
         return False
@@ -171,12 +171,12 @@ def serve(control: socket.socket, become: Become) -> None:
 
 
 def _reap(children: dict[int, int]) -> None:
-    with contextlib.suppress(ChildProcessError):
+    with contextlib.suppress(ChildProcessError):  # none is left to wait for
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
             told = children.pop(pid)
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(BrokenPipeError):  # who asked is gone
                 os.write(told, _NUMBER.pack(os.waitstatus_to_exitcode(status)))
             os.close(told)

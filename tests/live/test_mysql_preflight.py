@@ -19,10 +19,11 @@ from anabranch.errors import SourceError
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.testing.databases import Database, connect
+from anabranch.testing.databases import Database
 from anabranch.testing.features import knows
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.ends import version_of
+from rigs.preflight_mysql import setting
 
 pytestmark = pytest.mark.every_server
 Make = Callable[[Server], Database]
@@ -51,18 +52,6 @@ def checked(
         for result in checks.run(PreflightContext("job", named, tables, {}, loaded=done)):
             found.setdefault(result.check.removeprefix("source."), []).append(result)
     return found
-
-
-@contextmanager
-def setting(server: Server, name: str, value: str) -> Iterator[None]:
-    with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute(f"SELECT @@GLOBAL.{name}")
-        (before,) = cursor.fetchone()
-        cursor.execute(f"SET GLOBAL {name} = {value}")
-        try:
-            yield
-        finally:
-            cursor.execute(f"SET GLOBAL {name} = %s", (before,))
 
 
 @contextmanager

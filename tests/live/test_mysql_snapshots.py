@@ -42,7 +42,7 @@ def test_rule_29_another_server_is_refused(mysql_family: Server, source_database
 def rows_by(
     mark: LogMark, high: LogMark, history: Sequence[tuple[int, str, str]], source: SourceConnector
 ) -> tuple[set[int], set[int]]:
-    """Of the writer's transactions (id, native, gtid): those `mark` contains, those `high` contains."""
+    """Return ids of transactions (id, native, gtid): those that `mark` contains, and those that `high` contains."""
     inside = {i for i, native, gtid in history if source.order.includes(mark, native, gtid)}
     return inside, {i for i, native, gtid in history if source.order.includes(high, native, gtid)}
 
@@ -215,7 +215,7 @@ def changing_gtid_mode(server: Server) -> Iterator[None]:
 
 
 def test_rule_02_mysql_gtid_mode_is_changed_meanwhile(mysql: Server, source_database: Make) -> None:
-    """Also where transactions without GTIDs are in the trail, a mark that is a set names what is in the snapshot."""
+    """Compare a mark that is a set of GTIDs with the snapshot, where transactions without GTIDs are in the trail, too."""
     database = source_database(mysql)
     try:
         check_snapshots(database, "none", meanwhile=changing_gtid_mode(mysql))

@@ -44,7 +44,7 @@ class AtOne(JobHere):
 
 @contextmanager
 def dying_at(point: str) -> Iterator[None]:
-    """What is done meanwhile ends there, as if its process had been killed."""
+    """End what is done meanwhile at a failpoint, as if its process had been killed there."""
     failpoints.arm({failpoints.VARIABLE: f"{point}=raise:TrailError"})
     try:
         with pytest.raises(TrailError):

@@ -144,7 +144,7 @@ PARTS = (DOMAINS, ENUMS)
 
 @dataclass
 class Arrived:
-    """What both ends are found to be, after the load and after the changes: nothing is noted where they agree."""
+    """Keep the differences that were found between both ends, after the load and after the changes; none where they agree."""
 
     here: JobHere
     wrong: dict[str, list[str]] = field(default_factory=dict)

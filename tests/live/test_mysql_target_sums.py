@@ -249,7 +249,7 @@ OF_POSTGRESQL = [  # types that both servers print alike, and values of them
 def test_mysql_target_sums_are_those_of_a_postgresql_source(
     database: Database, reader: MysqlTargetReader, target_database: Database
 ) -> None:
-    """Of a source whose rows have what it prints."""
+    """Compare the sums with those of a PostgreSQL, whose rows have values as it prints them."""
     columns = ", ".join(f"c{n} {native}" for n, (native, _) in enumerate(OF_POSTGRESQL, 1))
     target_database.execute(f"CREATE TABLE t (c0 int PRIMARY KEY, {columns})")
     places = ", ".join(f"%s::{native}" for native, _ in OF_POSTGRESQL)

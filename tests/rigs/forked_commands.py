@@ -43,7 +43,7 @@ ROOM = 8192  # bytes of a command line
 
 
 class ForkedProcess:
-    """What subprocess.Popen has of a process, as far as it is used."""
+    """Offer what is used of subprocess.Popen for a forked child."""
 
     def __init__(self, child: Forked) -> None:
         self._child = child
@@ -137,9 +137,9 @@ def _fork_parts(is_quick: bool) -> None:
 
     def start(child: children.Child) -> None:
         environment = {**os.environ, children.SUPERVISED: "1", **child.environment}
-        child.process = ForkedProcess(server.fork([child.command[3:], environment, [], is_quick]))  # type: ignore[assignment]
+        child.process = ForkedProcess(server.fork([child.command[3:], environment, [], is_quick]))  # type: ignore[assignment]  # has what is used of Popen
 
-    children.Child.start = start  # type: ignore[method-assign]
+    children.Child.start = start  # type: ignore[method-assign]  # in this process alone, which is a test's command
 
 
 def _show(words: Sequence[str]) -> None:
