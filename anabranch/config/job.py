@@ -365,8 +365,8 @@ class Types(Section):
     """A NUL character in text: stop with the row's key, or leave the character out."""
     map: dict[str, str] = {}
     """Source type -> target type, instead of the type map's: `"tinyint(1)" = "boolean"`. The left side is the type as
-    the source spells it, or its name alone, or a glob on either; the exact spelling wins, then the first. Which types
-    there are for a type: the [type table](types.md#types-of-your-own-choice)."""
+    the source spells it, or its name alone, or a glob on either; the exact spelling wins, then the first. `"numeric()"`
+    are those that have no sizes. Which types there are for a type: the [type table](types.md#types-of-your-own-choice)."""
 
 
 class Spark(Section):

@@ -64,10 +64,11 @@ class TypeChoices:
         """Return the map's choice for a column: by the exact spelling, else by the first pattern that fits the type,
         with or without its sizes.
         """
-        spellings = list(_spellings(column.native))
-        for spelling in spellings[:1]:
+        exact, *others = _spellings(column.native)
+        for spelling in (f"{exact}()", exact):
             if spelling in self._map:
                 return self._map[spelling]
+        spellings = (exact, *others)
         found = (
             target for pattern, target in self._map.items() for spelling in spellings if fnmatchcase(spelling, pattern)
         )
@@ -75,9 +76,10 @@ class TypeChoices:
 
 
 def _spellings(native: str) -> Iterator[str]:
+    """Return how a pattern may spell a type: as the source does, by its name alone, and as `name()` where it has no sizes."""
     plain = _plain(_COMMENT.sub("", native))
     yield plain
-    yield _plain(_SIZES.sub("", plain))
+    yield _plain(_SIZES.sub("", plain)) if "(" in plain else f"{plain}()"
 
 
 def _plain(text: str) -> str:

@@ -23,6 +23,9 @@ MAP = {
     "int* unsigned": "integer",
     "varchar(*)": "text",
     "bigint unsigned": "bigint",
+    "numeric()": "double precision",
+    "bit()": "boolean",
+    "bit": "text",
 }
 
 
@@ -48,6 +51,10 @@ def type_choices(**types: Any) -> TypeChoices:
         ("varchar(20)", "text"),
         ("varchar(100) /*M!100301 COMPRESSED*/", "text"),
         ("blob", ""),
+        ("numeric", "double precision"),
+        ("numeric(12,2)", ""),
+        ("bit", "boolean"),
+        ("bit(3)", "text"),
     ],
 )
 def test_the_map(native: str, expected: str) -> None:
@@ -60,7 +67,7 @@ def test_the_map(native: str, expected: str) -> None:
 def test_patterns_that_match_nothing() -> None:
     columns = [Column("c", LogicalType(Kind.TEXT), native) for native in ("tinyint(1)", "int(10) unsigned")]
     unused = type_choices(map=MAP).unused(columns)
-    assert unused == ["char(36)", "datetime", "varchar(*)", "bigint unsigned"]
+    assert unused == ["char(36)", "datetime", "varchar(*)", "bigint unsigned", "numeric()", "bit()", "bit"]
 
 
 def test_geometry_and_vectors_have_settings_of_their_own() -> None:

@@ -29,8 +29,9 @@ BITS = 64  # https://dev.mysql.com/doc/refman/8.0/en/bit-type.html
 # https://mariadb.com/kb/en/decimal/
 PRECISION, SCALES = 65, {"mysql": 30, "mariadb": 38}
 NO_DIGITS = (
-    "numeric without digits holds more than any number there, and none is rounded: choose by [types.map] or columns.type, "
-    '"decimal(65,30)" (a value with more digits stops the job), "double" (rounded), or "longtext" (the text)'
+    "numeric without digits holds more than any number there, and none is rounded: choose for all of them by [types.map] "
+    '"numeric()", or by columns.type: "decimal(65,30)" (a value with more digits stops the job), "double" (rounded), or '
+    '"longtext" (the text)'
 )
 
 # Types of which rows have values, as format_type() names them.
