@@ -34,6 +34,7 @@ ARRAYS = (
     ("numeric(5,2)[]", "{1.00,NaN}"),
     ("boolean[]", "{t,f}"),
     ("text[]", '{a,"b c",NULL,"NULL"}'),
+    ("box[]", "{(1,1),(0,0);(3,3),(2,2)}"),
 )
 MORE = ("bit(65)", "numeric(10,2)", "numeric(2,-3)", "integer[]", "public.a_type_of_your_own")
 _HEAD = """Columns of MySQL and MariaDB keep their types in the source's own words, sizes and attributes included. What
@@ -108,14 +109,16 @@ def _arrays() -> Iterator[str]:
     yield "| type | PostgreSQL prints | JSON |"
     yield "|---|---|---|"
     for native, text in ARRAYS:
-        yield f"| `{native}` | `{text}` | `{as_json(native, text)}` |"
+        yield f"| `{native}` | `{text}` | `{as_json(logical_type(native), text)}` |"
     yield ""
-    yield "Numbers keep their digits; `NaN`, infinities and all that is neither a number nor a boolean are texts. It is a"
-    yield "`longtext`, since the server's own JSON makes `1.0` of `1.00`. Arrays in keys, unique indexes and foreign keys keep"
-    yield "PostgreSQL's text, as do domains over arrays, arrays of PostGIS, and composites, whose text does not say the types"
-    yield "of their fields. Elements of arrays of domains are texts, and of a domain over `box` no elements of their own. A"
-    yield "filter (`where`) cannot name such a column. A text type of the job's choice holds the JSON, too. Verification reads"
-    yield "tables with them row by row."
+    yield "Numbers keep their digits; `NaN`, infinities and all that is neither a number nor a boolean are texts: dates,"
+    yield "JSON, `bytea` as `\\x` and digits, composites, domains of any type. It is a `longtext`, since the server's own JSON"
+    yield "makes `1.0` of `1.00`; JSON functions take a number for a double. Elements stand apart by the sign that the source"
+    yield "has for their type (`typdelim`): `;` for `box`, `:` for types of PostGIS, mostly a comma. Arrays keep PostgreSQL's"
+    yield "text in keys, unique indexes and foreign keys, in domains over arrays, and where that sign is a letter, a digit or"
+    yield "beyond ASCII; of types that are not the server's own also where a release without this option has loaded the table,"
+    yield "until it is loaded again. A filter (`where`) cannot name a column with JSON. A text type of the job's choice holds"
+    yield "the JSON, too. Verification reads tables with such columns row by row."
     yield ""
 
 

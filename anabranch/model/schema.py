@@ -290,8 +290,7 @@ class TableSchema:
                 del logical["at_target"]  # of one target; a definition is of the source
                 if not logical["printed"]:
                     del logical["printed"], logical["specials"]
-                if not logical["base"]:
-                    del logical["base"]
+                _without(logical, _RARE_OF_TYPE)
         for index in data["indexes"]:
             _without(index, _RARE_OF_INDEX)
         return data
@@ -322,6 +321,7 @@ class TableSchema:
 
 # Not written where they say nothing
 _RARE: dict[str, Any] = {"computed_from": None, "set_by_server": False, "stored": False, "invisible": False}
+_RARE_OF_TYPE: dict[str, Any] = {"base": "", "delimiter": ""}
 _RARE_OF_INDEX: dict[str, Any] = {"parts": (), "invisible": False}
 
 

@@ -2,7 +2,9 @@
 
 Elements of numeric types and booleans are JSON's own where they can be (NaN is the text "NaN"), all others are texts as
 they are printed, NULL is null. An array whose indexes do not begin with 1 is an object whose one key are its bounds. Numbers
-keep all of their digits: 1.0 and 1.00 are two texts. https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
+keep all of their digits: 1.0 and 1.00 are two texts. Elements stand apart by a sign that their type has, mostly a comma: the
+definition tells it, and an array whose sign nobody knows stays a text.
+https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
 What does not live here: which columns are made so (a target's type map, rules/choices.py).
 """
 
@@ -10,7 +12,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+import string
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 
 from anabranch.errors import ValueRefused
 from anabranch.model.at_target import TextForm
@@ -18,28 +22,34 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import TableSchema
 
 ARRAY = "[]"  # ends the name of its type
+NUMBERS = frozenset(("smallint", "integer", "bigint", "numeric", "real", "double precision", "oid"))
+DELIMITERS = frozenset(string.punctuation).difference('{}"\\')  # a letter could be one of NULL's
+COMMA, SEMICOLON = ",", ";"
+UNREAD = '[target.options] arrays = "text" keeps what PostgreSQL prints'
 _BOUNDS = re.compile(r"((?:\[-?\d+:-?\d+\])+)=(.*)", re.DOTALL)
-# A brace, a delimiter, an element in quotes, or one without.
-_TOKEN = re.compile(r'[{}]|;|"((?:[^"\\]|\\.)*)"|((?:[^{}";\\]|\\.)+)', re.DOTALL)  # of boxes
-_PLAIN = re.compile(r'[{}]|,|"((?:[^"\\]|\\.)*)"|((?:[^{}",\\]|\\.)+)', re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
-NUMBERS = frozenset(("smallint", "integer", "bigint", "numeric", "real", "double precision", "oid"))
-SEMICOLON = "box"  # the one type of PostgreSQL's own whose elements stand apart by it
-COLON = ("geometry", "geography")  # of PostGIS: their arrays stay texts
-UNREAD = '[target.options] arrays = "text" keeps what PostgreSQL prints'
+_BOOLEANS = {"t": "true", "f": "false"}
+# The token before -> those that may follow it: "" before the first, `e` for an element, a delimiter as `,`
+_FOLLOWING = {"": "{", "{": "{}e", ",": "{e", "}": "},", "e": "},"}
 
 
 def is_array(type: LogicalType | None) -> bool:
-    """Return whether rows have the text of an array."""
-    if (
-        type is None
-        or type.carried is not Kind.NATIVE
-        or type.kind is not Kind.NATIVE
-        or not type.native.endswith(ARRAY)
-    ):
-        return False
-    return type.native.removesuffix(ARRAY).partition("(")[0].rpartition(".")[2] not in COLON
+    """Return whether rows have the text of an array whose elements can be told apart."""
+    return type is not None and type.carried is Kind.NATIVE and _delimiter(type) in DELIMITERS
+
+
+def _delimiter(type: LogicalType) -> str:
+    """Return the sign between elements. A definition of before has none: that of the server's own types is known."""
+    if type.kind is not Kind.NATIVE or not type.native.endswith(ARRAY):
+        return ""
+    element = _element(type)
+    return type.delimiter or ("" if "." in element else SEMICOLON if element == "box" else COMMA)
+
+
+def _element(type: LogicalType) -> str:
+    """Return the name of the elements' type, without its sizes."""
+    return type.native.removesuffix(ARRAY).partition("(")[0]
 
 
 def is_json(type: LogicalType) -> bool:
@@ -47,59 +57,76 @@ def is_json(type: LogicalType) -> bool:
     return type.at_target.text is TextForm.JSON_ARRAY
 
 
-def as_json(native: str, text: str) -> str:
+def as_json(type: LogicalType, text: str) -> str:
     """Return the JSON text of an array. Raises ValueRefused for a text that is none."""
-    element = native.removesuffix(ARRAY)
     if bounds := _BOUNDS.fullmatch(text):
-        return f"{{{json.dumps(bounds[1])}: {_array(element, bounds[2])}}}"
-    return _array(element, text)
+        return f"{{{json.dumps(bounds[1])}: {_array(type, bounds[2])}}}"
+    return _array(type, text)
 
 
-def _array(element: str, text: str) -> str:
-    form, token = _form(element.partition("(")[0]), _TOKEN if element == SEMICOLON else _PLAIN
-    delimiter = ";" if element == SEMICOLON else ","
-    parts, at, depth = [], 0, 0
-    for found in token.finditer(text):
-        if found.start() != at:
+def _array(type: LogicalType, text: str) -> str:
+    delimiter = _delimiter(type)
+    form = _FORMS.get(_element(type), _text)
+    parts, at, depth, before = [], 0, 0, ""
+    for found in _tokens(delimiter).finditer(text):
+        told = found[0]
+        now = told if told in "{}" else "," if told == delimiter else "e"
+        if found.start() != at or now not in _FOLLOWING[before] or (before and not depth):
             break
-        at, told = found.end(), found[0]
-        if told in "{}":
-            depth += 1 if told == "{" else -1
-            parts.append("[" if told == "{" else "]")
-        elif told == delimiter:
-            parts.append(", ")
-        elif found[1] is not None:
-            parts.append(json.dumps(_ESCAPE.sub(r"\1", found[1]), ensure_ascii=False))
+        at, before = found.end(), now
+        if now == "e":
+            is_quoted = found[1] is not None
+            parts.append(_text(_ESCAPE.sub(r"\1", found[1])) if is_quoted else "null" if told == "NULL" else form(told))
         else:
-            parts.append("null" if told == "NULL" else form(_ESCAPE.sub(r"\1", told)))
-    if at != len(text) or depth or not text.startswith("{"):
-        raise ValueRefused(f"a value is no array of {element} as PostgreSQL prints one", hint=UNREAD)
+            depth += {"{": 1, "}": -1, ",": 0}[now]
+            parts.append({"{": "[", "}": "]", ",": ", "}[now])
+    if at != len(text) or depth or not parts:
+        raise ValueRefused(
+            f"a value is no array of {type.native.removesuffix(ARRAY)} as PostgreSQL prints one", hint=UNREAD
+        )
     return "".join(parts)
 
 
-def _form(element: str) -> Callable[[str], str]:
-    if element in NUMBERS:
-        return lambda told: told if _NUMBER.fullmatch(told) else json.dumps(told)
-    if element == "boolean":
-        return lambda told: "true" if told == "t" else "false"
-    return lambda told: json.dumps(told, ensure_ascii=False)
+@lru_cache
+def _tokens(delimiter: str) -> re.Pattern[str]:
+    """Return what finds a brace, a delimiter, an element in quotes, or one without."""
+    sign = re.escape(delimiter)
+    return re.compile(rf'[{{}}]|{sign}|"([^"\\]*(?:\\.[^"\\]*)*)"|[^{{}}"\\{sign}]+', re.DOTALL)
 
 
-def columns_of(table: TableSchema, columns: Sequence[str]) -> dict[int, str]:
+def _text(told: str) -> str:
+    return json.dumps(told, ensure_ascii=False)
+
+
+def _number(told: str) -> str:
+    return told if _NUMBER.fullmatch(told) else _text(told)
+
+
+def _boolean(told: str) -> str:
+    return _BOOLEANS.get(told) or _text(told)
+
+
+_FORMS: Mapping[str, Callable[[str], str]] = {**dict.fromkeys(NUMBERS, _number), "boolean": _boolean}
+
+
+def columns_of(table: TableSchema, columns: Sequence[str]) -> dict[int, LogicalType]:
     """Return which of these columns, by place, are arrays that no key has, and their types."""
     found = ((place, table.column(name)) for place, name in enumerate(columns) if name not in table.keyed)
-    return {place: column.type.native for place, column in found if column.type is not None and is_array(column.type)}
+    return {place: column.type for place, column in found if column.type is not None and is_array(column.type)}
 
 
 def rewritten(
-    block: bytes, arrays: Collection[tuple[int, str]], read: Callable[[bytes], bytes], write: Callable[[str], str]
+    block: bytes,
+    arrays: Collection[tuple[int, LogicalType]],
+    read: Callable[[bytes], bytes],
+    write: Callable[[str], str],
 ) -> bytes:
     """Return whole lines in which these columns are JSON. `read`, `write`: the characters of a cell, and the cell of some."""
     rows = block.split(b"\n")
     for number, row in enumerate(rows[:-1]):
         cells = row.split(b"\t")
-        for place, native in arrays:
+        for place, type in arrays:
             if cells[place] != b"\\N":
-                cells[place] = write(as_json(native, read(cells[place]).decode())).encode()
+                cells[place] = write(as_json(type, read(cells[place]).decode())).encode()
         rows[number] = b"\t".join(cells)
     return b"\n".join(rows)

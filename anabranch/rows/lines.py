@@ -34,7 +34,7 @@ def texts(type: LogicalType, array: Any) -> Any:
     """Return the column's values in text form (utf8), null where they are null; nothing is escaped."""
     found = _FORMS.get(type.carried, _plain)(type, _whole(array))
     if type.at_target.text is TextForm.JSON_ARRAY:
-        return pa.array([None if one is None else as_json(type.native, one) for one in found.to_pylist()], pa.string())
+        return pa.array([None if one is None else as_json(type, one) for one in found.to_pylist()], pa.string())
     return pc.utf8_lower(found) if type.at_target.text is TextForm.LOWER_CASE else found
 
 

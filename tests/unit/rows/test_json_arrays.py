@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 
 from anabranch.connectors.postgresql.source.typemap import logical_type
 from anabranch.errors import ValueRefused
+from anabranch.model.datatype import LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.json_arrays import as_json, is_array
 
-TEXTS = {
+TEXT = logical_type("text[]")
+TEXTS: dict[tuple[str, ...], str] = {  # of types that are not the server's own with their delimiter
     ("integer[]", "{}"): "[]",
     ("integer[]", "{1,NULL,-3}"): "[1, null, -3]",
     ("integer[]", "{{1,NULL},{3,4}}"): "[[1, null], [3, 4]]",
@@ -27,21 +31,38 @@ TEXTS = {
     ("real[]", "{NaN,-Infinity,0.1}"): '["NaN", "-Infinity", 0.1]',
     ("numeric(5,2)[]", "{1.00,1.0,NaN}"): '[1.00, 1.0, "NaN"]',
     ("box[]", "{(3,4),(1,2);(1,1),(0,0)}"): '["(3,4),(1,2)", "(1,1),(0,0)"]',
-    ("public.mood[]", '{sad,"so so"}'): '["sad", "so so"]',
+    ("public.mood[]", '{sad,"so so"}', ","): '["sad", "so so"]',
+    ("public.corners[]", "{{(3,4),(1,2);NULL};{(1,1),(0,0);(2,2),(0,0)}}", ";"): (
+        '[["(3,4),(1,2)", null], ["(1,1),(0,0)", "(2,2),(0,0)"]]'
+    ),
+    ("x.geometry(Point,4326)[]", "{0101000020E6100000:NULL}", ":"): '["0101000020E6100000", null]',
+    ("public.bars[]", '{a,b|"c|d"|"\\"x\\""|"NULL"}', "|"): '["a,b", "c|d", "\\"x\\"", "NULL"]',
+    ("public.hats[]", "{a]b^[c}", "^"): '["a]b", "[c"]',
+    ("public.pair[]", '{"(1,\\"a b\\")","(,)"}', ","): '["(1,\\"a b\\")", "(,)"]',
+    ("bytea[]", r'{"\\x00ff",NULL}'): r'["\\x00ff", null]',
+    ("jsonb[]", r'{"{\"a\": [1, \"x\"]}","null"}'): r'["{\"a\": [1, \"x\"]}", "null"]',
+    ("numeric[]", "{12345678901234567890.12345678901234567890,Infinity}"): (
+        '[12345678901234567890.12345678901234567890, "Infinity"]'
+    ),
     ("character varying(3)[]", "{1,t}"): '["1", "t"]',
 }
 
 
-@pytest.mark.parametrize(("native", "text"), TEXTS)
-def test_the_json_of_an_array(native: str, text: str) -> None:
-    assert as_json(native, text) == TEXTS[native, text]
-    json.loads(as_json(native, text))
+@pytest.mark.parametrize("case", TEXTS)
+def test_the_json_of_an_array(case: tuple[str, ...]) -> None:
+    native, text, *delimiter = case
+    type = logical_type(native, delimiter="".join(delimiter))
+    assert is_array(type) and as_json(type, text) == TEXTS[case]
+    json.loads(as_json(type, text))
 
 
-@pytest.mark.parametrize("text", ["", "1", "{1", "1}", '{"a}', "(1,2)", "[0:1]"])
+TORN = ("{1,,2}", "{,1}", "{1,}", "{1}{2}", "{1},{2}", '{"a"b}', '{a"b"}', "{1}2", "{{1}2}", "{}x", "}{")
+
+
+@pytest.mark.parametrize("text", ["", "1", "{1", "1}", '{"a}', "(1,2)", "[0:1]", "[0:1]=", "[1:1]={1}x", *TORN])
 def test_what_is_no_array_is_refused(text: str) -> None:
     with pytest.raises(ValueRefused, match="no array of text"):
-        as_json("text[]", text)
+        as_json(TEXT, text)
 
 
 def _printed(value: str | None) -> str:
@@ -55,9 +76,27 @@ def _printed(value: str | None) -> str:
 
 @given(st.lists(st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))), min_size=1))
 def test_texts_come_back(values: list[str | None]) -> None:
-    assert json.loads(as_json("text[]", f"{{{','.join(map(_printed, values))}}}")) == values
+    assert json.loads(as_json(TEXT, f"{{{','.join(map(_printed, values))}}}")) == values
 
 
-def test_arrays_whose_elements_stand_apart_by_another_sign_stay_texts() -> None:
-    assert not is_array(logical_type("public.geometry[]")) and not is_array(logical_type("x.geography(Point,4326)[]"))
-    assert is_array(logical_type("box[]")) and is_array(logical_type("public.mood[]"))
+@pytest.mark.parametrize("delimiter", ["", "a", "N", "1", " ", '"', "{", "}", "\\"])
+def test_an_array_whose_delimiter_nobody_knows_or_that_means_something_else_stays_a_text(delimiter: str) -> None:
+    assert not is_array(logical_type("public.mood[]", delimiter=delimiter))
+
+
+def test_types_of_the_server_have_a_known_delimiter_and_what_is_no_array_has_none() -> None:
+    assert is_array(logical_type("box[]")) and is_array(logical_type("integer[]")) and is_array(logical_type("name[]"))
+    for native in ("point", "int2vector", "public.ints", 'public."odd[]"'):
+        assert not is_array(logical_type(native, delimiter=","))
+    assert not is_array(logical_type("public.ints", "integer[]", delimiter=","))
+
+
+def test_a_definition_keeps_the_delimiter_and_one_of_before_is_the_same() -> None:
+    def of(type: LogicalType) -> TableSchema:
+        return TableSchema(TableId("s", "t"), (Column("c", type, type.native),))
+
+    now, then = of(logical_type("public.corners[]", delimiter=";")), of(logical_type("public.corners[]"))
+    (column,) = TableSchema.from_json(now.to_json()).columns
+    assert column.type is not None and column.type.delimiter == ";"
+    assert "delimiter" not in then.to_json()["columns"][0]["type"]
+    assert then.same_definition(now) and now.reads_like(then)

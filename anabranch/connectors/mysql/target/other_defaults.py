@@ -40,7 +40,7 @@ def default(column: Column, type: LogicalType, schema: TableSchema) -> Term | No
     is_text = type.kind in (Kind.TEXT, Kind.ENUM, Kind.DATE, Kind.JSON) or _is_as_printed(type, told, schema)
     if is_text and (constant := _STRING.fullmatch(told)):
         text = constant[1].replace("''", "'")
-        return Term("text", text=as_json(type.native, text) if is_json(type) else text)
+        return Term("text", text=as_json(type, text) if is_json(type) else text)
     return None
 
 

@@ -71,6 +71,7 @@ TRIES, PAUSE = 20, 0.05  # seconds before another one
 # pg_get_serial_sequence() would want the right to use the schema.
 # A sequence's options are those that CREATE SEQUENCE would not choose by itself. A NOT NULL that is not validated is none.
 # `base`: what a domain is made of that is no domain, with the sizes that it gives it, or one of the domains between.
+# An array stands apart by its elements' own sign, a domain's being that of its base; one beyond ASCII is told as none.
 _COLUMNS = """
 SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod),
        a.attnotnull AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint u
@@ -92,11 +93,13 @@ SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a
        s.seqrelid IS NOT NULL, a.attnum::int, coalesce(base.name, ''),
        CASE WHEN t.typtype IN ('d', 'e') THEN ARRAY(SELECT e.enumlabel::text FROM pg_catalog.pg_enum e
                                                      WHERE e.enumtypid = coalesce(base.type, t.oid) ORDER BY e.enumsortorder)
-            ELSE '{{}}' END
+            ELSE '{{}}' END,
+       CASE WHEN element.typdelim::int > 0 THEN element.typdelim::text ELSE '' END
   FROM pg_catalog.pg_attribute a
   JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+  LEFT JOIN pg_catalog.pg_type element ON element.oid = t.typelem
   LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
   LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
   LEFT JOIN pg_catalog.pg_namespace ln ON ln.oid = l.collnamespace
@@ -311,13 +314,14 @@ def _column(row: Any, key: tuple[str, ...]) -> Column:
         number,
         base,
         labels,
+        delimiter,
     ) = row
     is_serial = bool(not identity_kind and has_sequence and expression and expression.startswith("nextval("))
     counts = bool(identity_kind) or is_serial
     has_default = expression is not None and not generated and not counts
     return Column(
         name,
-        None if generated else logical_type(native, base, tuple(labels)),
+        None if generated else logical_type(native, base, tuple(labels), delimiter),
         native,
         nullable=not not_null,
         has_default=has_default,

@@ -13,6 +13,7 @@ import re
 from dataclasses import replace
 
 from anabranch.model.datatype import Kind, LogicalType, Special
+from anabranch.rows.json_arrays import ARRAY
 
 # format_type's name -> kind
 KINDS: dict[str, Kind] = {
@@ -45,9 +46,10 @@ _FIELDS = re.compile(r"interval (?:year|month|day|hour|minute|second)(?: to (?:m
 _CLOCKS = (Kind.TIME, Kind.TIMESTAMP, Kind.INSTANT, Kind.INTERVAL)
 
 
-def logical_type(native: str, base: str = "", labels: tuple[str, ...] = ()) -> LogicalType:
+def logical_type(native: str, base: str = "", labels: tuple[str, ...] = (), delimiter: str = "") -> LogicalType:
     """Return the logical type of a type as format_type() spells it. `base`: what a domain is made of in the end; a domain has
-    the values of that, printed. `labels`: of an enum, or a domain over one."""
+    the values of that, printed. `labels`: of an enum, or a domain over one. `delimiter`: what stands between elements, of a
+    type that has some."""
     if base:
         return replace(logical_type(base, labels=labels), native=native, base=base, printed=True)
     if labels:
@@ -56,6 +58,8 @@ def logical_type(native: str, base: str = "", labels: tuple[str, ...] = ()) -> L
         return LogicalType(Kind.TEXT, length=int(sized[1]))
     if native in KINDS:
         return LogicalType(KINDS[native], native=native)
+    if native.endswith(ARRAY):  # a type that is no array may have elements, too: `point`, `int2vector`
+        return LogicalType(Kind.NATIVE, native=native, delimiter=delimiter)
     name = bare(native)
     found = PRINTED.get("interval" if _FIELDS.fullmatch(name) else name)
     return _printed(native, *found) if found else LogicalType(Kind.NATIVE, native=native)
