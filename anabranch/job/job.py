@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -132,13 +132,14 @@ class Job(JobView):
 
         return recorded(self.config.home)
 
-    def verify(self, repair: bool = False, by_rows: bool = False) -> Verification:
-        """Compare every loaded table. With `repair`, put right what differs and compare again. `by_rows`: read all
-        rows, even where servers can sum up their own. Raises nothing for differences: look at the result."""
-        with self._named("verify", changes=repair, repair=repair, by_rows=by_rows):
+    def verify(self, repair: bool = False, by_rows: bool = False, tables: Sequence[str] = ()) -> Verification:
+        """Compare every loaded table, or those that one of the patterns `tables` fits. With `repair`, put right what differs
+        and compare again. `by_rows`: read all rows, even where servers can sum up their own. Raises nothing for differences:
+        look at the result."""
+        with self._named("verify", changes=repair, repair=repair, by_rows=by_rows, tables=" ".join(tables)):
             from anabranch.job.parts import run_verify
 
-            return run_verify(self, repair, by_rows)
+            return run_verify(self, repair, by_rows, tables)
 
     def conflicts(self, table: str | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         """Return conflicts that were settled, in their order: of one source table or of all, with numbers above

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -155,8 +155,8 @@ def _await_trail(job: JobView, stop: Stop) -> None:
         stop.wait(0.1)
 
 
-def run_verify(job: JobView, repairs: bool = False, by_rows: bool = False) -> Verification:
+def run_verify(job: JobView, repairs: bool, by_rows: bool, patterns: Sequence[str]) -> Verification:
     from anabranch.job.verifying import verify
 
     with waits.in_tasks():
-        return verify(job, spark_factory(job, "verify"), repairs=repairs, by_rows=by_rows)
+        return verify(job, spark_factory(job, "verify"), repairs=repairs, by_rows=by_rows, patterns=patterns)

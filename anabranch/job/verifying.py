@@ -7,8 +7,9 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from anabranch.config.patterns import Pattern
 from anabranch.contracts import ComputedReader, TargetReader
-from anabranch.errors import StateError
+from anabranch.errors import ConfigError, StateError
 from anabranch.lifecycle.asides import set_aside
 from anabranch.lifecycle.repairing import KEYS, repair, require_apply
 from anabranch.model.ids import TableId
@@ -36,23 +37,25 @@ def verify(
     *,
     repairs: bool = False,
     by_rows: bool = False,
+    patterns: Sequence[str] = (),
     stop: Callable[[], bool] = lambda: False,
 ) -> Verification:
     """Compare both ends as they are now: the writer has to be quiet and the stream caught up.
 
     With `repairs`, apply puts what differs to what it is at the source, and it is compared once more; then changes may
-    go on meanwhile.
+    go on meanwhile. `patterns`: globs on source tables that are looked at, () for all. Raises ConfigError for a pattern that
+    is none or that no table of the job fits, StateError while a table of them is not past its load.
     """
     if repairs:
         require_apply(job)
-    states, others = _states(job)
+    states, others = _states(job, patterns)
     tables = _tables(job, states, others)
     parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.is_parked)
     found = _compared(job, spark, tables, repairs, by_rows)
     if repairs and not found.identical:
         done = repair(job, tables, found.tables, stop)
         found = replace(_compared(job, spark, tables, repairs, by_rows), repaired=tuple(done))
-    return replace(found, parked=parked, set_aside=_set_aside(job))
+    return replace(found, parked=parked, set_aside=_set_aside(job, states))
 
 
 def _tables(job: JobView, states: Mapping[TableId, TableState], others: Collection[TableId]) -> list[VerifyTable]:
@@ -96,20 +99,23 @@ def _compared(
     return found
 
 
-def _set_aside(job: JobView) -> tuple[SetAside, ...]:
+def _set_aside(job: JobView, tables: Collection[TableId]) -> tuple[SetAside, ...]:
     found: dict[str, list[Mapping[str, str | None]]] = {}
     for change in set_aside(job):
+        if change.source not in tables:
+            continue
         found.setdefault(str(change.source), []).append(change.key)
     return tuple(SetAside(table, len(keys), tuple(keys)) for table, keys in sorted(found.items()))
 
 
-def _states(job: JobView) -> tuple[dict[TableId, TableState], frozenset[TableId]]:
-    """Return the states, and the target tables that other jobs write to."""
+def _states(job: JobView, patterns: Sequence[str]) -> tuple[dict[TableId, TableState], frozenset[TableId]]:
+    """Return the states of the tables that are looked at, and the target tables that other jobs write to."""
     with store_of(job) as store:
         found = store.states.tables(job.config.name) if store.exists() else {}
         others = store.states.others(job.config.name) if found else frozenset()
     if not found:
         raise StateError("the job has loaded nothing yet", job=job.config.name, hint="anabranch run JOB")
+    found = _fitting(found, patterns) if patterns else found
     loading = [str(table) for table, state in found.items() if state.is_before_stream]
     if loading:
         raise StateError(
@@ -118,3 +124,23 @@ def _states(job: JobView) -> tuple[dict[TableId, TableState], frozenset[TableId]
             hint="let the job run until it has caught up: anabranch run JOB --until-caught-up",
         )
     return found, others
+
+
+def _fitting(states: Mapping[TableId, TableState], patterns: Sequence[str]) -> dict[TableId, TableState]:
+    """Return the states of tables that one of the patterns fits."""
+    found: dict[TableId, TableState] = {}
+    for text in patterns:
+        try:
+            pattern = Pattern.parse(text)
+        except ValueError as error:
+            raise ConfigError(
+                f"--tables {text!r} is no pattern", hint=f"expected {error}: shop.orders, shop.*"
+            ) from None
+        fits = {table: state for table, state in states.items() if pattern.matches(table)}
+        if not fits:
+            raise ConfigError(
+                f"--tables {text!r} fits no table of the job",
+                hint="the names are those of the source, as anabranch status JOB shows them",
+            )
+        found.update(fits)
+    return found

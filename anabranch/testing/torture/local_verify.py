@@ -48,13 +48,13 @@ def _run(_: Any, outcomes: Sequence[LocalRows], take: Callable[[Any], None], __:
     return True
 
 
-def verify_here(job: Job, repairs: bool = False, by_rows: bool = False) -> Verification:
+def verify_here(job: Job, repairs: bool = False, by_rows: bool = False, patterns: Sequence[str] = ()) -> Verification:
     """Verify as `Job.verify` does, but no table with a `where`, which is Spark's alone."""
     from anabranch.job import verifying
     from anabranch.spark import pieces
 
     pieces.run = cast(Any, _run)  # of this process, which does nothing else
-    return verifying.verify(job, cast(Any, LocalSpark), repairs=repairs, by_rows=by_rows)
+    return verifying.verify(job, cast(Any, LocalSpark), repairs=repairs, by_rows=by_rows, patterns=patterns)
 
 
 def mend(job: Job) -> None:

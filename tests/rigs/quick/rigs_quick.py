@@ -44,11 +44,11 @@ class Local(LocalEngine):
 _with_spark = parts.run_verify
 
 
-def _verify(job: Job, repairs: bool = False, by_rows: bool = False) -> Verification:
+def _verify(job: Job, repairs: bool, by_rows: bool, patterns: Sequence[str]) -> Verification:
     if any(table.where for table in job.config.tables):
-        return _with_spark(job, repairs, by_rows)
+        return _with_spark(job, repairs, by_rows, patterns)
     with waits.in_tasks():
-        return verify_here(job, repairs, by_rows)
+        return verify_here(job, repairs, by_rows, patterns)
 
 
 def in_this_process() -> None:
