@@ -14,7 +14,7 @@ from anabranch.connectors.postgresql.source.typemap import KINDS, PRINTED, logic
 from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import Column
-from anabranch.rows.json_arrays import as_json
+from anabranch.rows.json_texts import as_json
 
 SOURCE = "anabranch/connectors/mysql/target/typemap.py and the tables beside it"
 RULES = ValueRules(json="json")
@@ -36,6 +36,10 @@ ARRAYS = (
     ("text[]", '{a,"b c",NULL,"NULL"}'),
     ("box[]", "{(1,1),(0,0);(3,3),(2,2)}"),
 )
+COMPOSITE = logical_type(
+    "public.a_composite", fields=(("n", "integer"), ("price", "numeric(5,2)"), ("done", "boolean"), ("words", "text[]"))
+)
+COMPOSITES = ('(1,1.50,t,"{a,b}")', "(,NaN,,)", '(-1,,f,"{""x y""}")')
 MORE = ("bit(65)", "numeric(10,2)", "numeric(2,-3)", "integer[]", "public.a_type_of_your_own")
 _HEAD = """Columns of MySQL and MariaDB keep their types in the source's own words, sizes and attributes included. What
 one of the two does not have, or has in another sense:
@@ -51,6 +55,7 @@ def types_at_mysql(examples: Mapping[str, NativeType]) -> Iterator[str]:
     yield from _own(examples)
     yield from _postgresql()
     yield from _arrays()
+    yield from _composites()
     yield from _json()
     yield from _computed()
     yield from _choices()
@@ -81,6 +86,7 @@ def _postgresql() -> Iterator[str]:
     names = (*KINDS, *PRINTED, *printed.NAMED, *MORE)
     types = {f"`{name}`": logical_type(name) for name in (SIZED.get(name, name) for name in names)}
     types |= {f"an enum, {what}": logical_type("public.an_enum", labels=some) for what, some in ENUMS.items()}
+    types["a composite"] = COMPOSITE
     types |= {f"a domain over `{name}`": logical_type("public.a_domain_of_your_own", name) for name in DOMAIN_OVER}
     for name, type in types.items():
         first, second = (MysqlTypes(family).fit(type, RULES) for family in (MYSQL, MARIADB))
@@ -119,6 +125,27 @@ def _arrays() -> Iterator[str]:
     yield "beyond ASCII; of types that are not the server's own also where a release without this option has loaded the table,"
     yield "until it is loaded again. A filter (`where`) cannot name a column with JSON. A text type of the job's choice holds"
     yield "the JSON, too. Verification reads tables with such columns row by row."
+    yield ""
+
+
+def _composites() -> Iterator[str]:
+    yield "## Composites"
+    yield ""
+    yield 'With `[target.options] composites = "json"` values of composite types are JSON in a `longtext`, an object with the'
+    yield "names of the fields in their order. Of a type made by"
+    yield f"`CREATE TYPE … AS ({', '.join(f'{name} {native}' for name, native in COMPOSITE.fields)})`:"
+    yield ""
+    yield "| PostgreSQL prints | JSON |"
+    yield "|---|---|"
+    for text in COMPOSITES:
+        yield f"| `{text}` | `{as_json(COMPOSITE, text)}` |"
+    yield ""
+    yield "Fields are as elements of arrays are: numbers with their digits, booleans, `null`, all others as the text that"
+    yield "PostgreSQL prints, arrays and composites inside of it, too. What is said of arrays in keys, filters, types of the"
+    yield "job's choice and verification is so of composites. Texts stay domains over composites and row types of tables,"
+    yield "whose fields change with the table and not by `ALTER TYPE`. That parks the tables that have the type, until they"
+    yield "are loaded again; a value that comes in the seconds before with another number of fields is a JSON text as it is"
+    yield "printed."
     yield ""
 
 

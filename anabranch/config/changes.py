@@ -31,6 +31,7 @@ _STORED: Mapping[tuple[str, str], _Stored] = {
     (TARGET, "vector"): _Stored(("types", "vector"), "real[]"),
     (TARGET, "computed"): _Stored((OPTIONS, TARGET, "computed"), "computed"),
     (TARGET, "arrays"): _Stored((OPTIONS, TARGET, "arrays"), "text"),
+    (TARGET, "composites"): _Stored((OPTIONS, TARGET, "composites"), "text"),
 }
 
 

@@ -47,6 +47,7 @@ TYPE_CHOICES = (
     "instant",
     "computed",
     "arrays",
+    "composites",
 )  # options of that name choose a target's type for the kind, or whether it computes a column
 ONLY = "target"  # what the database in [target] is called among several
 JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"

@@ -27,7 +27,7 @@ from anabranch.model.table_life import TableState, wait_for_load
 from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import ancestors, check_cascades
 from anabranch.preflight.report import Report
-from anabranch.rows.json_arrays import is_json
+from anabranch.rows.json_texts import is_json
 from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import RuleSet
 from anabranch.trail import retention
@@ -217,7 +217,7 @@ def _changed(
         ]
         why += [f"column {name}: another type for JSON" for name in json_columns if has_json]
         other = [n for n in is_.columns if n in was.columns and _has_json(was, n) is not _has_json(is_, n)]
-        why += [f"column {name}: another form of arrays" for name in other]
+        why += [f"column {name}: text and JSON are two forms" for name in other]
         if where_was != where_is:
             texts = [f"{one.text!r}" if one else "every row" for one in (where_was, where_is)]
             why.append(f"rows: {texts[0]} -> {texts[1]}")

@@ -18,6 +18,7 @@ class TextForm(StrEnum):
     BARE_DIGITS = "bare digits"  # of bytes and vectors: hexadecimal digits with nothing before them
     BRACKETS = "brackets"  # of vectors: [a,b,…]
     JSON_ARRAY = "json array"  # of arrays that a PostgreSQL prints (rows/json_arrays.py)
+    JSON_OBJECT = "json object"  # of its composites (rows/json_composites.py)
 
 
 class CanonicalForm(StrEnum):

@@ -66,6 +66,7 @@ class LogicalType:
     has one). `printed`: rows have the text that the source prints, not values of the kind's Arrow type, and `specials` may be
     among them. `base`: what a type is made of that adds nothing to its values, a domain's innermost type; it is `printed` then.
     `delimiter`: the sign between the elements of an array as its source prints it, "" of all others and where nobody knows.
+    `fields`: of a composite type, in their order: names, and types as their database spells them; () of all others.
     `target`: the type at the target that the job chose, "" for the type map's own. `at_target`: what that
     target's type map says of its values; a column has it where it is a target's (RuleSet), and all the others tell it.
 
@@ -84,6 +85,7 @@ class LogicalType:
     specials: tuple[Special, ...] = ()
     base: str = ""
     delimiter: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
 
     @property
     def carried(self) -> Kind:

@@ -321,7 +321,7 @@ class TableSchema:
 
 # Not written where they say nothing
 _RARE: dict[str, Any] = {"computed_from": None, "set_by_server": False, "stored": False, "invisible": False}
-_RARE_OF_TYPE: dict[str, Any] = {"base": "", "delimiter": ""}
+_RARE_OF_TYPE: dict[str, Any] = {"base": "", "delimiter": "", "fields": ()}
 _RARE_OF_INDEX: dict[str, Any] = {"parts": (), "invisible": False}
 
 
@@ -339,6 +339,7 @@ def _column(data: dict[str, Any]) -> Column:
                 "kind": Kind(logical["kind"]),
                 "values": tuple(logical["values"]),
                 "specials": tuple(map(Special, logical.get("specials", ()))),
+                "fields": tuple((name, native) for name, native in logical.get("fields", ())),
             },
         )
     named = data.get("computed_from")

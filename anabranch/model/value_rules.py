@@ -21,6 +21,7 @@ class ValueRules:
     instant: str = ""
     computed: str = ""  # "values": what the target could compute as well gets the source's values, too
     arrays: str = ""  # "json": those of a PostgreSQL are JSON where they are in no key
+    composites: str = ""  # "json": the same of its composite types
     zero_dates: tuple[tuple[str, str, str], ...] = ()  # source table, column -> as zero_date, before which it goes
     texts: tuple[
         tuple[Kind, TextForm], ...

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.rows.json_arrays import is_json
+from anabranch.rows.json_texts import is_json
 
 FLAGS = 31  # columns that may be NULL, in one number
 MODULUS = 1 << 64

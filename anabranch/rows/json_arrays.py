@@ -5,7 +5,7 @@ they are printed, NULL is null. An array whose indexes do not begin with 1 is an
 keep all of their digits: 1.0 and 1.00 are two texts. Elements stand apart by a sign that their type has, mostly a comma: the
 definition tells it, and an array whose sign nobody knows stays a text.
 https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
-What does not live here: which columns are made so (a target's type map, rules/choices.py).
+What does not live here: which columns are made so (json_texts.py).
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from __future__ import annotations
 import json
 import re
 import string
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from anabranch.errors import ValueRefused
-from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.schema import TableSchema
 
 ARRAY = "[]"  # ends the name of its type
 NUMBERS = frozenset(("smallint", "integer", "bigint", "numeric", "real", "double precision", "oid"))
@@ -44,20 +42,14 @@ def _delimiter(type: LogicalType) -> str:
     if type.kind is not Kind.NATIVE or not type.native.endswith(ARRAY):
         return ""
     element = _element(type)
-    return type.delimiter or ("" if "." in element else SEMICOLON if element == "box" else COMMA)
+    return type.delimiter or ("" if "." in element.partition("(")[0] else SEMICOLON if element == "box" else COMMA)
 
 
 def _element(type: LogicalType) -> str:
-    """Return the name of the elements' type, without its sizes."""
-    return type.native.removesuffix(ARRAY).partition("(")[0]
+    return type.native.removesuffix(ARRAY)
 
 
-def is_json(type: LogicalType) -> bool:
-    """Return whether the target wants the values of a column as JSON arrays."""
-    return type.at_target.text is TextForm.JSON_ARRAY
-
-
-def as_json(type: LogicalType, text: str) -> str:
+def as_array(type: LogicalType, text: str) -> str:
     """Return the JSON text of an array. Raises ValueRefused for a text that is none."""
     if bounds := _BOUNDS.fullmatch(text):
         return f"{{{json.dumps(bounds[1])}: {_array(type, bounds[2])}}}"
@@ -66,7 +58,7 @@ def as_json(type: LogicalType, text: str) -> str:
 
 def _array(type: LogicalType, text: str) -> str:
     delimiter = _delimiter(type)
-    form = _FORMS.get(_element(type), _text)
+    form = form_of(_element(type))
     parts, at, depth, before = [], 0, 0, ""
     for found in _tokens(delimiter).finditer(text):
         told = found[0]
@@ -76,14 +68,14 @@ def _array(type: LogicalType, text: str) -> str:
         at, before = found.end(), now
         if now == "e":
             is_quoted = found[1] is not None
-            parts.append(_text(_ESCAPE.sub(r"\1", found[1])) if is_quoted else "null" if told == "NULL" else form(told))
+            parts.append(
+                quoted(_ESCAPE.sub(r"\1", found[1])) if is_quoted else "null" if told == "NULL" else form(told)
+            )
         else:
             depth += {"{": 1, "}": -1, ",": 0}[now]
             parts.append({"{": "[", "}": "]", ",": ", "}[now])
     if at != len(text) or depth or not parts:
-        raise ValueRefused(
-            f"a value is no array of {type.native.removesuffix(ARRAY)} as PostgreSQL prints one", hint=UNREAD
-        )
+        raise ValueRefused(f"a value is no array of {_element(type)} as PostgreSQL prints one", hint=UNREAD)
     return "".join(parts)
 
 
@@ -94,39 +86,22 @@ def _tokens(delimiter: str) -> re.Pattern[str]:
     return re.compile(rf'[{{}}]|{sign}|"([^"\\]*(?:\\.[^"\\]*)*)"|[^{{}}"\\{sign}]+', re.DOTALL)
 
 
-def _text(told: str) -> str:
+def form_of(native: str) -> Callable[[str], str]:
+    """Return what makes JSON of the text of an element or a field of this type, sizes or not, that stands without quotes."""
+    return _FORMS.get(native.partition("(")[0], quoted)
+
+
+def quoted(told: str) -> str:
+    """Return a JSON text."""
     return json.dumps(told, ensure_ascii=False)
 
 
 def _number(told: str) -> str:
-    return told if _NUMBER.fullmatch(told) else _text(told)
+    return told if _NUMBER.fullmatch(told) else quoted(told)
 
 
 def _boolean(told: str) -> str:
-    return _BOOLEANS.get(told) or _text(told)
+    return _BOOLEANS.get(told) or quoted(told)
 
 
 _FORMS: Mapping[str, Callable[[str], str]] = {**dict.fromkeys(NUMBERS, _number), "boolean": _boolean}
-
-
-def columns_of(table: TableSchema, columns: Sequence[str]) -> dict[int, LogicalType]:
-    """Return which of these columns, by place, are arrays that no key has, and their types."""
-    found = ((place, table.column(name)) for place, name in enumerate(columns) if name not in table.keyed)
-    return {place: column.type for place, column in found if column.type is not None and is_array(column.type)}
-
-
-def rewritten(
-    block: bytes,
-    arrays: Collection[tuple[int, LogicalType]],
-    read: Callable[[bytes], bytes],
-    write: Callable[[str], str],
-) -> bytes:
-    """Return whole lines in which these columns are JSON. `read`, `write`: the characters of a cell, and the cell of some."""
-    rows = block.split(b"\n")
-    for number, row in enumerate(rows[:-1]):
-        cells = row.split(b"\t")
-        for place, type in arrays:
-            if cells[place] != b"\\N":
-                cells[place] = write(as_json(type, read(cells[place]).decode())).encode()
-        rows[number] = b"\t".join(cells)
-    return b"\n".join(rows)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.arrow import arrow_type
-from anabranch.rows.json_arrays import as_json
+from anabranch.rows.json_texts import as_json, is_json
 from anabranch.rows.raw import FARTHEST
 
 NULL = "\\N"
@@ -33,7 +33,7 @@ EXPONENT_SCALE = 7  # from this scale on Arrow prints small decimals with an exp
 def texts(type: LogicalType, array: Any) -> Any:
     """Return the column's values in text form (utf8), null where they are null; nothing is escaped."""
     found = _FORMS.get(type.carried, _plain)(type, _whole(array))
-    if type.at_target.text is TextForm.JSON_ARRAY:
+    if is_json(type):
         return pa.array([None if one is None else as_json(type, one) for one in found.to_pylist()], pa.string())
     return pc.utf8_lower(found) if type.at_target.text is TextForm.LOWER_CASE else found
 

@@ -16,6 +16,7 @@ from anabranch.contracts import TypeMap, ValueRules
 from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.schema import Column
+from anabranch.rows import json_texts
 
 _COMMENT = re.compile(r"/\*.*?\*/")
 _SIZES = re.compile(r"\([^)]*\)")
@@ -42,7 +43,7 @@ class TypeChoices:
             type = LogicalType(Kind.NATIVE, native=type.native)
         found = replace(type, target=_plain(own or self._target.by_setting(type.kind, self._rules)))
         form = self._target.at_target(found, self._rules)
-        if is_of_key and form.text is TextForm.JSON_ARRAY:
+        if is_of_key and form.text in json_texts.FORMS:
             form = replace(form, text=TextForm.OF_KIND)
         return replace(found, at_target=form)
 

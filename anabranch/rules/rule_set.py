@@ -14,11 +14,12 @@ from anabranch.config import JobConfig, TableEntry
 from anabranch.config.patterns import Pattern, Template
 from anabranch.contracts import TypeMap
 from anabranch.errors import ConfigError, Problem, SchemaError
+from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
+from anabranch.rows import json_texts
 from anabranch.rows.conflict import ConflictPolicy, OnConflict
-from anabranch.rows.json_arrays import is_array
 from anabranch.rows.net import TargetTable
 from anabranch.rules.choices import TypeChoices
 from anabranch.rules.contradictions import EXCLUDE, Contradiction, contradictions
@@ -206,19 +207,19 @@ class RuleSet:
 
         try:
             named = columns_of(entry.where, [c.name for c in schema.columns])
-            self._refuse_arrays(schema, named)
+            self._refuse_json(schema, named)
             return Filter(entry.where, named)
         except ValueError as error:
             raise ConfigError(f"the filter of {schema.id} cannot be used", problems=[self._at(entry, error)]) from None
 
-    def _refuse_arrays(self, schema: TableSchema, named: Iterable[str]) -> None:
-        """Refuse a filter over arrays that a load has as JSON, and the stream as the source prints them."""
-        if self.values.arrays != "json":
-            return
+    def _refuse_json(self, schema: TableSchema, named: Iterable[str]) -> None:
+        """Refuse a filter over arrays and composites that a load has as JSON, and the stream as the source prints them."""
         for name in named:
-            if name not in schema.keyed and is_array(schema.column(name).type):
+            form = json_texts.wanted(schema.column(name).type, self.values)
+            if name not in schema.keyed and form is not TextForm.OF_KIND:
+                what, option = ("an array", "arrays") if form is TextForm.JSON_ARRAY else ("a composite", "composites")
                 raise ValueError(
-                    f'column {name} is an array, by which no filter goes where [target.options] arrays is "json"'
+                    f'column {name} is {what}, by which no filter goes where [target.options] {option} is "json"'
                 )
 
     def on_conflict(self, schema: TableSchema) -> ConflictPolicy:

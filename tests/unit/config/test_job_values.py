@@ -202,14 +202,14 @@ def test_a_job_over_ipv6_that_was_run_before_its_host_had_brackets(tmp_path: Pat
     assert describe_change({**old, "source": "mysql://::2:3306/shop"}, now)
 
 
-@pytest.mark.parametrize("option", ["arrays", "computed"])
+@pytest.mark.parametrize("option", ["arrays", "composites", "computed"])
 def test_a_job_that_was_run_before_its_target_had_an_option(tmp_path: Path, option: str) -> None:
     there = re.sub("postgresql://.*", 'mysql://app:x@db:3306/"', GOOD)
     now = load(tmp_path, there).fingerprint()
     options = now["options"]["target"]
     old = {**now, "options": {**now["options"], "target": {key: options[key] for key in options if key != option}}}
     assert option in options and describe_change(old, now) == []
-    other = "json" if option == "arrays" else "values"
+    other = "values" if option == "computed" else "json"
     changed = load(tmp_path, f'{there}\n[target.options]\n{option} = "{other}"\n').fingerprint()
     (change,) = describe_change(old, changed)
     assert str(change) == f"[target.options] {option}: was {options[option]}, is {other}"

@@ -13,7 +13,7 @@ from anabranch.errors import ValueRefused
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.rows.json_arrays import as_json, is_array
+from anabranch.rows.json_arrays import as_array, is_array
 
 TEXT = logical_type("text[]")
 TEXTS: dict[tuple[str, ...], str] = {  # of types that are not the server's own with their delimiter
@@ -52,8 +52,8 @@ TEXTS: dict[tuple[str, ...], str] = {  # of types that are not the server's own 
 def test_the_json_of_an_array(case: tuple[str, ...]) -> None:
     native, text, *delimiter = case
     type = logical_type(native, delimiter="".join(delimiter))
-    assert is_array(type) and as_json(type, text) == TEXTS[case]
-    json.loads(as_json(type, text))
+    assert is_array(type) and as_array(type, text) == TEXTS[case]
+    json.loads(as_array(type, text))
 
 
 TORN = ("{1,,2}", "{,1}", "{1,}", "{1}{2}", "{1},{2}", '{"a"b}', '{a"b"}', "{1}2", "{{1}2}", "{}x", "}{")
@@ -62,7 +62,7 @@ TORN = ("{1,,2}", "{,1}", "{1,}", "{1}{2}", "{1},{2}", '{"a"b}', '{a"b"}', "{1}2
 @pytest.mark.parametrize("text", ["", "1", "{1", "1}", '{"a}', "(1,2)", "[0:1]", "[0:1]=", "[1:1]={1}x", *TORN])
 def test_what_is_no_array_is_refused(text: str) -> None:
     with pytest.raises(ValueRefused, match="no array of text"):
-        as_json(TEXT, text)
+        as_array(TEXT, text)
 
 
 def _printed(value: str | None) -> str:
@@ -76,7 +76,7 @@ def _printed(value: str | None) -> str:
 
 @given(st.lists(st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))), min_size=1))
 def test_texts_come_back(values: list[str | None]) -> None:
-    assert json.loads(as_json(TEXT, f"{{{','.join(map(_printed, values))}}}")) == values
+    assert json.loads(as_array(TEXT, f"{{{','.join(map(_printed, values))}}}")) == values
 
 
 @pytest.mark.parametrize("delimiter", ["", "a", "N", "1", " ", '"', "{", "}", "\\"])

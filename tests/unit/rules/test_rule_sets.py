@@ -166,7 +166,7 @@ def test_a_filter_that_does_not_fit_the_table(tmp_path: Path, where: str, messag
     assert message in str(caught.value)
 
 
-def test_no_filter_names_an_array_that_a_load_has_as_json(tmp_path: Path) -> None:
+def test_no_filter_names_an_array_or_composite_that_a_load_has_as_json(tmp_path: Path) -> None:
     array = LogicalType(Kind.NATIVE, native="integer[]")
     table = replace(CUSTOMERS, columns=(*CUSTOMERS.columns, Column("tags", array, "integer[]")))
     found = rules(tmp_path, customers("where = \"tags = '{1}'\""))
@@ -176,6 +176,12 @@ def test_no_filter_names_an_array_that_a_load_has_as_json(tmp_path: Path) -> Non
         found.where(table)
     unique = replace(table, indexes=(Index("tags", ("tags",), unique=True),))  # a text there
     assert found.where(unique) is not None
+    pair = replace(array, native="public.pair", fields=(("a", "integer"),))
+    table = replace(CUSTOMERS, columns=(*CUSTOMERS.columns, Column("tags", pair, "public.pair")))
+    assert found.where(table) is not None
+    found.values = replace(found.values, composites="json")
+    with pytest.raises(ConfigError, match=r'column tags is a composite, .* composites is "json"'):
+        found.where(table)
 
 
 def test_patterns_that_match_nothing_are_named_with_their_line(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from anabranch.databases import Options
 
 @dataclass(frozen=True)
 class MysqlTargetOptions(Options):
-    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(("json", "uuid", "instant", "computed", "arrays"))
+    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(("json", "uuid", "instant", "computed", "arrays", "composites"))
 
     json: Literal["json", "text"] = "json"
     """The type for JSON: the server's own, or `longtext` with the source's text. MariaDB's own keeps the text, too."""
@@ -24,6 +24,9 @@ class MysqlTargetOptions(Options):
     """Arrays of a PostgreSQL: the text that it prints, or JSON in a `longtext`, with numbers and booleans as JSON's own and all
     other elements as texts; in keys always the text ([types](types-at-mysql.md#arrays)). JSON makes each row slower, and
     verification reads such tables row by row."""
+    composites: Literal["text", "json"] = "text"
+    """Values of a PostgreSQL's composite types: the text that it prints, or JSON in a `longtext`, an object with the names of
+    the fields; otherwise as `arrays` ([types](types-at-mysql.md#composites))."""
     computed: Literal["computed", "values"] = "computed"
     """Generated columns of MySQL and MariaDB whose expression gives the same value here ([which](types-at-mysql.md)): computed
     here, too, or plain columns with the source's values, as all others are."""

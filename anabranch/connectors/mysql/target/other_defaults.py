@@ -12,7 +12,7 @@ import re
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.term import Term
-from anabranch.rows.json_arrays import as_json, is_json
+from anabranch.rows.json_texts import as_json, is_json
 
 DIALECT = "postgresql"  # TableSchema.dialect
 NUMBERS = frozenset((Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.DECIMAL, Kind.FLOAT32, Kind.FLOAT64))

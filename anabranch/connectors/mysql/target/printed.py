@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from anabranch.connectors.mysql.target import enums
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
-from anabranch.rows.json_arrays import is_json
+from anabranch.rows.json_texts import is_json
 
 EXACT, WIDENED, LOSSY, REFUSED = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSSY, Fidelity.REFUSED
 Row = tuple[str, Fidelity, str]
@@ -115,7 +115,14 @@ UNFIT_ENUM: Row = (
     "the label; an enum(…) would take labels like these for another one: '', whole numbers, blanks at the end; or has no"
     " place for control characters, letters beyond U+FFFF, or so many labels",
 )
-OTHER: Row = ("longtext", WIDENED, f"{AS_PRINTED}: of composites (1,2), of an enum in a key the label")
+COMPOSITE_AS_JSON = '; [target.options] composites = "json" makes it JSON'
+COMPOSITE: Row = ("longtext", WIDENED, f"{AS_PRINTED}: (1,2){COMPOSITE_AS_JSON}")
+JSON_COMPOSITE: Row = (
+    "longtext",
+    WIDENED,
+    'JSON: {"a": 1, "b": 2}; it sorts as text, and fields that are no numbers or booleans are texts',
+)
+OTHER: Row = ("longtext", WIDENED, f"{AS_PRINTED}: of an enum in a key the label")
 DOMAIN = "checks of the domain are not made"
 # Kinds of which rows have values, where no domain is around them.
 _AS_VALUES = frozenset(
@@ -158,6 +165,8 @@ def row(type: LogicalType, family: str) -> Row:
         return ENUM if enums.are_fit(type.values) else UNFIT_ENUM
     if type.native.endswith("[]"):
         return JSON_ARRAY if is_json(type) else ARRAY
+    if type.fields:
+        return JSON_COMPOSITE if is_json(type) else COMPOSITE
     found = NAMED.get(name(type.native))
     if found is None:
         return OTHER

@@ -18,7 +18,7 @@ from anabranch.connectors.mysql.target.words import bare, literal, without_hints
 from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import TableSchema
-from anabranch.rows.json_arrays import is_json
+from anabranch.rows.json_texts import is_json
 from anabranch.rows.net import TargetTable
 
 ENUM = "enum"

@@ -13,7 +13,7 @@ from anabranch.connectors.mysql.target.words import bare
 from anabranch.contracts import ValueRules
 from anabranch.model.at_target import AtTarget, CanonicalForm, TextForm
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.rows.json_arrays import is_array
+from anabranch.rows import json_texts
 
 # A vector is its bytes: as text both servers print six digits of each element.
 # https://dev.mysql.com/doc/refman/9.7/en/vector-functions.html · https://mariadb.com/kb/en/vec_totext/
@@ -50,9 +50,8 @@ def at_target(type: LogicalType, rules: ValueRules, family: str) -> AtTarget:
 
 
 def _text(type: LogicalType, rules: ValueRules) -> TextForm:
-    if rules.arrays == "json" and is_array(type):
-        return TextForm.JSON_ARRAY
-    return TEXTS.get(type.carried, TextForm.OF_KIND)
+    form = json_texts.wanted(type, rules)
+    return TEXTS.get(type.carried, TextForm.OF_KIND) if form is TextForm.OF_KIND else form
 
 
 def _canonical(type: LogicalType, name: str, rules: ValueRules, family: str) -> CanonicalForm:

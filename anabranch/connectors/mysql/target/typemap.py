@@ -14,7 +14,7 @@ from anabranch.contracts import ValueRules
 from anabranch.model.at_target import AtTarget
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 from anabranch.model.schema import Column, TableSchema
-from anabranch.rows.json_arrays import is_json
+from anabranch.rows.json_texts import is_json
 
 MYSQL, MARIADB = "mysql", "mariadb"
 FRACTION = 6  # digits of a second; https://dev.mysql.com/doc/refman/8.0/en/fractional-seconds.html
@@ -89,7 +89,7 @@ class MysqlTypes:
         if type.target and type.target != self.by_setting(type.kind, rules):
             found = choices.fit(type, self.family)
             is_text = is_json(type) and found.fidelity is WIDENED
-            return Fit(found.native, WIDENED, printed.JSON_ARRAY[2]) if is_text else found
+            return Fit(found.native, WIDENED, printed.row(type, self.family)[2]) if is_text else found
         if type.fraction > FRACTION and type.kind in printed.CLOCKS:
             text = f"it keeps {FRACTION} digits of a second, not {type.fraction}"
             return Fit(NATIVE[type.kind][0].format(fraction=FRACTION), REFUSED, text)

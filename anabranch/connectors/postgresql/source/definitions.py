@@ -71,6 +71,7 @@ TRIES, PAUSE = 20, 0.05  # seconds before another one
 # pg_get_serial_sequence() would want the right to use the schema.
 # A sequence's options are those that CREATE SEQUENCE would not choose by itself. A NOT NULL that is not validated is none.
 # `base`: what a domain is made of that is no domain, with the sizes that it gives it, or one of the domains between.
+# The row type of a table is as that table is: its fields are not told, since nobody notices when they change.
 # An array stands apart by its elements' own sign, a domain's being that of its base; one beyond ASCII is told as none.
 _COLUMNS = """
 SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod),
@@ -94,7 +95,10 @@ SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a
        CASE WHEN t.typtype IN ('d', 'e') THEN ARRAY(SELECT e.enumlabel::text FROM pg_catalog.pg_enum e
                                                      WHERE e.enumtypid = coalesce(base.type, t.oid) ORDER BY e.enumsortorder)
             ELSE '{{}}' END,
-       CASE WHEN element.typdelim::int > 0 THEN element.typdelim::text ELSE '' END
+       CASE WHEN element.typdelim::int > 0 THEN element.typdelim::text ELSE '' END,
+       ARRAY(SELECT ARRAY[f.attname::text, pg_catalog.format_type(f.atttypid, f.atttypmod)]
+               FROM pg_catalog.pg_class k JOIN pg_catalog.pg_attribute f ON f.attrelid = k.oid
+              WHERE k.oid = t.typrelid AND k.relkind = 'c' AND f.attnum > 0 AND NOT f.attisdropped ORDER BY f.attnum)
   FROM pg_catalog.pg_attribute a
   JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -315,13 +319,15 @@ def _column(row: Any, key: tuple[str, ...]) -> Column:
         base,
         labels,
         delimiter,
+        fields,
     ) = row
+    made_of = tuple((name, native) for name, native in fields)
     is_serial = bool(not identity_kind and has_sequence and expression and expression.startswith("nextval("))
     counts = bool(identity_kind) or is_serial
     has_default = expression is not None and not generated and not counts
     return Column(
         name,
-        None if generated else logical_type(native, base, tuple(labels), delimiter),
+        None if generated else logical_type(native, base, tuple(labels), delimiter, made_of),
         native,
         nullable=not not_null,
         has_default=has_default,

@@ -39,7 +39,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
-from anabranch.rows import json_arrays
+from anabranch.rows import json_texts
 from anabranch.rows.counted import miscount, piece_name
 from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing
 from anabranch.rows.lines import escaped_cell, unescape
@@ -300,11 +300,11 @@ class PostgresSnapshot:
 def _as_wanted(
     blocks: Iterator[bytes], table: TableSchema, columns: Sequence[str], rules: ValueRules
 ) -> Iterator[bytes]:
-    """Write arrays as the target wants them, which no COPY does."""
-    arrays = json_arrays.columns_of(table, columns) if rules.arrays == "json" else {}
-    if not arrays:
+    """Write arrays and composites as the target wants them, which no COPY does."""
+    types = json_texts.columns_of(table, columns, rules)
+    if not types:
         return blocks
-    return (json_arrays.rewritten(block, arrays.items(), unescape, escaped_cell) for block in blocks)
+    return (json_texts.rewritten(block, types.items(), unescape, escaped_cell) for block in blocks)
 
 
 def _begin(connection: Connection) -> None:

@@ -46,10 +46,16 @@ _FIELDS = re.compile(r"interval (?:year|month|day|hour|minute|second)(?: to (?:m
 _CLOCKS = (Kind.TIME, Kind.TIMESTAMP, Kind.INSTANT, Kind.INTERVAL)
 
 
-def logical_type(native: str, base: str = "", labels: tuple[str, ...] = (), delimiter: str = "") -> LogicalType:
+def logical_type(
+    native: str,
+    base: str = "",
+    labels: tuple[str, ...] = (),
+    delimiter: str = "",
+    fields: tuple[tuple[str, str], ...] = (),
+) -> LogicalType:
     """Return the logical type of a type as format_type() spells it. `base`: what a domain is made of in the end; a domain has
     the values of that, printed. `labels`: of an enum, or a domain over one. `delimiter`: what stands between elements, of a
-    type that has some."""
+    type that has some. `fields`: of a composite, names and types."""
     if base:
         return replace(logical_type(base, labels=labels), native=native, base=base, printed=True)
     if labels:
@@ -60,6 +66,8 @@ def logical_type(native: str, base: str = "", labels: tuple[str, ...] = (), deli
         return LogicalType(KINDS[native], native=native)
     if native.endswith(ARRAY):  # a type that is no array may have elements, too: `point`, `int2vector`
         return LogicalType(Kind.NATIVE, native=native, delimiter=delimiter)
+    if fields:
+        return LogicalType(Kind.NATIVE, native=native, fields=fields)
     name = bare(native)
     found = PRINTED.get("interval" if _FIELDS.fullmatch(name) else name)
     return _printed(native, *found) if found else LogicalType(Kind.NATIVE, native=native)
