@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from anabranch.failpoints import POINTS
 from anabranch.testing.torture.contract import Fault
 from anabranch.testing.torture.deeds import deed_faults, draw_deed
+from anabranch.testing.torture.emptying import draw_emptying
 from anabranch.testing.torture.faults_plan import draw_faults
 from anabranch.testing.torture.ground import Ground
 from anabranch.testing.torture.second import has_second
@@ -24,11 +25,14 @@ def various(ground: Ground, seeds: Iterable[int], count: int) -> list[int]:
 
 
 def met(ground: Ground, seed: int) -> set[str]:
-    """Return what is drawn for a history: faults, a deed, its users at that kind of source, whether it has two targets."""
+    """Return what is drawn for a history: faults, a deed, its users at that kind of source, whether it has two
+    targets, how tables are emptied."""
     source, deed = ground.source_of(seed).name, draw_deed(seed)
     users = [f"{end} {user} {source}" for end, user in ground.users_of(seed).items()]
     faults = map(_named, (*draw_faults(seed, with_servers=ground.is_ours), *deed_faults(seed)))
-    return {source, f"deed {deed and deed.kind}", f"second {has_second(seed)}", *users, *faults}
+    with_second = has_second(seed) and not (deed and deed.shows_keys)  # as One.second_of
+    emptied = f"emptied by {draw_emptying(seed, ground.target_of(seed))}"
+    return {source, f"deed {deed and deed.kind}", f"second {with_second}", emptied, *users, *faults}
 
 
 def _named(fault: Fault) -> str:

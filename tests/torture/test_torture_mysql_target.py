@@ -22,11 +22,13 @@ from anabranch.testing.torture.tables import LEDGER, LEDGER_COLUMNS, Column, Sch
 from anabranch.testing.torture.targets import Refuses, tables_at
 from anabranch.testing.torture.values import KINDS, kinds
 from anabranch.testing.torture.worst import USER
+from rigs.torture_seeds import various
 
-HISTORIES = 7  # that count, at each kind of target
+DRAWN_FROM = {"mysql": range(1, 4_001), "mariadb": range(4_001, 8_001)}  # by kind of target
+HISTORIES = 4  # of each: they meet more than the first eight
 
 
-@pytest.fixture(scope="module", params=["mysql", "mariadb"])
+@pytest.fixture(scope="module", params=DRAWN_FROM)
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
     with tempfile.TemporaryDirectory(prefix="anabranch-torture-") as directory:
         Path(directory).chmod(0o755)
@@ -98,17 +100,15 @@ def _is_taken(at: Database, number: int) -> bool:
 @pytest.mark.timeout(1800)
 def test_histories_to_a_mysql_target_with_faults(ground: Ground, tmp_path: Path) -> None:
     tally, begun = Tally(), time.monotonic()
-    campaign = Campaign(ground, tmp_path, 2, False)
-    with closing(campaign.run(range(1, 3 * HISTORIES))) as results:
+    campaign, kind = Campaign(ground, tmp_path, 2, False), ground.target.server.name
+    with closing(campaign.run(various(ground, DRAWN_FROM[kind], HISTORIES))) as results:
         for told in results:
-            again = f"anabranch torture --source {told.source} --target {ground.target.server.name}"
+            again = f"anabranch torture --source {told.source} --target {kind}"
             assert not told.failure, f"{told.failure}\n{again} --seed {told.seed} --histories 1"
             tally.add(told)
-            if tally.counted >= HISTORIES:
-                break
     print("\n".join(summary(tally, time.monotonic() - begun)))
-    assert tally.counted >= HISTORIES and set(tally.sources) == set(NAMES), tally
-    assert tally.with_two or 1 not in tally.seeds, tally  # the first seed has two targets
+    assert tally.counted >= 0.5 * HISTORIES and set(tally.sources) == set(NAMES), tally  # a fault is a matter of time
+    assert tally.with_two, tally
     assert any(draw_emptying(seed, ground.target) for seed in tally.seeds)
     users = {user for seed in tally.seeds for user in ground.users_of(seed).values()}
     assert USER in users
