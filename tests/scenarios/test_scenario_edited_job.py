@@ -109,7 +109,6 @@ def what_changed_is_loaded_again(made: Scenario) -> None:
     assert set(made.states().values()) == {"streaming"} and "log" not in made.states()
     run.stop()
     made.run_until_caught_up()
-    made.cli("verify", seconds=120)
 
 
 @pytest.mark.quick

@@ -118,6 +118,7 @@ def table(name: str, key: str = "PRIMARY KEY") -> tuple[str, str]:
     )
 
 
+@pytest.mark.one_family
 def test_rule_05_tables_are_loaded_in_chunks_and_handed_over(mysql_family: Server, route: Make) -> None:
     made = route(mysql_family, *table("a"), *table("b"), "CREATE TABLE nothing (id INT PRIMARY KEY)")
     seen: dict[TableId, int] = {}
@@ -184,6 +185,7 @@ def test_pitfall_45_a_load_waits_for_room_at_the_target(
         admin.execute(f"DROP TABLESPACE {tablespace}")
 
 
+@pytest.mark.one_family
 def test_an_interrupted_load_goes_on_with_its_chunks(mysql_family: Server, route: Make) -> None:
     made = route(mysql_family, *table("a"))
     made.interrupt()
@@ -278,6 +280,7 @@ def test_rule_04_never_quiet_offers_the_lock(mysql: Server, route: Make, tmp_pat
     assert made.loaded("a") == made.expected("a")
 
 
+@pytest.mark.one_family
 def test_rule_27_a_filter_is_spark_sql_and_sees_typed_values(mysql_family: Server, route: Make) -> None:
     made = route(mysql_family, *table("a"), *table("b"))
     a, b = made.tables()
