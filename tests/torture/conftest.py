@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from anabranch.testing.places import server_files
 from anabranch.testing.torture.ground import Ground, private
 
 
 @pytest.fixture(scope="session")
 def torture_directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="anabranch-torture-") as directory:
-        Path(directory).chmod(0o755)
-        yield Path(directory)
+    with server_files(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) as directory:
+        yield directory
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@ histories at a time."""
 
 from __future__ import annotations
 
-import tempfile
+import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.testing.databases import Database
+from anabranch.testing.places import server_files
 from anabranch.testing.torture.campaign import Campaign
 from anabranch.testing.torture.emptying import draw_emptying
 from anabranch.testing.torture.exempt import INTRUDER
@@ -30,10 +31,11 @@ HISTORIES = 4  # of each: they meet more than the first eight
 
 @pytest.fixture(scope="module", params=DRAWN_FROM)
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    with tempfile.TemporaryDirectory(prefix="anabranch-torture-") as directory:
-        Path(directory).chmod(0o755)
-        with private(Path(directory), NAMES, target=request.param) as made:
-            yield made
+    with (
+        server_files(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) as directory,
+        private(directory, NAMES, target=request.param) as made,
+    ):
+        yield made
 
 
 @pytest.fixture
