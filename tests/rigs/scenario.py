@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,8 +222,7 @@ class Scenario:
         words = [arguments[0], *arguments[1:]]
         words.insert(2 if arguments[0] in ("trail", "schema", "conflicts", "parked", "skip") else 1, str(self.job_file))
         command = [*self.prefix, sys.executable, "-m", "anabranch", *words]
-        archive = _archive_found if self.is_quick else class_archive.environment
-        faster = archive() if arguments[0] in WITH_SPARK else {}
+        faster = class_archive.environment() if arguments[0] in WITH_SPARK and self._starts_spark() else {}
         quick = os.pathsep.join(filter(None, [str(Path(__file__).parent / "quick"), os.environ.get("PYTHONPATH")]))
         faster = faster | {"PYTHONPATH": quick} if self.is_quick else faster
         fork = (
@@ -232,6 +231,10 @@ class Scenario:
         running = Running(command, self.environment | faster, logs / f"{self._logs:02}-{arguments[0]}", fork)
         self._running.append(running)
         return running
+
+    def _starts_spark(self) -> bool:
+        """A quick scenario does it for a filter alone."""
+        return not self.is_quick or "\nwhere = " in self.job_file.read_text()
 
     def cli(self, *arguments: str, code: int | None = 0, seconds: float = 120.0) -> Result:
         """The same to its end; `code` is what it has to end with."""
@@ -398,12 +401,6 @@ class Scenario:
             ).fetchall()
         kinds = [types.get(name, "") for name in names]
         return sorted((tuple(map(_target_value, row, kinds)) for row in rows), key=repr)
-
-
-@cache
-def _archive_found() -> dict[str, str]:
-    """Return the archive of Spark's classes if there is one; a quick scenario makes none: it hardly ever starts Spark."""
-    return class_archive.found()
 
 
 def quote(name: str) -> str:
