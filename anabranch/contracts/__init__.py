@@ -20,7 +20,16 @@ from anabranch.contracts.snapshot import (
     SnapshotReader,
     WaryReader,
 )
-from anabranch.contracts.source import SourceConnector, SourceRemains, SourceSetUp, drift_of, remains_of, steps_of
+from anabranch.contracts.source import (
+    SourceConnector,
+    SourceLengths,
+    SourceRemains,
+    SourceSetUp,
+    drift_of,
+    longest_of,
+    remains_of,
+    steps_of,
+)
 from anabranch.contracts.source_catalog import Dialect, LogFacts, OpenTransactions, SourceCatalog
 from anabranch.contracts.store import JobStore, TableStates, TargetStore
 from anabranch.contracts.tables import LabelTables, StandingTables, TargetCatalog, TargetTables
@@ -86,6 +95,7 @@ __all__ = [
     "SnapshotReader",
     "SourceCatalog",
     "SourceConnector",
+    "SourceLengths",
     "SourceRemains",
     "SourceSetUp",
     "StagedWriter",
@@ -105,6 +115,7 @@ __all__ = [
     "WaryReader",
     "Writer",
     "drift_of",
+    "longest_of",
     "remains_of",
     "steps_of",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +13,10 @@ from anabranch.model.writers import SourceWriter
 
 if TYPE_CHECKING:
     from anabranch.rows.net import TargetTable
+
+
+def _not_asked(table: TableSchema, columns: Sequence[str]) -> None:
+    """Answer for a source that is not there to be asked."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,8 @@ class PreflightContext:
     source_identity: str = ""  # LogReader.identity, as the source gives it now; "" where nobody asked
     witness: str = ""  # SourceConnector.witness, while it is open
     writers: tuple[SourceWriter, ...] = ()  # SourceCatalog.writers, without the job itself
+    filtered: frozenset[TableId] = frozenset()  # tables of which the job leaves rows out
+    longest: Callable[[TableSchema, Sequence[str]], Mapping[str, int] | None] = _not_asked  # SourceLengths.longest
 
 
 class Checks(Protocol):

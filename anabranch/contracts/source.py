@@ -79,6 +79,20 @@ class SourceSetUp(SourceRemains, Protocol):
         why: for a log that has no statements that say so."""
 
 
+@runtime_checkable
+class SourceLengths(Protocol):
+    """Measures values for targets whose keys have room for some length only; an ability of those whose texts have none."""
+
+    def longest(self, table: TableSchema, columns: Sequence[str]) -> Mapping[str, int] | None:
+        """Return the most characters, of binary values bytes, that a value of each column has now; 0 where there is none.
+        None where that would take long, or the user may not read the table."""
+
+
+def longest_of(source: SourceConnector, table: TableSchema, columns: Sequence[str]) -> Mapping[str, int] | None:
+    """Return what SourceLengths.longest returns; None where a source does not measure."""
+    return source.longest(table, columns) if isinstance(source, SourceLengths) else None
+
+
 def steps_of(
     source: SourceConnector, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool
 ) -> list[SetUpStep]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from anabranch.config import JobConfig
 from anabranch.config.options import owners
-from anabranch.contracts import Checks, PreflightContext, SourceConnector, TargetConnector
+from anabranch.contracts import Checks, PreflightContext, SourceConnector, TargetConnector, longest_of
 from anabranch.errors import (
     NOT_ADMITTED,
     AnabranchError,
@@ -158,9 +159,12 @@ def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: K
 def _witnessed(
     source: SourceConnector, target: TargetConnector, context: PreflightContext, is_away: bool
 ) -> list[CheckResult]:
-    """Run the target's checks while the source lets them see whether it is their own database, unless it is away."""
-    with nullcontext("") if is_away else source.witness() as witness:
-        return _run(target.checks(), replace(context, witness=witness))
+    """Run the target's checks while the source lets them see whether it is their own database, and answers what they ask of
+    its values, unless it is away."""
+    if is_away:
+        return _run(target.checks(), context)
+    with source.witness() as witness:
+        return _run(target.checks(), replace(context, witness=witness, longest=partial(longest_of, source)))
 
 
 def _run(checks: Checks, context: PreflightContext) -> list[CheckResult]:
@@ -194,6 +198,7 @@ def _context(
         known.source_name,
         identity,
         writers=selection.writers,
+        filtered=frozenset(filter(rules.has_filter, selection.tables)),
     )
 
 

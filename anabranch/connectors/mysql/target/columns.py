@@ -184,7 +184,7 @@ def _lengths(
     if is_of_family(schema):
         return found
     by_source = {column.source: column for column in columns}
-    for key, names in _keys(schema, table):
+    for key, names in keys_of(schema, table):
         parts = [by_source[name] for name in names if name in by_source]
         for column, characters in _shares(parts, release, is_unique=key.startswith("unique")):
             if column.name not in found or characters < found[column.name][0]:
@@ -192,7 +192,8 @@ def _lengths(
     return found
 
 
-def _keys(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, tuple[str, ...]]]:
+def keys_of(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the keys that are made with their columns' lengths: what to call each, and its columns at the source."""
     if table.key:
         yield "the primary key", schema.primary_key
     for index in schema.indexes:

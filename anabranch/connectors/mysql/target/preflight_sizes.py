@@ -12,6 +12,7 @@ from anabranch.connectors.mysql.target import ddl, row_sizes
 from anabranch.connectors.mysql.target.clauses import is_of_family
 from anabranch.connectors.mysql.target.collations import PADDED, by_bytes
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
+from anabranch.connectors.mysql.target.key_lengths import check_lengths
 from anabranch.connectors.mysql.target.names import target_columns
 from anabranch.connectors.mysql.target.preflight_facts import Live
 from anabranch.connectors.sql.findings import failed, some, toml, value_rules, warning
@@ -38,8 +39,7 @@ def check_sizes(live: Live) -> Iterator[CheckResult]:
         )
         yield from row_size(table, [*columns, *stored], page, live.family, virtual)
         yield from _key_size(live, table, columns, page)
-        for text in ddl.narrowed(schema, table, rules, live.release):
-            yield warning("key", text, "[[tables]] columns.type chooses another length", table)
+        yield from check_lengths(live.context, table, columns, live.release)
 
 
 def row_size(

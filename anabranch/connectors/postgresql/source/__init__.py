@@ -94,6 +94,11 @@ class PostgresSource:
 
         return PostgresSourceChecks(self.endpoint, self.options)
 
+    def longest(self, table: TableSchema, columns: Sequence[str]) -> Mapping[str, int] | None:
+        from anabranch.connectors.postgresql.source.lengths import longest
+
+        return longest(self.endpoint, table, columns)
+
     def witness(self) -> AbstractContextManager[str]:
         from anabranch.connectors.postgresql.source.witness import witness
 

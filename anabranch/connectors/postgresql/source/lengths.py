@@ -1,0 +1,48 @@
+"""Measures how long the values of columns are, for targets whose keys have room for so much only: one query per table.
+
+What does not live here: what a target makes of it (its own preflight).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import psycopg
+from psycopg import sql
+
+from anabranch.connectors.postgresql.pages import SIZE
+from anabranch.connectors.postgresql.source.connection import open_session, own_rows
+from anabranch.connectors.postgresql.source.errors import translated
+from anabranch.model.datatype import Kind
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.schema import TableSchema
+
+MOST_PAGES = 32_768  # 256 MB, of the largest partition: preflight is not to read a large table
+SINCE = 120_000  # pg_partition_tree
+# It took too long, another one has the table, or the user may not read it: its own check says so.
+UNANSWERED = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege)
+
+
+def longest(endpoint: Endpoint, table: TableSchema, columns: Sequence[str]) -> Mapping[str, int] | None:
+    """Return the length of each column's longest value, as SourceLengths has it. Raises SourceUnavailable."""
+    with open_session(endpoint) as connection, translated(f"ask how long values of {table.id} are"):
+        if connection.info.server_version < SINCE:
+            return None
+        size = connection.execute(SIZE, [table.id.schema, table.id.name]).fetchone()
+        if size is None or size[0] > MOST_PAGES:
+            return None
+        lengths = sql.SQL(", ").join(_length(table, name) for name in columns)
+        try:
+            query = sql.SQL("SELECT {} FROM {}").format(lengths, own_rows(table))
+            (found,) = connection.execute(query).fetchall()
+        except UNANSWERED:
+            return None
+        return {name: int(length or 0) for name, length in zip(columns, found, strict=True)}
+
+
+def _length(table: TableSchema, name: str) -> sql.Composable:
+    """Return the most of a column's lengths. concat() prints a value of any type as it goes to a target."""
+    type = table.column(name).type
+    is_bytes = type is not None and type.kind is Kind.BINARY
+    form = "max(octet_length({}))" if is_bytes else "max(char_length(concat({})))"
+    return sql.SQL(form).format(sql.Identifier(name))
