@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from anabranch.testing.torture.check import Checker
+from anabranch.testing.torture.draw import draw_history
 from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.model import Model
 from anabranch.testing.torture.sources import Commits
@@ -14,6 +16,7 @@ from anabranch.testing.torture.watcher import Observation
 from rigs.torture_tables import delete, family, insert, update
 
 Contents = dict[str, list[bytes]]
+VERSION = (18, 4)
 HISTORY = History(
     7,
     family(),
@@ -59,3 +62,10 @@ LAST = state(len(ORDER))
 
 def with_lines(of: Contents, table: str, *lines: bytes) -> Contents:
     return {**of, table: list(lines)}
+
+
+@cache
+def drawn(seed: int) -> History:
+    """Draw a history of a PostgreSQL, once for all tests of a process. A hundred take seconds of processor: tests ask for them
+    when they run, not when they are collected."""
+    return draw_history(seed, "postgresql", VERSION)

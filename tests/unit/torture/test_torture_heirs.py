@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from anabranch.testing.torture.check import WRONG, Failure
-from anabranch.testing.torture.draw import draw_history
 from anabranch.testing.torture.heirs import OWN, with_heirs
 from anabranch.testing.torture.history import History, Statement
 from anabranch.testing.torture.model import Model
@@ -13,18 +12,24 @@ from anabranch.testing.torture.postgresql_tables import create_statements, shape
 from anabranch.testing.torture.run import Result
 from anabranch.testing.torture.shrink import shrink
 from anabranch.testing.torture.tables import Column, Schema, Table
+from rigs.torture_history import drawn
 
-VERSION = (18, 4)
-HISTORIES = [draw_history(seed, "postgresql", VERSION) for seed in range(120)]
-HEIRS = [(one.schema, table) for one in HISTORIES for table in one.schema.tables if table.inherits]
+
+def histories() -> list[History]:
+    return [drawn(seed) for seed in range(120)]
+
+
+def heirs() -> list[tuple[Schema, Table]]:
+    return [(one.schema, table) for one in histories() for table in one.schema.tables if table.inherits]
 
 
 def test_heirs_of_every_form_are_drawn() -> None:
     """With the parent's key and without, with its foreign and unique keys, with a column of their own, over two levels."""
-    assert {bool(heir.key) for _, heir in HEIRS} == {bool(heir.uniques) for _, heir in HEIRS} == {True, False}
-    assert {bool(heir.foreign_keys) for _, heir in HEIRS} == {OWN in heir.columns for _, heir in HEIRS} == {True, False}
-    assert any(schema[heir.inherits].inherits for schema, heir in HEIRS)
-    for schema, heir in HEIRS:
+    found = heirs()
+    assert {bool(heir.key) for _, heir in found} == {bool(heir.uniques) for _, heir in found} == {True, False}
+    assert {bool(heir.foreign_keys) for _, heir in found} == {OWN in heir.columns for _, heir in found} == {True, False}
+    assert any(schema[heir.inherits].inherits for schema, heir in found)
+    for schema, heir in found:
         above = schema[heir.inherits]
         assert not shape_of(above) and not shape_of(heir) and heir.columns[: len(above.columns)] == above.columns
         names = [key.name for table in schema.tables for key in table.foreign_keys]
@@ -32,7 +37,7 @@ def test_heirs_of_every_form_are_drawn() -> None:
 
 
 def test_statements_make_the_parent_first_and_name_no_column_twice() -> None:
-    for schema, heir in HEIRS:
+    for schema, heir in heirs():
         said = list(create_statements(schema))
         (made,) = (one for one in said if one.startswith(f"CREATE TABLE {heir.name} "))
         assert made.endswith(f") INHERITS ({heir.inherits})") and "v1 " not in made
@@ -41,9 +46,9 @@ def test_statements_make_the_parent_first_and_name_no_column_twice() -> None:
 
 
 def test_they_are_written_to_and_read_back() -> None:
-    written = [s.table for one in HISTORIES for t in one.after for s in t.statements]
+    written = [s.table for one in histories() for t in one.after for s in t.statements]
     assert any(name.startswith("h") for name in written)
-    for history in HISTORIES[:40]:
+    for history in histories()[:40]:
         assert History.from_json(json.loads(json.dumps(history.to_json()))) == history
 
 
@@ -67,7 +72,7 @@ def test_truncate_empties_the_heirs_too() -> None:
 
 
 def test_a_failure_keeps_the_parent_of_the_heir_that_it_needs() -> None:
-    history = next(one for one in HISTORIES if any(table.inherits for table in one.schema.tables))
+    history = next(one for one in histories() if any(table.inherits for table in one.schema.tables))
 
     def run(smaller: History) -> Result:
         fails = any(smaller.schema[s.table].inherits for t in smaller.transactions for s in t.statements if s.table)
