@@ -32,10 +32,11 @@ from anabranch.connectors.mysql.target import (
 )
 from anabranch.connectors.mysql.target import cascade as cascades
 from anabranch.connectors.mysql.target.errors import translated
-from anabranch.connectors.mysql.target.exchange import exchange
+from anabranch.connectors.mysql.target.exchange import exchange, replaced
 from anabranch.connectors.mysql.target.followers import Followers
 from anabranch.connectors.mysql.target.held_rows import HeldRows
 from anabranch.connectors.mysql.target.known_columns import KnownTable
+from anabranch.connectors.mysql.target.merge import Part
 from anabranch.connectors.mysql.target.newer_rows import refuse_newer
 from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
 from anabranch.connectors.mysql.target.own_source import OwnSource
@@ -56,8 +57,6 @@ from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.rows.small import SmallTransactions
-
-Part = tuple[MergePiece, Sequence[Any]]  # a piece and its columns
 
 STATE = "anabranch"
 # Rows up to which literals are quicker than a staging table, or than LOAD DATA into the table (decision 172).
@@ -171,17 +170,17 @@ class MysqlWriter:
         doing = f"merge into {net.table.target}"
         with self._knowing_labels(net.table), self._waiting_for_stages(), translated(doing, net.table.source):
             for contend, pieces in groupby(merge.pieces(net), key=lambda one: one[0].contends):
-                if contend:
-                    self._exchange(stages, pieces)
-                    continue
-                for piece, arrays in pieces:
+                for piece, arrays in self._exchange(stages, list(pieces)) if contend else pieces:
                     again += self._merge_piece(stages, piece, arrays)
         return again
 
-    def _exchange(self, stages: StagingTables, pieces: Iterable[Part]) -> None:
+    def _exchange(self, stages: StagingTables, parts: Sequence[Part]) -> Iterable[Part]:
+        """Carry out updates that contend, or return the deletes and inserts that do it."""
+        if found := list(replaced(stages, parts)):
+            return found
         with ExitStack() as held:
             staged = []
-            for piece, arrays in pieces:
+            for piece, arrays in parts:
                 self._refuse_replaced_nulls(stages, piece, arrays)
                 stage_ = held.enter_context(stages.filled(piece, arrays, self._rules.nul))
                 staged.append((piece, stage_, len(arrays[0])))
@@ -189,6 +188,7 @@ class MysqlWriter:
                 if piece.newest_by:
                     refuse_newer(stages.connection, piece, stage_)
             exchange(stages, staged)
+        return ()
 
     def _merge_piece(self, stages: StagingTables, piece: MergePiece, arrays: Sequence[Any]) -> list[Texts]:
         rows, nul, connection = len(arrays[0]), self._rules.nul, stages.connection

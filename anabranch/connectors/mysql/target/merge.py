@@ -33,6 +33,7 @@ DIGEST = StageColumn("digest", NUMBER)  # by which equal rows are found (keyless
 
 
 Stage = TableId  # a staging table
+Part = tuple[MergePiece, Sequence[Any]]  # a piece and its columns
 
 
 def pieces(net: TableNet) -> Iterator[tuple[MergePiece, list[Any]]]:

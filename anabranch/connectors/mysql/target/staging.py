@@ -79,6 +79,10 @@ class StagingTables:
         finally:
             free.append(stage)
 
+    def holds(self, stage: Stage, rows: int) -> None:
+        """Note how many rows a table of this transaction has got: one with many is emptied whole, behind the commit."""
+        self._now[stage] = max(1, rows)
+
     def before(self, pieces: Iterable[MergePiece]) -> None:
         """Make tables for these pieces, between two transactions: looking at their targets would begin one."""
         shapes = [((self.known.of(piece.table.target), piece.columns), piece) for piece in pieces]
