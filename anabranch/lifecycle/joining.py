@@ -68,6 +68,8 @@ class Joining:
             return None
         self._refuse_older_functions(now[table])
         self._refuse_unconfirmed(now[table], state, recreate or keep)
+        if not recreate and (state is None or not state.generation):
+            self.require_room(now[table], keep)
         if keep:
             self._refuse_other_columns(now[table])
         if not self.await_leaving([table]):
@@ -208,14 +210,14 @@ class Joining:
             for state in followed:
                 store.states.save_table(self.name, take_out(state), state)
 
-    def require_room(self, schema: TableSchema) -> None:
-        """Refuse a new target of the table (the job file gave it another one) that holds somebody else's rows. Raises
-        PreflightFailed.
+    def require_room(self, schema: TableSchema, keep: bool = False) -> None:
+        """Refuse a target that the job has not loaded the table into, if it holds somebody else's rows (which stay where
+        `keep` says so) or cannot hold the source's. Raises PreflightFailed.
         """
         target = self.job.rules.target_table(schema)
         types = self.job.config.type_choices(self.job.target)
         choices = {
-            "load.existing": self.job.config.load.existing,
+            "load.existing": "keep" if keep else self.job.config.load.existing,
             **{f"types.{kind}": one for kind, one in types.items()},
         }
         with closing(self.target.checks()) as checks:

@@ -16,6 +16,7 @@ from anabranch.errors import (
     SourceError,
     SourceUnavailable,
     TablesParked,
+    TargetError,
     ValueRefused,
 )
 from anabranch.failpoints import reach
@@ -283,7 +284,7 @@ class Loading:
             self.job.rules.target_table(schema),
             self.job.rules.where(schema),
             max(generation, 1),
-            empty=not keeps and (is_asked or self.job.config.load.existing == "empty"),
+            empty=not keeps and self._may_empty(state if is_asked else None),
             keep=keeps,
             exact=demand.exact,
             changed_with=demand.changed_with,
@@ -311,6 +312,24 @@ class Loading:
                 hint="remove them by hand, then: anabranch load JOB --table T --keep",
             )
         return True
+
+    def _may_empty(self, state: TableState | None) -> bool:
+        """Return whether rows that the target table has may go: those of an earlier load of this job, others only where the
+        job says so (K29)."""
+        return bool(state and state.generation) or self.job.config.load.existing == "empty"
+
+    def _refuse_rows_of_others(self, table: TableId) -> None:
+        """Refuse to empty a table that other jobs write to before it is taken out of the stream."""
+        target = self.job.rules.target_of(table)
+        with closing(self.target.store()) as store:
+            if target in store.states.others(self.name):
+                raise TargetError(
+                    f"other jobs write to {target}: it is not emptied",
+                    table=str(table),
+                    job=self.name,
+                    hint="remove this job's rows from it by hand, then: anabranch load JOB --table T --keep; a job that is gone"
+                    " is removed by anabranch drop",
+                )
 
     def one_table(self, table: TableId, recreate: bool, with_children: bool = False, keep: bool = False) -> None:
         """Load a table that streams, is parked, or is new (K15). Apply takes it out if need be, capture brings it in,
@@ -365,6 +384,9 @@ class Loading:
             state, begun = joining.states().get(table), False
         generation = (state.generation if state else 0) + (0 if begun else 1)
         keeps = keep or self._keeps(table, state, generation)
+        if not (begun or keeps):
+            self._refuse_rows_of_others(table)
+        is_first = state is None or not state.generation
         schema = state.schema if state and begun else None
         if schema is None:
             schema = joining.definition(table, state, recreate, keep)
@@ -374,16 +396,16 @@ class Loading:
             joining.require_room(schema)
         joining.rename_labels(schema)
         changed = bool(state and (state.facts.recreate or (state.schema and not _is_made_as(state.schema, schema))))
-        changed = changed or (recreate and bool(joining.differences(schema)))
+        changed = changed or is_first or (recreate and bool(joining.differences(schema)))
         demand = self._demand(schema, joining.states())  # parents may have come to stream meanwhile
         load = LoadTable(
             schema,
             self.job.rules.target_table(schema),
             self.job.rules.where(schema),
             generation,
-            empty=not keeps,
+            empty=not keeps and self._may_empty(state),
             keep=keeps,
-            recreate=recreate and (changed or state is None),
+            recreate=recreate and changed,
             exact=demand.exact,
             changed_with=demand.changed_with,
             joins=True,
