@@ -138,3 +138,33 @@ def test_pitfall_61_a_target_that_folds_names(
     here.load()  # nothing is left to do, and nobody takes the table for another one
     assert sorted(name for (name,) in there.query("SHOW TABLES")) == ["items", "orders", "scenario_mark"]
     here.job.drop(execute=True)
+
+
+def test_pitfall_61_two_jobs_spell_the_name_of_one_table_otherwise(
+    folding: Server, mariadb: Server, source_database: Make, tmp_path: Path
+) -> None:
+    """Each knows of the other, and does not empty what has its rows."""
+    there, jobs = create_database(folding, "there"), []
+    for name in ("Visit", "VISIT"):
+        database = source_database(mariadb)
+        database.execute(f"CREATE TABLE {name} (Id INT PRIMARY KEY)", f"INSERT INTO {name} VALUES ({len(jobs)})")
+        made = MysqlToMysql(database, there, tmp_path / database.name, name=unique_name("job"))
+        rules = f'[[rules]]\ninclude = ["{database.name}.{name}"]\ntarget = "{there.name}.{{table}}"\n'
+        made.write_job(rules=rules)
+        jobs.append(JobHere(made))
+    one, two = jobs
+    one.load()
+    one.stream()
+    failed = [result.message for result in two.job.preflight().failed]
+    assert len(failed) == 1 and "other jobs write to" in failed[0] and one.made.name in failed[0]
+    built = "UPDATE anabranch.table_state SET facts = JSON_SET(facts, '$.built', 'yes') WHERE job = %s"
+    there.query(built, [one.made.name])  # the apply that runs has time for that
+    two.made.write_job('[load]\nexisting = "keep"\n', rules=rules)
+    two.load()
+    two.stream()
+    with pytest.raises(TargetError, match="it is not emptied"):
+        one.load(TableId(one.made.schema, "Visit"))
+    assert sorted(there.query("SELECT * FROM visit")) == [(0,), (1,)]
+    assert two.verify().identical and one.verify().identical
+    for here in (two, one):
+        here.job.drop(execute=True)

@@ -25,7 +25,8 @@ HAS_STATES = """
 SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'anabranch' AND TABLE_NAME = 'table_state'
 """
 OTHERS = """
-SELECT job, state, generation, reason, facts FROM anabranch.table_state WHERE target_table = %s AND job <> %s ORDER BY job
+SELECT job, state, generation, reason, facts FROM anabranch.table_state
+ WHERE (target_table = %s OR (@@lower_case_table_names <> 0 AND LOWER(target_table) = LOWER(%s))) AND job <> %s ORDER BY job
 """
 FACTS = "SELECT state, reason, facts FROM anabranch.table_state WHERE job = %s AND source_table = %s"
 
@@ -34,7 +35,7 @@ def others(connection: Connection, job: str, target: TableId) -> list[Other]:
     """Return other jobs that write to the table, or are about to."""
     if not ask(connection, HAS_STATES):
         return []
-    found = ask(connection, OTHERS, str(target), job)
+    found = ask(connection, OTHERS, str(target), str(target), job)
     return [Other(str(name), _is_through(job, str(name), *rest)) for name, *rest in found]
 
 

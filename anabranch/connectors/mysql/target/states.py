@@ -31,7 +31,13 @@ READ_TABLE = f"SELECT {COLUMNS}, `schema` FROM `anabranch`.`table_state` WHERE `
 # definitions of thousands of tables are megabytes. Nor is it for who does not want any.
 READ_TABLES = f"SELECT {COLUMNS}, {{}} FROM `anabranch`.`table_state` WHERE `job` = %s"
 KNOWN = "IF(`schema_digest` IN ({}), NULL, `schema`)"
-READ_OTHERS = "SELECT DISTINCT `target_table` FROM `anabranch`.`table_state` WHERE `job` <> %s"
+# Beside the names as other jobs write them the job's own that a server which folds names takes for one of those.
+READ_OTHERS = """
+SELECT `target_table` FROM `anabranch`.`table_state` WHERE `job` <> %s
+ UNION SELECT mine.`target_table` FROM `anabranch`.`table_state` AS mine
+  JOIN `anabranch`.`table_state` AS other ON LOWER(other.`target_table`) = LOWER(mine.`target_table`)
+ WHERE @@lower_case_table_names <> 0 AND mine.`job` = %s AND other.`job` <> mine.`job`
+"""
 LOCK_TABLES = """
 SELECT `source_table`, `state`, `generation`, `facts`, `reason` FROM `anabranch`.`table_state`
  WHERE `job` = %s AND `source_table` IN ({}) ORDER BY `source_table` FOR UPDATE
@@ -78,7 +84,7 @@ class MysqlTableStates:
         return _state(rows[0], _definition(rows[0][-1])) if rows else None
 
     def others(self, job: str) -> frozenset[TableId]:
-        rows = self._session.rows("read the tables of other jobs", READ_OTHERS, job)
+        rows = self._session.rows("read the tables of other jobs", READ_OTHERS, job, job)
         return frozenset(TableId.parse(target) for (target,) in rows)
 
     def save_table(self, job: str, state: TableState, before: TableState | None) -> None:
