@@ -485,7 +485,7 @@ def _own_choice() -> Iterator[str]:
         yield f"| {', '.join(kinds)} | `{name}` | {one.fidelity} | {in_keys} | {one.reason} |"
     yield ""
     for what, forms in (("geometry", GEOMETRY), ("vector", VECTOR)):
-        yield f"`[types] {what}` chooses for {what}:"
+        yield f"`[target.options] {what}` chooses for {what}:"
         yield ""
         yield "| setting | PostgreSQL | fidelity | note |"
         yield "|---|---|---|---|"

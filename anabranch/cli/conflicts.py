@@ -38,7 +38,7 @@ def conflicts() -> None:
 @job_argument
 @each_target_option
 @table_option("Only this source table (schema.table).")
-@click.option("--after", type=click.IntRange(min=0), default=0, metavar="N", help="Only numbers behind N.")
+@click.option("--after", type=click.IntRange(min=0), default=0, metavar="N", help="Only numbers greater than N.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=PAGE, show_default=True, metavar="N", help="At most N conflicts."
 )

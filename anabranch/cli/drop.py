@@ -10,7 +10,7 @@ from anabranch.cli.options import Verb, each_target_option, job_argument, log_le
 @click.command(cls=Verb)
 @job_argument
 @each_target_option
-@click.option("--execute", is_flag=True, help="Remove it; without it only shown.")
+@click.option("--execute", is_flag=True, help="Remove it; without this, only show it.")
 @log_level("warning")
 def drop(job: str, target: str | None, execute: bool) -> None:
     """Show what the job left at both ends and at home, or remove it.

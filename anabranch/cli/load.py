@@ -10,17 +10,17 @@ from anabranch.cli.options import Verb, job_argument, log_level, table_option, t
 @click.command(cls=Verb)
 @job_argument
 @target_option
-@table_option("Load this source table (schema.table) alone, new or again.")
+@table_option("Load only this table (schema.table), first time or again.")
 @click.option("--recreate", is_flag=True, help="Drop and create the target table (changed definition).")
 @click.option(
     "--with-children",
     is_flag=True,
-    help="Then load again tables that its foreign keys change.",
+    help="Also reload the tables that its foreign keys change.",
 )
 @click.option(
     "--keep",
     is_flag=True,
-    help="Keep what the table has; this job's rows must be gone.",
+    help="Keep existing rows; remove this job's own rows first.",
 )
 @log_level("info")
 def load(job: str, target: str | None, table: str | None, recreate: bool, with_children: bool, keep: bool) -> None:
@@ -36,7 +36,9 @@ def load(job: str, target: str | None, table: str | None, recreate: bool, with_c
     if recreate and keep:
         raise click.UsageError("--recreate makes the table anew, --keep leaves it as it is")
     if with_children and keep:
-        raise click.UsageError("--keep is for one table: its children have rows of others, too")
+        raise click.UsageError(
+            "--keep cannot be combined with --with-children: the child tables also have rows of others"
+        )
     from anabranch.job import Job
 
     Job.from_file(job).on(target).load(table=table, recreate=recreate, with_children=with_children, keep=keep)

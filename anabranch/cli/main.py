@@ -79,13 +79,13 @@ Exit codes:
 )
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=lambda *given: _show_version(*given),
-    help="Show the version, and what decodes logs, and exit.",
+    help="Show the version and the log decoder, and exit.",
 )  # fmt: skip
 @click.option(
     "--log-level",
     type=click.Choice(options.LEVELS),
     metavar="LEVEL",
-    help="Log debug, info, warning or error; each verb has it, too.",
+    help="Log debug, info, warning or error; also per command.",
 )
 def cli(log_level: str | None) -> None:
     """Copy databases while they are in use: load them, then follow the source's own transaction log.

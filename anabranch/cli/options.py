@@ -51,8 +51,8 @@ json_option = click.option(
 )
 
 
-target_option = click.option("--target", metavar="NAME", help="Use this target, of several.")
-each_target_option = click.option("--target", metavar="NAME", help="Only this target, of several.")
+target_option = click.option("--target", metavar="NAME", help="The target to use, if the job has several.")
+each_target_option = click.option("--target", metavar="NAME", help="Only this target, if the job has several.")
 
 
 def table_option(help: str) -> Callable[[Command], Command]:

@@ -28,7 +28,7 @@ DONE = {
 @click.command(cls=Verb)
 @job_argument
 @each_target_option
-@click.option("--execute", is_flag=True, help="Take the changes over; the job has to stand still.")
+@click.option("--execute", is_flag=True, help="Accept the changes; the job must be stopped.")
 @json_option
 @log_level("warning")
 def plan(job: str, target: str | None, execute: bool, as_json: bool) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @job_argument
 @target_option
 @click.option("--to", "position", required=True, metavar="POSITION", help="A position from a message, or its sequence.")
-@click.option("--execute", is_flag=True, help="Do it; load and apply have to stand still.")
+@click.option("--execute", is_flag=True, help="Go back; load and apply must be stopped.")
 @json_option
 @log_level("warning")
 def rewind(job: str, target: str | None, position: str, execute: bool, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from anabranch.cli.options import Verb, job_argument, json_option, log_level, wr
 @click.command(cls=Verb)
 @job_argument
 @click.option("--execute", is_flag=True, help="Run the statements; without it they are only shown.")
-@click.option("--remove", is_flag=True, help="Take away what setup made: the trail cannot go on then.")
+@click.option("--remove", is_flag=True, help="Remove what setup made; the trail cannot continue then.")
 @json_option
 @log_level("warning")
 def setup(job: str, execute: bool, remove: bool, as_json: bool) -> None:

@@ -31,7 +31,7 @@ def skip() -> None:
 @job_argument
 @target_option
 @position_argument
-@click.option("--execute", is_flag=True, help="Do it; without it only shown is what would be left out.")
+@click.option("--execute", is_flag=True, help="Leave it out; without this, only show it.")
 @log_level("warning")
 def add(job: str, target: str | None, position: str, execute: bool) -> None:
     """Leave a transaction out; apply has to stand still."""

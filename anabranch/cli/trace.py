@@ -59,7 +59,7 @@ def _since(context: click.Context, parameter: click.Parameter, text: str | None)
     help="The last N entries, 0 for all  [default: 200]",
     metavar="N",
 )
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Keep showing new entries, until Ctrl-C.")
 @click.option(
     "--record",
     type=click.Choice(RECORDED),

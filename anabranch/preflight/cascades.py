@@ -16,7 +16,7 @@ from anabranch.rows.computed import refusals
 from anabranch.rules.rule_set import RuleSet
 
 CHECK = "job.cascades"
-OTHER_ACTION = "give the key RESTRICT at the source"
+OTHER_ACTION = "declare the key with RESTRICT at the source"
 
 
 def check_cascades(rules: RuleSet, tables: Iterable[TableSchema], values: ValueRules) -> Iterator[CheckResult]:
@@ -30,25 +30,27 @@ def check_cascades(rules: RuleSet, tables: Iterable[TableSchema], values: ValueR
     yield from found
     if keys and not found:
         yield CheckResult(
-            CHECK, CheckVerdict.OK, f"{len(keys)} foreign keys change rows, the log does not show it: apply does it"
+            CHECK,
+            CheckVerdict.OK,
+            f"{len(keys)} foreign keys change rows without a record in the log; apply makes these changes at the target",
         )
 
 
 def _check(rules: RuleSet, child: TableId, key: ForeignKey) -> Iterator[CheckResult]:
     parent, place = key.parent, _place(key)
     if not rules.includes(parent):
-        message = f"{place} changes its rows, the source's log does not show it, and the job leaves {parent} out"
+        message = f"{place} changes rows, which the source's log does not show, and the job leaves {parent} out"
         yield _failed(child, message, f"include {parent}, exclude {child}, or {OTHER_ACTION}")
         return
     ends = list(dict.fromkeys((child, parent)))
     filtered = ", ".join(str(table) for table in ends if rules.has_filter(table))
     if filtered:
-        message = f"{place} changes rows, the source's log does not show it, and {filtered} has a filter"
+        message = f"{place} changes rows, which the source's log does not show, and {filtered} has a filter"
         yield _failed(child, message, f"take the filter out, exclude a table, or {OTHER_ACTION}")
     pairs = ((child, key.columns), (parent, key.parent_columns))
     lost = [f"{table}.{c}" for table, columns in pairs for c in columns if c in rules.dropped(table)]
     if lost:
-        message = f"{place} changes rows, the source's log does not show it, and the job drops {', '.join(lost)}"
+        message = f"{place} changes rows, which the source's log does not show, and the job drops {', '.join(lost)}"
         yield _failed(child, message, f"replicate the column, exclude the table, or {OTHER_ACTION}")
 
 
@@ -64,7 +66,9 @@ def _check_unwritten(
         except AnabranchError:  # said elsewhere
             continue
         if some := ", ".join(f"{schema.id}.{column}" for column in columns if column in computed):
-            message = f"{_place(key)} changes rows, the source's log does not show it, and the target computes {some}"
+            message = (
+                f"{_place(key)} changes rows, which the source's log does not show, and the target computes {some}"
+            )
             hint = f"choose a type for the column ([[tables]] columns.type), so that it is written, or {OTHER_ACTION}"
             yield _failed(child.id, message, hint)
 
@@ -80,7 +84,7 @@ def _check_computed(rules: RuleSet, child: TableSchema, values: ValueRules) -> I
     except AnabranchError:  # said elsewhere
         return
     for why, hint in refusals(child, table, changed, values):
-        message = f"{_place(acting[0])} changes its rows, the source's log does not show it, and {why}"
+        message = f"{_place(acting[0])} changes rows, which the source's log does not show, and {why}"
         yield _failed(child.id, message, f"{hint} in the job file, exclude the table, or {OTHER_ACTION}")
 
 

@@ -1,4 +1,4 @@
-"""The job's choice of target types for columns: [types.map], [types] geometry and vector, [[tables]] columns.type.
+"""The job's choice of target types for columns: [types.map], [target.options] geometry and vector, [[tables]] columns.type.
 
 What does not live here: which choices a target knows (its connector's TypeMap), the table's other settings
 (`rule_set.py`).

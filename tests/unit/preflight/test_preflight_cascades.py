@@ -32,7 +32,9 @@ def failed(tmp_path: Path, text: str, *tables: TableSchema, shows: bool = False)
 @pytest.mark.parametrize("name", ["shop.a", "shop.b"])
 def test_rule_01_a_filter_at_either_end_of_a_cascade_is_refused(tmp_path: Path, name: str) -> None:
     text = ALL + entry(name, 'where = "id > 1"')
-    message = f"job.cascades shop.b: {PLACE} changes rows, the source's log does not show it, and {name} has a filter"
+    message = (
+        f"job.cascades shop.b: {PLACE} changes rows, which the source's log does not show, and {name} has a filter"
+    )
     assert failed(tmp_path, text, child()) == [message]
     assert failed(tmp_path, text, child(on_delete=RESTRICT, on_update=SET_NULL))
     assert failed(tmp_path, text, child(on_delete=RESTRICT)) == []
@@ -52,10 +54,10 @@ def test_rule_01_a_filter_elsewhere_is_none_of_its_business(tmp_path: Path) -> N
 
 def test_rule_01_a_cascade_from_a_parent_that_the_job_leaves_out_is_refused(tmp_path: Path) -> None:
     text = HEAD + '[[rules]]\ninclude = ["shop.*"]\nexclude = ["shop.a"]\n'
-    message = f"{PLACE} changes its rows, the source's log does not show it, and the job leaves shop.a out"
+    message = f"{PLACE} changes rows, which the source's log does not show, and the job leaves shop.a out"
     report = run(tmp_path, text, End([table("shop.a"), child()], shows_cascades=False), End())
     assert failures(report) == [f"job.cascades shop.b: {message}"]
-    assert report.failed[0].hint == "include shop.a, exclude shop.b, or give the key RESTRICT at the source"
+    assert report.failed[0].hint == "include shop.a, exclude shop.b, or declare the key with RESTRICT at the source"
     assert failed(tmp_path, ALL, child("crm.a")) != []
     assert failed(tmp_path, text, child(on_delete=RESTRICT)) == []
     assert failed(tmp_path, text, child(), shows=True) == []
@@ -92,7 +94,7 @@ def test_rule_01_columns_of_a_cascade_may_not_be_computed_by_the_target(tmp_path
 def test_rule_01_cascades_that_apply_can_repeat_are_counted(tmp_path: Path) -> None:
     report = run(tmp_path, ALL, End([table("shop.a"), child()], shows_cascades=False), End())
     assert [r.message for r in report.results if r.check == "job.cascades"] == [
-        "1 foreign keys change rows, the log does not show it: apply does it"
+        "1 foreign keys change rows without a record in the log; apply makes these changes at the target"
     ]
 
 

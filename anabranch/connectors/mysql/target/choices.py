@@ -47,7 +47,7 @@ _TEXT = {
 }
 _DECIMAL = Choice(EXACT, NO_DIGITS, in_keys=False, sizes=(1, 2))
 _CLOCK = (0, 1)
-_AS_UTC = "the wall clock is taken for UTC; what is outside of 1970 to 2038 stops the job"
+_AS_UTC = "date and time are read as UTC; values outside 1970 to 2038 stop the job"
 _NATIVE_NUMBERS = {name: Choice(EXACT, f"of the text: {STOPS}", in_keys=False) for name in _INTEGERS}
 
 _CHOICES: Mapping[Kind, Mapping[str, Choice]] = {
@@ -57,14 +57,16 @@ _CHOICES: Mapping[Kind, Mapping[str, Choice]] = {
         "double": Choice(LOSSY, "rounded to 15 to 17 digits", in_keys=False),
         **_TEXT,
     },
-    Kind.FLOAT32: {"double": Choice(WIDENED, "the shortest digits of the single number, read as a double", False), **_TEXT},
+    Kind.FLOAT32: {"double": Choice(WIDENED, "the shortest decimal text of the float, read as a double", False), **_TEXT},
     Kind.FLOAT64: {"decimal": _DECIMAL, **_TEXT},
     Kind.BOOLEAN: {"tinyint": Choice(EXACT, sizes=_CLOCK), "char": Choice(WIDENED, "t or f", sizes=(1, 1)), **_TEXT},
     Kind.TEXT: {
         **_TEXT,
         "varchar": Choice(EXACT, STOPS, sizes=(1, 1)),
-        "json": Choice(LOSSY, "as [target.options] json says of it; text that is no JSON stops the job", in_keys=False),
-        "uuid": Choice(LOSSY, "letters become lower case; no UUID stops the job", in_keys=False, family="mariadb"),
+        "json": Choice(LOSSY, "see [target.options] json; text that is no JSON stops the job", in_keys=False),
+        "uuid": Choice(
+            LOSSY, "letters become lower case; text that is not a UUID stops the job", in_keys=False, family="mariadb"
+        ),
     },
     Kind.BINARY: {name: Choice(EXACT, STOPS, name == "varbinary", (1, 1) if name == "varbinary" else (0, 0))
                   for name in ("varbinary", "blob", "mediumblob", "longblob")},
@@ -77,8 +79,8 @@ _CHOICES: Mapping[Kind, Mapping[str, Choice]] = {
         **_TEXT,
     },
     Kind.INSTANT: {
-        "datetime": Choice(WIDENED, "the instant's clock in UTC", sizes=_CLOCK),
-        "timestamp": Choice(LOSSY, "what is outside of 1970 to 2038 stops the job", sizes=_CLOCK),
+        "datetime": Choice(WIDENED, "date and time in UTC", sizes=_CLOCK),
+        "timestamp": Choice(LOSSY, "values outside 1970 to 2038 stop the job", sizes=_CLOCK),
         **_TEXT,
     },
     Kind.DURATION: dict(_TEXT),
@@ -86,7 +88,7 @@ _CHOICES: Mapping[Kind, Mapping[str, Choice]] = {
     Kind.ENUM: {name: Choice(WIDENED, "labels are not checked", one.in_keys, one.sizes) for name, one in _TEXT.items()},
     Kind.SET: {name: Choice(WIDENED, "members are not checked", one.in_keys, one.sizes) for name, one in _TEXT.items()},
     Kind.JSON: {
-        "json": Choice(LOSSY, "as [target.options] json says of it", in_keys=False),
+        "json": Choice(LOSSY, "see [target.options] json", in_keys=False),
         "longtext": Choice(EXACT, in_keys=False),
     },
     Kind.UUID: {

@@ -18,20 +18,21 @@ EXACT, WIDENED, LOSSY, REFUSED = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSS
 Row = tuple[str, Fidelity, str]
 
 AS_PRINTED = "the text that PostgreSQL prints; it sorts as text"
-NO_NAN = "NaN and infinities, which it does not have, stop the job"
+AS_BITS = "the bits as a text of 0 and 1"
+NO_NAN = "the type has no NaN and no infinities: such a value stops the job"
 NO_MINUS = "MariaDB has no -0.0, which becomes 0"
-RANGE = "infinity and what is outside of the years 1 to 9999 stop the job"
-UTC = "the instant's clock in UTC"
-TIMESTAMP = "what is outside of 1970 to 2038 stops the job"
+RANGE = "infinity and values outside the years 1 to 9999 stop the job"
+UTC = "date and time in UTC"
+TIMESTAMP = "values outside 1970 to 2038 stop the job"
 CLOCKS = frozenset({Kind.TIME, Kind.TIMESTAMP, Kind.INSTANT, Kind.DURATION})
 BITS = 64  # https://dev.mysql.com/doc/refman/8.0/en/bit-type.html
 # Most digits, and most behind the point. https://dev.mysql.com/doc/refman/8.0/en/fixed-point-types.html ·
 # https://mariadb.com/kb/en/decimal/
 PRECISION, SCALES = 65, {"mysql": 30, "mariadb": 38}
 NO_DIGITS = (
-    "numeric without digits holds more than any number there, and none is rounded: choose for all of them by [types.map] "
-    '"numeric()", or by columns.type: "decimal(65,30)" (a value with more digits stops the job), "double" (rounded), or '
-    '"longtext" (the text)'
+    "numeric without a precision may hold more digits than any number type of the target, and nothing is rounded: choose a "
+    'type for all such columns with [types.map] "numeric()", or for one with columns.type: "decimal(65,30)" (a value with '
+    'more digits stops the job), "double" (rounded), or "longtext" (the text)'
 )
 
 # Types of which rows have values, as format_type() names them.
@@ -43,9 +44,9 @@ VALUES: Mapping[str, Row] = {
 }
 # Kinds whose values are printed.
 KINDS: Mapping[Kind, Row] = {
-    Kind.BOOLEAN: ("tinyint(1)", WIDENED, "a boolean is a number of one byte there"),
+    Kind.BOOLEAN: ("tinyint(1)", WIDENED, "the target stores a boolean as a one-byte integer"),
     Kind.DATE: ("date", LOSSY, RANGE),
-    Kind.TIME: ("time({fraction})", WIDENED, "it holds more than the times of a day"),
+    Kind.TIME: ("time({fraction})", WIDENED, "the type also holds times that are not times of day"),
     Kind.TIMESTAMP: ("datetime({fraction})", LOSSY, RANGE),
     Kind.INSTANT: (
         "datetime({fraction})",
@@ -59,10 +60,10 @@ KINDS: Mapping[Kind, Row] = {
 NAMED: Mapping[str, Row] = {
     "money": ("varchar(64)", WIDENED, f"{AS_PRINTED}, with the currency of the source's lc_monetary"),
     '"char"': ("varchar(4)", WIDENED, AS_PRINTED),
-    "character": ("varchar({length})", EXACT, "with the blanks that PostgreSQL fills it up with"),
-    "name": ("varchar(63)", WIDENED, "it counts characters, not bytes"),
+    "character": ("varchar({length})", EXACT, "keeps the blanks with which PostgreSQL pads it"),
+    "name": ("varchar(63)", WIDENED, "its length counts characters, not bytes"),
     "time with time zone": ("varchar(32)", WIDENED, AS_PRINTED),
-    "bit varying": ("longtext", WIDENED, "its digits"),
+    "bit varying": ("longtext", WIDENED, AS_BITS),
     "inet": ("varchar(49)", WIDENED, AS_PRINTED),
     "cidr": ("varchar(49)", WIDENED, AS_PRINTED),
     "macaddr": ("char(17)", WIDENED, AS_PRINTED),
@@ -73,13 +74,13 @@ NAMED: Mapping[str, Row] = {
     "xid8": ("bigint unsigned", EXACT, ""),
     "tid": ("varchar(32)", WIDENED, AS_PRINTED),
     "pg_lsn": ("varchar(17)", WIDENED, AS_PRINTED),
-    "citext": ("longtext", WIDENED, "it no longer ignores case: the collation of made tables compares bytes"),
+    "citext": ("longtext", WIDENED, "comparison is case-sensitive: tables that the load creates compare bytes"),
     "xml": ("longtext", WIDENED, "the text; it is not checked"),
     "hstore": ("longtext", WIDENED, AS_PRINTED),
     **dict.fromkeys(("tsvector", "tsquery", "jsonpath"), ("longtext", WIDENED, AS_PRINTED)),
     **dict.fromkeys(
         ("point", "line", "lseg", "box", "path", "polygon", "circle"),
-        ("longtext", WIDENED, f"{AS_PRINTED}; a plane without a spatial system is no geometry there"),
+        ("longtext", WIDENED, f"{AS_PRINTED}; values without a spatial reference system are not stored as a geometry"),
     ),
     **dict.fromkeys(
         ("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"), ("longtext", WIDENED, AS_PRINTED)
@@ -101,29 +102,29 @@ ARRAY: Row = ("longtext", WIDENED, f"{AS_PRINTED}: {{1,2}}{AS_JSON}")
 JSON_ARRAY: Row = (
     "longtext",
     WIDENED,
-    "JSON: [1, 2]; it sorts as text, and elements that are no numbers or booleans are texts",
+    "JSON: [1, 2]; it sorts as text, and elements other than numbers and booleans are strings",
 )
 ENUM: Row = (
     "enum",
     EXACT,
-    "labels that the source adds later are added here with the first row that has one; in a key, a unique index or a foreign "
-    "key it is a text",
+    "a label that the source adds later is added to the column with the first row that uses it; in a key, a unique index "
+    "or a foreign key the column is a text",
 )
 UNFIT_ENUM: Row = (
     "longtext",
     WIDENED,
-    "the label; an enum(…) would take labels like these for another one: '', whole numbers, blanks at the end; or has no"
-    " place for control characters, letters beyond U+FFFF, or so many labels",
+    "the label as text: an enum(…) would confuse labels like '', whole numbers or ones with blanks at the end, or cannot "
+    "hold control characters, characters beyond U+FFFF or so many labels",
 )
 COMPOSITE_AS_JSON = '; [target.options] composites = "json" makes it JSON'
 COMPOSITE: Row = ("longtext", WIDENED, f"{AS_PRINTED}: (1,2){COMPOSITE_AS_JSON}")
 JSON_COMPOSITE: Row = (
     "longtext",
     WIDENED,
-    'JSON: {"a": 1, "b": 2}; it sorts as text, and fields that are no numbers or booleans are texts',
+    'JSON: {"a": 1, "b": 2}; it sorts as text, and fields other than numbers and booleans are strings',
 )
-OTHER: Row = ("longtext", WIDENED, f"{AS_PRINTED}: of an enum in a key the label")
-DOMAIN = "checks of the domain are not made"
+OTHER: Row = ("longtext", WIDENED, f"{AS_PRINTED}: for an enum in a key it is the label")
+DOMAIN = "the domain's own checks are not enforced"
 # Kinds of which rows have values, where no domain is around them.
 _AS_VALUES = frozenset(
     (Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64, Kind.TEXT, Kind.BINARY, Kind.UUID)
@@ -158,7 +159,7 @@ def row(type: LogicalType, family: str) -> Row:
     if type.kind is Kind.DECIMAL:
         return _decimal(type, family)
     if type.kind is Kind.BIT:
-        return ("bit({length})", EXACT, "") if (type.length or 1) <= BITS else ("varchar({length})", WIDENED, "digits")
+        return ("bit({length})", EXACT, "") if (type.length or 1) <= BITS else ("varchar({length})", WIDENED, AS_BITS)
     if type.kind in KINDS:
         return KINDS[type.kind]
     if type.kind is Kind.ENUM:
@@ -193,5 +194,9 @@ def _decimal(type: LogicalType, family: str) -> Row:
     precision = max(type.precision - min(type.scale, 0), scale)
     if precision > PRECISION or scale > SCALES[family]:
         most = f"{PRECISION} digits, {SCALES[family]} of them behind the point"
-        return f"decimal({PRECISION},{SCALES[family]})", REFUSED, f"it holds {most}; {NO_DIGITS.partition(': ')[2]}"
-    return f"decimal({precision},{scale})", LOSSY, "NaN, which it does not have, stops the job"
+        return (
+            f"decimal({PRECISION},{SCALES[family]})",
+            REFUSED,
+            f"decimal holds at most {most}; {NO_DIGITS.partition(': ')[2]}",
+        )
+    return f"decimal({precision},{scale})", LOSSY, "the type has no NaN: such a value stops the job"

@@ -23,7 +23,7 @@ VARCHAR_LIMIT = 16_383
 VARBINARY_LIMIT = 65_532
 
 EXACT, WIDENED, LOSSY, REFUSED = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSSY, Fidelity.REFUSED
-ZERO_DATES = 'a zero date stops the job; [types] zero_date = "-infinity" keeps 0000-00-00, all others become that one'
+ZERO_DATES = 'a zero date stops the job; [types] zero_date = "-infinity" stores every invalid date as 0000-00-00'
 
 # Kind -> native type (fields of LogicalType are put in), fidelity, reason.
 NATIVE: dict[Kind, tuple[str, Fidelity, str]] = {
@@ -38,20 +38,20 @@ NATIVE: dict[Kind, tuple[str, Fidelity, str]] = {
     Kind.DECIMAL: ("decimal({precision},{scale})", EXACT, ""),
     Kind.FLOAT32: ("float", EXACT, ""),
     Kind.FLOAT64: ("double", EXACT, ""),
-    Kind.BOOLEAN: ("tinyint(1)", WIDENED, "a boolean is a number of one byte there"),
+    Kind.BOOLEAN: ("tinyint(1)", WIDENED, "the target stores a boolean as a one-byte integer"),
     Kind.TEXT: ("varchar({length})", EXACT, ""),
     Kind.BINARY: ("varbinary({length})", EXACT, ""),
     Kind.BIT: ("bit({length})", EXACT, ""),
     Kind.DATE: ("date", EXACT, ZERO_DATES),
-    Kind.TIME: ("time({fraction})", WIDENED, "it holds more than the times of a day"),
+    Kind.TIME: ("time({fraction})", WIDENED, "the type also holds times that are not times of day"),
     Kind.TIMESTAMP: ("datetime({fraction})", EXACT, ZERO_DATES),
     Kind.INSTANT: ("timestamp({fraction})", EXACT, ZERO_DATES),
     Kind.DURATION: ("time({fraction})", EXACT, ""),
     Kind.INTERVAL: ("varchar(128)", WIDENED, printed.AS_PRINTED),
     Kind.YEAR: ("year", EXACT, ""),
-    Kind.ENUM: ("enum", EXACT, "its error value, '' without a label, stops the job"),
+    Kind.ENUM: ("enum", EXACT, "the error value ('' that is not a label) stops the job"),
     Kind.SET: ("set", EXACT, ""),
-    Kind.UUID: ("char(36)", WIDENED, "any text of that length fits; [target.options] uuid chooses"),
+    Kind.UUID: ("char(36)", WIDENED, "any text of that length fits; [target.options] uuid chooses another type"),
     Kind.INET: ("varchar(45)", WIDENED, "any text of that length fits"),
     Kind.GEOMETRY: ("geometry", EXACT, ""),
     Kind.VECTOR: ("vector({length})", EXACT, ""),
@@ -59,13 +59,13 @@ NATIVE: dict[Kind, tuple[str, Fidelity, str]] = {
 }
 # MariaDB's own, since 10.7. It stores time-based ones in another order, and refuses what would look like one of those.
 # https://mariadb.com/kb/en/uuid-data-type/
-OWN_UUID = ("uuid", LOSSY, "MariaDB refuses those whose version is 8 to 15 and variant below 6, which stops the job")
+OWN_UUID = ("uuid", LOSSY, "MariaDB refuses UUIDs with version 8 to 15 and variant below 6; such a value stops the job")
 JSON: dict[tuple[str, str], tuple[str, Fidelity, str]] = {
     (MYSQL, "json"): (
         "json",
         LOSSY,
-        "keys in another order, one of equal keys, numbers beyond 64 bits as doubles, some doubles with another last digit, "
-        "dates or decimals inside as plain JSON; "
+        "MySQL reorders keys, keeps one of several equal keys, stores numbers beyond 64 bits as doubles, may change the last "
+        "digit of a double, and dates or decimals inside become plain JSON; "
         '[target.options] json = "text" keeps the text',
     ),
     (MARIADB, "json"): ("json", EXACT, "a longtext that keeps the source's JSON text"),
@@ -141,7 +141,8 @@ class MysqlTypes:
         if type.kind in (Kind.ENUM, Kind.SET):
             return _labelled(type)
         if type.kind is Kind.VECTOR and not type.length:
-            return ("vector(16383)", WIDENED, "the source's holds shorter ones too: the most that one may have")
+            why = "the source's column also holds shorter vectors, so this is the largest size that the target allows"
+            return "vector(16383)", WIDENED, why
         return NATIVE[type.kind]
 
     def _set(self, type: LogicalType) -> tuple[str, Fidelity, str]:
@@ -167,6 +168,6 @@ def _with_loss(fit: Fit, type: LogicalType, rules: ValueRules) -> Fit:
     if type.carried not in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT) or rules.zero_date == "stop":
         return fit
     if rules.zero_date == "infinity":
-        return Fit(fit.native, REFUSED, f"it has no date without end (zero_date); {ZERO_DATES.partition('; ')[2]}")
+        return Fit(fit.native, REFUSED, f"the target has no infinite date (zero_date); {ZERO_DATES.partition('; ')[2]}")
     into = {"null": "NULL", "-infinity": "0000-00-00"}.get(rules.zero_date, rules.zero_date)
     return Fit(fit.native, LOSSY, f'zero dates become {into} (zero_date = "{rules.zero_date}")')

@@ -121,7 +121,7 @@ _CHOICES: dict[Kind, dict[str, Choice]] = {
         "text": _TEXT,
     },
     Kind.FLOAT32: {
-        "double precision": Choice(WIDENED, "the shortest digits of the single number, read as a double", in_keys=False),
+        "double precision": Choice(WIDENED, "the shortest decimal text of the float, read as a double", in_keys=False),
         "numeric": Choice(LOSSY, _NO_MINUS, in_keys=False),
         "text": Choice(WIDENED, "the shortest digits", in_keys=False),
     },
@@ -135,8 +135,8 @@ _CHOICES: dict[Kind, dict[str, Choice]] = {
         "citext": Choice(WIDENED, "it has no declared length and ignores case, as its extension does", in_keys=False),
         UUID: Choice(
             LOSSY,
-            "letters become lower case, other spellings the usual one; no UUID stops the job; in keys char(36) whose "
-            "collation ignores case",
+            "letters become lower case and other spellings the usual one; text that is not a UUID stops the job; in keys only "
+            "from char(36) with a case-insensitive collation",
         ),
         **_JSON,
     },
@@ -150,7 +150,7 @@ _CHOICES: dict[Kind, dict[str, Choice]] = {
         "text": _TEXT,
     },
     Kind.TIMESTAMP: {
-        "timestamptz": Choice(WIDENED, "the wall clock is taken for UTC", _CLOCK, in_keys=False),
+        "timestamptz": Choice(WIDENED, "date and time are read as UTC", _CLOCK, in_keys=False),
         "text": _TEXT,
     },
     Kind.INSTANT: {
@@ -165,7 +165,7 @@ _CHOICES: dict[Kind, dict[str, Choice]] = {
     Kind.ENUM: {"text": Choice(WIDENED, "labels are not checked"), "varchar": Choice(WIDENED, "labels are not checked")},
     Kind.SET: {"varchar": Choice(WIDENED, "members are not checked")},
     Kind.JSON: {
-        "jsonb": Choice(LOSSY, "as [target.options] json says of it", in_keys=False),
+        "jsonb": Choice(LOSSY, "see [target.options] json", in_keys=False),
         "json": Choice(EXACT, in_keys=False),
         "text": Choice(EXACT, in_keys=False),
     },

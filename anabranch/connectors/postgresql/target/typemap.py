@@ -83,7 +83,7 @@ VECTOR: dict[str, tuple[str, Fidelity, str]] = {
         "pgvector's type; `vector` without a size where MySQL holds shorter ones too",
     ),
 }
-UNSIZED = "it has no declared size: the source's is the most that one may have"
+UNSIZED = "no size is declared, because the source's size is only a maximum"
 SETTINGS = (Kind.GEOMETRY, Kind.VECTOR)  # kinds for which the load asks the job's settings, not a column's choice
 EXTENSIONS = {"geometry": "postgis", "vector": "vector", "citext": "citext"}  # a type's name -> what brings it
 
@@ -95,7 +95,9 @@ class PostgresTypes:
         if type.target and type.target != _setting(type.kind, rules):
             return _chosen(type, rules)
         if type.carried is Kind.ENUM and any("\x00" in label for label in type.values):
-            return Fit("text", Fidelity.REFUSED, "a label has a NUL character, which no check here can name")
+            return Fit(
+                "text", Fidelity.REFUSED, "a label has a NUL character, which a CHECK of PostgreSQL cannot contain"
+            )
         if type.fraction > FRACTION and not type.native:
             text = f"it keeps {FRACTION} digits of a second, not {type.fraction}"
             return Fit(NATIVE[type.kind][0].format(fraction=FRACTION), Fidelity.REFUSED, text)
@@ -150,7 +152,9 @@ def _chosen(type: LogicalType, rules: ValueRules) -> Fit:
     """Return the job's own choice, or why it is refused."""
     found = choices.choice(type)
     if found is None:
-        there = ", ".join(choices.possible(type)) or ("none" if type.kind not in SETTINGS else f"[types] {type.kind}")
+        there = ", ".join(choices.possible(type)) or (
+            "none" if type.kind not in SETTINGS else f"[target.options] {type.kind}"
+        )
         return Fit(type.target, Fidelity.REFUSED, f"{type} cannot become {type.target}; possible: {there}")
     lossy = _chosen_loss(type.carried, rules)
     return Fit(type.target, LOSSY if lossy else found.fidelity, "; ".join(filter(None, (found.reason, lossy))))

@@ -120,8 +120,8 @@ decimal 9 0 as bigint           -> exact
 timestamp   as timestamptz      -> widened  UTC
 duration    as time             -> exact    24 hours
 binary(16)  as uuid             -> refused  possible: none
-geometry    as geometry         -> refused  [types] geometry
-vector      as vector           -> refused  [types] vector
+geometry    as geometry         -> refused  [target.options] geometry
+vector      as vector           -> refused  [target.options] vector
 """
 
 
