@@ -104,11 +104,13 @@ style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# Types and imports are checked on one processor, beside the tests without servers.
+# Types and imports are checked on one processor, beside the tests without servers. Before these all tests are collected once, so
+# that their rewritten asserts are written down: else each of seven workers rewrites all (8 s of processor), where none may write.
 test: style $(NATIVE)
 	@rm -f $(AGAIN)
 	@$(BIN)/python -m compileall -q anabranch || true  # what has changed since `make venv`: else each of 1,000 processes compiles it, where none may write
 	@{ $(BIN)/mypy && $(BIN)/lint-imports; } >$(TYPES) 2>&1 & types=$$!; \
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -qq --collect-only tests >/dev/null 2>&1; \
 	$(BIN)/python -m pytest -n $(CORES) --second-run $(AGAIN) --durations=10 tests/unit; code=$$?; \
 	wait $$types || code=1; cat $(TYPES); exit $$code
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
