@@ -182,6 +182,8 @@ TLS_FAILED: tuple[tuple[str, str], ...] = (
                     "wrong version number")),
 )  # fmt: skip
 CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # the other end is gone, which is no matter of TLS
+# PyMySQL, which closes the connection then: a server that has waited for net_write_timeout ends its answer inside a row.
+_OUT_OF_TURN = "Packet sequence number wrong"
 _NO_WAY_TO_LOG_IN = "received unknown auth switch request"  # PyMySQL: the server asks as MySQL 4.0 did
 
 
@@ -244,8 +246,11 @@ def tls_hint(text: str) -> str:
 
 
 def number_and_text(error: BaseException) -> tuple[int, str]:
+    """Return the number and the text of a driver's error, 0 for one without a number."""
     if error.args[:1] == (0,):  # PyMySQL: InterfaceError(0, "") on a connection that is gone
         return 2013, "the connection is closed"
     if len(error.args) >= 2 and isinstance(error.args[0], int):
         return error.args[0], str(error.args[1])
+    if str(error).startswith(_OUT_OF_TURN):
+        return 2014, str(error)
     return 0, str(error) or type(error).__name__

@@ -7,6 +7,7 @@ import ssl
 import pymysql
 import pytest
 
+from anabranch.connectors.mysql.errors import translate as source_error
 from anabranch.connectors.mysql.target.errors import (
     BY_TEXT,
     MEANINGS,
@@ -22,6 +23,7 @@ from anabranch.errors import (
     NOT_ADMITTED,
     ConfigError,
     SourceError,
+    SourceUnavailable,
     TargetBusy,
     TargetError,
     TargetFull,
@@ -102,3 +104,10 @@ def test_every_number_that_words_decide_has_a_meaning_without_them() -> None:
     assert BY_TEXT.keys() <= MEANINGS.keys()
     assert all(words == words.lower() for rows in BY_TEXT.values() for words, _ in rows)
     assert meaning(424_242, "").meaning is Meaning.REFUSED
+
+
+def test_an_answer_that_the_server_has_ended_in_the_middle_is_a_lost_connection_at_either_end() -> None:
+    """As PyMySQL says it of a server that has waited for net_write_timeout while nobody read."""
+    error = pymysql.err.InternalError("Packet sequence number wrong - got 1 expected 2")
+    assert type(translate(error, "doing it", TABLE)) is TargetUnavailable
+    assert type(source_error(error)) is SourceUnavailable
