@@ -217,7 +217,7 @@ class TargetUnavailable(TargetError):
 
 class TargetBusy(TargetUnavailable):
     code = "target_busy"
-    default_hint = "other sessions at the target are in the way"
+    default_hint = "other sessions at the target are in the way: end long transactions there, or start again later"
 
 
 class TargetFull(TargetUnavailable):
@@ -242,7 +242,7 @@ class Redefined(RowRefused):
 class Fenced(TargetError):
     code = "fenced"
     retry = Retry.NEVER
-    default_hint = "another process applies this job; only one may"
+    default_hint = "another process has taken over this job: let only one apply run for each target"
 
 
 class TrailError(AnabranchError):

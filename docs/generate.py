@@ -318,7 +318,7 @@ def error_tree() -> Iterator[str]:
     yield "the part that met it (`task`, as `shop/apply/north`), and whether it is tried again. Where the log goes as JSON,"
     yield "`run`, `capture`, `load` and `apply` end with such a line (event `error`) beside their message; so does every"
     yield "verb that was called with `--json`. Codes stay as they are from release to release. Beside those in the table:"
-    yield "`part_failed` (a part of `run` has ended with an error of its own), `part_died` (one is gone and has not said why),"
+    yield "`part_failed` (a part of `run` has ended with an error of its own), `part_died` (one ended without giving a reason),"
     yield "`not_admitted` (a PostgreSQL does not let the job's user into the database), `unexpected` (a bug)."
     yield ""
     yield "| error | code | side | exit code | retried | meaning |"

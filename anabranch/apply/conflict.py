@@ -15,8 +15,11 @@ from anabranch.contracts import Conflict, RowWriter
 from anabranch.rows.conflict import Age, ConflictPolicy, FoundRow, NotedConflict, OnConflict, Texts
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange
 
-KEYS_ACT = "a row is there already where this one moves to, and foreign keys of the target act on rows that leave"
-IN_PART = "the row is not there, and the log has not all of it to write it anew: let the source log full row images"
+KEYS_ACT = "another row already has the new key, and foreign keys of the target would act on its removal"
+IN_PART = (
+    "the row is missing and the log lacks some of its columns, so it cannot be inserted:"
+    " let the source log full row images"
+)
 
 
 @dataclass(frozen=True)

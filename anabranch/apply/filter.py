@@ -115,7 +115,7 @@ def passing(images: Images, passes: Bools, followed: Followed) -> Images:
 def _require_whole(images: Images, at: Ints, followed: Followed) -> None:
     if not images.presence[images.shape[at]].all():
         raise RowRefused(
-            "a row moves into the filter, and the log has not all of it",
+            "a row now passes the filter, and the log lacks some of its columns",
             table=str(followed.schema.id),
             hint="let the source log full row images, and load the table again",
         )

@@ -19,6 +19,6 @@ def refused(reason: Conflict | NeedsSlowWay, position: Position) -> RowRefused:
         f"{reason.what}" + (f" (row {key})" if key else ""),
         table=str(reason.table),
         position=str(position),
-        hint="mend the row or the table at the target, then start again: the job goes on from here; on_conflict says"
-        " what comes of rows that are missing or there already",
+        hint="correct the row or the table at the target, then start again: the job continues from here; on_conflict decides"
+        " about rows that are missing or already there",
     )

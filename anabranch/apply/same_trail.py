@@ -21,7 +21,7 @@ def refuse_other_trail(job: str, trail: TrailReader, at: Position) -> None:
         raise StateError(
             f"the target is at {at}, past the trail's end {end}",
             job=job,
-            hint="the trail lost its tail or is another one: restore it, or load again",
+            hint="the trail has lost its end or is a different trail: restore it, or load again",
         )
     if not at.native or at.sequence < first or trail.position_at(at.sequence).native == at.native:
         return
@@ -34,5 +34,5 @@ def refuse_other_trail(job: str, trail: TrailReader, at: Position) -> None:
             raise StateError(
                 f"the target is at {at}, which is {there} in this trail",
                 job=job,
-                hint="it came there by another copy of the job's home: go on with that one, or load again",
+                hint="the target was written from another copy of the job's home: continue with that copy, or load again",
             )

@@ -36,7 +36,9 @@ REMEDY = "anabranch load JOB --table {table} brings it in"
 CREATED = "created after start"
 GONE = f"{DROPPED}, or renamed there: no table has this name any more"
 BECAME = f"{DROPPED} as a table of its own: it is "
-REMEDY_GONE = "exclude it in the job file and run anabranch plan JOB, or load it when there is one again"
+REMEDY_GONE = (
+    "exclude it in the job file and run anabranch plan JOB, or load it when the source has a table of this name again"
+)
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,9 @@ class DefinitionKeeper:
         barriers = []
         for table in component(tables, self.trail.history.in_force()):
             why = (
-                reason if table in tables else f"{reason}: {', '.join(map(str, tables))}, to which a foreign key leads"
+                reason
+                if table in tables
+                else f"{reason}: {', '.join(map(str, tables))}, which foreign keys connect with this table"
             )
             why = f"{why}; {REMEDY.format(table=table)}"
             self.trail.park(table, why, statement)
@@ -289,7 +293,7 @@ class DefinitionKeeper:
     def _tell_settling(self, table: TableId, left: frozenset[str], catalog: SourceCatalog, is_new: bool) -> None:
         """Say whom the table waits for: immediately, whenever one has ended, and once a minute."""
         held = "; ".join(catalog.transactions.who_has(left)[:5])
-        waits.publish(str(table), f"for transactions that are older than the wish for {table}, held by {held}")
+        waits.publish(str(table), f"for transactions that were open when {table} was asked for, held by {held}")
         now = time.monotonic()
         if is_new or now - self._told.get(table, now) > waits.REPEAT:
             self._told[table] = now
@@ -338,11 +342,11 @@ class DefinitionKeeper:
         open at first.
         """
         xids, seconds = ", ".join(lacking[:5]), f"{self.patience:g} s"
-        reason = f"the transactions {xids} have rows of it and did not end in {seconds}: end them, ask again"
+        reason = f"the transactions {xids} have rows of it and did not end in {seconds}: end them, then ask again"
         if not is_same:
             reason = (
-                f"there were prepared transactions with rows of it all the {seconds}, always others, now {xids}: it joins "
-                "when none is open; hold up for a moment who writes it through XA, ask again"
+                f"for {seconds} some prepared transaction always had rows of it, each time another one, now {xids}: it can "
+                "join only while none is open; pause its XA writers for a moment, then ask again"
             )
         requests.refuse(self.trail.directory, table, reason)
         del self.joining[table]

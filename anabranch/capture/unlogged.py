@@ -19,7 +19,7 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.log_items import LogStatement
 
-REASON = "its definition is another at the source, and no statement of the log says so"
+REASON = "its definition changed at the source, and no statement of the log says so"
 
 
 def altered_unlogged(

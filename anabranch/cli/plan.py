@@ -73,7 +73,7 @@ def _lines(found: Plan | None, execute: bool) -> Iterator[str]:
         yield "the job has not run yet: its first start loads every table"
         return
     if not found.lines:
-        yield "the job file says what it said when the job last ran"
+        yield "the job file has not changed since the job last ran"
         return
     yield from (f"the file: {line}" for line in found.lines)
     for change in found.changes:
@@ -81,7 +81,7 @@ def _lines(found: Plan | None, execute: bool) -> Iterator[str]:
         yield f"{change.table}  {change.kind}{why}"
         yield f"    {DONE[change.kind]}"
     if not found.changes:
-        yield "no table is concerned"
+        yield "no table is affected"
     if not execute:
         yield "nothing was changed; add --execute to take it over"
         return

@@ -68,7 +68,7 @@ def _died(snapshot: Mapping[str, Any], alive: Mapping[str, Any]) -> Condition | 
 
 def _gone(part: Mapping[str, Any]) -> str:
     of = f" of {part['target']}" if "target" in part else ""
-    end = "is gone and has not said why" if part["is_here"] else "has not said for long that it is there"
+    end = "ended without giving a reason" if part["is_here"] else "has not reported for a long time"
     stopping = ", while it was stopping" if "stopping" in part else ""
     return f"{part['name']}{of} (process {part['pid']} on {part['host']}) {end}{stopping}, last seen at {part['seen']}"
 

@@ -54,7 +54,7 @@ class PartTrace:
         self.trace.note("info", "part_started", part=name, state="starting", sub_state="parts")
 
     def _died(self, part: Mapping[str, Any]) -> None:
-        told = f"process {part['pid']} on {part['host']} is gone and has not said why, last seen at {part['seen']}"
+        told = f"process {part['pid']} on {part['host']} ended without giving a reason, last seen at {part['seen']}"
         state = {
             "state": "died",
             "sub_state": "gone" if part["is_here"] else "silent",

@@ -119,7 +119,7 @@ def _states(job: JobView, patterns: Sequence[str]) -> tuple[dict[TableId, TableS
     loading = [str(table) for table, state in found.items() if state.is_before_stream]
     if loading:
         raise StateError(
-            f"{len(loading)} tables are not past their load: {', '.join(loading[:5])}",
+            f"{len(loading)} tables have not finished loading: {', '.join(loading[:5])}",
             job=job.config.name,
             hint="let the job run until it has caught up: anabranch run JOB --until-caught-up",
         )

@@ -157,7 +157,9 @@ def give_up(job: JobView, table: TableId) -> int:
     (parked,) = parked_tables(job, table)
     if (asked := requests.answer(job.trail, table)) is not None and asked.is_pending:
         raise ConfigError(
-            f"a load of {table} is under way", job=job.config.name, hint="it holds what it needs: let it end"
+            f"a load of {table} is under way",
+            job=job.config.name,
+            hint="that load needs the held part of the trail: wait until it ends",
         )
     with store_of(job) as store:
         states = store.states.tables(job.config.name)

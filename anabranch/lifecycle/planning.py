@@ -160,7 +160,7 @@ def _require_built(job: JobView, states: Iterable[TableState]) -> None:
     for state in states:
         if state.is_before_stream or (state.is_streaming and not state.is_built):
             raise ConfigError(
-                f"the load of {state.source} is not through",
+                f"the load of {state.source} has not finished",
                 job=job.config.name,
                 hint="put the file back, let it end (anabranch run JOB --until-caught-up), then leave the table out",
             )

@@ -38,10 +38,10 @@ from anabranch.view.refusals import refuse_changed_job
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
-UNSEEN = "foreign keys change it unseen by the log, as only a load can tell: anabranch load JOB --table brings it anew"
-SHARED = "rows of its target are another job's: anabranch verify JOB --repair puts single ones right"
+UNSEEN = "foreign keys change it without a record in the log, so only a load brings it up to date: anabranch load JOB --table T"
+SHARED = "its target table also has rows of another job: repair single rows with anabranch verify JOB --repair"
 ASIDE = "rows are set aside, here or where foreign keys lead: anabranch parked release, or discard, before going back"
-KEYLESS = "it has no key: what is in it twice cannot be told from what came twice"
+KEYLESS = "it has no key: equal rows cannot be told from rows that were applied twice"
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class _Plan:
         open_tables = [str(t) for t, s in sorted(self.states.items()) if s.is_before_stream]
         if open_tables:
             raise StateError(
-                f"{', '.join(open_tables[:5])} are not past their load",
+                f"{', '.join(open_tables[:5])} have not finished loading",
                 job=self.job.config.name,
                 hint="let them catch up: anabranch run JOB --until-caught-up",
             )

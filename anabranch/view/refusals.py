@@ -94,7 +94,7 @@ def refuse_switch_while_loading(job: JobView, followed: str, now: str) -> None:
     loading = [str(table) for one in job.whole.targets() for table in _loading(one)]
     if loading:
         raise SourceError(
-            f"this server is {now}, the trail follows {followed}, and {', '.join(loading[:5])} are not past their load",
+            f"this server is {now}, the trail follows {followed}, and {', '.join(loading[:5])} have not finished loading",
             job=job.config.name,
             hint="connect to the former server until every table streams, or drop the job and load again",
         )

@@ -41,7 +41,7 @@ def test_rule_32_a_job_file_that_is_edited(mariadb: Server, scenario: Make) -> N
     write(made, FIRST)
     assert "has not run yet" in made.cli("plan").stdout
     made.run_until_caught_up()
-    assert made.cli("plan").stdout == "the job file says what it said when the job last ran\n"
+    assert made.cli("plan").stdout == "the job file has not changed since the job last ran\n"
     it_is_refused_and_told(made)
     it_is_taken_over(made)
     what_changed_is_loaded_again(made)
@@ -74,7 +74,7 @@ def it_is_taken_over(made: Scenario) -> None:
     made.source.execute("INSERT INTO log VALUES (4, 4)", "UPDATE keep SET v = 9", "UPDATE narrow SET v = 9")
     text = made.cli("plan", "--execute").stdout
     assert f"anabranch load JOB --table {made.source.name}.parent --recreate\n" in text
-    assert made.cli("plan").stdout == "the job file says what it said when the job last ran\n"
+    assert made.cli("plan").stdout == "the job file has not changed since the job last ran\n"
     states = made.states()
     assert states == {"keep": "streaming", "scenario_mark": "streaming"} | dict.fromkeys(
         ("narrow", "parent", "child"), "parked"

@@ -109,7 +109,7 @@ def it_is_rewound(made: Scenario, backup: int) -> None:
         armed.setenv(failpoints.VARIABLE, "rewind.committed=exit")
         made.cli("rewind", "--to", str(backup + 1), "--execute", code=failpoints.EXIT_CODE)
     assert made.checkpoint()[2] == backup + 1
-    assert "are not past their load" in made.cli("rewind", "--to", str(backup), "--execute", code=7).stderr
+    assert "have not finished loading" in made.cli("rewind", "--to", str(backup), "--execute", code=7).stderr
     made.run_until_caught_up()
     text = made.cli("rewind", "--to", str(backup), "--execute").stdout
     assert "the target is back there" in text and "no key" in text

@@ -52,7 +52,10 @@ def test_a_job_that_runs_and_dies_on_another_host(
     believed = look(made)
     assert believed["state"] != "stopped" and "gone" not in believed["sub_state"], "nobody here can know yet"
     found = is_in(made, "died", "silent")
-    assert found["error"]["code"] == "part_died" and "on elsewhere) has not said for long" in found["state_detail"]
+    assert (
+        found["error"]["code"] == "part_died"
+        and "on elsewhere) has not reported for a long time" in found["state_detail"]
+    )
     assert found["since"] <= believed["at"]
     wait_until(lambda: look(made)["parts"] == [], 180, "its other parts have been silent for as long")
     again = made.start("run")

@@ -55,7 +55,7 @@ def test_rule_15_tables_parked_while_the_load_is_stopped(mariadb: Server, scenar
         made.source.execute("ALTER TABLE late ADD COLUMN extra INT DEFAULT 5")
         assert f"{made.source.name}.gone" in made.cli("load", code=8).stderr
         assert_parked(made, but=STREAMING | {"late"})
-    assert "to which a foreign key leads" in made.reason("parent")
+    assert "which foreign keys connect with this table" in made.reason("parent")
     apply = made.start("apply")
     made.wait_streaming(apply)
     made.sync(apply)

@@ -47,7 +47,7 @@ class Side(Enum):
     """The way in which a change of a table can concern a row that is set aside."""
 
     ROW = "changes it again"
-    COMES = "takes a unique value of it"
+    COMES = "uses a unique value of it"
     REFERS = "refers to it"
     LEAVES = "takes away, or exchanges, what it refers to"
 
@@ -91,7 +91,7 @@ def links(of: TableId, tables: Mapping[TableId, Known]) -> list[Link]:
     for index in schema.indexes:
         if index.unique and not index.exact:
             found.append(
-                Link(of, (), (), Side.COMES, f"which rows index {index.name} takes for equal is up to the source")
+                Link(of, (), (), Side.COMES, f"only the source can tell which rows index {index.name} treats as equal")
             )
         elif index.unique and set(index.columns) <= set(table.source_columns):
             columns = _names(table, index.columns)
@@ -122,7 +122,7 @@ def _link(
         columns, looked_at = _names(ours, own[1]), _names(theirs, other[1])
         if all(map(_is_exact, map(ours.type_of, columns), map(theirs.type_of, looked_at))):
             return Link(other[0], looked_at, columns, side)
-        why = f"which values foreign key {name} takes for equal is up to the source"
+        why = f"only the source can tell which values foreign key {name} treats as equal"
     return Link(other[0], (), (), side, why)
 
 

@@ -59,7 +59,7 @@ class Touch:
 def refuse_touched(part: Group, context: ApplyContext) -> None:
     """Raise NeedsSlowWay for a change that concerns a set-aside row: the quick way applies none."""
     for touch in touches(part, context).values():
-        raise NeedsSlowWay(context.tables[touch.by].table, f"a row is set aside, and what comes {touch.what}")
+        raise NeedsSlowWay(context.tables[touch.by].table, f"a row is set aside, and a later change {touch.what}")
 
 
 def touches(part: Group, context: ApplyContext) -> dict[int, Touch]:
@@ -125,13 +125,13 @@ def unfit(step: Disputable, context: ApplyContext, states: Mapping[TableId, Tabl
     is_whole = change.operation == DELETE or change.values.keys() | step.unconverted.keys() >= set(change.table.columns)
     waits_behind_load = not is_first and is_whole and states[table].is_loading
     if (waits := _not_streaming(table, states)) is not None and not waits_behind_load:
-        return f"{waits} is not streaming" + ("" if waits == table else ", with which foreign keys connect it")
+        return f"{waits}{'' if waits == table else ', which foreign keys connect with it,'} is not streaming"
     if is_first and (why := next((link.why for link in found if link.why), "")):
         return why
     if is_first and context.keys is not None and table in context.keys.ranks:
         return "foreign keys of the target act on it"
     if step.ahead or step.follow or step.may_be_gone:
-        return "foreign keys of the source act on its change"
+        return "foreign keys of the source change other rows with it"
     if any(change.values.get(name, value) != value for name, value in change.old_key.items()):
         return "it gives the row another key"
     linked = {name for link in found for name in link.own}

@@ -131,9 +131,9 @@ def refuse_far_cascades(
         if shared == [True, False]:
             raise StateError(
                 f"{child.target} has rows that are not this job's, {parent.target} has not: what the source's foreign key does"
-                " to children would reach them",
+                " to child rows would also change those",
                 table=str(child.source),
-                hint="let both go to shared tables, with values that no other job has, or the child to one of its own",
+                hint="write both to shared tables, with values that no other job has, or write the child to a table of its own",
             )
 
 

@@ -51,7 +51,7 @@ class _Compute:
         except SourceUnavailable:
             raise
         except SourceError as error:
-            why = f"what foreign keys make of {', '.join(self.columns)} cannot be asked for: {error.message}"
+            why = f"the source cannot be asked how foreign keys change {', '.join(self.columns)}: {error.message}"
             raise Redefined(why, table=str(self.schema.id), hint=error.hint) from error
         finally:
             reader.close()
@@ -90,7 +90,7 @@ def _computed(followed: Followed, changed: frozenset[str], asked: AskedSource | 
     if not columns:
         return None
     if asked is None or not isinstance(asked.source.snapshot(), ComputingReader):
-        why = f"{', '.join(columns)} follows from it, and this source cannot be asked for it"
+        why = f"{', '.join(columns)} depends on it, and this source cannot compute it on request"
         raise _refused(schema, why, f"drop {', '.join(columns)} in the job file")
     inputs = sorted(frozenset[str]().union(*(schema.inputs_of(name) for name in columns)))
     inputs_here, columns_here = tuple(names[name] for name in inputs), tuple(names[name] for name in columns)

@@ -110,8 +110,9 @@ def _two_ways(parent: _Parent) -> RowRefused:
     former value.
     """
     return RowRefused(
-        f"a value that others refer to changes, {', '.join(sorted(map(str, parent.kind.effect.twice)))} follows it by two"
-        " foreign keys, and rows of a further table follow that; where the target's keys act these cannot be told",
+        f"a referenced value changes, {', '.join(sorted(map(str, parent.kind.effect.twice)))} follows it by two foreign keys,"
+        " and rows of a further table follow those; with the target's own keys active, anabranch cannot tell which rows these"
+        " are",
         table=str(parent.changes[0].rule.parent.source),
         hint="let the job's user switch foreign keys off at the target: preflight lists the statements",
     )

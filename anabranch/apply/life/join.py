@@ -21,8 +21,8 @@ from anabranch.model.table_life import TableState, arrive, park, refuse_to_resum
 from anabranch.trail import retention
 
 HIDDEN_ROWS = (
-    "foreign keys change it over a table between, which went on while it was loaded: stop apply, load the table again, then"
-    " start apply"
+    "foreign keys change it through another table, which kept changing while this one was loaded: stop apply, load the table"
+    " again, then start apply"
 )
 
 

@@ -161,7 +161,7 @@ class _Refused:
     def authenticate(self, packet: object) -> None:
         raise SourceError(
             f"the server asks for the password of {self._user} in clear text or in the form of MySQL 4.0: "
-            "it is not told",
+            "anabranch does not send it",
             hint=OTHER_LOGIN,
         )
 
@@ -231,9 +231,7 @@ def _tls(endpoint: Endpoint) -> dict[str, Any]:
         hint = f"take {', '.join(files)} out of the URL, or set ssl_mode={' or '.join(_USES_FILES)}"
         raise ConfigError(f"ssl_mode={mode} in the URL has no use for {', '.join(files)}", hint=hint)
     if "ssl_key" in files and "ssl_cert" not in files:
-        raise ConfigError(
-            "the URL has ssl_key and no ssl_cert", hint="name the certificate of this key, or none of both"
-        )
+        raise ConfigError("the URL has ssl_key and no ssl_cert", hint="add ssl_cert for this key, or remove ssl_key")
     if mode == "disabled":
         return {"ssl_disabled": True}
     return {} if mode == "preferred" else {"ssl": _context(endpoint, mode)}

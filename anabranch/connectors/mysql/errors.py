@@ -24,7 +24,7 @@ _CHANGED = (
     "it parks when capture comes to that statement, then start again"
 )
 OTHER_LOGIN = (
-    "give this user one of the ways to log in that tell nobody the password: caching_sha2_password, mysql_native_password "
+    "give this user an authentication plugin that does not reveal the password: caching_sha2_password, mysql_native_password "
     "(SET old_passwords = 0 before SET PASSWORD), on MariaDB ed25519 or unix_socket"
 )
 _MODE = "SET GLOBAL gtid_mode = {} at the source until capture has read past this place, then start again"
@@ -91,7 +91,11 @@ MEANING: dict[int, KnownError] = {
         "too many connections of this user",
         "the user has no connection left: raise max_user_connections",
     ),
-    1205: KnownError(SourceUnavailable, "a lock was not given in time", "a lock at the source was not given in time"),
+    1205: KnownError(
+        SourceUnavailable,
+        "a lock was not given in time",
+        "another session holds a lock at the source: end it, or start again later",
+    ),
     1213: KnownError(SourceUnavailable, "deadlock", "a deadlock at the source"),
     1220: KnownError(SourceError, "a replication command failed"),
     1226: KnownError(SourceUnavailable, "a limit of this user is reached", "the user has reached its resource limit"),
@@ -177,7 +181,7 @@ TLS_FAILED: tuple[tuple[str, str], ...] = (
     ("verify failed", "the server's certificate is not signed by the authority in ssl_ca: name the right file in the URL"),
     ("doesn't support it", "switch TLS on at the server (ssl_ca, ssl_cert, ssl_key in its configuration), or set "
      "ssl_mode=disabled in the URL"),
-    *((words, "the server's TLS is too old to be safe: use a newer server, or ssl_mode=disabled over a line of your own")
+    *((words, "the server's TLS is too old to be safe: use a newer server, or ssl_mode=disabled over a network that you trust")
       for words in ("unsupported protocol", "protocol version", "handshake failure", "no protocols", "key too small",
                     "wrong version number")),
 )  # fmt: skip
@@ -205,7 +209,7 @@ def translate(error: BaseException) -> AnabranchError:
         return SourceUnavailable(of_number(number, text).message, hint=who)
     if text == _NO_WAY_TO_LOG_IN:
         return SourceError(
-            "the server asks for the password in the form of MySQL 4.0: it is not told", hint=OTHER_LOGIN
+            "the server asks for the password in the form of MySQL 4.0: anabranch does not send it", hint=OTHER_LOGIN
         )
     return of_number(number, text)
 

@@ -84,7 +84,7 @@ SELECT processlist_id, attr_value FROM performance_schema.session_connect_attrs 
 _SETTINGS = "SET SESSION time_zone = 'SYSTEM', lock_wait_timeout = 5"
 _LIMITS = ("SET SESSION max_execution_time = 5000", "SET SESSION max_statement_time = 5")  # MySQL's, MariaDB's
 _BLIND = "GRANT PROCESS ON *.* to the job's user lets anabranch name who holds it"
-_OLDER = "the server does not say who holds it; these are older than the wait"
+_OLDER = "the server does not say who holds it; these sessions were active before the wait began"
 _ANY = "the server does not say who holds it, and nothing is older than the wait: one of these idle sessions may have locked it"
 _SERVERS_OWN = ("Daemon", "Binlog Dump", "Binlog Dump GTID", "Slave_IO", "Slave_SQL", "Slave_worker", "Connect")
 XA = Holder("a prepared XA transaction", "XA RECOVER lists it, XA COMMIT or XA ROLLBACK ends it")

@@ -44,9 +44,12 @@ class KnownError(NamedTuple):
 
 
 _LOAD = "load the table again"
+_OTHER_KIND = (
+    "the name belongs to something else at the target, perhaps a view: rename it, or choose another target name"
+)
 _TYPE = (
-    "ALTER TABLE … ALTER COLUMN … TYPE … at the target for a type that holds it; a table that the load makes gets its types by"
-    " [types.map]"
+    "change the column at the target to a type that holds the value (ALTER TABLE … ALTER COLUMN … TYPE …); for tables that"
+    " the load creates, choose the type in [types.map]"
 )
 _RESULT = (
     f"{_TYPE}; a column that is computed there: ALTER TABLE … DROP COLUMN … at the target, or [[tables]] columns.drop"
@@ -78,8 +81,8 @@ MEANINGS: dict[str, KnownError] = {
     "23503": KnownError(
         Meaning.CONFLICT,
         "a foreign key of the target is broken",
-        "the source wrote it with its foreign keys off, or the key is the target's own: put the missing row in, or drop the"
-        " key at the target; a user who may set session_replication_role is not asked",
+        "the source wrote the row with its foreign keys off, or only the target has this key: insert the missing parent row,"
+        " or drop the key at the target; for a user who may set session_replication_role the key is not checked",
     ),
     "23514": KnownError(
         Meaning.CONFLICT,
@@ -106,7 +109,7 @@ MEANINGS: dict[str, KnownError] = {
         Meaning.REFUSED, "no such column", f"the target table was changed: bring the column back, or {_LOAD}"
     ),
     "42804": KnownError(Meaning.REFUSED, "a column has another type", f"the target table was changed: {_LOAD}"),
-    "42809": KnownError(Meaning.REFUSED, "not a table", "the target has something else of this name, a view perhaps"),
+    "42809": KnownError(Meaning.REFUSED, "not a table", _OTHER_KIND),
     "428C9": KnownError(
         Meaning.REFUSED,
         "a column that is GENERATED ALWAYS",
@@ -147,7 +150,7 @@ MEANINGS: dict[str, KnownError] = {
     "57014": KnownError(
         Meaning.BUSY,
         "cancelled by an administrator or a time limit",
-        "somebody, or a limit at the target, ends our statements",
+        "an administrator or a time limit at the target ends our statements: raise that limit for the job's user",
     ),
     "57P04": KnownError(Meaning.REFUSED, "the database was dropped", "create the target database first"),
     "58": KnownError(Meaning.AWAY, "an error of the server's system", "look at the log of the target's server"),
@@ -155,7 +158,7 @@ MEANINGS: dict[str, KnownError] = {
     "P0": KnownError(
         Meaning.CONFLICT,
         "raised by a trigger or function of the target",
-        "raised by a trigger or function at the target",
+        "correct the row, or the trigger or function at the target that raised this",
     ),
     "XX": KnownError(Meaning.REFUSED, "an internal error of the server", "look at the log of the target's server"),
     "XX001": KnownError(Meaning.REFUSED, "damaged data", _DAMAGED),

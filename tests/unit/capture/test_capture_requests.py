@@ -109,7 +109,7 @@ def test_a_table_that_always_has_another_prepared_transaction_is_refused_with_th
     staging.prepare("y", end, (THERE,))
     assert keeper.join(end) is None
     refused = requests.answer(tmp_path, THERE)
-    assert refused is not None and "always others, now y" in refused.refusal and "hold up" in refused.refusal
+    assert refused is not None and "each time another one, now y" in refused.refusal and "pause" in refused.refusal
 
 
 def test_a_statement_about_a_table_that_is_not_replicated_is_told_once_a_minute(

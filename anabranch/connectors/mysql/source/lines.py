@@ -176,7 +176,9 @@ class Finisher:
             is_partly = name in self._table.primary_key and found[0][1:].strip(b"0-: .+") != b""
             if choice == STOP or is_partly:
                 value = found[0][1:].decode()
-                raise self._refusal(block, found.start(), f"the date {value!r}, which is none", ZERO_DATE_HINT)
+                raise self._refusal(
+                    block, found.start(), f"the date {value!r}, which is not a valid date", ZERO_DATE_HINT
+                )
             type = self._table.column(name).type
             assert type is not None
             return NULL if choice == NULL_CHOICE else DATE + text_of(type, choice).encode()

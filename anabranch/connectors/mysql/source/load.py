@@ -57,8 +57,8 @@ KEYS_AT_ONCE = 1000  # in one condition
 # https://dev.mysql.com/doc/refman/8.0/en/information-functions.html#function_found-rows
 COUNTED, COUNT = "SQL_CALC_FOUND_ROWS", "SELECT FOUND_ROWS()"
 MISCOUNTED = (
-    "look for what takes rows from results: a row limit that sessions are given (sql_select_limit), a plug-in that rewrites"
-    " statements, a proxy; let the URL lead to the server itself, then start again"
+    "find what removes rows from results: a row limit set for sessions (sql_select_limit), a plug-in that rewrites"
+    " statements, a proxy; point the URL at the server itself, then start again"
 )
 
 

@@ -16,7 +16,7 @@ from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 
 CHECK = "not_carried"
-HINT = "what the application at the target needs of them has to be written there"
+HINT = "create at the target, by hand, those that your application needs there"
 # what -> schema, name and, where it belongs to a table, that table
 _OBJECTS = {
     "views": "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.VIEWS WHERE TABLE_SCHEMA IN {schemas}",
@@ -56,7 +56,10 @@ def check_on_update(live: Live) -> Iterator[CheckResult]:
     columns = _names(live, _ON_UPDATE, of_tables=True)
     if columns:
         message = f"ON UPDATE CURRENT_TIMESTAMP is not carried over: {some(columns)}"
-        hint = "rows arrive with the source's values; who writes at the target sets them, or a trigger there"
+        hint = (
+            "replicated rows have the source's values; for other writers at the target, set the column in the application or "
+            "by a trigger"
+        )
         yield replace(warning(CHECK, message, hint), names=columns)
 
 

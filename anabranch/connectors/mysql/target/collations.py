@@ -74,10 +74,10 @@ def collating(charset: str, collation: str, known: Collection[str]) -> Collating
     own, _, end = collation.partition("_")
     for near in _stand_ins(end):
         for name in _spelled(f"{own}_{near}", known):
-            reason = f"the target has no {collation}; {name} may take other texts for equal"
+            reason = f"the target has no {collation}; {name} may treat other texts as equal"
             return Collating(_charset_of(charset, name), name, Fidelity.LOSSY, reason)
     name = by_bytes(known)
-    text = f"the target has no {collation}; {name} compares bytes: what was equal may not be any more"
+    text = f"the target has no {collation}; {name} compares bytes: texts that were equal at the source may differ"
     return Collating("utf8mb4", name, Fidelity.LOSSY, text)
 
 

@@ -38,8 +38,8 @@ HINTS = {
 }  # fmt: skip
 HELD_BYTES = 16 << 20  # one statement: a refused row is looked up among its lines
 PLACE = re.compile(r" at row \d+(?= |$)|^Row \d+ ")
-UNSAID = "the target warns of the row, and does not keep of what: SET GLOBAL max_error_count = 64 there"
-ELSE = "look for triggers of the target that take rows away, then load the table again"
+UNSAID = "the target warned about the row but kept no text of the warning: SET GLOBAL max_error_count = 64 there"
+ELSE = "look for triggers at the target that remove rows, then load the table again"
 
 
 class Complaint(NamedTuple):

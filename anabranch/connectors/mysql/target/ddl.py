@@ -296,7 +296,7 @@ def _refuse_changed_values(named: tuple[str, ...], schema: TableSchema, table: T
         raise NotMade("it names numbers that are texts here, and would compare these as texts")
     kinds = {table.type_of(column).carried for column in columns}
     if kinds & set(KINDS) and any(choice(rules, schema, column) != STOP for column in named):
-        raise NotMade("it names dates, of which [types] zero_date makes others")
+        raise NotMade("it names dates, some of which [types] zero_date replaces")
     if rules.nul == "strip" and Kind.TEXT in kinds:
         raise NotMade('it names texts, which [types] nul = "strip" shortens')
     if any(table.type_of(column).target for column in columns):

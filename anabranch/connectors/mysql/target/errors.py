@@ -58,8 +58,12 @@ class KnownError(NamedTuple):
 _BUSY, _AWAY, _FULL, _CONFLICT, _REFUSED = Meaning
 _LOAD = "load the table again"
 _CHANGED = f"the target table was changed: {_LOAD}"
+_OTHER_KIND = (
+    "the name belongs to something else at the target, perhaps a view: rename it, or choose another target name"
+)
 _TYPE = (
-    "ALTER TABLE … MODIFY … there to a type that holds it; a table that the load makes gets its types by [types.map]"
+    "change the column at the target to a type that holds the value (ALTER TABLE … MODIFY …); for tables that the load "
+    "creates, choose the type in [types.map]"
 )
 # Of what an expression gives, or a column of the target that somebody else computes.
 _RESULT = f'{_TYPE}; a column that is computed here gets the source\'s values by [target.options] computed = "values"'
@@ -70,8 +74,8 @@ _MEMORY = "the target's server is short of memory: look at its log and its limit
 _DAMAGED = "the server says that its data is damaged: look at its log, CHECK TABLE, restore it"
 _READ_ONLY = "the target is read-only: point the job at the primary, or SET GLOBAL read_only = OFF there"
 _KEYS = (
-    "the source wrote it with its foreign keys off, or the key is the target's own: put the missing row in, or drop the key at "
-    "the target"
+    "the source wrote the row with its foreign keys off, or only the target has this key: insert the missing parent row, or "
+    "drop the key at the target"
 )
 _CHECK = "if the source has no such check any more: ALTER TABLE … DROP CHECK … (MariaDB: DROP CONSTRAINT) at the target"
 _COMPUTED = "make it an ordinary column at the target (ALTER TABLE … MODIFY …), or leave it out of the job"
@@ -155,14 +159,16 @@ MEANINGS: dict[int, KnownError] = {
     1264: KnownError(_CONFLICT, "a number does not fit its column", _RESULT),
     1265: KnownError(_CONFLICT, "a value does not fit its column", _RESULT),
     1275: KnownError(_REFUSED, "a way to log in that is not safe", _LOGIN),
-    1288: KnownError(_REFUSED, "not a table", "the target has something else of this name, a view perhaps"),
+    1288: KnownError(_REFUSED, "not a table", _OTHER_KIND),
     1290: KnownError(_REFUSED, "the server was started with an option that forbids it"),
     1292: KnownError(_CONFLICT, "a value does not fit its column", _TYPE),
     1300: KnownError(_CONFLICT, "a text that its character set does not know", _TYPE),
     1317: KnownError(
-        _BUSY, "the statement was ended by an administrator", "somebody, or a limit at the target, ends our statements"
+        _BUSY,
+        "the statement was ended by an administrator",
+        "an administrator or a time limit at the target ends our statements: raise that limit for the job's user",
     ),
-    1347: KnownError(_REFUSED, "not a table", "the target has something else of this name, a view perhaps"),
+    1347: KnownError(_REFUSED, "not a table", _OTHER_KIND),
     1348: KnownError(_REFUSED, "a column that is not written", "the target has a view of this name, perhaps"),
     1364: KnownError(
         _CONFLICT,
@@ -187,7 +193,9 @@ MEANINGS: dict[int, KnownError] = {
     1614: KnownError(_BUSY, "deadlock"),
     1637: KnownError(_AWAY, "too many transactions at once"),
     1644: KnownError(
-        _CONFLICT, "raised by a trigger or routine of the target", "raised by a trigger or routine at the target"
+        _CONFLICT,
+        "raised by a trigger or routine of the target",
+        "correct the row, or the trigger or routine at the target that raised this",
     ),
     1665: KnownError(
         _REFUSED,

@@ -64,9 +64,9 @@ def why_not(column: Column, schema: TableSchema, rules: ValueRules, family: str)
     if not is_of_family(schema) or not column.generated or not column.expression:
         return "its expression is not known"
     if rules.computed == VALUES:
-        return '[target.options] computed = "values" says so'
+        return '[target.options] computed = "values" asks for a plain column'
     if any(column.name in key.columns for key in schema.foreign_keys):
-        return "a foreign key refers by it"
+        return "a foreign key uses it"
     if column.type is None or own_words.fit(column, column.type, family) is None:
         return f"{column.native} becomes another type"
     inputs = [schema.column(name) for name in schema.named_by(column)]
@@ -81,11 +81,14 @@ def _unlike_inputs(inputs: list[Column], schema: TableSchema, rules: ValueRules)
         kind = column.type.kind if column.type else Kind.NATIVE
         if kind is Kind.TEXT:
             if bare(column.native) != "varchar" or column.charset.lower() not in CHARSETS:
-                yield f"it reads {column.name} ({column.native} {column.charset}): only a varchar in a usual set is the same"
+                yield (
+                    f"it reads {column.name} ({column.native} {column.charset}): only a varchar in utf8mb4, utf8mb3 or ascii "
+                    "gives the same result"
+                )
             if rules.nul != "stop":
                 yield f'it reads {column.name}, which [types] nul = "{rules.nul}" changes'
         elif kind not in NUMBERS | CLOCKS:
-            yield f"it reads {column.name} ({column.native}), of which the servers or their settings may make other things"
+            yield f"it reads {column.name} ({column.native}), which other servers or settings may convert differently"
         elif kind in KINDS and choice(rules, schema, column.name) != STOP:
             yield f"it reads {column.name}, of which [types] zero_date changes values"
 

@@ -78,12 +78,12 @@ def limits(variables: Mapping[str, str], keyless: Sequence[TargetTable]) -> Iter
         names = [str(table.source) for table in keyless]
         yield failed("cluster", f"{of} takes no changes of tables without a key: {some(names)}", GIVE_ONE, names=names)
     if of == GALERA and variables.get(SPLITS, "OFF").upper() in ("ON", "1"):
-        text = f"{SPLITS} is on: a LOAD DATA may commit in parts, rows of a load's piece without their ledger row"
+        text = f"{SPLITS} is on: LOAD DATA may commit in parts, so that rows of a piece are committed without their ledger row"
         yield failed("cluster", text, f"SET GLOBAL {SPLITS} = OFF")
     name, usual = SIZES[of]
     most = int(variables.get(name) or 0)
     if 0 < most < usual:
-        text = f"{name} = {most}: {of} refuses an epoch that is larger, the rows of a load's piece among them"
+        text = f"{name} = {most}: {of} refuses a larger epoch, and a larger piece of a load"
         yield warning("cluster", text, f"SET GLOBAL {name} = {usual}")
     rows = int(variables.get("wsrep_max_ws_rows") or 0) if of == GALERA else 0
     if rows:

@@ -54,7 +54,9 @@ def check_truncate(live: Live) -> Iterator[CheckResult]:
         return
     other = 'leave [apply] truncate out, or set it to "delete"'
     if of := kind(live.variables):
-        yield failed("truncate", f"{of} locks tables on one node only: another one may have the job meanwhile", other)
+        yield failed(
+            "truncate", f"{of} locks tables on one node only: another node may run the job at the same time", other
+        )
         return
     targets = [table.target for table in live.context.targets.values() if table.target.schema != STATE]
     for schema in sorted({STATE, *(target.schema for target in targets)}):

@@ -48,12 +48,16 @@ def row_size(
     """Check that the longest row fits, by both limits. `virtual`: columns that are computed when they are read."""
     hint = _shorter(table, [*columns, *virtual])
     if (found := row_sizes.row_bytes([*columns, *virtual])) > row_sizes.MOST:
-        text = f"rows may take {found:,} bytes, {row_sizes.MOST:,} is the most (long texts count as their pointers)"
+        text = f"a row may need {found:,} bytes, the limit is {row_sizes.MOST:,} (long texts count only as pointers)"
         yield failed("row_size", text, hint, table)
     room = row_sizes.page_room(page)
     if (found := row_sizes.page_bytes(columns, table.key, family)) >= room:
-        text = f"rows may take {found:,} bytes of a page, {room:,} are too many"
-        more = f"{hint}, and so for others" if family == "mariadb" else "leave columns out ([[tables]] columns.drop)"
+        text = f"a row may need {found:,} bytes of a page, it has to be fewer than {room:,}"
+        more = (
+            f"{hint}, and the same for further columns until the row fits"
+            if family == "mariadb"
+            else "leave columns out ([[tables]] columns.drop)"
+        )
         yield failed("row_size", text, more, table)
 
 
@@ -111,5 +115,8 @@ def check_padding(live: Live) -> Iterator[CheckResult]:
             if source in keys and is_text and (not is_of_family(schema) or compares_exactly(column)):
                 names.append(f"{table.source}.{source}")
     if names:
-        text = f"the target has no collation that tells 'a' from 'a ': two such keys stop the job ({some(names)})"
+        text = (
+            "the target has no collation in which 'a' and 'a ' differ: two keys that differ only in blanks at the end stop the "
+            f"job ({some(names)})"
+        )
         yield warning("collations", text, "use MySQL 8.0.17 or later, or MariaDB", names=names)

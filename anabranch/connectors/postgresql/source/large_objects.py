@@ -164,9 +164,7 @@ def _judged(connection: Connection, schema: TableSchema, column: Column, form: O
         why = f"{what} names large objects in {many} values{of}: the numbers would arrive, the objects are in no log"
         return CheckResult(CHECK, CheckVerdict.FAILED, why, REMEDY, str(schema.id))
     if form is ObjectForm.NESTED:
-        why = (
-            f"{what} has numbers that may name large objects, which do not arrive; nobody looks for them in such a type"
-        )
+        why = f"{what} has numbers that may name large objects, which do not arrive; anabranch cannot look into such a type"
         return CheckResult(CHECK, CheckVerdict.WARNING, why, REMEDY, str(schema.id))
     why = f"{what} names no large object now{of}; the first row of the log that names one parks the table"
     return CheckResult(CHECK, CheckVerdict.WARNING, why, REMEDY, str(schema.id))

@@ -16,7 +16,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 
 CHECK = "source.not_carried"
-HINT = "what the application at the target needs of them has to be written there"
+HINT = "create at the target, by hand, those that your application needs there"
 ROOTS = 120_000  # pg_partition_root
 SHOWN = 8  # names in one message
 _ALONE = "NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = '{}'::regclass AND d.objid = o.oid AND d.deptype = 'e')"

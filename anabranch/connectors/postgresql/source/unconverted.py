@@ -23,8 +23,8 @@ from anabranch.rows.refused import readable, refused
 PATIENCE = 60.0  # seconds
 _MESSAGES, _BYTES = 256, 1 << 20
 PAST = (
-    "the source gives nothing of its log past this row, whatever the job file says: correct the row there, then take the job's"
-    " state away (anabranch drop JOB --execute) and run it, which loads all tables again"
+    "the source's log cannot be read past this row, whatever the job file says: correct the row there, then remove the job's"
+    " state (anabranch drop JOB --execute) and run the job, which reloads all tables"
 )
 _KINDS = frozenset((*ROWS, *b"RB"))
 

@@ -432,7 +432,7 @@ def _check(check: Check, schema: TableSchema, table: TargetTable, rules: ValueRu
     columns = mapped(named, table)
     kinds = {table.type_of(column).carried for column in columns}
     if kinds & set(KINDS) and any(choice(rules, schema, column) != STOP for column in named):
-        raise NotCarried("it names dates, of which [types] zero_date makes others")
+        raise NotCarried("it names dates, some of which [types] zero_date replaces")
     if rules.nul == "strip" and Kind.TEXT in kinds:
         raise NotCarried('it names texts, which [types] nul = "strip" shortens')
     if any(table.type_of(column).target for column in columns):

@@ -26,7 +26,10 @@ from anabranch.contracts import Conflict
 from anabranch.rows.net import TargetTable
 
 Staged = tuple[MergePiece, Stage, int]  # an update, the table that holds its rows, their number
-CANNOT_PARK = "rows hand unique values on, and foreign keys or triggers at the target forbid that they leave meanwhile"
+CANNOT_PARK = (
+    "rows hand unique values on to each other, and foreign keys or triggers at the target do not let them be removed"
+    " meanwhile"
+)
 
 # Columns that may be written; may rows leave (nothing refers to them in a way that this session checks, and they come back
 # into the table where they were: a child by inheritance has columns of its own); does no trigger (28: of INSERT, DELETE or

@@ -142,10 +142,10 @@ def _rename(connection: Connection, job: str, table: TableId, need: Need, pairs:
     if others := sorted(having - at_rest):
         raise TargetError(
             f"labels of the enum {need.name} were renamed at the source; at the target {', '.join(others)} would show other"
-            " values by it",
+            " values, because they use the type",
             table=str(table),
-            hint="tables of this job are parked for it within ten seconds while it runs: load again then; where the table is"
-            f" nobody's of this job: {'; '.join(statements)} at the target, then load again",
+            hint="while the job runs, its tables are parked for this within ten seconds: load again then; for a table that is"
+            f" not part of this job, run at the target: {'; '.join(statements)}; then load again",
         )
     with translated(f"rename labels of {need.name} ({'; '.join(statements)})"), connection.transaction():
         for statement in statements:

@@ -196,7 +196,7 @@ def test_checks_are_carried_by_what_they_name() -> None:
     assert planned.validate == 'ALTER TABLE "public"."or""ders" VALIDATE CONSTRAINT "c"'
     for told, why in (
         (plan("gone"), "gone of shop.orders is not a replicated column"),
-        (plan("born", rules=ValueRules(zero_date="null")), "[types] zero_date makes others"),
+        (plan("born", rules=ValueRules(zero_date="null")), "[types] zero_date replaces"),
         (plan("name", rules=ValueRules(nul="strip")), "shortens"),
     ):
         assert why in str(told["c"])
