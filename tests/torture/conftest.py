@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from anabranch.testing.places import server_files
+from anabranch.testing.databases import unique_name
 from anabranch.testing.torture.ground import Ground, private
 
 
 @pytest.fixture(scope="session")
-def torture_directory() -> Iterator[Path]:
-    with server_files(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) as directory:
-        yield directory
+def torture_directory(quick_directory: Path) -> Iterator[Path]:
+    directory = quick_directory / unique_name("torture")
+    directory.mkdir()
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

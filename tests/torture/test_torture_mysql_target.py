@@ -3,7 +3,7 @@ histories at a time."""
 
 from __future__ import annotations
 
-import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.testing.databases import Database
-from anabranch.testing.places import server_files
+from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.torture.campaign import Campaign
 from anabranch.testing.torture.emptying import draw_emptying
 from anabranch.testing.torture.exempt import INTRUDER
@@ -30,12 +29,13 @@ HISTORIES = 4  # of each: they meet more than the first eight
 
 
 @pytest.fixture(scope="module", params=DRAWN_FROM)
-def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    with (
-        server_files(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) as directory,
-        private(directory, NAMES, target=request.param) as made,
-    ):
+def ground(request: pytest.FixtureRequest, quick_directory: Path) -> Iterator[Ground]:
+    directory = quick_directory / unique_name("torture")
+    directory.mkdir()
+    directory.chmod(0o755)
+    with private(directory, NAMES, target=request.param) as made:
         yield made
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture
