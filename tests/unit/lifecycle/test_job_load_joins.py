@@ -57,9 +57,11 @@ def store() -> MemoryStore:
 def test_a_load_that_goes_on_where_a_table_was_to_join_lets_it_join(load: Loading) -> None:
     """Whoever takes it up: without the mark the stream would take it over at once, and lose what lies between."""
     joining = heard_of(A, A, joins=True)
-    begun = replace(joining, schema=PARENT)  # else nobody knows whether it was told to keep what is there
+    asked = replace(joining, schema=PARENT)  # else nobody knows whether it was told to keep what is there
+    again = replace(asked, generation=1)  # what the target has is the job's own
+    first = TableState(A, A, "pending")
     for state, joins, empty in (
-        (joining, True, False), (begun, True, True), (TableState(A, A, "pending"), False, False), (None, False, False)
+        (joining, True, False), (asked, True, False), (again, True, True), (first, False, False), (None, False, False)
     ):  # fmt: skip
         planned = load._load_table(PARENT, Demand(A, exact=False, together=frozenset({A, B})), state, {A: PARENT})
         assert (planned.joins, planned.empty, bool(planned.together)) == (joins, empty, not joins)
