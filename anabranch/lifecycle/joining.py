@@ -146,7 +146,7 @@ class Joining:
         for table in streaming:
             if any(cascading_parents(schemas, parent) for parent in cascading_parents(schemas, table)):
                 raise ConfigError(
-                    f"foreign keys change {table} over a table between, and the source's log does not show it",
+                    f"foreign keys change {table} through another table, which the source's log does not show",
                     job=self.name,
                     hint="stop apply (and run; capture goes on), load the table, start again",
                 )
@@ -293,7 +293,9 @@ class Joining:
                 "they change each other in a circle: remove the job's state (anabranch drop JOB --execute), load again"
             )
         return ConfigError(
-            f"foreign keys of {table} change its rows with {names}, not streaming", job=self.name, hint=hint
+            f"foreign keys change rows of {table} with rows of tables that are not streaming: {names}",
+            job=self.name,
+            hint=hint,
         )
 
     def _refuse_older_functions(self, now: TableSchema) -> None:

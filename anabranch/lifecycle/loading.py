@@ -366,16 +366,14 @@ class Loading:
     def _one_table(self, joining: Joining, table: TableId, recreate: bool, keep: bool) -> None:
         state = joining.states().get(table)
         if state is not None and state.is_resuming:
-            raise ConfigError(
-                f"{table} is about to go on where it stood", job=self.name, hint="start apply, it does it"
-            )
+            raise ConfigError(f"{table} is waiting to be resumed", job=self.name, hint="start apply, which resumes it")
         is_parked = bool(parked_because(self.job, table))
         if state is not None and state.is_before_stream and not state.is_joining and not is_parked:
             raise ConfigError(
-                f"the first load of {table} is not through",
+                f"the first load of {table} has not finished",
                 job=self.name,
-                hint="let it end: anabranch load JOB; a table of which a row is refused can be loaded anew, without the others,"
-                ' once it is parked: [apply] on_error = "park"',
+                hint="let it finish: anabranch load JOB; if a row of the table is refused, the table can be reloaded alone once"
+                ' it is parked: [apply] on_error = "park"',
             )
         begun = state is not None and state.is_loading and not is_parked
         if begun and recreate and joining.stands_otherwise(table):  # its rows would be refused again and again

@@ -80,9 +80,9 @@ def test_what_is_in_force_without_a_state_joins_once_there_is_a_checkpoint(load:
 def test_a_table_of_the_first_load_does_not_join(load: Loading, state: str) -> None:
     """It may have to be of one moment with others."""
     store().save_table("shop", TableState(A, A, state, 1, schema=PARENT), None)
-    with pytest.raises(ConfigError, match=r"the first load of shop\.a is not through") as told:
+    with pytest.raises(ConfigError, match=r"the first load of shop\.a has not finished") as told:
         load.one_table(A, False)
-    assert told.value.hint.startswith("let it end: anabranch load JOB;") and 'on_error = "park"' in told.value.hint
+    assert told.value.hint.startswith("let it finish: anabranch load JOB;") and 'on_error = "park"' in told.value.hint
 
 
 def test_what_a_table_demands_is_asked_when_its_parents_stream(load: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
