@@ -63,7 +63,7 @@ def test_a_job_that_runs_and_dies_on_another_host(
     is_in(made, "streaming", "idle")
     entries = made.cli("trace", "--json", "--limit", "0").json["entries"]
     died = {entry["facts"]["part"]: entry for entry in entries if entry["event"] == "part_died"}
-    assert died["run"]["sub_state"] == "silent" and "on elsewhere is gone" in died["run"]["message"]
+    assert died["run"]["sub_state"] == "silent" and "on elsewhere ended without" in died["run"]["message"]
     again.stop()
 
 
