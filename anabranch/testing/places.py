@@ -16,12 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from anabranch.testing.cache import locked
-
 MEMORY = Path("/dev/shm")
-ROOM = (
-    6 << 30
-)  # bytes for one process: 3 GB for what runs (Makefile), and what its servers write, 1.2 GB by the largest tests
+# Bytes for one process. Its servers write 1.2 GB by the largest tests; beside them 3 GB are for what runs (Makefile).
+ROOM, WITH_WHAT_RUNS = 3 << 30, 6 << 30
+CGROUPS = Path("/sys/fs/cgroup")
 VARIABLE = "ANABRANCH_TEST_DIRECTORY"
 PREFIX = "anabranch-servers-"
 
@@ -32,7 +30,7 @@ def server_files(processes: int = 1, memory: Path = MEMORY) -> Iterator[Path]:
 
     It is in the directory that ANABRANCH_TEST_DIRECTORY or TMPDIR names; where neither is set in memory, or in the usual
     temporary directory where memory has no room for all `processes`."""
-    with locked("server-files"):  # a directory without its lock would be taken for one that was left
+    with _alone(memory):  # a directory without its lock would be taken for one that was left
         _remove_left(memory)
         place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_parent(processes, memory)))
         place.chmod(0o755)
@@ -49,17 +47,45 @@ def _parent(processes: int, memory: Path) -> Path | None:
     named = os.environ.get(VARIABLE)
     if named or os.environ.get("TMPDIR"):
         return Path(named) if named else None
-    return memory if _room(memory) >= processes * ROOM else None
+    return memory if _has_room(memory, processes) else None
 
 
-def _room(memory: Path) -> int:
-    """Return the bytes that may be written there, which is no more than what the machine has left; 0 where nobody may."""
+@contextmanager
+def _alone(memory: Path) -> Iterator[None]:
+    """Let only one process at a time be inside, of any user."""
     try:
-        free = os.statvfs(memory)
+        handle = os.open(memory, os.O_RDONLY)
+    except OSError:  # there is no such place: nothing is looked for, and nothing left there
+        yield
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _has_room(memory: Path, processes: int) -> bool:
+    """Return whether so many processes may write there, without taking what runs beside them its memory."""
+    try:
+        there = os.statvfs(memory)
         told = Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]
     except (OSError, IndexError):
-        return 0
-    return min(free.f_bavail * free.f_frsize, int(told) << 10) if os.access(memory, os.W_OK) else 0
+        return False
+    free = min([int(told) << 10, *_left_by_groups()])
+    is_free = there.f_bavail * there.f_frsize >= processes * ROOM and free >= processes * WITH_WHAT_RUNS
+    return is_free and os.access(memory, os.W_OK)
+
+
+def _left_by_groups() -> Iterator[int]:
+    """Yield the bytes that a container may still use, by the first or the second form of control groups; nothing where no limit
+    is told. https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files"""
+    for limit, usage in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with contextlib.suppress(OSError, ValueError):  # no such form, or "max"
+            yield int((CGROUPS / limit).read_text()) - int((CGROUPS / usage).read_text())
 
 
 def _remove_left(memory: Path) -> None:

@@ -133,12 +133,14 @@ def _become(request: Any, alive: int) -> None:
 def _leave(code: object) -> None:
     """End as Python does, but without taking every module apart, which copies all the memory that children share: wait for
     threads, do what was asked for at the end, write what is left of the output."""
-    threading._shutdown()  # type: ignore[attr-defined]  # there is no public name for it
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # who read it is gone
-            stream.flush()
-    os._exit(code if isinstance(code, int) else int(code is not None))
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]  # there is no public name for it
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # who read it is gone, or it is closed
+                stream.flush()
+    finally:  # a signal that comes now changes the code as little as it does in Python's own end
+        os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def _be(handle: int, opened: int) -> None:

@@ -51,14 +51,14 @@ def start(here: Path, *options: str) -> subprocess.Popen[str]:
     ],
 )
 def test_demo_ends_with_both_ends_identical_and_nothing_left(here: Path, source: str, target: str) -> None:
-    demo = start(here, "--source", source, "--target", target, "--seconds", "3", "--rate", "50")
+    demo = start(here, "--source", source, "--target", target, "--seconds", "3", "--rate", "100")
     printed, _ = demo.communicate()
     assert demo.returncode == 0, (here / "stderr").read_text()
     assert "identical:  10 of 10 tables" in printed
     assert figure(r"loaded +([\d,]+) rows of 10 tables", printed) >= 200_000
-    assert figure(r"applied +([\d,]+) transactions", printed) > 100
-    assert figure(r"transactions, ([\d,]+) changes", printed) > 200  # a busy machine commits less than it is asked for
-    assert figure(r"the writer +([\d,]+) committed", printed) > 100
+    assert figure(r"applied +([\d,]+) transactions", printed) > 60
+    assert figure(r"transactions, ([\d,]+) changes", printed) > 120  # a busy machine commits less than it is asked for
+    assert figure(r"the writer +([\d,]+) committed", printed) > 60
     assert "latency p50" in printed or "latency not measured" in printed  # three seconds may be too few
     assert "caught up   " in printed
     assert not list(processes(here))

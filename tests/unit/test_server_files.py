@@ -14,8 +14,9 @@ from anabranch.testing.places import server_files
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from anabranch.testing.places import server_files
-with server_files(memory=Path(sys.argv[1])) as place:
+from anabranch.testing import places
+places.ROOM = places.WITH_WHAT_RUNS = 1
+with places.server_files(memory=Path(sys.argv[1])) as place:
     (place / "data").write_text("left")
     print(place, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -27,8 +28,8 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory of the test's own in place of /dev/shm."""
     for name in (places.VARIABLE, "TMPDIR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("ANABRANCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(places, "ROOM", 1)
+    for name in ("ROOM", "WITH_WHAT_RUNS"):
+        monkeypatch.setattr(places, name, 1)
     made = tmp_path / "memory"
     made.mkdir()
     return made
@@ -60,3 +61,19 @@ def test_what_a_killed_process_left_is_removed_and_what_is_used_stays(memory: Pa
         assert killed.returncode < 0 and left.parent == memory and (left / "data").exists()
         with server_files(memory=memory) as next_one:
             assert set(memory.iterdir()) == {used, next_one}
+
+
+@pytest.mark.parametrize(
+    "form", [("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")]
+)
+def test_a_container_with_less_memory_than_the_machine_has_no_room(
+    form: tuple[str, str], memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "CGROUPS", tmp_path / "groups")
+    limit, usage = (tmp_path / "groups" / name for name in form)
+    limit.parent.mkdir(parents=True)
+    usage.write_text("1000\n")
+    for told, is_there in (("1000\n", False), ("1001\n", True), ("max\n", True)):
+        limit.write_text(told)
+        with server_files(memory=memory) as place:
+            assert (place.parent == memory) is is_there, told
