@@ -10,10 +10,18 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.contracts import LabelTables, PreflightContext, RowTarget, SourceConnector, StandingTables
+from anabranch.contracts import (
+    LabelTables,
+    PreflightContext,
+    RowTarget,
+    SourceConnector,
+    StandingTables,
+    longest_of,
+)
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -22,6 +30,7 @@ from anabranch.model.table_life import TableState, take_out
 from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import ancestors, cascading_parents, check_cascades
 from anabranch.preflight.report import Report
+from anabranch.preflight.run import choices_of
 from anabranch.trail import requests, retention
 from anabranch.trail.lock import LockHeld, OsLock, holder
 from anabranch.trail.reader import TrailReader
@@ -214,14 +223,18 @@ class Joining:
         """Refuse a target that the job has not loaded the table into, if it holds somebody else's rows (which stay where
         `keep` says so) or cannot hold the source's. Raises PreflightFailed.
         """
-        target = self.job.rules.target_table(schema)
-        types = self.job.config.type_choices(self.job.target)
-        choices = {
-            "load.existing": "keep" if keep else self.job.config.load.existing,
-            **{f"types.{kind}": one for kind, one in types.items()},
-        }
+        rules = self.job.rules
+        choices = choices_of(self.job.config, self.job.target) | ({"load.existing": "keep"} if keep else {})
+        context = PreflightContext(
+            self.name,
+            choices,
+            {schema.id: schema},
+            {schema.id: rules.target_table(schema)},
+            filtered=frozenset((schema.id,)) if rules.has_filter(schema.id) else frozenset(),
+            longest=partial(longest_of, self.source),
+        )
         with closing(self.target.checks()) as checks:
-            results = checks.run(PreflightContext(self.name, choices, {schema.id: schema}, {schema.id: target}))
+            results = checks.run(context)
         Report(self.name, tuple(result for result in results if result.table == str(schema.id))).require()
 
     def _at_source(self, table: TableId) -> dict[TableId, TableSchema]:

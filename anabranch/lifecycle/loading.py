@@ -354,7 +354,9 @@ class Loading:
         joining.refuse_hidden([table, *children] if with_children else [table], states)
         if with_children:
             for one in (table, *children):  # refused before anything is taken out
-                self._keeps(one, states.get(one), states[one].generation + 1 if one in states else 1)
+                keeps = keep or self._keeps(one, states.get(one), states[one].generation + 1 if one in states else 1)
+                if not keeps:
+                    self._refuse_rows_of_others(one)
             if not joining.let_out(children, table):
                 return
         if not with_children and table in states and not states[table].facts.joins:

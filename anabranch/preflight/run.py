@@ -176,14 +176,7 @@ def _run(checks: Checks, context: PreflightContext) -> list[CheckResult]:
 def _context(
     config: JobConfig, rules: RuleSet, selection: Selection, known: KnownJob, identity: str
 ) -> PreflightContext:
-    choices = {
-        f"{section}.{key}": _text(value)
-        for section in ("load", "capture", "apply", "types")
-        for key, value in getattr(config, section).model_dump(by_alias=True).items()
-    }
-    choices |= {f"types.{kind}": chosen for kind, chosen in config.type_choices(rules.target_name).items()}
-    choices[zero_dates.ASKED] = json.dumps(config.zero_dates)
-    choices[GIVEN] = ", ".join(sorted(config.capture.model_fields_set))
+    choices = choices_of(config, rules.target_name)
     choices[FULL_IMAGES] = ", ".join(map(str, selection.needs_full_images))
     dropped = {table: rules.dropped(table) for table in selection.tables if rules.dropped(table)}
     return PreflightContext(
@@ -200,6 +193,19 @@ def _context(
         writers=selection.writers,
         filtered=frozenset(filter(rules.has_filter, selection.tables)),
     )
+
+
+def choices_of(config: JobConfig, target: str) -> dict[str, str]:
+    """Return what the job file says for this target, as PreflightContext has it."""
+    choices = {
+        f"{section}.{key}": _text(value)
+        for section in ("load", "capture", "apply", "types")
+        for key, value in getattr(config, section).model_dump(by_alias=True).items()
+    }
+    choices |= {f"types.{kind}": chosen for kind, chosen in config.type_choices(target).items()}
+    choices[zero_dates.ASKED] = json.dumps(config.zero_dates)
+    choices[GIVEN] = ", ".join(sorted(config.capture.model_fields_set))
+    return choices
 
 
 def _text(value: object) -> str:

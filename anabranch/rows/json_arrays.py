@@ -83,7 +83,7 @@ def _array(type: LogicalType, text: str) -> str:
 def _tokens(delimiter: str) -> re.Pattern[str]:
     """Return what finds a brace, a delimiter, an element in quotes, or one without."""
     sign = re.escape(delimiter)
-    return re.compile(rf'[{{}}]|{sign}|"([^"\\]*(?:\\.[^"\\]*)*)"|[^{{}}"\\{sign}]+', re.DOTALL)
+    return re.compile(rf'[{{}}]|{sign}|"((?:[^"\\]++|\\.)*+)"|[^{{}}"\\{sign}]+', re.DOTALL)
 
 
 def form_of(native: str) -> Callable[[str], str]:

@@ -14,7 +14,8 @@ import re
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.json_arrays import form_of, quoted
 
-_FIELD = re.compile(r'"((?:[^"\\]|""|\\\\)*)"|([^"\\(),]*)', re.DOTALL)
+# Possessive, because a repeated choice would keep a place to come back to for each character.
+_FIELD = re.compile(r'"((?:[^"\\]++|""|\\\\)*+)"|([^"\\(),]*)', re.DOTALL)
 _DOUBLED = re.compile(r'""|\\\\')
 
 

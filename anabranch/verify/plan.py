@@ -16,8 +16,10 @@ from anabranch.contracts import (
     TargetReader,
     ValueRules,
 )
+from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import LogicalType
 from anabranch.model.schema import TableSchema
+from anabranch.rows import json_texts
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import Named
 
@@ -69,16 +71,24 @@ def cut(
 ) -> list[VerifyPiece]:
     """Return every piece of both sides, the tables with most pieces first."""
     with closing(source.snapshot(expected_identity)) as snapshot, closing(target.reader(rules)) as reader:
-        found = [_pieces(snapshot, reader, one, rows_per_piece) for one in tables]
+        found = [_pieces(snapshot, reader, one, rows_per_piece, rules) for one in tables]
     return [piece for pieces in sorted(found, key=len, reverse=True) for piece in pieces]
 
 
-def _pieces(snapshot: SnapshotReader, reader: TargetReader, one: VerifyTable, rows_per_piece: int) -> list[VerifyPiece]:
+def _pieces(
+    snapshot: SnapshotReader, reader: TargetReader, one: VerifyTable, rows_per_piece: int, rules: ValueRules
+) -> list[VerifyPiece]:
     """Return the pieces of both sides in turns, so that both servers work all the time."""
-    there = _by_place(snapshot, one, rows_per_piece)
+    there = [] if _has_json_key(one.schema, rules) else _by_place(snapshot, one, rows_per_piece)
     there = there or [VerifyPiece(one, bounds=bounds) for bounds in snapshot.bounds(one.schema, rows_per_piece)]
     here = [VerifyPiece(one, place=place) for place in reader.pieces(one.table, rows_per_piece)]
     return [piece for pair in zip_longest(there, here) for piece in pair if piece]
+
+
+def _has_json_key(schema: TableSchema, rules: ValueRules) -> bool:
+    """Return whether a column would be JSON at the target if it were in no key, as it is where a table is cut by place."""
+    types = (schema.column(name).type for name in schema.primary_key)
+    return any(json_texts.wanted(type, rules) is not TextForm.OF_KIND for type in types)
 
 
 def _by_place(snapshot: SnapshotReader, one: VerifyTable, rows_per_piece: int) -> list[VerifyPiece]:

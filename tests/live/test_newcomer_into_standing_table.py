@@ -88,6 +88,18 @@ def test_rule_29_a_table_whose_columns_would_round_values_is_refused_or_made_ane
     assert here.verify().identical
 
 
+def test_rule_29_what_the_job_file_says_of_keys_holds_for_a_newcomer_too(here: JobHere) -> None:
+    made, table = here.made, TableId(here.made.schema, "later")
+    _stands(here, 6)
+    made.target.execute(f"CREATE UNIQUE INDEX later_at ON {made.there}.later (at)")
+    with pytest.raises(PreflightFailed, match="defer_constraints"):
+        here.load(table)
+    made.write_job("[load]\ndefer_constraints = true\n")
+    here.load(table)
+    here.stream()
+    assert here.verify().identical
+
+
 def test_rule_29_a_table_that_another_job_writes_to_is_not_taken_out_to_be_refused(here: JobHere) -> None:
     made = here.made
     made.target.execute(OTHER.format(f"{made.there}.early"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -71,3 +72,15 @@ def test_a_definition_keeps_the_fields_and_one_of_before_is_the_same_and_a_text(
     assert "fields" not in then.to_json()["columns"][0]["type"] and not is_composite(then.columns[0].type)
     assert then.same_definition(now) and now.reads_like(then)
     assert not is_composite(logical_type("public.d", "public.mixed"))
+
+
+@pytest.mark.parametrize("content", ["a b," * 250_000, '""' * 250_000, "\\\\" * 250_000])
+def test_a_long_value_takes_no_memory_for_each_of_its_characters(content: str) -> None:
+    type = logical_type("public.pair", fields=(("a", "text"), ("b", "integer")))
+    tracemalloc.start()
+    try:
+        found = json.loads(as_object(type, f'("{content}",1)'))
+        assert tracemalloc.get_traced_memory()[1] < 30 * len(content)
+    finally:
+        tracemalloc.stop()
+    assert found["b"] == 1 and len(found["a"]) in (len(content), len(content) // 2)

@@ -19,8 +19,16 @@ from anabranch.model.schema import TableSchema
 
 MOST_PAGES = 32_768  # 256 MB, of the largest partition: preflight is not to read a large table
 SINCE = 120_000  # pg_partition_tree
-# It took too long, another one has the table, or the user may not read it: its own check says so.
-UNANSWERED = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege)
+# It took too long, another one has the table, or the user may not read it: its own check says so. Or the table is no longer as
+# the job has it, which parks that one table.
+UNANSWERED = (
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.InsufficientPrivilege,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedFunction,
+)
 
 
 def longest(endpoint: Endpoint, table: TableSchema, columns: Sequence[str]) -> Mapping[str, int] | None:
