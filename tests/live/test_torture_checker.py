@@ -21,11 +21,11 @@ from rigs.torture_tables import delete, family, insert, update
 # Of a mistake: how it is found, and in which of the next seeds at the latest. What stands at the target for a moment only is
 # seen if somebody looks meanwhile, which a busy machine may miss in one history.
 MISTAKES = {
-    "splits": (WRONG, 1),
+    "splits": (WRONG, 8),
     "late": (TORN, 8),
     "lost": (TORN, 8),
-    "half": (WRONG, 1),
-    "twice": (WRONG, 1),
+    "half": (WRONG, 8),
+    "twice": (WRONG, 8),
     "returns": (BACK, 8),
     "unknown": (UNKNOWN, 8),
     "foreign keys": (WRONG, 4),
