@@ -166,7 +166,7 @@ def servers_directory() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def quick_directory() -> Iterator[Path]:
-    """Where the servers that all tests share, and those of one test alone, keep their files: in memory if it has room."""
+    """Make the directory for files of servers that tests share or have alone: in memory if that has room."""
     with server_files(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) as directory:
         yield directory
 

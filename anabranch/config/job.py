@@ -258,7 +258,7 @@ class TableEntry(Section):
     or the source logs full row images."""
 
     on_conflict: Literal["stop", "source_wins", "target_wins", "ignore_missing", "newest"] | None = None
-    """What to do with a change whose row is not as expected at the target: it is missing, or it is already there.
+    """Settle a change whose row is not as expected at the target: it is missing, or it is already there.
     `[apply] on_conflict` when absent. `newest` compares `newest_by`, and keeps the target's row where it is later."""
     newest_by: str | None = Field(default=None, min_length=1)
     """The source column that says how new a row is, for `on_conflict = "newest"`: a number, a date or a time."""
@@ -299,7 +299,7 @@ class Capture(Section):
     """Reading the source's log into the trail."""
 
     decoding: Literal["auto", "python", "native"] = "auto"
-    """Which decoder capture uses for the source's log: the compiled one (`native`, which has to be installed:
+    """Choose the decoder that capture uses for the source's log: the compiled one (`native`, which has to be installed:
     [the compiled decoder](../explanation/native-decoder.md)), the one in Python, or `auto`, the compiled one where it is
     there. Both make the same of every log; it may be changed at any time. Of a PostgreSQL it is what `pgoutput` gives as text;
     other decoders' messages, and values in binary form, are Python's."""
@@ -339,7 +339,7 @@ class Apply(Section):
     on_conflict: Annotated[
         Literal["stop", "source_wins", "target_wins", "ignore_missing"], BeforeValidator(_not_newest)
     ] = "stop"
-    """What to do with a change whose row is not as expected at the target, in tables whose entry does not say: stop with
+    """Settle a change whose row is not as expected at the target, in tables whose entry does not say: stop with
     the row's key; write the source's row; keep the target's; or leave out what changes a missing row."""
     on_error: Literal["stop", "park", "set_aside"] = "stop"
     """Decide about a row that the target refuses, or that has a value which cannot be converted: stop the job with the row's
@@ -349,8 +349,8 @@ class Apply(Section):
     set_aside_limit: int = Field(default=1000, ge=1)
     """How many changes of a table may be set aside. One more parks it."""
     runner: Literal["streaming", "continuous"] = "streaming"
-    """What starts an epoch: Spark's Structured Streaming, in batches that last while the trail brings more; or one thread of
-    apply that watches the trail continuously: the shortest delay, and Spark starts when an epoch first has work for it."""
+    """Choose what starts an epoch: Spark's Structured Streaming, in batches that last while the trail brings more; or one
+    thread of apply that watches the trail continuously, with the shortest delay; Spark starts when an epoch has work for it."""
     stage_rows: int | None = Field(default=None, ge=1)
     """Row images of an epoch from which executors stage it. When absent: 250,000 of updates and deletes, as was measured."""
 
@@ -359,7 +359,7 @@ class Types(Section):
     """Decisions about values that the target cannot hold."""
 
     zero_date: Annotated[str, AfterValidator(_zero_date)] = "stop"
-    """What to do with an invalid date (0000-00-00, 2024-00-15): `"stop"` with the row's key, write NULL (`"null"`), or the
+    """Treat an invalid date (0000-00-00, 2024-00-15): `"stop"` with the row's key, write NULL (`"null"`), or the
     date that stands for it, at midnight UTC: `"0001-01-01"`, `"-infinity"`, `"infinity"`. In a primary key only an infinite
     date is accepted, and only for 0000-00-00, because two rows must not become one. For one column:
     `[[tables]] columns.zero_date`."""

@@ -42,7 +42,7 @@ BEFORE: dict[int, Seat] = {
 
 @dataclass(frozen=True)
 class Case:
-    """What rows become, by the key that they have. What is not named stands as it is."""
+    """Describe by their keys what rows become; rows that are not named stay as they are."""
 
     changed: Mapping[int, Mapping[str, Any]]
     gone: Sequence[int] = ()

@@ -69,7 +69,7 @@ def test_tables_of_whom_policies_do_not_concern_hide_their_rows_from_others(tort
 
 @pytest.mark.timeout(1800)
 def test_histories_with_faults(torture_ground: Ground, torture_directory: Path) -> None:
-    """Those that meet most, of the first twenty thousand; `make torture` runs as many as it is asked for."""
+    """Run the histories of the first twenty thousand seeds that meet most; `make torture` runs as many as it is asked for."""
     tally = run(torture_ground, torture_directory, various(torture_ground, DRAWN_FROM, HISTORIES))
     assert tally.counted > 0.5 * HISTORIES, tally  # whether a fault comes about is a matter of time
     histories = [One(torture_ground, torture_directory).drawn(seed)[0] for seed in tally.seeds]
