@@ -357,7 +357,7 @@ class PostgresWriter:
         except psycopg.Error as error:
             if table := changed_table(error):
                 self.close()  # and with it all that was made for the old types
-                what = f"the types of the columns of {table} were changed meanwhile"
+                what = f"the types of the columns of {table} were changed meanwhile, or tables came below it"
                 raise TargetBusy(what, hint="tried again with them by itself") from None
             stages.rolled_back()
             self._types.rolled_back()

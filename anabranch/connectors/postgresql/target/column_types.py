@@ -4,8 +4,11 @@ A prepared statement keeps the types its parameters had, a staging table those o
 Where somebody makes a `real` a `double precision`, or a `date` a `timestamp`, values would go through the old type and lose
 digits, or the time of day, without a word. So each epoch asks, behind its changes and in one piece with its commit, whether
 the tables that it wrote to have the types they had at first; if not, the server refuses the commit. The locks of the epoch's
-own statements keep the types as they are from there on. The same question asks whether tables inherit from one that was written
-to, or one of its partitions is a foreign table: what was written to it would have changed rows of theirs.
+own statements keep the types as they are from there on.
+
+The same question asks whether tables inherit from one that was written to, or one of its partitions is a foreign table: what
+was written to it would have changed rows of theirs. Where none was below it at first, the server refuses the commit as
+soon as there is one; the epoch is tried again, and all is asked anew.
 """
 
 from __future__ import annotations
@@ -23,20 +26,29 @@ MARK, END = "anabranch: other column types in ", " now"
 MIXED = "anabranch: rows of others are in "
 # No statement but a cast that fails can refuse something without a function of our own. A table that is gone refuses by itself.
 # https://www.postgresql.org/docs/current/catalog-pg-attribute.html
-ASK_TYPES = f"""
-SELECT CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhparent
-                          WHERE i.inhparent = to_regclass(t.name) AND c.relkind = 'r')
-              OR EXISTS (SELECT FROM pg_catalog.pg_class p CROSS JOIN LATERAL pg_catalog.pg_partition_tree(p.oid) AS r
-                           JOIN pg_catalog.pg_class c ON c.oid = r.relid AND c.relkind = 'f'
-                          WHERE p.oid = to_regclass(t.name) AND p.relkind = 'p')
-            THEN ('{MIXED}' || t.name || '{END}')::int::text
-            WHEN coalesce(f.types = t.types, true) THEN f.types ELSE ('{MARK}' || t.name || '{END}')::int::text END
+_ASK = f"""
+SELECT CASE WHEN {{mixed}} THEN ('{{mark}}' || t.name || '{END}')::int::text
+            WHEN coalesce(f.types = t.types, true) THEN f.types ELSE ('{MARK}' || t.name || '{END}')::int::text END,
+       {{below}}
   FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS t (name, types, place)
  CROSS JOIN LATERAL (SELECT string_agg(concat_ws(' ', attname, atttypid, atttypmod), ', ' ORDER BY attnum)
                        FROM pg_catalog.pg_attribute
                       WHERE attrelid = to_regclass(t.name) AND attnum > 0 AND NOT attisdropped) AS f (types)
  ORDER BY t.place
 """
+# True of a partitioned table with partitions, and of one that others inherit from or once did.
+# https://www.postgresql.org/docs/current/catalog-pg-class.html
+_BELOW = "(SELECT r.relhassubclass FROM pg_catalog.pg_class r WHERE r.oid = to_regclass(t.name))"
+_IS_MIXED = """
+     EXISTS (SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhparent
+              WHERE i.inhparent = to_regclass(t.name) AND c.relkind = 'r')
+  OR EXISTS (SELECT FROM pg_catalog.pg_class p CROSS JOIN LATERAL pg_catalog.pg_partition_tree(p.oid) AS r
+               JOIN pg_catalog.pg_class c ON c.oid = r.relid AND c.relkind = 'f'
+              WHERE p.oid = to_regclass(t.name) AND p.relkind = 'p')
+"""
+ASK_ALL = _ASK.format(mixed=_IS_MIXED, mark=MIXED, below=_BELOW)
+# Of tables that had no others below them when all was asked: 0.15 ms of the server in place of 0.33 ms (PostgreSQL 18).
+ASK_AGAIN = _ASK.format(mixed=_BELOW, mark=MARK, below="false")
 
 
 class ColumnTypes:
@@ -44,6 +56,7 @@ class ColumnTypes:
 
     def __init__(self) -> None:
         self._known: dict[TableId, str] = {}
+        self._alone: set[TableId] = set()  # of these, the tables without others below them
         self._written: dict[TableId, None] = {}  # in this transaction, in their order
 
     def writes(self, table: TableId) -> None:
@@ -56,17 +69,21 @@ class ColumnTypes:
         return list(self._written)
 
     def ask(self, connection: Connection) -> Answer | None:
-        """Send the question, behind all that the transaction writes; an error with MARK is its no."""
+        """Send the question, behind all that the transaction writes; an error with MARK or MIXED is its no."""
         if not self._written:
             return None
         names = [table_name(table).as_string(connection) for table in self._written]
         known = [self._known.get(table) for table in self._written]
-        return connection.execute(ASK_TYPES, [names, known], prepare=True)
+        question = ASK_AGAIN if self._alone.issuperset(self._written) else ASK_ALL
+        return connection.execute(question, [names, known], prepare=True)
 
     def committed(self, answer: Answer | None) -> None:
         """Note the types of a committed transaction; `answer` is that to its `ask`."""
         found = answer.fetchall() if answer is not None else []
-        self._known |= {table: types for table, (types,) in zip(self._written, found, strict=True) if types is not None}
+        for table, (types, has_below) in zip(self._written, found, strict=True):
+            if types is not None:
+                self._known[table] = types
+                self._alone |= set() if has_below else {table}
         self._written.clear()
 
     def rolled_back(self) -> None:
@@ -74,8 +91,8 @@ class ColumnTypes:
 
 
 def changed_table(error: psycopg.Error) -> str:
-    """Return the table, quoted, that has other column types; "" for any other error. The words around it may be in any
-    language.
+    """Return the table, quoted, that has other column types, or other tables below it, than it had; "" for any other error.
+    The words around it may be in any language.
     """
     return _named(error, MARK)
 
