@@ -4,10 +4,12 @@
 PYTHON = python3
 VENV   = .venv
 BIN    = $(VENV)/bin
+EMPTY  = $(VENV)/pyvenv.cfg
 STAMP  = $(VENV)/.installed
-# The compiled decoder: built where cargo is.
-NATIVE = $(VENV)/.native
+# The compiled decoder: built where cargo is, and installed.
 BUILT  = native/target/built
+WHEEL  = $(BUILT)/.done
+NATIVE = $(VENV)/.native
 RUST   = native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs)
 ARGS   =
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
@@ -16,7 +18,7 @@ JOBS  := $(shell memory=`awk '/^MemTotal/ { print int($$2 / 3000000) }' /proc/me
   most=`expr $(CORES) + $(CORES) / 2`; [ "$${memory:-2}" -lt "$$most" ] && most=$${memory:-2}; [ "$$most" -gt 2 ] || most=2; echo $$most)
 # Failed tests that are run once more at the end of `make test` (tests/second_run.py).
 AGAIN  = $(VENV)/.second-run
-TYPES  = $(VENV)/.types
+BESIDE = $(VENV)/.beside
 SEEDS  = 1..300
 TARGET = postgresql
 # What reads logs and rows, and a slice of torture, also run as where the compiled code is not installed. Not here: what the run
@@ -28,7 +30,8 @@ WITHOUT = tests/unit/connectors tests/unit/rows tests/unit/verify tests/unit/cli
 JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: print(error, file=sys.stderr); \
   from anabranch.testing.packages import find_java; print(find_java().parent.parent)'
 
-.PHONY: help venv native demo check style test test-unit test-servers test-faults torture bench docs wheels clean
+.PHONY: help venv native demo check style types test test-unit test-servers test-faults torture bench docs wheels clean \
+  collected fetched part-unit part-servers part-beside part-python
 
 help:
 	@echo 'make demo         MariaDB -> PostgreSQL on private servers, from nothing to verified (ARGS="--seconds 20", "--forever")'
@@ -46,7 +49,7 @@ help:
 
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(EMPTY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo 'anabranch needs Python 3.11 or later, and $(PYTHON) is missing or older; name another one: make PYTHON=python3.12 …' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
@@ -58,31 +61,43 @@ $(STAMP): pyproject.toml
 	  else \
 	    echo "$(PYTHON) cannot make a virtual environment: apt-get install $$package (as root)" >&2; exit 1; \
 	  fi; }
+	@$(PYTHON) -m venv $(VENV) || { rm -f $(EMPTY); exit 1; }
+
+$(STAMP): pyproject.toml | $(EMPTY)
 	@echo 'installing anabranch and what it needs into $(VENV) (Spark is large: this takes a minute or two)'
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[dev]'
+	@printf '[bdist_wheel]\ncompression = stored\n' >$(VENV)/stored.cfg  # Spark comes as its source, of which pip makes a wheel
+	@DIST_EXTRA_CONFIG=$(abspath $(VENV))/stored.cfg \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[dev]'
 	@$(BIN)/python -m compileall -q anabranch || true  # as an installed package is: where Python may write none, each start compiles all
 	@touch $(STAMP)
 
 # Where there is no cargo, root gets Debian's (cargo-web is Debian 12's newer one: 0.66 cannot read today's index); without either the Python decoder does everything, and tests say so.
 native: $(NATIVE)
 
-$(NATIVE): $(STAMP) $(RUST) native/find-cargo.sh
+$(NATIVE): $(STAMP) $(WHEEL)
+	@if ls $(BUILT)/*.whl >/dev/null 2>&1; then \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(BUILT)/*.whl; \
+	fi
+	@touch $(NATIVE)
+
+# It needs pip alone, so that cargo works while what the tests need is installed (`make --jobs=2`).
+$(WHEEL): $(RUST) native/find-cargo.sh | $(EMPTY)
 	@sh native/find-cargo.sh >/dev/null || { [ "`id -u`" = 0 ] && command -v apt-get >/dev/null && { \
 	  echo 'installing cargo'; apt-get update -qq; \
 	  for package in cargo-web cargo; do \
 	    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$package >/dev/null 2>&1 && break; \
 	  done; }; } || true
+	@rm -rf $(BUILT); mkdir -p $(BUILT)
 	@if PATH="`sh native/find-cargo.sh 2>/dev/null`:$$PATH" && export PATH && \
 	  cargo fetch --quiet --locked --manifest-path native/Cargo.toml 2>/dev/null; then \
-	  echo 'building the compiled decoder into $(VENV)'; \
+	  echo 'building the compiled decoder'; \
 	  CARGO_TARGET_DIR=$(CURDIR)/native/target \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps ./native; \
+	    $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(BUILT) ./native; \
 	else \
 	  echo 'THE COMPILED DECODER IS LEFT OUT: no cargo (1.70 or later) starts here, or crates.io cannot be reached. Python decodes;' \
-	    'the header of the tests says so. apt-get install cargo, then: rm $(NATIVE); make native' >&2; \
+	    'the header of the tests says so. apt-get install cargo, then: rm $(WHEEL); make native' >&2; \
 	fi
-	@touch $(NATIVE)
+	@touch $(WHEEL)
 
 # Where cargo is at hand the compiled decoder is built meanwhile, with what the demo leaves of the processor, and installed behind it.
 demo: $(STAMP)
@@ -92,32 +107,52 @@ demo: $(STAMP)
 	fi; \
 	$(BIN)/anabranch demo $(ARGS); code=$$?; wait; \
 	if ls $(BUILT)/*.whl >/dev/null 2>&1 && [ ! -f $(NATIVE) ]; then \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(BUILT)/*.whl && touch $(NATIVE) && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(BUILT)/*.whl && touch $(WHEEL) $(NATIVE) && \
 	  echo 'the compiled decoder has been built meanwhile: from now on capture uses it' >&2; \
 	fi; exit $$code
 
-check: style
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+check: style types
 
 style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# Types and imports are checked on one processor, beside the tests without servers. Before these all tests are collected once, so
-# that their rewritten asserts are written down: else each of seven workers rewrites all (8 s of processor), where none may write.
-test: style $(NATIVE)
+types: $(STAMP)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# The parts go two at a time, each with a line of its own below. What part-beside prints comes behind the tests with servers.
+test:
+	@$(MAKE) --no-print-directory --jobs=2 style collected $(NATIVE)
 	@rm -f $(AGAIN)
-	@$(BIN)/python -m compileall -q anabranch || true  # what has changed since `make venv`: else each of 1,000 processes compiles it, where none may write
-	@{ $(BIN)/mypy && $(BIN)/lint-imports; } >$(TYPES) 2>&1 & types=$$!; \
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -qq --collect-only tests >/dev/null 2>&1; \
-	$(BIN)/python -m pytest -n $(CORES) --second-run $(AGAIN) --durations=10 tests/unit; code=$$?; \
-	wait $$types || code=1; cat $(TYPES); exit $$code
+	@$(MAKE) --no-print-directory --jobs=2 part-unit fetched
+	@$(MAKE) --no-print-directory --jobs=2 part-servers part-beside; code=$$?; cat $(BESIDE); exit $$code
+	@JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python tests/second_run.py $(AGAIN)
+
+# What has changed since `make venv` is compiled, and all tests are collected once, so that their rewritten asserts are written
+# down: else each of 1,000 processes, and each of seven workers, does that where none may write.
+collected: $(STAMP)
+	@$(BIN)/python -m compileall -q anabranch || true
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -qq --collect-only tests >/dev/null 2>&1 || true
+
+# What the tests with servers need and would wait for; where something cannot be had, the tests that need it say so.
+fetched: $(STAMP)
+	@JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python -m anabranch.testing.fetch >/dev/null 2>&1 || true
+
+part-unit: $(NATIVE)
+	$(BIN)/python -m pytest -n $(CORES) --second-run $(AGAIN) --durations=10 tests/unit
+
+part-servers: $(NATIVE)
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
 	  $(BIN)/python -m pytest -n $(JOBS) --second-run $(AGAIN) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS)
-	ANABRANCH_COMPILED=off $(BIN)/python -m pytest -n $(CORES) --second-run $(AGAIN) $(WITHOUT)
-	ANABRANCH_COMPILED=off $(BIN)/anabranch torture --seed 41 --histories 6 --workers $(CORES)
-	@JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python tests/second_run.py $(AGAIN)
+
+# What speaks to hardly any server has the processor time that the tests with servers leave while they wait.
+part-beside: $(NATIVE)
+	@{ nice $(MAKE) --no-print-directory types part-python && \
+	  ANABRANCH_COMPILED=off $(BIN)/anabranch torture --seed 41 --histories 6 --workers 1; } >$(BESIDE) 2>&1
+
+part-python: $(NATIVE)
+	ANABRANCH_COMPILED=off $(BIN)/python -m pytest --second-run $(AGAIN) $(WITHOUT)
 
 # MySQL 5.5 and 5.6 by Maven, MySQL 9 from Debian sid, PostgreSQL 11 to 17: 600 MB to fetch the first time.
 test-servers: $(STAMP)
