@@ -30,6 +30,7 @@ class Pace:
     load_rows: tuple[int, int] = (200_000, 1_000_000)  # of a chunk of a load: fewest, most
     block_changes: int = 0  # changes of one shape from which on several transactions go in one statement
     repair_poll: float = 0.2  # between two looks whether apply has answered a repair
+    verify_poll: float = 0.05  # between two looks whether capture and apply have come to what a verification has read
 
 
 current = Pace()

@@ -11,7 +11,7 @@ from anabranch.contracts.checks import Checks, PreflightContext
 from anabranch.contracts.journal import AsideStore, Journal
 from anabranch.contracts.loader import LoadedChunk, Loader, NewLoad, RawLoader
 from anabranch.contracts.log import LogOrder, LogReader, Select, UncommittedOrder, UncommittedReader, ValueGuard
-from anabranch.contracts.reader import ComputedReader, HashingReader, TargetReader
+from anabranch.contracts.reader import ComputedReader, HashingReader, PlacedReader, TargetReader
 from anabranch.contracts.snapshot import (
     ComputingReader,
     HashingSnapshot,
@@ -85,6 +85,7 @@ __all__ = [
     "NewLoad",
     "OpenTransactions",
     "PipelinedWriter",
+    "PlacedReader",
     "PreflightContext",
     "RawLoader",
     "RawReader",

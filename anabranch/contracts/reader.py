@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from anabranch.model.ids import TableId
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
+
 if TYPE_CHECKING:
     from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing
     from anabranch.rows.net import TargetTable
@@ -27,6 +31,30 @@ class ComputedReader(Protocol):
 
     def computed(self, table: TargetTable) -> frozenset[str]:
         """Return those of `table.computed`, by their names at the target, that the target table has: not all can be made."""
+
+
+@runtime_checkable
+class PlacedReader(Protocol):
+    """Reads single rows together with the job's checkpoint, beside a TargetReader; an ability of targets that keep both in one
+    database.
+
+    Delivery: between `place` and `leave` all that is read is of one moment, except that a table which is emptied meanwhile
+    may show no rows."""
+
+    def place(self, job: str, table: TableId) -> tuple[Checkpoint, TableState] | None:
+        """Open a snapshot, in place of one that is open; return where the job is in it, and the state of a source table,
+        without its definition. None where the target has no such job or table. Keep it for a short time: TRUNCATE waits
+        for it."""
+
+    def finds(self, table: TargetTable) -> bool:
+        """Return whether rows of the table are found by text forms of their keys, which some types do not allow."""
+
+    def lines_of(self, table: TargetTable, keys: Sequence[Sequence[str | None]]) -> Iterator[bytes]:
+        """Yield the rows that have one of these keys (text forms in the key's order), as `lines` gives them. Rows whose key the
+        target takes for an equal one may come, too."""
+
+    def leave(self) -> None:
+        """End the snapshot, where one is open."""
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -132,14 +133,26 @@ class Job(JobView):
 
         return recorded(self.config.home)
 
-    def verify(self, repair: bool = False, by_rows: bool = False, tables: Sequence[str] = ()) -> Verification:
+    def verify(
+        self,
+        repair: bool = False,
+        by_rows: bool = False,
+        tables: Sequence[str] = (),
+        budget: float | None = None,
+        since: str = "",
+        show: IO[str] | None = None,
+    ) -> Verification:
         """Compare every loaded table, or those that one of the patterns `tables` fits. With `repair`, put right what differs
-        and compare again. `by_rows`: read all rows, even where servers can sum up their own. Raises nothing for differences:
-        look at the result."""
+        and compare again. `by_rows`: read all rows, even where servers can sum up their own. `budget`: seconds after which
+        what is not decided is pending. `since`: only rows that changed behind this position of the trail, beside a running
+        job. `show`: where people see how far it is, if that is a terminal. Raises nothing for differences: look at the
+        result."""
         with self._named("verify", changes=repair, repair=repair, by_rows=by_rows, tables=" ".join(tables)):
             from anabranch.job.parts import run_verify
+            from anabranch.verify.wanted import Wanted
 
-            return run_verify(self, repair, by_rows, tables)
+            seconds = math.inf if budget is None else budget
+            return run_verify(self, Wanted(repair, by_rows, tuple(tables), seconds, since, show))
 
     def conflicts(self, table: str | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         """Return conflicts that were settled, in their order: of one source table or of all, with numbers above

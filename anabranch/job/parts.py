@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from anabranch.model.ids import TableId
     from anabranch.verify.report import Verification
+    from anabranch.verify.wanted import Wanted
     from anabranch.view.job_view import JobView
 
 LOCK_SECONDS = 10.0  # a part that was just stopped may still hold the trail
@@ -155,8 +156,8 @@ def _await_trail(job: JobView, stop: Stop) -> None:
         stop.wait(0.1)
 
 
-def run_verify(job: JobView, repairs: bool, by_rows: bool, patterns: Sequence[str]) -> Verification:
+def run_verify(job: JobView, wanted: Wanted) -> Verification:
     from anabranch.job.verifying import verify
 
     with waits.in_tasks():
-        return verify(job, spark_factory(job, "verify"), repairs=repairs, by_rows=by_rows, patterns=patterns)
+        return verify(job, spark_factory(job, "verify"), wanted)

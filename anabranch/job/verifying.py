@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.config.patterns import Pattern
 from anabranch.contracts import ComputedReader, TargetReader
 from anabranch.errors import ConfigError, StateError
 from anabranch.lifecycle.asides import set_aside
 from anabranch.lifecycle.repairing import KEYS, repair, require_apply
+from anabranch.lifecycle.skipping import sequence_of
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
 from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import RuleSet
 from anabranch.trail import identity
+from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
+from anabranch.verify.again import Again, Beside
+from anabranch.verify.display import Tell, telling
+from anabranch.verify.filtering import Filtering
 from anabranch.verify.plan import VerifyTable, with_computed
 from anabranch.verify.report import Parked, SetAside, Verification
 from anabranch.verify.run import LIMIT_KEYS, verify_tables
+from anabranch.verify.since import verify_since
+from anabranch.verify.touched import parents_of
+from anabranch.verify.wanted import Wanted
+from anabranch.view.definitions import logs_cascades
 from anabranch.view.opened import source_of, store_of, target_of
 from anabranch.view.options import value_rules
+from anabranch.view.running import APPLY, CAPTURE, RUN, running
+
+PATIENCE = 60.0  # seconds beside a running job, and as long as the first comparison took, until the rest is pending
+
+ANEW = "it was loaded anew, or taken out of the job, while it was compared"
+NOTHING: Mapping[str, Any] = {
+    "identical": False,
+    "missing": 0,
+    "extra": 0,
+    "different": 0,
+    "sample": (),
+    "pending": 1,
+    "is_complete": False,
+}
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,30 +57,55 @@ if TYPE_CHECKING:
 
 
 def verify(
-    job: JobView,
-    spark: Callable[[], SparkSession],
-    *,
-    repairs: bool = False,
-    by_rows: bool = False,
-    patterns: Sequence[str] = (),
-    stop: Callable[[], bool] = lambda: False,
+    job: JobView, spark: Callable[[], SparkSession], wanted: Wanted, *, stop: Callable[[], bool] = lambda: False
 ) -> Verification:
-    """Compare both ends as they are now: the writer has to be quiet and the stream caught up.
+    """Compare both ends. While the job runs, writers may go on: what differs is looked at again until it can be told. Else both
+    ends are taken as they are now: the writer has to be quiet, the stream caught up.
 
-    With `repairs`, apply puts what differs to what it is at the source, and it is compared once more; then changes may
-    go on meanwhile. `patterns`: globs on source tables that are looked at, () for all. Raises ConfigError for a pattern that
-    is none or that no table of the job fits, StateError while a table of them is not past its load.
+    Raises ConfigError for a pattern that is none or that no table of the job fits and for a position that is none, StateError
+    while a table of them is not past its load, and where `since` is wanted of a job that does not run.
     """
-    if repairs:
+    if wanted.repairs:
         require_apply(job)
-    states, others = _states(job, patterns)
-    tables = _tables(job, states, others)
-    parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.is_parked)
-    found = _compared(job, spark, tables, repairs, by_rows)
-    if repairs and not found.identical:
+    states, others = _states(job, wanted.patterns)
+    tables, beside = _tables(job, states, others), _beside(job)
+    found = _compared(job, spark, tables, wanted, beside)
+    if wanted.repairs and any(table.differs for table in found.tables):
         done = repair(job, tables, found.tables, stop)
-        found = replace(_compared(job, spark, tables, repairs, by_rows), repaired=tuple(done))
+        found = replace(_compared(job, spark, tables, wanted, beside), repaired=tuple(done))
+    if beside is not None:
+        states, found = _still_streaming(job, states, found)
+    parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.is_parked)
     return replace(found, parked=parked, set_aside=_set_aside(job, states))
+
+
+def _beside(job: JobView) -> Beside | None:
+    """Return what a verification beside the running job needs; None where no part runs that follows the source."""
+    if not any(part.name in (RUN, CAPTURE, APPLY) for part in running(job)):
+        return None
+    with store_of(job) as store:
+        states = store.states.tables(job.config.name)  # parents may be tables that are not looked at
+    schemas = {table: state.schema for table, state in states.items() if state.schema}
+    parents = {} if logs_cascades(job, source_of(job)) else {table: parents_of(table, schemas) for table in schemas}
+    return Beside(job.config.name, job.trail, job.config.load.lock, parents, PATIENCE)
+
+
+def _still_streaming(
+    job: JobView, states: Mapping[TableId, TableState], found: Verification
+) -> tuple[dict[TableId, TableState], Verification]:
+    """Return the states as they are now, and the result without tables that parked while they were compared; of those that were
+    loaded anew nobody can tell."""
+    with store_of(job) as store:
+        now = store.states.tables(job.config.name, whole=False)
+    kept = {table: now[table] for table in states if table in now}
+    tables = []
+    for one in found.tables:
+        before, state = states[TableId.parse(one.source)], kept.get(TableId.parse(one.source))
+        if state is not None and state.is_parked:
+            continue
+        is_same = state is not None and state.generation == before.generation
+        tables.append(one if is_same else replace(one, **NOTHING, why=ANEW))
+    return kept, replace(found, tables=tuple(tables))
 
 
 def _tables(job: JobView, states: Mapping[TableId, TableState], others: Collection[TableId]) -> list[VerifyTable]:
@@ -82,21 +132,77 @@ def _as_compared(rules: RuleSet, schema: TableSchema, reader: TargetReader) -> T
 
 
 def _compared(
-    job: JobView, spark: Callable[[], SparkSession], tables: Sequence[VerifyTable], repairs: bool, by_rows: bool
+    job: JobView,
+    spark: Callable[[], SparkSession],
+    tables: Sequence[VerifyTable],
+    wanted: Wanted,
+    beside: Beside | None,
 ) -> Verification:
-    trail = identity.load(LocalStorage(job.trail))
-    found = verify_tables(
-        spark,
-        source_of(job),
-        target_of(job),
-        tables,
-        rules=value_rules(job),
-        by_rows=by_rows,
-        limit_keys=KEYS if repairs else max(LIMIT_KEYS, len(set_aside(job)) + 1),
-        expected_identity=trail.source_identity if trail else "",
-    )
+    trail, began = identity.load(LocalStorage(job.trail)), _position(job)
+    expected = trail.source_identity if trail else ""
+    limit_keys = KEYS if wanted.repairs else max(LIMIT_KEYS, len(set_aside(job)) + 1)
+    with telling(wanted.show) as tell:
+        if wanted.since:
+            found = _since(job, spark, tables, wanted, beside, expected, limit_keys, tell)
+        else:
+            found = verify_tables(
+                spark,
+                source_of(job),
+                target_of(job),
+                tables,
+                rules=value_rules(job),
+                by_rows=wanted.by_rows,
+                limit_keys=limit_keys,
+                expected_identity=expected,
+                beside=beside,
+                budget=wanted.budget,
+                tell=tell,
+            )
     assert found is not None, "nothing stops it"
-    return found
+    return found if beside is None else replace(found, positions=(began, _position(job)))
+
+
+def _since(
+    job: JobView,
+    spark: Callable[[], SparkSession],
+    tables: Sequence[VerifyTable],
+    wanted: Wanted,
+    beside: Beside | None,
+    expected: str,
+    limit_keys: int,
+    tell: Tell,
+) -> Verification:
+    """Look at rows that changed behind a position."""
+    sequence = sequence_of(job, wanted.since)
+    if beside is None:
+        raise StateError(
+            "rows that changed since a position are looked at beside a job that runs, and no part of it does",
+            job=job.config.name,
+            hint="anabranch run JOB, or verify without --since",
+        )
+    with TrailReader(job.trail) as trail:
+        first, end = trail.first() - 1, trail.end().position.sequence
+        if not first <= sequence <= end:
+            raise StateError(
+                f"the trail does not tell what changed since {wanted.since}: it reaches from {first} to {end}",
+                job=job.config.name,
+                hint="verify without --since",
+            )
+        since = str(trail.position_at(sequence)) if first < sequence else str(sequence)
+    if "@" in wanted.since and wanted.since != since:
+        raise ConfigError(f"there is no {wanted.since}, but {since}", job=job.config.name)
+    began = time.monotonic()
+    ends = source_of(job), target_of(job), value_rules(job), expected
+    with closing(Again(*ends, beside, lambda: False, tell, Filtering(spark))) as again:
+        again.until(began + (wanted.budget if wanted.budget < math.inf else beside.patience))
+        return Verification(tuple(verify_since(again, tables, sequence, limit_keys)), since=since)
+
+
+def _position(job: JobView) -> str:
+    """Return where the job is at the target."""
+    with store_of(job) as store:
+        found = store.jobs.checkpoint(job.config.name)
+    return str(found.position) if found else ""
 
 
 def _set_aside(job: JobView, tables: Collection[TableId]) -> tuple[SetAside, ...]:

@@ -38,10 +38,10 @@ def repair(
 ) -> list[Repaired]:
     """Ask for every table that differs, and wait until apply has done it. Raises StateError where apply ends before."""
     by_name = {str(one.table.source): one for one in tables}
-    left = {one.source: why for one in results if not one.identical and (why := _why_not(job, by_name[one.source]))}
+    left = {one.source: why for one in results if one.differs and (why := _why_not(job, by_name[one.source]))}
     asked = {}
     for one in results:
-        if not one.identical and one.source not in left:
+        if one.differs and one.source not in left:
             table = by_name[one.source]
             waits = [dict(change.key) for change in set_aside(job, table.table.source)]  # these rows wait for a person
             found = [d for d in one.sample if dict(d.key) not in waits]

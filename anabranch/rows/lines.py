@@ -46,11 +46,17 @@ def lines(types: Sequence[LogicalType], columns: Sequence[Any], null: str = NULL
     """
     if not columns or not len(columns[0]):
         return b""
-    cells = [_cell(type, column, nul) for type, column in zip(types, columns, strict=True)]
-    if sum(cell.nbytes for cell in cells) > LARGE:
-        cells = [pc.cast(cell, pa.large_string()) for cell in cells]
-    cells[-1] = _joined([cells[-1], ""], "\n", null)
-    return _data(cells[0] if len(cells) == 1 else _joined(cells, "\t", null))
+    row = [_cell(type, column, nul) for type, column in zip(types, columns, strict=True)]
+    if sum(cell.nbytes for cell in row) > LARGE:
+        row = [pc.cast(cell, pa.large_string()) for cell in row]
+    row[-1] = _joined([row[-1], ""], "\n", null)
+    return _data(row[0] if len(row) == 1 else _joined(row, "\t", null))
+
+
+def cells(types: Sequence[LogicalType], columns: Sequence[Any], nul: str = "stop") -> Any:
+    """Return what stands in each row's line for these columns, as an array of texts: for keys, which are looked for."""
+    found = [_cell(type, column, nul) for type, column in zip(types, columns, strict=True)]
+    return found[0] if len(found) == 1 else _joined(found, "\t", NULL)
 
 
 def escaped_line(values: Iterable[str | None]) -> bytes:

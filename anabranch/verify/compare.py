@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from anabranch.model.ids import TableId
@@ -37,21 +37,31 @@ class Picking(PieceReading):
 
 @dataclass(frozen=True)
 class Found:
-    """The differences in one bucket."""
+    """The differences in one bucket. `keys`: of those that differ, where they are to be looked at again; `is_cut`: not all."""
 
+    bucket: int = -1
     missing: int = 0
     extra: int = 0
     different: int = 0
     sample: tuple[Difference, ...] = ()
+    keys: tuple[bytes, ...] = ()
+    is_cut: bool = False
+
+    @property
+    def count(self) -> int:
+        return self.missing + self.extra + self.different
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of a bucket's rows: the tables by id, and how many keys to show."""
+    """The comparison of a bucket's rows: the tables by id, and how many keys to show. `again`: how many keys of a bucket of a
+    table are told, to be looked at again; in `shared` tables not those that only the target has."""
 
     tables: Mapping[TableId, TargetTable]
     limit_keys: int
     show_values: bool
+    again: Mapping[TableId, int] = field(default_factory=dict)
+    shared: frozenset[TableId] = frozenset()
 
     def spread(self, outcome: Outcome) -> Iterator[tuple[Place | None, Outcome | tuple[bool, bytes]]]:
         """Yield rows by bucket; a failure has a place of its own."""
@@ -72,7 +82,7 @@ class Comparison:
         for one in found:
             if not isinstance(one, Outcome):
                 rows[0 if one[0] else 1].append(one[1])
-        return [Outcome(place, self.compare(self.tables[place[0]], *rows))]
+        return [Outcome(place, replace(self.compare(self.tables[place[0]], *rows), bucket=place[1]))]
 
     def compare(self, table: TargetTable, source: Iterable[bytes], target: Iterable[bytes]) -> Found:
         there, here = Counter(source), Counter(target)
@@ -83,11 +93,15 @@ class Comparison:
             self._difference(table, only_there.get(key, []), only_here.get(key, []), (there, here))
             for key in islice(keys, self.limit_keys)
         )
+        limit = self.again.get(table.source, 0)
+        told = [key for key in keys if key in only_there or table.source not in self.shared] if limit else []
         return Found(
             missing=sum(max(0, source - target) for source, target in pairs),
             extra=sum(max(0, target - source) for source, target in pairs),
             different=sum(map(min, pairs)),
             sample=tuple(shown),
+            keys=tuple(told[:limit]),
+            is_cut=len(told) > limit,
         )
 
     def _difference(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
-from anabranch.errors import DifferencesFound, TablesParked
+from anabranch.errors import DifferencesFound, NotCaughtUp, TablesParked
 
 VERSION = 1
 SHOWN = 10  # differences of a table on a terminal; --json has the whole sample
@@ -41,7 +41,8 @@ class Difference:
 @dataclass(frozen=True, slots=True)
 class TableResult:
     """`missing`, `extra`, `different` count rows; they are exact if `is_complete`, else at least so many. `sample` has the
-    first of them. `others`: rows that only the target has, where other jobs write to it; nobody can say whose they are."""
+    first of them. `others`: rows that only the target has, where other jobs write to it; nobody can say whose they are.
+    `pending`: rows that differed, of which nobody can tell whether they do at one position, because the job runs; and `why`."""
 
     source: str
     target: str
@@ -54,8 +55,21 @@ class TableResult:
     is_complete: bool = True
     sample: tuple[Difference, ...] = ()
     others: int = 0
+    pending: int = 0
+    why: str = ""
+
+    @property
+    def is_undecided(self) -> bool:
+        """Return whether nothing that differs was found, and not everything could be told."""
+        return bool(self.pending) and not (self.missing or self.extra or self.different)
+
+    @property
+    def differs(self) -> bool:
+        return not self.identical and not self.is_undecided
 
     def __str__(self) -> str:
+        if self.is_undecided:
+            return f"PENDING    {self.source} -> {self.target}: {self._pending}; {self.why}"
         if self.identical:
             beside = f", beside {self.others} of other jobs" if self.others else ""
             return f"identical  {self.source} -> {self.target}: {self.rows_source} rows{beside}"
@@ -67,7 +81,12 @@ class TableResult:
         )
         rows = f"{self.rows_source} rows at the source, {self.rows_target} at the target"
         counts = counts or "not compared in full: too many rows of other jobs"
-        return f"DIFFERENT  {self.source} -> {self.target}: {rows}; {counts}"
+        more = f", {self._pending}" if self.pending else ""
+        return f"DIFFERENT  {self.source} -> {self.target}: {rows}; {counts}{more}"
+
+    @property
+    def _pending(self) -> str:
+        return f"{'' if self.is_complete else 'at least '}{self.pending} pending"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +126,16 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """`repaired`: what was done about differences; then `tables` is how they are afterwards."""
+    """`repaired`: what was done about differences; then `tables` is how they are afterwards. `positions`: beside a running job,
+    where it was at the target before and after; each row was judged at a position between the two. `since`: only rows
+    were looked at that changed behind this position, and `rows_source` says how many."""
 
     tables: tuple[TableResult, ...]
     parked: tuple[Parked, ...] = ()
     repaired: tuple[Repaired, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
+    positions: tuple[str, str] | None = None
+    since: str = ""
 
     @property
     def identical(self) -> bool:
@@ -120,9 +143,11 @@ class Verification:
 
     @property
     def exit_code(self) -> int:
-        if not all(table.identical or self._is_known(table) for table in self.tables):
+        if not all(self._is_known(table) for table in self.tables if table.differs):
             return DifferencesFound.exit_code
-        return TablesParked.exit_code if self.parked or self.set_aside else 0
+        if self.parked or self.set_aside:
+            return TablesParked.exit_code
+        return NotCaughtUp.exit_code if any(table.pending for table in self.tables) else 0
 
     def _is_known(self, table: TableResult) -> bool:
         """Return whether every difference is that of a row that is set aside."""
@@ -134,7 +159,10 @@ class Verification:
     @property
     def summary(self) -> str:
         equal = sum(table.identical for table in self.tables)
-        parked = f", {len(self.parked)} parked" if self.parked else ""
+        undecided = sum(table.is_undecided for table in self.tables)
+        parked = (f", {undecided} pending" if undecided else "") + (
+            f", {len(self.parked)} parked" if self.parked else ""
+        )
         aside = f", {sum(one.changes for one in self.set_aside):,} row changes set aside" if self.set_aside else ""
         return f"identical: {equal} of {len(self.tables)} tables{parked}{aside}"
 
@@ -142,6 +170,8 @@ class Verification:
         return {
             "version": VERSION,
             "identical": self.identical,
+            **({"positions": dict(zip(("from", "to"), self.positions, strict=True))} if self.positions else {}),
+            **({"since": self.since} if self.since else {}),
             "tables": [asdict(table) for table in self.tables],
             "parked": [asdict(table) for table in self.parked],
             **({"repaired": [asdict(table) for table in self.repaired]} if self.repaired else {}),
@@ -165,4 +195,8 @@ class Verification:
             file.write(
                 f"set aside  {one.source}: {one.changes:,} row changes, anabranch parked show JOB {one.source}\n"
             )
+        if self.since:
+            file.write(f"only rows that changed since {self.since} were compared\n")
+        if self.positions:
+            file.write(f"the job ran meanwhile, at the target from {self.positions[0]} to {self.positions[1]}\n")
         file.write(f"{self.summary}\n")

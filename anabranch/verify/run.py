@@ -1,14 +1,19 @@
 """The driver of a verification: digests of every piece, then the rows of the buckets that differ.
 
-Both ends are read as they are at that moment: the writer has to be quiet and the stream drained for the answer to mean
-equality. Nothing is written and nothing locked.
+Both ends are read as they are at that moment. Where the job does not run, that is the answer: the writer has to be quiet
+and the stream drained for it to mean equality. Beside a running job what differs is looked at again (beside.py). Nothing is
+written but what opening a snapshot takes at some sources, and nothing is locked for longer than that.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -21,8 +26,12 @@ from anabranch.spark.pieces import MOST_TOGETHER
 from anabranch.spark.where import where
 from anabranch.spark.work import Outcome, Work
 from anabranch.verify import fingerprints
+from anabranch.verify.again import LATE, Again, Beside
+from anabranch.verify.beside import Buckets, Differences, Undecided, settle
 from anabranch.verify.compare import Comparison, Found, Picking
 from anabranch.verify.digest import Summing, Sums
+from anabranch.verify.display import DIGESTS, FINGERPRINTS, ROWS, Tell, silent
+from anabranch.verify.filtering import Filtering
 from anabranch.verify.plan import VerifyPiece, VerifyTable, cut
 from anabranch.verify.report import Difference, TableResult, Verification
 
@@ -31,6 +40,7 @@ LIMIT_KEYS = 100
 TASKS_PER_CORE = (
     16  # at least, where pieces share tasks: each costs as much as a small table, few leave cores without work
 )
+NO_TIME = "there was no time to compare it"
 LIMIT_ROWS = 2_000_000  # rows of differing buckets that are brought together, per table
 
 
@@ -62,17 +72,6 @@ class _Sides:
             self.differing = {b: int(max(source.rows[b], target.rows[b])) for b in source.differing(target)}
             self._sums = None
 
-    def chosen(self) -> frozenset[int]:
-        """Choose the differing buckets to compare next: at most LIMIT_ROWS rows, at least one bucket."""
-        found: list[int] = []
-        rows = 0
-        for bucket, count in self.differing.items():
-            rows += count
-            if found and rows > LIMIT_ROWS:
-                break
-            found.append(bucket)
-        return frozenset(found)
-
 
 def verify_tables(
     spark_factory: Callable[[], SparkSession],
@@ -86,16 +85,20 @@ def verify_tables(
     show_values: bool = False,
     by_rows: bool = False,
     expected_identity: str = "",
+    beside: Beside | None = None,
+    budget: float = math.inf,
+    tell: Tell = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> Verification | None:
     """Compare tables; None when `stop()` ended it. At most `limit_keys` keys are shown per table; `by_rows`: all rows are read,
-    also where servers can sum up their own. Raises what a task raised, as one message."""
-    values = rules or ValueRules()
+    also where servers can sum up their own; `beside`: the job that runs meanwhile; `budget`: seconds after which what is not
+    decided is pending. Raises what a task raised, as one message."""
+    values, began = rules or ValueRules(), time.monotonic()
     ends = (source, target, values, expected_identity)
     all_pieces = cut(
         source, target, tables, rows_per_piece=rows_per_piece, rules=values, expected_identity=expected_identity
     )
-    run = _Run(spark_factory, all_pieces, stop)
+    run = _Run(spark_factory, all_pieces, stop, began + budget, tell)
     hashing = None if by_rows else fingerprints.agreed(source, target, values)
     hashed = {one.table.source for one in fingerprints.possible(tables, hashing)}
     equal = run.equal(fingerprints.Fingerprinting(*ends, hashing or Hashing.LOOKUP3), hashed)
@@ -103,14 +106,34 @@ def verify_tables(
     if equal is None or read is None:
         return None
     sides = equal | read
-    buckets = {table: chosen for table, both in sides.items() if (chosen := both.chosen())}
+    found = [Undecided(one, dict(sides[one.table.source].differing)) for one in tables if one.table.source in sides]
     comparison = Comparison({one.table.source: one.table for one in tables}, limit_keys, show_values)
-    found = run.differences(Picking(*ends, buckets), comparison) if buckets else {}
-    if found is None:
+
+    def differences(buckets: Buckets, how: Comparison) -> dict[TableId, list[Found]] | None:
+        return run.differences(Picking(*ends, buckets), how) if buckets else {}
+
+    if beside is None:
+        is_through = _decide_once(found, comparison, differences)
+    else:
+        with closing(Again(*ends, beside, stop, tell, Filtering(spark_factory))) as again:
+            patience = beside.patience + time.monotonic() - began
+            again.until(began + budget if budget < math.inf else time.monotonic() + patience)
+            is_through = settle(again, found, comparison, differences, LIMIT_ROWS)
+    if not is_through:
         return None
-    return Verification(
-        tuple(_result(one, sides[one.table.source], found.get(one.table.source, []), limit_keys) for one in tables)
-    )
+    is_limited = beside is not None or budget < math.inf
+    results = {one.source: _result(one, sides[one.source], limit_keys, is_limited) for one in found}
+    return Verification(tuple(results.get(one.table.source) or _not_compared(one) for one in tables))
+
+
+def _decide_once(tables: Sequence[Undecided], comparison: Comparison, differences: Differences) -> bool:
+    """Take what differs for what it is. False when stopped."""
+    buckets = {one.source: one.chosen(LIMIT_ROWS) for one in tables if one.left}
+    found = differences(buckets, comparison)
+    for one in tables:
+        if found and one.source in found:
+            one.decide(buckets[one.source], found[one.source])
+    return found is not None
 
 
 @dataclass(frozen=True)
@@ -118,48 +141,61 @@ class _Run:
     spark_factory: Callable[[], SparkSession]
     pieces: Sequence[VerifyPiece]
     stop: Callable[[], bool]
+    until: float  # of time.monotonic
+    tell: Tell = silent
+
+    def is_over(self) -> bool:
+        return self.stop() or time.monotonic() >= self.until
 
     def equal(self, work: Work, tables: Collection[TableId]) -> dict[TableId, _Sides] | None:
         """Return the tables, of these, whose fingerprints are equal; None when stopped."""
         pieces = [piece for piece in self.pieces if piece.one.table.source in tables]
         found = fingerprints.waiting(pieces)
-        if not self._take(work, pieces, found, together=MOST_TOGETHER):
+        if not self._take(FINGERPRINTS, work, pieces, found, together=MOST_TOGETHER):
             return None
         return {table: _Sides.equal(both.rows) for table, both in found.items() if both.rows is not None}
 
     def sides(self, work: Work, known: Collection[TableId]) -> dict[TableId, _Sides] | None:
-        """Sum up all tables but the known ones; None when stopped."""
+        """Sum up all tables but the known ones, those for which there was time; None when stopped."""
         pieces = [piece for piece in self.pieces if piece.one.table.source not in known]
         counts = Counter(piece.one.table.source for piece in pieces)
         found = {table: _Sides(count) for table, count in counts.items()}
-        return found if self._take(work, pieces, found) else None
+        is_through = self._take(DIGESTS, work, pieces, found)
+        return {table: sides for table, sides in found.items() if not sides.pieces} if is_through else None
 
     def _take(
-        self, work: Work, pieces: Sequence[VerifyPiece], into: Mapping[TableId, _Adding], together: int = 1
+        self, what: str, work: Work, pieces: Sequence[VerifyPiece], into: Mapping[TableId, _Adding], together: int = 1
     ) -> bool:
         """Read every piece into its table's result. Returns False when stopped. `together`: at most so many pieces
         share a task.
         """
 
+        done = count(1)
+
         def take(outcome: Outcome) -> None:
             into[outcome.piece.one.table.source].add(outcome.piece.is_source, outcome.value)
+            self.tell(what, next(done), len(pieces))
 
-        if not pieces:
-            return True
+        if not pieces or self.is_over():
+            return not self.stop()
         spark = self.spark_factory()
-        return self._run(spark, list(self._outcomes(spark, work, pieces, together)), take)
+        return self._run(spark, list(self._outcomes(spark, work, pieces, together)), take) or not self.stop()
 
     def differences(self, work: Picking, comparison: Comparison) -> dict[TableId, list[Found]] | None:
+        """Bring rows of buckets together and compare them; {} where there was no time for all of it, None when stopped."""
         found: dict[TableId, list[Found]] = {table: [] for table in work.buckets}
 
         def take(outcome: Outcome) -> None:
             found[outcome.piece[0]].append(outcome.value)
 
+        self.tell(ROWS, 0, 0)
         spark = self.spark_factory()
         wanted = [piece for piece in self.pieces if piece.one.table.source in work.buckets]
         rows = spark.sparkContext.union(list(self._outcomes(spark, work, wanted))).flatMap(comparison.spread)
         compared = rows.groupByKey(spark.sparkContext.defaultParallelism * 4).flatMap(comparison.bucket)
-        return found if self._run(spark, [compared], take) else None
+        if self._run(spark, [compared], take):
+            return found
+        return None if self.stop() else {}
 
     def _outcomes(
         self, spark: SparkSession, work: Work, wanted: Sequence[VerifyPiece], together: int = 1
@@ -185,27 +221,41 @@ class _Run:
                 raise error
             take(outcome)
 
-        return pieces.run(spark, outcomes, checked, self.stop)
+        return pieces.run(spark, outcomes, checked, self.is_over)
 
 
-def _result(one: VerifyTable, sides: _Sides, found: Sequence[Found], limit_keys: int) -> TableResult:
+def _not_compared(one: VerifyTable) -> TableResult:
+    """Return the result for a table for which there was no time."""
+    return TableResult(
+        str(one.table.source), str(one.table.target), 0, 0, False, is_complete=False, pending=1, why=NO_TIME
+    )
+
+
+def _result(one: Undecided, sides: _Sides, limit_keys: int, is_limited: bool) -> TableResult:
+    """Return a table's result. `is_limited`: what is not decided is pending, beside a job or for lack of time."""
+    found, is_shared = one.found, one.one.is_shared
     sample = sorted((difference for bucket in found for difference in bucket.sample), key=_order)
     missing, extra, different = (sum(getattr(b, what) for b in found) for what in ("missing", "extra", "different"))
-    is_complete = len(sides.chosen()) == len(sides.differing)
-    if one.is_shared:
+    is_complete = not one.left
+    if is_shared:
         sample = [difference for difference in sample if difference.kind != "extra"]
+    differs = bool(missing or different or (extra and not is_shared))
+    pending = one.pending or int(is_limited and not is_complete and not differs)
+    has_same = not sides.differing or (is_complete and not differs and (is_shared or is_limited))
     return TableResult(
-        source=str(one.table.source),
-        target=str(one.table.target),
+        source=str(one.source),
+        target=str(one.one.table.target),
         rows_source=sides.rows[0],
         rows_target=sides.rows[1],
-        identical=not sides.differing or (one.is_shared and is_complete and not missing and not different),
+        identical=has_same and not pending,
         missing=missing,
-        extra=0 if one.is_shared else extra,
+        extra=0 if is_shared else extra,
         different=different,
         is_complete=is_complete,
-        others=extra if one.is_shared else 0,
+        others=extra if is_shared else 0,
         sample=tuple(sample[:limit_keys]),
+        pending=pending,
+        why=(one.why or LATE) if pending else "",
     )
 
 

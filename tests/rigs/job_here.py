@@ -108,7 +108,7 @@ class JobHere:
     def apply(self, **settings: Any) -> None:
         """Carry out what the trail has, until no table is in its window any more."""
         job, until = self.job, time.monotonic() + PATIENCE
-        source, target = source_of(job), target_of(job)
+        target = target_of(job)
         with TrailReader(job.trail) as trail:
             end = trail.end().position.sequence
         with closing(target.store()) as store:
@@ -121,26 +121,48 @@ class JobHere:
                 here = now is not None and now.position.sequence >= end
                 return here and all(state.is_streaming or state.is_parked for state in states.values())
 
-            usual = parts._apply_settings(job, logs_cascades(job, source))
-            ApplyRun(
-                job=job.config.name,
-                trail_directory=job.trail,
-                spark_directory=spark_home(job) / "checkpoint",
-                source=source,
-                target=target,
-                rules=value_rules(job),
-                tables=job.rules,
-                settings=replace(usual, **settings),
-                engine=LocalEngine(Small()),
-                stop=stop,
-                watcher=_Deaf(),
-            ).run()
+            self._apply(job, stop, **settings)
 
-    def verify(self, by_rows: bool = False) -> Verification:
-        """What `anabranch verify` finds."""
+    def _apply(self, job: Job, stop: Callable[[], bool], **settings: Any) -> None:
+        """Apply until `stop` says so; also in a thread."""
+        source, target = source_of(job), target_of(job)
+        usual = parts._apply_settings(job, logs_cascades(job, source))
+        ApplyRun(
+            job=job.config.name,
+            trail_directory=job.trail,
+            spark_directory=spark_home(job) / "checkpoint",
+            source=source,
+            target=target,
+            rules=value_rules(job),
+            tables=job.rules,
+            settings=replace(usual, **settings),
+            engine=LocalEngine(Small()),
+            stop=stop,
+            watcher=_Deaf(),
+        ).run()
+
+    @contextmanager
+    def running(self) -> Iterator[tuple[threading.Event, threading.Event]]:
+        """Capture and apply in threads of their own, until the block ends. What ends one of them before is given."""
+        job, ends = self.job, (threading.Event(), threading.Event())
+        with _in_haste(), ThreadPoolExecutor(2) as beside:
+            running = [
+                beside.submit(self._capture, job, lambda trail: ends[0].is_set()),
+                beside.submit(self._apply, job, ends[1].is_set),
+            ]
+            try:
+                yield ends
+            finally:
+                for end in ends:
+                    end.set()
+            for one in running:
+                one.result()
+
+    def verify(self, **wanted: Any) -> Verification:
+        """What `anabranch verify` finds. `wanted`: fields of `Wanted`."""
         with_spark = pieces.run
         try:
-            return verify_here(self.job, by_rows=by_rows)
+            return verify_here(self.job, **wanted)
         finally:
             pieces.run = with_spark
 

@@ -11,9 +11,15 @@ import pytest
 
 from anabranch.errors import ConfigError, ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
 from anabranch.rows import arrow
 from anabranch.rows.lines import lines, texts, unescape
+from anabranch.rows.net import TargetTable
+from anabranch.rules.rule_set import Filter
 from anabranch.spark.rows import columns_of, evaluate, to_spark
+from anabranch.verify.filtering import Filtering
+from anabranch.verify.plan import VerifyTable
 
 UTC = UTC
 SAMPLES: list[tuple[LogicalType, list[Any], list[Any], str]] = [
@@ -80,3 +86,15 @@ def test_what_does_not_fit_is_refused(spark: Any) -> None:
         evaluate(spark, "1 / c > 1", {"c": number}, pa.table({"c": arrow.array(number, [0])}))
     with pytest.raises(ValueRefused, match="column c"):
         columns_of([b"12x"], [0], {"c": number})
+
+
+def test_rule_27_verification_filters_single_rows_as_whole_tables(spark: Any) -> None:
+    """NULL does not pass, and the columns that only the filter names are cut off."""
+    text, number = LogicalType(Kind.TEXT), LogicalType(Kind.INT64)
+    columns = Column("id", number, "bigint"), Column("a", number, "bigint"), Column("b", text, "text")
+    schema = TableSchema(TableId("shop", "t"), columns, ("id",))
+    table = TargetTable(schema.id, schema.id, ("id", "b"), (number, text), ("id",), ("id", "b"))
+    one, filtering = VerifyTable(schema, table, Filter("a > 0 AND b <> 'no'", ("a", "b"))), Filtering(lambda: spark)
+    rows = [b"1\tx\t5", b"2\t\\N\t5", b"3\tno\t5", b"4\ttab\\t\t0", b"5\ttab\\t\t1"]
+    assert filtering(one, rows) == [b"1\tx", None, None, None, b"5\ttab\\t"]
+    assert filtering(VerifyTable(schema, table), [b"1\tx"]) == [b"1\tx"] and filtering(one, []) == []

@@ -14,7 +14,7 @@ import pytest
 from docs import proofs
 
 RULES = (proofs.REPOSITORY / "docs" / "explanation" / "correctness.md").read_text()
-PITFALLS, LAST_RULE = 64, 34
+PITFALLS, LATER, LAST_RULE = 64, (75,), 34
 
 
 def numbers(kind: str) -> list[int]:
@@ -43,7 +43,7 @@ def test_every_rule_has_a_row() -> None:
 
 
 def test_every_pitfall_has_a_row() -> None:
-    assert numbers("pitfall") == list(range(1, PITFALLS + 1))
+    assert numbers("pitfall") == [*range(1, PITFALLS + 1), *LATER]
 
 
 def test_every_row_has_a_test_or_a_reason() -> None:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from dataclasses import replace
 from hashlib import sha256
 
-from anabranch.contracts import HashingReader
+from anabranch.contracts import HashingReader, PlacedReader
 from anabranch.errors import TargetError
 from anabranch.rows.fingerprint import MODULUS, Fingerprint, Hashed, Hashing
 from anabranch.rows.lines import parse_line
-from anabranch.rows.net import TargetTable
+from anabranch.rows.net import TableNet, TargetTable
 from anabranch.testing.conformance.subject import refuses
-from anabranch.testing.conformance.writer import RULES, Line, Target, make, rows, table
+from anabranch.testing.conformance.writer import JOB, RULES, Epochs, Line, Target, arrow, make, rows, table
 
 # Words that a line escapes, that look like NULL, that end in blanks, that differ by their case.
 WORDS = (None, "", "\\N", "tab\t nl\n cr\r back\\slash", "'quoted' \"twice\"", "ünï😀", "blanks  ", "A", "a")
@@ -75,6 +76,49 @@ def a_table_that_is_not_there_is_refused(target: Target) -> None:
     make(target, table("a"))
     with closing(target.connector.reader(RULES)) as reader:
         refuses(TargetError, lambda: reader.pieces(table("nowhere"), 100))
+
+
+# --- rows beside the checkpoint ---------------------------------------------------------------------------------------
+
+
+def rows_are_found_by_their_keys(target: Target) -> None:
+    """Words as they are, whatever else the target takes for equal."""
+    there = [(str(number), None, word) for number, word in enumerate(WORDS)]
+    of = make(target, table("a"), there)
+    with closing(target.connector.reader(RULES)) as reader:
+        assert isinstance(reader, PlacedReader) and reader.finds(of)
+        found = b"".join(reader.lines_of(of, [("3",), ("404",), ("7",)])).split(b"\n")[:-1]
+        assert sorted(tuple(parse_line(line)) for line in found) == [there[3], there[7]]
+        assert list(reader.lines_of(of, [])) == []
+    words = replace(of, key=("word", "id"))
+    with closing(target.connector.reader(RULES)) as reader:
+        assert isinstance(reader, PlacedReader)
+        for number, word in enumerate(WORDS):
+            if word is not None:
+                lines = b"".join(reader.lines_of(words, [(word, str(number)), ("no", "1")])).split(b"\n")[:-1]
+                assert [tuple(parse_line(line)) for line in lines] == [there[number]]
+
+
+def rule_25_rows_and_checkpoint_are_of_one_moment(target: Target) -> None:
+    """What an epoch does and where the job is are seen together, however long the snapshot is open."""
+    of = make(target, table("a"), [("1", None, "before")])
+    with Epochs(target) as epochs, closing(target.connector.reader(RULES)) as reader:
+        assert isinstance(reader, PlacedReader)
+        assert reader.place("nobody", of.source) is None
+        begun = reader.place(JOB, of.source)
+        assert begun is not None and begun[0].position.sequence == 0 and begun[1].source == of.source
+        epochs.merge(TableNet(of, inserts=arrow(("2", None, "after"))))
+        assert _words(reader, of) == ["before"]
+        behind = reader.place(JOB, of.source)
+        assert behind is not None and behind[0].position.sequence > 0 and behind[1].schema is None
+        assert _words(reader, of) == ["before", "after"]
+        reader.leave()
+        assert _words(reader, of) == ["before", "after"]
+
+
+def _words(reader: PlacedReader, of: TargetTable) -> list[str | None]:
+    lines = b"".join(reader.lines_of(of, [("1",), ("2",)])).split(b"\n")[:-1]
+    return [row[2] for row in sorted(tuple(parse_line(line)) for line in lines)]
 
 
 # --- fingerprints -----------------------------------------------------------------------------------------------------
@@ -146,6 +190,8 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     equal_rows_of_a_keyless_table_come_each,
     a_reader_reads_again,
     a_table_that_is_not_there_is_refused,
+    rows_are_found_by_their_keys,
+    rule_25_rows_and_checkpoint_are_of_one_moment,
     fingerprints_of_pieces_add_up,
     fingerprints_tell_rows_apart,
     sha256_is_that_of_the_texts,

@@ -42,19 +42,22 @@ class LocalSpark:
         return LocalRows(chain.from_iterable(some))
 
 
-def _run(_: Any, outcomes: Sequence[LocalRows], take: Callable[[Any], None], __: Callable[[], bool]) -> bool:
+def _run(_: Any, outcomes: Sequence[LocalRows], take: Callable[[Any], None], stop: Callable[[], bool]) -> bool:
     for outcome in chain.from_iterable(outcomes):
         take(outcome)
+        if stop():
+            return False
     return True
 
 
-def verify_here(job: Job, repairs: bool = False, by_rows: bool = False, patterns: Sequence[str] = ()) -> Verification:
-    """Verify as `Job.verify` does, but no table with a `where`, which is Spark's alone."""
+def verify_here(job: Job, **wanted: Any) -> Verification:
+    """Verify as `Job.verify` does, but no table with a `where`, which is Spark's alone. `wanted`: fields of `Wanted`."""
     from anabranch.job import verifying
     from anabranch.spark import pieces
+    from anabranch.verify.wanted import Wanted
 
     pieces.run = cast(Any, _run)  # of this process, which does nothing else
-    return verifying.verify(job, cast(Any, LocalSpark), repairs=repairs, by_rows=by_rows, patterns=patterns)
+    return verifying.verify(job, cast(Any, LocalSpark), Wanted(**wanted))
 
 
 def mend(job: Job) -> None:

@@ -18,6 +18,7 @@ from anabranch.testing.torture.local_verify import verify_here
 
 if TYPE_CHECKING:
     from anabranch.verify.report import Verification
+    from anabranch.verify.wanted import Wanted
 
 
 class Local(LocalEngine):
@@ -44,11 +45,11 @@ class Local(LocalEngine):
 _with_spark = parts.run_verify
 
 
-def _verify(job: Job, repairs: bool, by_rows: bool, patterns: Sequence[str]) -> Verification:
+def _verify(job: Job, wanted: Wanted) -> Verification:
     if any(table.where for table in job.config.tables):
-        return _with_spark(job, repairs, by_rows, patterns)
+        return _with_spark(job, wanted)
     with waits.in_tasks():
-        return verify_here(job, repairs, by_rows, patterns)
+        return verify_here(job, **vars(wanted))
 
 
 def in_this_process() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from anabranch.connectors.memory.database import Database
+from anabranch.connectors.memory.database import Database, Relation
+from anabranch.model.ids import TableId
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
 from anabranch.rows.lines import escaped_line
 from anabranch.rows.net import TargetTable
 
@@ -12,6 +16,7 @@ from anabranch.rows.net import TargetTable
 class MemoryReader:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._then: dict[TableId, Relation] | None = None  # in the snapshot
 
     def pieces(self, table: TargetTable, rows_per_piece: int) -> list[str]:
         count = len(self._database.table(table.target).rows)
@@ -24,5 +29,26 @@ class MemoryReader:
             values = relation.texts(row)
             yield escaped_line(values[name] for name in table.columns)
 
+    def place(self, job: str, table: TableId) -> tuple[Checkpoint, TableState] | None:
+        with self._database.lock:
+            self._then = {name: relation.copy() for name, relation in self._database.tables.items()}
+            state = self._database.job(job)
+            at, found = state.checkpoint, state.tables.get(table)
+        return None if at is None or found is None else (at, replace(found, schema=None))
+
+    def finds(self, table: TargetTable) -> bool:
+        return bool(table.key)
+
+    def lines_of(self, table: TargetTable, keys: Sequence[Sequence[str | None]]) -> Iterator[bytes]:
+        relation = self._database.table(table.target) if self._then is None else self._then[table.target]
+        rows = [relation.texts(row) for row in relation.rows.values()]
+        for key in keys:
+            for values in rows:
+                if [values[name] for name in table.key] == list(key):
+                    yield escaped_line(values[name] for name in table.columns)
+
+    def leave(self) -> None:
+        self._then = None
+
     def close(self) -> None:
-        pass
+        self.leave()

@@ -74,14 +74,14 @@ class MysqlTableStates:
         schema = KNOWN.format(", ".join(f"'{digest}'" for digest in sorted(digests))) if digests else "`schema`"
         rows = self._session.rows("read the tables' states", READ_TABLES.format(schema if whole else "NULL"), job)
         if not whole:
-            return {state.source: state for state in (_state(row, None) for row in map(tuple, rows))}
+            return {state.source: state for state in (state_of(row, None) for row in map(tuple, rows))}
         definitions = {row[-1]: state.schema for row, state in known.values()}
         self._known[job] = {row[0]: _kept(known, definitions, row) for row in rows}
         return {state.source: state for _, state in self._known[job].values()}
 
     def table(self, job: str, table: TableId) -> TableState | None:
         rows = self._session.rows("read a table's state", READ_TABLE, job, str(table))
-        return _state(rows[0], _definition(rows[0][-1])) if rows else None
+        return state_of(rows[0], _definition(rows[0][-1])) if rows else None
 
     def others(self, job: str) -> frozenset[TableId]:
         rows = self._session.rows("read the tables of other jobs", READ_OTHERS, job, job)
@@ -186,10 +186,10 @@ def _kept(
     kept, digest = tuple(values), values[-1]
     if (before := known.get(kept[0])) is not None and before[0] == kept:
         return before
-    return kept, _state(row, _definition(schema) if schema is not None else definitions.get(digest))
+    return kept, state_of(row, _definition(schema) if schema is not None else definitions.get(digest))
 
 
-def _state(row: Row, definition: TableSchema | None) -> TableState:
+def state_of(row: Row, definition: TableSchema | None) -> TableState:
     source, target, state, generation, low, high, reason, rows, changes, facts, *_ = row
     ids = TableId.parse(source), TableId.parse(target)
     life, known = read_stored(state, reason or "", json.loads(facts or "{}"))

@@ -15,11 +15,18 @@ from anabranch.connectors.mysql.fingerprint import HASHINGS, outcome, statement
 from anabranch.connectors.mysql.packets import Front, RawRows, joined, values
 from anabranch.connectors.mysql.target import hashed, pieces, terms
 from anabranch.connectors.mysql.target.errors import translated
-from anabranch.connectors.mysql.target.session import Connection, ask, connect, quoted
+from anabranch.connectors.mysql.target.jobs import READ_CHECKPOINT, TARGET, checkpoint_of
+from anabranch.connectors.mysql.target.known_columns import KnownColumns
+from anabranch.connectors.mysql.target.literals import Literals, comparable
+from anabranch.connectors.mysql.target.session import Connection, ask, connect, quoted, run, table_name
+from anabranch.connectors.mysql.target.states import READ_TABLE, state_of
 from anabranch.connectors.mysql.target.words import bare
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
 from anabranch.rows import compiled
 from anabranch.rows.counted import lines_in, miscount
 from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing
@@ -28,6 +35,10 @@ from anabranch.rows.net import TargetTable
 # The server counts what it finds; on a statement without a limit that costs nothing.
 # https://dev.mysql.com/doc/refman/8.0/en/information-functions.html#function_found-rows
 COUNTED, COUNT = "SQL_CALC_FOUND_ROWS", "SELECT FOUND_ROWS()"
+# Sessions at a target read what others have committed; this is for the next transaction alone.
+ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
+KEYS_AT_ONCE = 200  # of a statement
 COLUMNS = "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 MISCOUNTED = "let the URL lead to the server itself, with nothing in between that changes results, then start again"
 WORDS = b"w"  # native/src/lines.rs: a value with characters that are escaped
@@ -52,20 +63,51 @@ class MysqlTargetReader:
                 raise
 
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
+        place = "the whole table" if piece == pieces.WHOLE else f"the piece {piece}"
+        return self._lines(table, pieces.source(table.target, piece), place)
+
+    def _lines(self, table: TargetTable, source: str, place: str) -> Iterator[bytes]:
+        """Yield the rows of `source`: what stands behind FROM."""
         came = 0
         with translated(f"read {table.target}"):
             session = self._session()
             long = long_bytes(table, session.packet)
-            rows = RawRows(session, select(table, piece, family(session), long))
+            rows = RawRows(session, select(table, source, family(session), long))
             front = None if long else _front(rows.width)
             for block in joined(rows, partial(_line, width=rows.width, raw=long), front):
                 came += lines_in(block)
                 yield block
             told = int(ask(session, COUNT)[0][0])
         if told != came:
-            place = "the whole table" if piece == pieces.WHOLE else f"the piece {piece}"
             message = f"read {table.target}: {miscount(place, told, came)}"
             raise TargetError(message, table=str(table.source), hint=MISCOUNTED)
+
+    def place(self, job: str, table: TableId) -> tuple[Checkpoint, TableState] | None:
+        self.leave()
+        with translated("read the checkpoint"):
+            session = self._session()
+            run(session, ONE_MOMENT)
+            run(session, BEGIN)
+            at = ask(session, READ_CHECKPOINT, job, TARGET)
+            state = ask(session, READ_TABLE, job, str(table))
+        return (checkpoint_of(at[0]), state_of(state[0], None)) if at and state else None
+
+    def finds(self, table: TargetTable) -> bool:
+        with translated(f"read the columns of {table.target}"):
+            return bool(table.key) and comparable(KnownColumns(self._session()).of(table.target), table)
+
+    def lines_of(self, table: TargetTable, keys: Sequence[Sequence[str | None]]) -> Iterator[bytes]:
+        with translated(f"read the columns of {table.target}"):
+            session = self._session()
+            literals = Literals(session, table, KnownColumns(session).of(table.target), "stop")
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            found = " OR ".join(f"({literals.key(key)})" for key in keys[start : start + KEYS_AT_ONCE])
+            yield from self._lines(table, f"{table_name(table.target)} WHERE {found}", "the rows of some keys")
+
+    def leave(self) -> None:
+        if self._connection is not None and self._connection.open:
+            with translated("end a snapshot"):
+                run(self._connection, "ROLLBACK")
 
     def computed(self, table: TargetTable) -> frozenset[str]:
         with translated(f"read the columns of {table.target}"):
@@ -99,13 +141,14 @@ class MysqlTargetReader:
         return self._connection
 
 
-def select(table: TargetTable, piece: str, family: str, raw: frozenset[int] = frozenset()) -> str:
-    """Return the query for the text forms of a piece's rows. `raw`: places of columns that come as they are."""
+def select(table: TargetTable, source: str, family: str, raw: frozenset[int] = frozenset()) -> str:
+    """Return the query for the text forms of rows. `source`: what stands behind FROM; `raw`: places of columns that come as
+    they are."""
     columns = enumerate(zip(table.columns, table.types, strict=True))
     wanted = ", ".join(
         quoted(name) if place in raw else terms.read_term(type, quoted(name), family) for place, (name, type) in columns
     )
-    return f"SELECT {COUNTED} {wanted} FROM {pieces.source(table.target, piece)}"
+    return f"SELECT {COUNTED} {wanted} FROM {source}"
 
 
 def long_bytes(table: TargetTable, packet: int) -> frozenset[int]:

@@ -169,7 +169,9 @@ class PostgresStore:
             versions = [version for version, _ in known.values()]
             rows = connection.execute(READ_TABLES, [list(known), versions, whole, job]).fetchall()
         found = {
-            row[0]: known[row[0]] if row[0] in known and known[row[0]][0] == version else (version, _state(tuple(row)))
+            row[0]: known[row[0]]
+            if row[0] in known and known[row[0]][0] == version
+            else (version, state_of(tuple(row)))
             for version, *row in rows
         }
         if whole:
@@ -179,7 +181,7 @@ class PostgresStore:
     def table(self, job: str, table: TableId) -> TableState | None:
         with self._session("read a table's state") as connection:
             row = connection.execute(READ_TABLE, [job, str(table)]).fetchone()
-        return None if row is None else _state(row)
+        return None if row is None else state_of(row)
 
     def others(self, job: str) -> frozenset[TableId]:
         with self._session("read the tables of other jobs") as connection:
@@ -358,9 +360,10 @@ def checkpoint_of(row: tuple[Any, ...]) -> Checkpoint:
     return Checkpoint(owner, epoch, Position(sequence, native), commit_time)
 
 
-def _state(row: tuple[Any, ...]) -> TableState:
+def state_of(row: tuple[Any, ...], whole: bool = True) -> TableState:
+    """Return a row of READ_TABLE. `whole=False`: without its definition."""
     source, target, state, generation, low, high, reason, rows, changes, schema, facts = row
-    definition = None if schema is None else _definition(schema)
+    definition = _definition(schema) if whole and schema is not None else None
     ids = TableId.parse(source), TableId.parse(target)
     life, known = read_stored(state, reason, facts)
     return TableState(*ids, life, generation, low, high, reason, rows, changes, definition, known)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 
 from anabranch.connectors.postgresql.connection import Connection, connect, table_name
 from anabranch.connectors.postgresql.copy_out import MISCOUNTED, plain_lines
@@ -16,14 +17,19 @@ from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.fingerprint import HASHINGS, fingerprint
 from anabranch.connectors.postgresql.pages import SIZE, TID_RANGES_SINCE, page_edges
 from anabranch.connectors.postgresql.target import choices
+from anabranch.connectors.postgresql.target.store import READ_CHECKPOINT, READ_TABLE, TARGET, checkpoint_of, state_of
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
 from anabranch.rows.counted import miscount
 from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing
 from anabranch.rows.net import TargetTable
 
 WHOLE_TABLE = "true"
+BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # its first query makes the snapshot
 
 # Infinite and BC values have no six-decimal form: they keep PostgreSQL's own text, which no source value has.
 _CLOCK = (
@@ -60,13 +66,41 @@ class PostgresReader:
         return page_ranges(pages, rows, rows_per_piece)
 
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
+        place = "the whole table" if piece == WHOLE_TABLE else f"the piece {piece}"
+        yield from self._lines(table, sql.SQL(piece), place)
+
+    def _lines(self, table: TargetTable, condition: sql.Composable, place: str) -> Iterator[bytes]:
         def refusal(told: int, came: int) -> TargetError:
-            place = "the whole table" if piece == WHOLE_TABLE else f"the piece {piece}"
             message = f"read {table.target}: {miscount(place, told, came)}"
             return TargetError(message, table=str(table.source), hint=MISCOUNTED)
 
         with translated(f"read {table.target}"):
-            yield from plain_lines(self._session(), select(table, piece), refusal)
+            yield from plain_lines(self._session(), select(table, condition), refusal)
+
+    def place(self, job: str, table: TableId) -> tuple[Checkpoint, TableState] | None:
+        self.leave()
+        with translated("read the checkpoint"):
+            session = self._session()
+            session.execute(BEGIN)
+            at = session.execute(READ_CHECKPOINT, [job, TARGET]).fetchone()
+            state = session.execute(READ_TABLE, [job, str(table)]).fetchone()
+        return None if at is None or state is None else (checkpoint_of(at), state_of(state, whole=False))
+
+    def finds(self, table: TargetTable) -> bool:
+        return bool(table.key)
+
+    def lines_of(self, table: TargetTable, keys: Sequence[Sequence[str | None]]) -> Iterator[bytes]:
+        if keys:
+            rows = (sql.SQL("({})").format(sql.SQL(", ").join(map(sql.Literal, key))) for key in keys)
+            names = sql.SQL(", ").join(map(sql.Identifier, table.key))
+            condition = sql.SQL("({}) IN ({})").format(names, sql.SQL(", ").join(rows))
+            yield from self._lines(table, condition, "the rows of some keys")
+
+    def leave(self) -> None:
+        if self._connection is not None and not self._connection.closed:
+            with translated("end a snapshot"):
+                if self._connection.info.transaction_status is not TransactionStatus.IDLE:
+                    self._connection.execute("ROLLBACK")
 
     @property
     def hashings(self) -> frozenset[Hashing]:
@@ -108,11 +142,11 @@ def _form(logical: LogicalType) -> str:
     return (chosen.form if chosen else "") or TEXT_FORMS.get(logical.carried, "{0}")
 
 
-def select(table: TargetTable, piece: str) -> sql.Composed:
+def select(table: TargetTable, condition: sql.Composable) -> sql.Composed:
     columns = [
         sql.SQL(_form(logical)).format(sql.Identifier(name))
         for name, logical in zip(table.columns, table.types, strict=True)
     ]
     return sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT").format(
-        sql.SQL(", ").join(columns), table_name(table.target), sql.SQL(piece)
+        sql.SQL(", ").join(columns), table_name(table.target), condition
     )

@@ -1,0 +1,328 @@
+"""Rows that differed are looked at again beside writers, by their keys, until the rule (rule.py) can judge them.
+
+One look: the rows at the source in a snapshot, then the log's end; once the trail has reached that, the rows at the
+target in one snapshot with the checkpoint; then what the trail says of them. What does not live here: which rows are
+looked at (beside.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anabranch import pace
+from anabranch.contracts import PlacedReader, RowTarget, SnapshotReader, SourceConnector, ValueRules
+from anabranch.errors import AnabranchError, SourceUnavailable, TargetUnavailable, TrailError
+from anabranch.model.at_target import TextForm
+from anabranch.model.datatype import Kind
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark, Position
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
+from anabranch.rows.left_out import as_lines
+from anabranch.rows.lines import parse_line
+from anabranch.spark.where import read_columns
+from anabranch.trail.reader import TrailReader
+from anabranch.verify.canonical import Canonical
+from anabranch.verify.digest import key_of
+from anabranch.verify.display import AGAIN, Tell, silent
+from anabranch.verify.places import Places
+from anabranch.verify.plan import VerifyTable
+from anabranch.verify.rule import Rows, Window, expected
+from anabranch.verify.touched import Parent, Passing, Watched, all_pass, changed, is_touched, seen
+
+AT_ONCE = 500  # keys of one look
+KEYS_AT_ONCE = 50_000  # of the trail, in memory
+REST = 2.0  # seconds: the longest pause between two looks at the same keys
+PATIENCE = 10.0  # seconds that a look waits for capture to reach the source's end, and for apply behind it
+TRIES = 3  # looks in a row that may fail with an error of an end
+
+CHANGING = "rows changed each time they were looked at"
+NOT_CAPTURED = "capture did not reach what was read at the source"
+NOT_SHOWN = "transactions at the source are logged and do not end, so what it shows is not certain"
+NOT_STREAMING = "the table was not streaming when it was looked at"
+LATE = "there was no time to look at all of them again"
+NO_KEYS = "its rows cannot be looked for by a key, and it kept changing while it was read"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The job beside which is verified. `lock`: its `[load] lock`. `parents`: by table, what changes rows of it without
+    a record in the log. `patience`: seconds after the first comparison until what is still undecided is given up."""
+
+    job: str
+    trail: Path
+    lock: str = "none"
+    parents: Mapping[TableId, Mapping[TableId, Parent]] = field(default_factory=dict)
+    patience: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """The beginning of a reading of a whole table: everything up to `low` is in it. None where that is not known."""
+
+    low: int | None
+    at: int
+    generation: int | None
+
+
+@dataclass
+class Settled:
+    """The outcome for some keys: rows of those that differ, by end, and the keys of which nobody can tell, and why."""
+
+    source: list[bytes] = field(default_factory=list)
+    target: list[bytes] = field(default_factory=list)
+    pending: list[bytes] = field(default_factory=list)
+    why: str = ""
+    suspects: set[bytes] = field(default_factory=set)  # which differed at the last look: the next one decides
+
+
+class Again:
+    """Looks again. One connection to the source's catalogue and to the target, a snapshot of the source for each look."""
+
+    def __init__(
+        self,
+        source: SourceConnector,
+        target: RowTarget,
+        rules: ValueRules,
+        identity: str,
+        beside: Beside,
+        stop: Callable[[], bool],
+        tell: Tell = silent,
+        passing: Passing = all_pass,
+    ) -> None:
+        """Open both ends. `passing`: who tells which rows pass a table's filter."""
+        self._source, self._rules, self._identity, self._beside = source, rules, identity, beside
+        self._stop, self._until, self._tell, self._passing = stop, float("inf"), tell, passing
+        self._open = ExitStack()
+        reader = self._open.enter_context(closing(target.reader(rules)))
+        assert isinstance(reader, PlacedReader), "every target that keeps rows keeps the checkpoint beside them"
+        self._reader: PlacedReader = reader
+        self._catalog = self._open.enter_context(closing(source.catalog()))
+        self._trail = self._open.enter_context(TrailReader(beside.trail, name="verify"))
+        self._places = Places(self._trail, source.order)
+        self._found: dict[TableId, bool] = {}
+
+    def close(self) -> None:
+        self._open.close()
+
+    def until(self, moment: float) -> None:
+        """Give up what is undecided at this moment of `time.monotonic`."""
+        self._until = moment
+
+    @property
+    def is_over(self) -> bool:
+        return self._stop() or time.monotonic() >= self._until
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stop()
+
+    @property
+    def patience(self) -> float:
+        return self._beside.patience
+
+    def rest(self, seconds: float) -> None:
+        """Pause before the next look, not beyond the end."""
+        time.sleep(max(0.0, min(seconds, self._until - time.monotonic())))
+
+    # --- whole tables -------------------------------------------------------------------------------------------------
+
+    def begin(self, one: VerifyTable) -> Bracket:
+        """Note where both ends are before all rows of a table are read."""
+        placed, low = self._placed(one.table.source), None
+        if self._has_floor():
+            with closing(self._source.snapshot(self._identity)) as snapshot:
+                low = self._places.low(snapshot.open(one.schema, self._beside.lock)[0])
+        state = placed[1] if placed else None
+        return Bracket(
+            low, placed[0].sequence if placed else 0, state.generation if state and state.is_streaming else None
+        )
+
+    def is_quiet(self, one: VerifyTable, began: Bracket) -> bool:
+        """Return whether no row of the table changed, at either end, since `begin`; then what was read is of one position."""
+        if began.low is None or began.generation is None or not self._is_captured(self._catalog.mark()):
+            return False
+        placed = self._placed(one.table.source)
+        if placed is None or not placed[1].is_streaming or placed[1].generation != began.generation:
+            return False
+        end = self._trail.end().position.sequence
+        try:
+            return not is_touched(self._trail, self._watched(one), min(began.low, began.at), end)
+        except TrailError:  # that part was removed meanwhile
+            return False
+
+    # --- rows by their keys -------------------------------------------------------------------------------------------
+
+    def can_find(self, one: VerifyTable) -> bool:
+        """Return whether rows of the table can be looked for by keys at both ends: a key has one text form there."""
+        table = one.table
+        if table.source not in self._found:
+            places = [table.columns.index(name) for name in table.key]
+            types = [table.types[place] for place in places]
+            has_one_form = (
+                bool(places)
+                and (one.filter is None or bool(one.filter.columns))
+                and not Canonical(table).has_forms(*places)
+                and all(t.at_target.text is TextForm.OF_KIND and not t.at_target.zero_dates for t in types)
+                and (self._rules.nul == "stop" or all(t.kind is not Kind.TEXT for t in types))
+            )
+            self._found[table.source] = has_one_form and self._reader.finds(table)
+        return self._found[table.source]
+
+    def settle(self, one: VerifyTable, keys: Sequence[bytes]) -> Settled:
+        """Look at rows with these keys until each is judged, or time is over."""
+        found, left, rest, failed = Settled(), list(keys), pace.current.verify_poll, 0
+        while left and not self.is_over:
+            still: list[bytes] = []
+            for some in _batches(left):
+                if self.is_over:
+                    still += some
+                    continue
+                try:
+                    still += self._look(one, some, found)
+                    failed = 0
+                except (SourceUnavailable, TargetUnavailable):
+                    raise
+                except AnabranchError as error:  # a TRUNCATE in between, a part of the trail that was removed
+                    failed += 1
+                    if failed >= TRIES:
+                        raise
+                    found.why, self._places.floor = error.message, None
+                    still += some
+            left = still
+            self._tell(AGAIN, len(keys) - len(left), len(keys))
+            if left and not self.is_over:
+                self.rest(rest)
+                rest = min(2 * rest, REST)
+        found.pending = left
+        return found
+
+    def _look(self, one: VerifyTable, keys: Sequence[bytes], found: Settled) -> list[bytes]:
+        """Look once; return the keys that are still pending."""
+        if not self._has_floor():
+            found.why = NOT_SHOWN
+            return list(keys)
+        wanted = frozenset(keys)
+        with closing(self._source.snapshot(self._identity)) as snapshot:
+            low = snapshot.open(one.schema, self._beside.lock)[0]
+            source = self._rows(one, wanted, self._lines_at_source(snapshot, one, keys))
+        mark = self._catalog.mark()
+        if not self._is_captured(mark):
+            found.why = NOT_CAPTURED
+            return list(keys)
+        first, high = self._places.low(low), self._places.high(mark)
+        try:
+            placed = self._placed_behind(one.table.source, high)
+            if placed is None or not placed[1].is_streaming:
+                found.why = NOT_STREAMING
+                return list(keys)
+            target = self._rows(one, wanted, self._reader.lines_of(one.table, [parse_line(key) for key in keys]))
+        finally:
+            self._reader.leave()
+        self._places.floor = max(first, self._places.floor or 0)
+        window = Window(first, high, placed[0].sequence, self._trail.end().position.sequence)
+        said = seen(self._trail, self._watched(one), keys, window)
+        return [
+            key for key in keys if not _is_judged(found, key, expected(said, key, source, target), target.get(key, ()))
+        ]
+
+    def has_changed(self, one: VerifyTable, after: int) -> bool:
+        """Return whether any row of the table changed behind `after`. Raises TrailError where the trail does not reach
+        back so far."""
+        return is_touched(self._trail, self._watched(one), after, self._trail.end().position.sequence)
+
+    def changed(self, one: VerifyTable, after: int) -> Iterator[list[bytes] | None]:
+        """Yield the keys of a table's rows that changed behind `after`, up to the trail's end, in lists of some
+        KEYS_AT_ONCE; None where all rows may have changed. Raises TrailError where the trail does not reach back so far."""
+        end = self._trail.end().position.sequence
+        return changed(self._trail, self._watched(one), after, end, KEYS_AT_ONCE)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _lines_at_source(self, snapshot: SnapshotReader, one: VerifyTable, keys: Sequence[bytes]) -> Iterator[bytes]:
+        sources = dict(zip(one.table.columns, one.table.source_columns, strict=True))
+        names = [sources[name] for name in one.table.key]
+        wanted = [dict(zip(names, parse_line(key), strict=True)) for key in keys]
+        columns = read_columns(one.table, one.filter)
+        for block in as_lines(snapshot.lines_of(one.schema, columns, wanted, self._rules), columns):
+            yield b"".join(row + b"\n" for row in self._passing(one, block.split(b"\n")[:-1]) if row is not None)
+
+    def _rows(self, one: VerifyTable, wanted: Collection[bytes], blocks: Iterable[bytes]) -> Rows:
+        """Return rows by key. Those whose key an end only takes for an equal one are left out."""
+        canonical, key, found = Canonical(one.table), key_of(one.table), dict[bytes, list[bytes]]()
+        for block in blocks:
+            for row in canonical.rows(block):
+                if (its := key(row)) in wanted:
+                    found.setdefault(its, []).append(row)
+        return found
+
+    def _watched(self, one: VerifyTable) -> Watched:
+        return Watched(one, self._rules, self._beside.parents.get(one.table.source, {}), self._passing)
+
+    def _has_floor(self) -> bool:
+        """Return whether it is known what the source shows; it is found once, and again where the trail was cut."""
+        if self._places.floor is None or self._places.floor + 1 < self._trail.first():
+            until = time.monotonic() + PATIENCE
+            self._places.floor = None
+            return self._places.find_floor(self._catalog, lambda: self.is_over or time.monotonic() > until)
+        return True
+
+    def _is_captured(self, mark: LogMark) -> bool:
+        """Wait until the trail has the log up to the mark; False when that takes too long."""
+        return self._in_time(lambda: self._places.is_reached(mark))
+
+    def _placed(self, table: TableId) -> tuple[Position, TableState] | None:
+        """Return where the target is now, and the table's state."""
+        try:
+            found = self._reader.place(self._beside.job, table)
+        finally:
+            self._reader.leave()
+        return None if found is None else (found[0].position, found[1])
+
+    def _placed_behind(self, table: TableId, sequence: int) -> tuple[Position, TableState] | None:
+        """Open a snapshot of the target, in which the job is at a sequence or behind it, unless that takes too long:
+        what has not changed since can be judged all the same."""
+        found: list[tuple[Checkpoint, TableState] | None] = []
+
+        def is_there() -> bool:
+            found[:] = [self._reader.place(self._beside.job, table)]
+            return found[0] is None or found[0][0].position.sequence >= sequence
+
+        self._in_time(is_there)
+        return None if found[0] is None else (found[0][0].position, found[0][1])
+
+    def _in_time(self, is_so: Callable[[], bool]) -> bool:
+        until = min(time.monotonic() + PATIENCE, self._until)
+        while not is_so():
+            if self._stop() or time.monotonic() > until:
+                return False
+            time.sleep(pace.current.verify_poll)
+        return True
+
+
+def _is_judged(found: Settled, key: bytes, there: Sequence[bytes] | None, here: Sequence[bytes]) -> bool:
+    """Take a row as both ends have it, None: nobody can tell. It differs if two looks, one after the other, say so:
+    engines without transactions show a row before their log has it."""
+    if there is None:
+        found.why = CHANGING
+        return False
+    if Counter(there) == Counter(here):
+        found.suspects.discard(key)
+        return True
+    if key not in found.suspects:
+        found.suspects.add(key)
+        found.why = CHANGING
+        return False
+    found.source += there
+    found.target += here
+    return True
+
+
+def _batches(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    for start in range(0, len(keys), AT_ONCE):
+        yield keys[start : start + AT_ONCE]

@@ -1,0 +1,162 @@
+"""Verification beside a running job while writers go on: never a false difference, every real one is found, and what
+nobody can tell is pending. Without Spark."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.job import verifying
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.in_time import until
+from anabranch.verify import again
+from anabranch.verify.report import Verification
+from anabranch.view.running import Part
+from rigs.job_here import JobHere
+from rigs.scenario import Scenario
+from rigs.scenario_mysql_target import PostgresToMysql
+
+HOT, MANY = 4, 400
+TABLES = (
+    "CREATE TABLE hot (id INT PRIMARY KEY, n INT NOT NULL, word VARCHAR(20))",
+    "CREATE TABLE many (id INT PRIMARY KEY, n INT NOT NULL, word VARCHAR(20))",
+    "CREATE TABLE still (id INT PRIMARY KEY, word VARCHAR(20))",
+    "CREATE TABLE bag (n INT, word VARCHAR(20))",
+    "CREATE TABLE parent (id INT PRIMARY KEY)",
+    "CREATE TABLE child (id INT PRIMARY KEY, parent_id INT, FOREIGN KEY (parent_id) REFERENCES parent (id) ON DELETE CASCADE)",
+    "INSERT INTO hot VALUES " + ", ".join(f"({n}, 0, 'hot {n}')" for n in range(HOT)),
+    "INSERT INTO many VALUES " + ", ".join(f"({n}, 0, 'many {n}')" for n in range(MANY)),
+    "INSERT INTO still VALUES " + ", ".join(f"({n}, 'still {n}')" for n in range(50)),
+    "INSERT INTO bag VALUES (1, 'a'), (1, 'a'), (2, 'b')",
+)
+VERIFICATIONS = 4
+
+
+def writing(number: int, draw: random.Random) -> Iterator[Sequence[str]]:
+    """Transactions without end; those of two writers meet in the hot rows alone."""
+    while True:
+        key, count = draw.randrange(HOT), draw.randrange(1000)
+        yield [f"UPDATE hot SET n = n + 1, word = 'w{count}' WHERE id = {key}"]
+        one = draw.randrange(MANY // 2) * 2 + number
+        yield [f"UPDATE many SET n = {count} WHERE id = {one}", f"UPDATE hot SET n = {count} WHERE id = {key}"]
+        yield [f"DELETE FROM many WHERE id = {one}"]
+        yield [f"INSERT INTO many VALUES ({one}, {count}, 'again')"]
+        yield [
+            f"UPDATE many SET id = {one + 10_000} WHERE id = {one}",
+            f"UPDATE many SET id = {one} WHERE id = {one + 10_000}",
+        ]
+        yield [f"INSERT INTO bag VALUES ({count}, 'c')", f"DELETE FROM bag WHERE n = {draw.randrange(1000)}"]
+        parent = 1000 * draw.randrange(3) + number
+        yield [f"INSERT INTO parent VALUES ({parent})", f"INSERT INTO child VALUES ({parent}, {parent})"]
+        yield [f"DELETE FROM parent WHERE id = {parent}"]
+
+
+@contextmanager
+def writers(database: Database) -> Iterator[Callable[[], int]]:
+    """Two writers as fast as the server takes it. Gives how many transactions they have committed."""
+    is_over, done = threading.Event(), [0, 0]
+
+    def write(number: int) -> None:
+        with closing(database.connect(autocommit=False)) as connection, closing(connection.cursor()) as cursor:
+            for statements in writing(number, random.Random(number)):
+                if is_over.is_set():
+                    return
+                for statement in statements:
+                    cursor.execute(statement)
+                connection.commit()
+                done[number] += 1
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield lambda: sum(done)
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.fixture(params=[("mysql", "postgresql"), ("logical_postgresql", "mariadb")], ids=" to ".join)
+def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JobHere]:
+    there, to = (request.getfixturevalue(name) for name in request.param)
+    source, target = create_database(there, "beside"), create_database(to, "beside")
+    source.execute(*TABLES)
+    kind = PostgresToMysql if there.name == "postgresql" else Scenario
+    made = JobHere(kind(source, target, tmp_path, name=unique_name("job")))
+    made.load()
+    made.stream()
+    yield made
+    made.job.drop(execute=True)
+    drop_database(source)
+    drop_database(target)
+
+
+@pytest.mark.timeout(300)
+def test_rule_25_pitfall_75_verification_beside_writers(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    look = again.Again._look
+
+    def counted(self: Any, one: Any, keys: Sequence[bytes], found: Any) -> list[bytes]:
+        looked.append(len(keys))
+        return look(self, one, keys, found)
+
+    monkeypatch.setattr(again.Again, "_look", counted)
+    with here.running() as (capture, _), writers(here.made.source) as committed:
+        until(lambda: committed() > 50, "somebody writes")
+        for _ in range(VERIFICATIONS):
+            nothing_differs(here.verify())
+        assert looked, "rows were looked at again"
+        what_differs_is_found(here)
+        capture.set()
+        without_capture_it_is_pending(here, monkeypatch, committed)
+
+
+def nothing_differs(found: Verification) -> None:
+    assert not [str(one) for one in found.tables if one.differs]
+    decided = {one.source.partition(".")[2] for one in found.tables if one.identical}
+    assert {"hot", "many", "still", "parent"} <= decided, [str(one) for one in found.tables]
+    assert found.exit_code in (0, 9) and found.positions is not None
+
+
+def what_differs_is_found(here: JobHere) -> None:
+    """A value, in a row that rests and in one that never does; a row that is missing and one that is extra."""
+    there, target = here.made.there, here.made.target
+    target.execute(
+        f"UPDATE {there}.still SET word = 'still 8' WHERE id = 7",
+        f"DELETE FROM {there}.still WHERE id = 9",
+        f"INSERT INTO {there}.still VALUES (1000, 'extra')",
+        f"INSERT INTO {there}.many VALUES (5000, 1, 'extra')",
+    )
+    found = {one.source.partition(".")[2]: one for one in here.verify().tables}
+    still, many = found["still"], found["many"]
+    assert (still.missing, still.extra, still.different, still.pending) == (1, 1, 1, 0)
+    assert (many.missing, many.extra, many.different) == (0, 1, 0) and many.sample[0].key == {"id": "5000"}
+    assert not [str(one) for name, one in found.items() if one.differs and name not in ("still", "many")]
+    target.execute(
+        f"UPDATE {there}.still SET word = 'still 7' WHERE id = 7",
+        f"INSERT INTO {there}.still VALUES (9, 'still 9')",
+        f"DELETE FROM {there}.still WHERE id = 1000",
+        f"DELETE FROM {there}.many WHERE id = 5000",
+    )
+
+
+def without_capture_it_is_pending(here: JobHere, monkeypatch: pytest.MonkeyPatch, committed: Callable[[], int]) -> None:
+    """As where capture is killed while both ends are compared."""
+    monkeypatch.setattr(again, "PATIENCE", 0.5)
+    monkeypatch.setattr(verifying, "PATIENCE", 1.0)
+    monkeypatch.setattr(verifying, "running", lambda job: iter([Part("capture", "", "killed a moment ago")]))
+    now = committed()
+    until(lambda: committed() > now + 50, "somebody writes what is not captured")
+    found = here.verify()
+    assert not [str(one) for one in found.tables if one.differs]
+    assert found.exit_code == 9
+    hot = next(one for one in found.tables if one.source.endswith(".hot"))
+    assert hot.pending and hot.why == again.NOT_CAPTURED and str(hot).startswith("PENDING")
+    assert "pending" in found.summary
