@@ -141,6 +141,7 @@ def _compared(
     trail, began = identity.load(LocalStorage(job.trail)), _position(job)
     expected = trail.source_identity if trail else ""
     limit_keys = KEYS if wanted.repairs else max(LIMIT_KEYS, len(set_aside(job)) + 1)
+    found: Verification | None
     with telling(wanted.show) as tell:
         if wanted.since:
             found = _since(job, spark, tables, wanted, beside, expected, limit_keys, tell)

@@ -1,4 +1,4 @@
-"""How far a verification is, as one line on a terminal. It shows and decides nothing."""
+"""The progress of a verification, as one line on a terminal. It shows and decides nothing."""
 
 from __future__ import annotations
 

@@ -47,13 +47,15 @@ class Places:
     def low(self, mark: LogMark) -> int:
         """Return the last sequence up to which a snapshot has everything, as far as the trail goes now. The mark is its
         `low`."""
-        last, outside = self._behind()
-        return next((seq for seq, *native in outside if not self.order.includes(mark, *native)), last + 1) - 1
+        last, behind = self._behind()
+        outside = (seq for seq, native, gtid in behind if not self.order.includes(mark, native, gtid))
+        return next(outside, last + 1) - 1
 
     def high(self, mark: LogMark) -> int:
         """Return the last sequence that is before a mark, a place in the log that the trail has reached."""
-        last, outside = self._behind()
-        return next((seq for seq, *native in outside if not self.order.includes(mark, native[0], None)), last + 1) - 1
+        last, behind = self._behind()
+        outside = (seq for seq, native, _ in behind if not self.order.includes(mark, native, None))
+        return next(outside, last + 1) - 1
 
     def _behind(self) -> tuple[int, Iterator[tuple[int, str, str | None]]]:
         """Return the trail's last sequence, and the transactions of the source's log up to it, behind the floor."""

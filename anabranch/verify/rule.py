@@ -28,18 +28,18 @@ class Window:
 
     @property
     def first(self) -> int:
-        """What lies behind it counts."""
+        """Return the sequence behind which changes count."""
         return min(self.low, self.at)
 
     @property
     def last(self) -> int:
-        """Changes up to it count."""
+        """Return the sequence up to which changes count."""
         return max(self.high, self.at)
 
 
 @dataclass
 class Seen:
-    """What the trail says of keys in a window.
+    """The trail's word on keys in a window.
 
     `values`: rows behind their last change behind `low` up to `at`, None: it is gone, NOT_SAID: the log does not have
     all of it. `outside`: keys that changed elsewhere in the window. `reached`: by places of columns, values that foreign

@@ -1,4 +1,4 @@
-"""What the trail says of some rows of a table: which were changed in a part of it, and to what.
+"""The trail's word on some rows of a table: which of them changed in a part of it, and to what.
 
 Keys are compared in columns: objects are made only of rows that are asked for. One chunk is in memory at a time. What does not
 live here: which part of the trail matters, and what follows (rule.py, again.py).
@@ -278,7 +278,8 @@ def _reach(found: Seen, watched: Watched, rows: _Rows) -> None:
         if not set(names) <= set(table.source_columns) or not rows.present(places)[gone].all():
             found.is_all = True
             return
-        texts = cells([parent.schema.columns[place].type for place in places], rows.columns(places, gone))
+        types = [type for place in places if (type := parent.schema.columns[place].type) is not None]
+        texts = cells(types, rows.columns(places, gone))
         where = tuple(table.source_columns.index(name) for name in names)
         found.reached.setdefault(where, set()).update(pc.cast(pc.unique(texts), pa.binary()).to_pylist())
 

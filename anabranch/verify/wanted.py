@@ -1,4 +1,4 @@
-"""What a person wants of a verification. No behaviour lives here, and nothing is imported that takes time."""
+"""The wishes of a person who verifies. No behaviour lives here, and nothing is imported that takes time."""
 
 from __future__ import annotations
 

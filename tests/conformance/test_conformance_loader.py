@@ -15,7 +15,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.testing.conformance import loader, target_reader
 from anabranch.testing.conformance.writer import Target
 from anabranch.testing.databases import create_database, drop_database
-from rigs.mysql_load import Roles
+from rigs.mysql_writer import Roles
 
 OTHERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("mysql56", "mysql9")]
 

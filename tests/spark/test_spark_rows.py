@@ -88,7 +88,7 @@ def test_what_does_not_fit_is_refused(spark: Any) -> None:
         columns_of([b"12x"], [0], {"c": number})
 
 
-def test_rule_27_verification_filters_single_rows_as_whole_tables(spark: Any) -> None:
+def test_verification_filters_single_rows_as_whole_tables(spark: Any) -> None:
     """NULL does not pass, and the columns that only the filter names are cut off."""
     text, number = LogicalType(Kind.TEXT), LogicalType(Kind.INT64)
     columns = Column("id", number, "bigint"), Column("a", number, "bigint"), Column("b", text, "text")
