@@ -50,7 +50,8 @@ class Chores:
         if progress.checkpoint.position.sequence < done:  # the target lost its last commits
             self.applier.apply(done)
         end, at = progress.trail.end(), progress.checkpoint.position
-        if end.position.sequence == at.sequence and (end.position.native != at.native or self._has_ended_windows()):
+        is_past = end.position.native != at.native and not progress.settings.rests
+        if end.position.sequence == at.sequence and (is_past or self._has_ended_windows()):
             progress.move_on(Position(at.sequence, end.position.native), end.commit_time)
         self.rereader.look(self.applier)
         let_leave(progress, self._take_off, self.finisher.lets_go)

@@ -20,6 +20,7 @@ class ApplySettings:
     parks: bool = False  # park tables whose rows are refused
     sets_aside: bool = False  # set single refused rows aside, where nothing depends on them
     aside_limit: int = 1000  # changes of a table that may be set aside
+    rests: bool = False  # leave the checkpoint where it is while the log has nothing for us: another job reads it (K21)
     stage_rows: int | None = None  # row images from which executors plan an epoch; None: the measured default
     retry: EndLimits = USUAL  # how long an end is waited for
     names: retention.Names = field(default_factory=retention.Names)  # names of this target's holds of the trail

@@ -36,6 +36,7 @@ class PreflightContext:
     witness: str = ""  # SourceConnector.witness, while it is open
     writers: tuple[SourceWriter, ...] = ()  # SourceCatalog.writers, without the job itself
     filtered: frozenset[TableId] = frozenset()  # tables of which the job leaves rows out
+    leave_out: frozenset[str] = frozenset()  # LogOptions.leave_out
     longest: Callable[[TableSchema, Sequence[str]], Mapping[str, int] | None] = _not_asked  # SourceLengths.longest
 
 

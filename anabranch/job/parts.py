@@ -105,6 +105,7 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
         parks=apply.on_error != "stop",
         sets_aside=apply.on_error == "set_aside",
         aside_limit=apply.set_aside_limit,
+        rests=bool(job.config.source.leave_out),
         stage_rows=apply.stage_rows,
         retry=target_limits(job),
         names=job.names,

@@ -211,14 +211,15 @@ def _target(
                 ]
     except (SourceError, TargetError) as error:
         errors.append(told(job, error))
-    size = _lag_bytes(job, checkpoint, source_end, sizes)
+    reached = _reached(checkpoint, end)
+    size = _lag_bytes(job, reached, source_end, sizes)
     lag = Lag(job.trail)
     seconds = 0.0 if size == 0 else lag.seconds(snapshot, checkpoint, _is_all_read(job, end, source_end))
     lag.close()
     return TargetStatus(
         name=job.target if job.is_one_of_several else str(job.endpoint),
         several=_several(job, snapshot) if job.is_one_of_several else None,
-        applied=_place(checkpoint.position, checkpoint.commit_time) if checkpoint else None,
+        applied=_place(*reached) if reached else None,
         lag=LagStatus(seconds, size),
         tables=tables,
         counters=counters(snapshot, "apply"),
@@ -283,13 +284,23 @@ def _is_all_read(job: JobView, end: TrailEnd | None, source_end: LogMark | None)
         return None
 
 
+def _reached(checkpoint: Checkpoint | None, end: TrailEnd | None) -> tuple[Position, int] | None:
+    """Return place and time up to which the target has everything. Where nothing is left to apply, that is the trail's end: the
+    checkpoint need not move over log without anything for the job."""
+    if checkpoint is None:
+        return None
+    if end is not None and end.position.sequence == checkpoint.position.sequence and end.position.native:
+        return end.position, max(end.commit_time, checkpoint.commit_time)
+    return checkpoint.position, checkpoint.commit_time
+
+
 def _lag_bytes(
-    job: JobView, checkpoint: Checkpoint | None, source_end: LogMark | None, sizes: Mapping[str, int]
+    job: JobView, reached: tuple[Position, int] | None, source_end: LogMark | None, sizes: Mapping[str, int]
 ) -> int | None:
-    if checkpoint is None or source_end is None or not checkpoint.position.native:
+    if reached is None or source_end is None or not reached[0].native:
         return None
     order = source_of(job).order
-    return order.bytes_between(checkpoint.position.native, source_end, sizes)
+    return order.bytes_between(reached[0].native, source_end, sizes)
 
 
 def _read(snapshot: dict[str, Any], end: TrailEnd | None) -> PlaceStatus | None:

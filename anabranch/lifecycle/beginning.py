@@ -71,8 +71,10 @@ def open_trail(job: JobView, source_identity: str, job_uuid: str, lock_timeout: 
 def prepare_source(
     job: JobView, source: SourceConnector, options: LogOptions, stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Carry out what the source still needs before a trail begins."""
+    """Carry out what the source still needs before a trail begins; of one that has begun, what shows who has written (K21)."""
     if exists(job.trail) and TrailReader(job.trail).end().resume:
+        if options.leave_out:
+            carry_out(source, options, {}, False, stop)
         return
     carry_out(source, options, tables_at_source(job, source), True, stop, set_up_seconds(job))
 
@@ -119,6 +121,7 @@ def prepare_target(job: JobView, store: TargetStore) -> None:
             "definition": json.dumps(job.config.fingerprint(job.target)),
             **({TARGET: job.names.target} if job.names.target else {}),
             **_origins(job, trail.job_uuid, known or {}),
+            **_left_out(job),
         },
     )
 
@@ -127,13 +130,23 @@ def _origins(job: JobView, job_uuid: str, before: Mapping[str, str]) -> dict[str
     """Return which jobs write to the tables that this job reads, for jobs that read what it writes. While the source is
     away, return what was noted last."""
     from anabranch.model.state import ORIGINS
-    from anabranch.model.writers import as_text, passed_on
+    from anabranch.model.writers import as_text, is_left_out, passed_on
 
     try:
         with catalog_of(source_of(job)) as catalog:
-            writers = [writer for writer in catalog.writers() if writer.key != job_uuid]
+            left_out = job.config.source.leave_out
+            writers = [one for one in catalog.writers() if one.key != job_uuid and not is_left_out(one, left_out)]
     except SourceError:
         return {ORIGINS: before[ORIGINS]} if ORIGINS in before else {}
     included = [schema for table, schema in history(job)[0].items() if job.rules.includes(table)]
     found = passed_on(writers, {schema.id: job.rules.target_table(schema).target for schema in included})
     return {ORIGINS: as_text(found)} if found else {}
+
+
+def _left_out(job: JobView) -> dict[str, str]:
+    """Return what the job leaves out, for a job in the other direction, which asks for it."""
+    from anabranch.model.state import LEAVES_OUT
+    from anabranch.model.writers import origins_as_text
+
+    left_out = job.config.source.leave_out
+    return {LEAVES_OUT: origins_as_text(left_out)} if left_out else {}

@@ -34,3 +34,4 @@ class Skipped:
 
 
 ORIGINS = "origins"  # a fact of a job: who writes to the tables that it reads (model/writers.py)
+LEAVES_OUT = "leave_out"  # a fact of a job: origins whose changes it does not read

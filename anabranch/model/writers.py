@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from anabranch.model.ids import TableId
+from anabranch.model.markers import origin_of
+
+JOB = "the job "  # what the name of a writer that is a job begins with
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +24,25 @@ class SourceWriter:
     """A job, or a subscription of the server's own. `key` tells it from others of its name: the job's uuid, the subscription's
     slot. `pairs`: what it reads where its source is, and what it writes here. `through`: the job that passes it on, where it
     writes to what that job reads, "" where it writes here itself. `source`: the identity of the server that it reads, "" where
-    that is known by other things (a slot)."""
+    that is known by other things (a slot). `leaves_out`: origins whose changes the job does not read ([source] leave_out)."""
 
     name: str
     key: str
     pairs: tuple[tuple[TableId, TableId], ...]
     through: str = ""
     source: str = ""
+    leaves_out: frozenset[str] = frozenset()
+
+
+def is_left_out(writer: SourceWriter, leave_out: Collection[str]) -> bool:
+    """Return whether a job that leaves these origins out reads nothing of what the writer writes here, or has written here over
+    another job."""
+    return origin_of((writer.through or writer.name).removeprefix(JOB)) in leave_out
+
+
+def leaves_out(writer: SourceWriter, job: str) -> bool:
+    """Return whether the writer, a job, reads nothing of what this job writes where that one reads."""
+    return origin_of(job) in writer.leaves_out
 
 
 def own_targets(writers: Iterable[SourceWriter], key: str) -> frozenset[TableId]:
@@ -60,6 +75,16 @@ def passed_on(writers: Iterable[SourceWriter], ours: Mapping[TableId, TableId]) 
         )
     every = ((*of, tuple(sorted(pairs))) for of, pairs in sorted(found.items()) if pairs)
     return [SourceWriter(name, key, pairs, source=source) for name, key, source, pairs in every]
+
+
+def origins_as_text(origins: Iterable[str]) -> str:
+    """Serialise what a job leaves out as a fact of the job."""
+    return json.dumps(sorted(origins), ensure_ascii=False)
+
+
+def origins_of_text(text: str | None) -> frozenset[str]:
+    """Parse what `origins_as_text` gives; no fact: nothing is left out."""
+    return frozenset(map(str, json.loads(text or "[]")))
 
 
 def as_text(writers: Iterable[SourceWriter]) -> str:

@@ -192,6 +192,7 @@ def _context(
         identity,
         writers=selection.writers,
         filtered=frozenset(filter(rules.has_filter, selection.tables)),
+        leave_out=frozenset(config.source.leave_out),
     )
 
 

@@ -49,6 +49,7 @@ def log_options(job: JobView, job_uuid: str) -> LogOptions:
         value_rules(job),
         name,
         decoding=capture.decoding,
+        leave_out=frozenset(job.config.source.leave_out),
     )
 
 

@@ -2,7 +2,7 @@
 
 scenario*                  a job at the command line: from MySQL or MariaDB, from PostgreSQL, to several targets, and
                            somebody who writes meanwhile
-job_here                   a whole job in this process, without Spark
+job_here, both_ways        a whole job in this process, without Spark; jobs that go opposite ways
 endpoints                  how a connector reaches a test's database
 mysql_*                    capture of a live MySQL; its logs and packets made without one; _source; _load, _tables, _types,
                            _verify, _writer, _clusters: a target

@@ -123,7 +123,7 @@ class JobHere:
 
             self._apply(job, stop, **settings)
 
-    def _apply(self, job: Job, stop: Callable[[], bool], **settings: Any) -> None:
+    def _apply(self, job: Job, stop: Callable[[], bool], watcher: Any = None, **settings: Any) -> None:
         """Apply until `stop` says so; also in a thread."""
         source, target = source_of(job), target_of(job)
         usual = parts._apply_settings(job, logs_cascades(job, source))
@@ -138,7 +138,7 @@ class JobHere:
             settings=replace(usual, **settings),
             engine=LocalEngine(Small()),
             stop=stop,
-            watcher=_Deaf(),
+            watcher=watcher or _Deaf(),
         ).run()
 
     @contextmanager

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pymysql
 
 from anabranch.connectors.mysql.connection import ask
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.ids import TableId
-from anabranch.model.state import ORIGINS
-from anabranch.model.writers import SourceWriter, from_text
+from anabranch.model.state import LEAVES_OUT, ORIGINS
+from anabranch.model.writers import JOB, SourceWriter, from_text, origins_of_text
 
 STATE = "anabranch"  # the database in which jobs keep their state
 # A table is there only for who has some right to it.
@@ -51,14 +51,20 @@ def writers(connection: pymysql.Connection) -> list[SourceWriter]:
         if isinstance(error.__cause__, pymysql.err.Error) and error.__cause__.args[0] in NO_RIGHT:
             return []
         raise
-    origins = [(f"the job {job}", json.loads(text or "{}").get(ORIGINS)) for job, text in facts]
-    return _grouped(rows) + [writer for name, text in origins if text for writer in from_text(text, name)]
+    known = {job: json.loads(text or "{}") for job, text in facts}
+    origins = [(f"{JOB}{job}", of.get(ORIGINS)) for job, of in known.items()]
+    others = [writer for name, text in origins if text for writer in from_text(text, name)]
+    left_out = {job: origins_of_text(of.get(LEAVES_OUT)) for job, of in known.items()}
+    return _grouped(rows, left_out) + others
 
 
-def _grouped(rows: Iterable[tuple[str, str, str | None, str, str]]) -> list[SourceWriter]:
+def _grouped(
+    rows: Iterable[tuple[str, str, str | None, str, str]], left_out: Mapping[str, frozenset[str]]
+) -> list[SourceWriter]:
     pairs = defaultdict(list)
     for job, key, source, read, written in rows:
         pairs[job, key, source or ""].append((TableId.parse(read), TableId.parse(written)))
     return [
-        SourceWriter(f"the job {job}", key, tuple(found), source=source) for (job, key, source), found in pairs.items()
+        SourceWriter(f"{JOB}{job}", key, tuple(found), source=source, leaves_out=left_out.get(job, frozenset()))
+        for (job, key, source), found in pairs.items()
     ]

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.model.ids import TableId
-from anabranch.model.state import ORIGINS
-from anabranch.model.writers import SourceWriter, from_text
+from anabranch.model.markers import SCHEMA, TABLES
+from anabranch.model.state import LEAVES_OUT, ORIGINS
+from anabranch.model.writers import SourceWriter, from_text, origins_of_text
 
 # No row: no job has its state here. to_regclass would raise an error for a schema that is closed to the user.
 MAY_READ = """
@@ -23,9 +25,9 @@ SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.o
 """
 # A table that was parked before its first load is written by nobody.
 JOBS = """
-SELECT 'the job ' || s.job, j.uuid, coalesce(j.source_identity, ''), s.source_table, s.target_table
+SELECT 'the job ' || s.job, j.uuid, coalesce(j.source_identity, ''), j.facts ->> %s, s.source_table, s.target_table
   FROM anabranch.table_state s JOIN anabranch.job j USING (job)
- WHERE j.uuid IS NOT NULL AND (s.state <> 'parked' OR s.generation > 0) ORDER BY 1, 4
+ WHERE j.uuid IS NOT NULL AND (s.state <> 'parked' OR s.generation > 0) ORDER BY 1, 5
 """
 # What jobs have noted of those that write to what they read.
 PASSED_ON = """
@@ -59,8 +61,8 @@ def writers(connection: Connection) -> list[SourceWriter]:
     """Return jobs, where this user may read their state, and subscriptions: whatever writes to tables here."""
     if not may_read(connection):
         return subscriptions(connection)
-    rows, parse = connection.execute(JOBS).fetchall(), TableId.parse
-    found = [(name, key, source, parse(read), parse(written)) for name, key, source, read, written in rows]
+    rows, parse = connection.execute(JOBS, [LEAVES_OUT]).fetchall(), TableId.parse
+    found = [(*of, parse(read), parse(written)) for *of, read, written in rows]
     passed_on = connection.execute(PASSED_ON, [ORIGINS, ORIGINS]).fetchall()
     others = [writer for name, text in passed_on for writer in from_text(text, name)]
     return _grouped(found) + others + subscriptions(connection)
@@ -69,7 +71,23 @@ def writers(connection: Connection) -> list[SourceWriter]:
 def subscriptions(connection: Connection) -> list[SourceWriter]:
     """Return subscriptions that are switched on. A table has one name at both ends of them."""
     rows = connection.execute(SUBSCRIPTIONS).fetchall()
-    return _grouped((name, key, "", TableId(*table), TableId(*table)) for name, key, *table in rows)
+    return _grouped((name, key, "", None, TableId(*table), TableId(*table)) for name, key, *table in rows)
+
+
+# Names of publications end as slots do.
+UNMARKED = r"""
+SELECT p.pubname::text FROM pg_catalog.pg_publication p
+ WHERE p.pubname LIKE 'anabranch\_%%' AND right(p.pubname, 8) = left(%s, 8) AND NOT p.puballtables
+   AND (SELECT count(*) FROM pg_catalog.pg_publication_tables t
+         WHERE t.pubname = p.pubname AND t.schemaname = %s AND t.tablename = ANY(%s)) < cardinality(%s::text[])
+"""
+
+
+def unmarked(connection: Connection, writer: SourceWriter) -> str:
+    """Return the publication by which a job reads this database without the tables that say who has written a transaction, ""
+    for none."""
+    row = connection.execute(UNMARKED, [writer.key, SCHEMA, list(TABLES), list(TABLES)]).fetchone()
+    return str(row[0]) if row else ""
 
 
 def reads_here(connection: Connection, writer: SourceWriter) -> bool:
@@ -78,8 +96,12 @@ def reads_here(connection: Connection, writer: SourceWriter) -> bool:
     return bool(row and row[0])
 
 
-def _grouped(rows: Iterable[tuple[str, str, str, TableId, TableId]]) -> list[SourceWriter]:
+def _grouped(rows: Iterable[tuple[Any, ...]]) -> list[SourceWriter]:
+    """Make one of all rows of a writer: name, key, source, what it leaves out, a table that it reads, one that it writes."""
     pairs = defaultdict(list)
-    for name, key, source, read, written in rows:
-        pairs[name, key, source].append((read, written))
-    return [SourceWriter(name, key, tuple(found), source=source) for (name, key, source), found in pairs.items()]
+    for name, key, source, leave_out, read, written in rows:
+        pairs[name, key, source, leave_out].append((read, written))
+    return [
+        SourceWriter(name, key, tuple(found), source=source, leaves_out=origins_of_text(leave_out))
+        for (name, key, source, leave_out), found in pairs.items()
+    ]

@@ -157,7 +157,7 @@ def test_status_asks_the_source_whether_the_trail_has_all(job: Job, trail: Trail
     assert lag["seconds"] == pytest.approx(HOUR, abs=5) and lag["bytes"] == 1
     trail.heartbeat(mark(source.identity, 2))
     trail.flush()
-    assert job.status()["targets"][0]["lag"] == {"seconds": 0.0, "bytes": 1}, "nothing of ours in it"
+    assert job.status()["targets"][0]["lag"] == {"seconds": 0.0, "bytes": 0}, "nothing of ours in it"
 
 
 def test_read_is_what_capture_has_read_and_at_least_what_is_written(job: Job, trail: TrailWriter) -> None:

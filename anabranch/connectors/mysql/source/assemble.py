@@ -20,6 +20,7 @@ from anabranch.connectors.mysql.source.endings import Cursor, Endings
 from anabranch.connectors.mysql.source.inner_events import Packets
 from anabranch.connectors.mysql.source.left_out import NOBODY, LeftOutOrigins
 from anabranch.connectors.mysql.source.log_tables import LogTables
+from anabranch.connectors.mysql.source.marker_rows import job_of
 from anabranch.connectors.mysql.source.native import CompiledParts
 from anabranch.connectors.mysql.source.native_loop import NativeLoop
 from anabranch.connectors.mysql.source.positions import Place
@@ -228,8 +229,10 @@ class Assembler:
                     cursor.offset = offset
                     known = self._tables.table_map(raw)
                 tables[known[0]] = known[1]
-                if native is not None:
-                    native.know(raw, *known)
+                if (
+                    native is not None
+                ):  # which must not pass over what is not in `maps`: rows that say whose a transaction is
+                    native.know(raw if raw in maps else b"", *known)
             elif kind in ROW_EVENTS:
                 low, high, facts, extra = rows_head(data, body)
                 try:
@@ -237,7 +240,10 @@ class Assembler:
                 except KeyError:
                     cursor.offset = offset
                     found = self._tables.unannounced(low | high << 32)
-                if found is not None and not group.is_left_out:
+                if found is None:
+                    if group.marker == low | high << 32:
+                        group.marked(job_of(data, body + 8 + (extra if kind >= 30 else 0), kind))
+                elif not group.is_left_out:
                     p = body + 8 + (extra if kind >= 30 else 0)
                     width, made = (found.kinds_off if facts & b.KEYS_OFF else found.kinds)[kind]
                     begin = p + width

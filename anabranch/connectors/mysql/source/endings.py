@@ -18,6 +18,7 @@ from anabranch.connectors.mysql.source.snapshot import has_transactions
 from anabranch.connectors.mysql.source.statements import MysqlDialect, shown
 from anabranch.connectors.mysql.source.transactions import LogGroup
 from anabranch.errors import UnknownLogEvent
+from anabranch.model.markers import commented, origin_of
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import Part
@@ -105,9 +106,10 @@ class Endings:
             self._tables.end_listing()
         self._tell_held()
         images, is_ours, is_fragmented = group.waiting, group.is_ours, group.is_fragmented
+        origin = group.origin or self._cursor.origin
         gtid, time = group.end(self._cursor.offset, seconds)
         if is_ours:
-            builder.commit(str(self._cursor), gtid, time, images, self._cursor.origin)
+            builder.commit(str(self._cursor), gtid, time, images, origin)
             if is_fragmented:
                 self._ready.append(builder.build(group.mark().resume, Part.LAST))
             elif self._is_full():
@@ -235,11 +237,13 @@ class Endings:
             self.flush()
         else:
             self.flush()  # its resume is the place before the statement
-            is_left_out = group.is_left_out or group.left_out.has(self._cursor.server)
+            job = commented(query.sql)
+            is_left_out = group.is_left_out or group.left_out.has(self._cursor.server) or job in group.left_out.jobs
             gtid, _ = group.end(self._cursor.offset, seconds)
             if is_left_out and MysqlDialect().facts(query.sql, query.schema).kind == "truncate":
                 return
-            statement = LogStatement(query.sql, query.schema, group.mark(), gtid, self._cursor.origin)
+            origin = origin_of(job) if job else self._cursor.origin
+            statement = LogStatement(query.sql, query.schema, group.mark(), gtid, origin)
         self._ready.append(statement)
 
 

@@ -23,6 +23,7 @@ from anabranch.connectors.mysql.source.versioned import VersionedDecoders
 from anabranch.contracts import Select, ValueRules
 from anabranch.errors import SchemaError, SourceError, UnknownLogEvent
 from anabranch.model.ids import TableId
+from anabranch.model.markers import MARKERS
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder, TableBuffer
 from anabranch.rows.chunk import BarrierKind, Op
@@ -79,11 +80,15 @@ class LogTables:
         self.on_change()
 
     def leaves_out(self, number: int) -> bool:
-        return number in self.by_number and self.by_number[number] is None
+        if self._group.is_left_out:
+            return True
+        return number != self._group.marker and number in self.by_number and self.by_number[number] is None
 
     def table_map(self, raw: bytes) -> tuple[int, TableDecoders | None]:
         """Read a table map that was not seen before: its number, and decoders unless the table's rows are left out."""
         number, table = int.from_bytes(raw[:6], "little"), self._read(table_of, raw)
+        if table in MARKERS:
+            return self._marker(number)
         if table not in self._schemas:
             self._schemas[table] = self._select(table)
         schema = self._schemas[table]
@@ -105,6 +110,13 @@ class LogTables:
         self.maps[raw] = number, decoders
         self.by_number[number] = decoders
         return number, decoders
+
+    def _marker(self, number: int) -> tuple[int, None]:
+        """Let the group look at the next rows of a table that says whose a transaction is. It is asked for each time."""
+        if self._group.may_be_marked():
+            self._group.marker = number
+        self.by_number[number] = None
+        return number, None
 
     def _decoders(self, seen: TableMap, buffer: TableBuffer) -> TableDecoders:
         if buffer.schema.row_end:

@@ -7,7 +7,7 @@ from anabranch.connectors.mysql.source.endings import Cursor, Endings
 from anabranch.connectors.mysql.source.log_tables import LogTables
 from anabranch.connectors.mysql.source.native import CompiledParts
 from anabranch.connectors.mysql.source.rows_decode import TableDecoders
-from anabranch.connectors.mysql.source.transactions import LogGroup
+from anabranch.connectors.mysql.source.transactions import NO_MARKER, LogGroup
 from anabranch.rows.builder import ChunkBuilder
 
 _FULL, _FLUSH = 1, 2  # what is to be done next
@@ -37,7 +37,8 @@ class NativeLoop:
     def follow(self, data: bytes, at: int) -> tuple[int, bool]:
         """Follow events from `at` on. Returns where it stopped, and whether Python has to look at what stands there."""
         cursor, group, builder = self._cursor, self._group, self._builder
-        if group.is_left_out or (cursor.skip_to and cursor.offset <= cursor.skip_to):
+        is_ahead = bool(cursor.skip_to) and cursor.offset <= cursor.skip_to
+        if group.is_left_out or group.marker != NO_MARKER or is_ahead:
             return at, True
         is_plain, *state = group.state()
         following, position, opened, passed = self._log.follow(

@@ -14,6 +14,7 @@ from anabranch.connectors.mysql.connection import account, connect
 from anabranch.connectors.mysql.rights import grant
 from anabranch.connectors.mysql.source.options import MysqlSourceOptions
 from anabranch.connectors.mysql.source.preflight_facts import Live, warning
+from anabranch.connectors.mysql.source.preflight_replica import check_replica_filters
 from anabranch.connectors.mysql.source.preflight_room import check_connections
 from anabranch.connectors.mysql.source.preflight_server import (
     check_family,
@@ -80,6 +81,7 @@ CHECKS: tuple[Check, ...] = (
     check_gtid,
     check_filters,
     check_replica,
+    check_replica_filters,
     check_xa,
     check_connections,
     check_grants,
@@ -101,6 +103,8 @@ CHECKS: tuple[Check, ...] = (
 _RIGHT_TO_ASK: Mapping[tuple[str, Check], str] = {
     ("mysql", check_xa): "XA_RECOVER_ADMIN",
     ("mariadb", check_replica): "SLAVE MONITOR",
+    ("mariadb", check_replica_filters): "SLAVE MONITOR",
+    ("mysql", check_replica_filters): "REPLICATION CLIENT",
 }
 
 

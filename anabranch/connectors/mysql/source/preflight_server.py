@@ -16,6 +16,7 @@ from anabranch.connectors.mysql.source.preflight_facts import Live, failed, ok, 
 from anabranch.connectors.mysql.source.snapshot import breaks_order
 from anabranch.connectors.mysql.versions import knows
 from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.markers import SCHEMA, jobs_among
 
 DAY = 86_400
 NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
@@ -187,11 +188,15 @@ def check_filters(live: Live) -> Iterator[CheckResult]:
         yield ok("binlog_filters", "nothing is left out of the log")
         return
     only_set, never_set = set(filter(None, only.split(","))), set(filter(None, never.split(",")))
-    lost = sorted(
-        {t.schema for t in live.context.tables if t.schema in never_set or (only_set and t.schema not in only_set)}
+    schemas = {table.schema for table in live.context.tables} | (
+        {SCHEMA} if jobs_among(live.context.leave_out) else set()
     )
+    lost = sorted(name for name in schemas if name in never_set or (only_set and name not in only_set))
     hint = "take binlog_do_db and binlog_ignore_db out of the configuration and restart the server"
-    if lost:
+    if SCHEMA in lost:
+        why = f"rows of the database {SCHEMA} are left out of the log: they say which transactions [source] leave_out names"
+        yield failed("binlog_filters", why, hint)
+    elif lost:
         yield failed("binlog_filters", f"changes of {', '.join(lost)} are left out of the log", hint)
     elif live.needs_watermark:
         yield failed("binlog_filters", "our watermark may be left out of the log", f'{hint}, or [load] lock = "table"')

@@ -10,6 +10,7 @@ from anabranch.connectors.mysql.source.gtid_bytes import parse_tagged_gtid, uuid
 from anabranch.connectors.mysql.source.left_out import NOBODY, LeftOutOrigins
 from anabranch.connectors.mysql.source.positions import MariadbGtids, MysqlGtids, Place, file_number, gtid_set
 from anabranch.errors import UnknownLogEvent
+from anabranch.model.markers import origin_of
 from anabranch.model.position import LogMark
 
 _GTID = Struct("<B16sq")  # flags, source, number; 5.6 ends here
@@ -18,6 +19,7 @@ _CLOCK_AT, _CLOCK_BYTES, _CLOCK_MASK = 42, 7, (1 << 55) - 1  # of this server's 
 _MARIADB_GTID = Struct("<QIB")  # number, domain, flags
 _STANDALONE, _PREPARED = 1, 64  # https://mariadb.com/kb/en/gtid_event/
 _SECOND = 1_000_000
+NO_MARKER = -1
 
 
 class LogGroup:
@@ -27,11 +29,14 @@ class LogGroup:
     `taken_back` how many of the others were rolled back, `savepoints` where each name stands. `is_xa`: it may end
     prepared; `on_xa` is called when that is known. `file` and `safe` are the place just after the last complete one.
     `switched_at`: where the log ended when it was entered by the set. `is_left_out`: it is of one of `left_out`, and
-    its rows are not ours.
+    its rows are not ours. `marker`: the number of a table whose rows come next and say which job wrote the transaction
+    (K21), `origin` that job's, where it was said.
     """
 
     def __init__(self, place: Place, switched_at: Place | None = None, left_out: LeftOutOrigins = NOBODY) -> None:
         self.left_out, self.is_left_out = left_out, False
+        self.marker = NO_MARKER
+        self.origin: str | None = None
         self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = self.is_xa = False
         self.ordinal = self.fragmented = self.taken_back = 0
         self.savepoints: dict[str, int] = {}
@@ -65,6 +70,7 @@ class LogGroup:
             message = "a transaction begins before the one before it has ended"
             raise UnknownLogEvent(message, position=place, hint=b.START_AGAIN)
         self.is_open, self.in_transaction = True, False
+        self.marker, self.origin = NO_MARKER, None
         self._event = kind, body, server
         self.is_left_out = self.left_out.has(server, _source_of(kind, body) if self.left_out.sources else b"")
         if kind == b.MARIADB_GTID:
@@ -83,12 +89,25 @@ class LogGroup:
         self.in_transaction = self.is_open = self.is_xa = True
         self.on_xa()
 
+    def may_be_marked(self) -> bool:
+        """Return whether the next change is the first one, which says whose the transaction is."""
+        return not (self.is_ours or self.origin)
+
+    def marked(self, job: str) -> None:
+        """Note that this job has written the transaction ("": its row does not say which)."""
+        self.marker = NO_MARKER
+        if job:
+            self.origin = origin_of(job)
+            self.is_left_out = self.is_left_out or job in self.left_out.jobs
+
     def state(self) -> tuple[bool, bool, bool, tuple[int, bytes, int] | None, int]:
         """Return the state for the compiled loop, which follows plain transactions.
 
         Is this one plain so far, is it open, are its rows in a transaction, the event that it began with, its images.
+        A transaction of a job is not plain: its end names an origin.
         """
-        is_plain = not (self.is_xa or self.is_fragmented or self.has_barrier or self.savepoints or self.taken_back)
+        is_odd = self.is_xa or self.is_fragmented or self.has_barrier or self.savepoints or self.taken_back
+        is_plain = not (is_odd or self.origin)
         return is_plain, self.is_open, self.in_transaction, self._event, self.ordinal
 
     def went_on(self, opened: tuple[bool, bool, tuple[int, bytes, int] | None], ordinal: int) -> None:
@@ -147,6 +166,7 @@ class LogGroup:
     def _close(self) -> None:
         self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = self.is_xa = False
         self.is_left_out = False
+        self.marker, self.origin = NO_MARKER, None
         self.ordinal = self.fragmented = self.taken_back = 0
         self.savepoints = {}
         self._event = None

@@ -100,7 +100,7 @@ class Beginning:
         with closing(MysqlTables(self.endpoint, self.rules, family(self.connection))) as tables:
             tables.take_off_keys(self.job, table)
         if not keep and ledger.marked(self.connection, self.job, table.source) is Mark.EMPTY:
-            empty_table(self.connection, table.target)
+            empty_table(self.connection, table.target, self.job, table.source)
 
     def _begun(self, table: TargetTable, generation: int, bounds: Sequence[Bounds], keep: bool) -> None:
         """Take step 3."""

@@ -20,6 +20,7 @@ from anabranch.connectors.mysql.target.known_columns import has_triggers
 from anabranch.connectors.mysql.target.session import Connection, ask, one, run, table_name
 from anabranch.connectors.mysql.target.shared_tables import refuse_truncate
 from anabranch.contracts import Conflict
+from anabranch.model.markers import comment
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import TargetTable
 
@@ -56,7 +57,7 @@ def truncate(connection: Connection, job: str, now: Checkpoint, tables: Sequence
         found = ownership.checkpoint(connection, job)
         if (found.owner, found.epoch, found.position.sequence) == (now.owner, now.epoch, now.position.sequence):
             for name in names:
-                run(connection, f"TRUNCATE TABLE {name}")
+                run(connection, f"TRUNCATE TABLE {name} {comment(job)}")
         return found
     finally:
         if connection.open:

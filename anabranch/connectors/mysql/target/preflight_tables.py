@@ -21,6 +21,7 @@ from anabranch.connectors.mysql.target.shared_tables import others
 from anabranch.connectors.mysql.target.standing import ENUM, takes_labels
 from anabranch.connectors.mysql.target.structures import ExistingColumn, ExistingTable, holds_rows
 from anabranch.connectors.sql.findings import failed, some, value_rules, warning
+from anabranch.connectors.sql.loops import loop
 from anabranch.connectors.sql.shared_tables import check_shared
 from anabranch.errors import TargetError
 from anabranch.model.checks import CheckResult
@@ -56,13 +57,9 @@ def check_loops(live: Live) -> Iterator[CheckResult]:
         # what this job wrote comes round to its source
         is_own = live.context.source_name.endswith(f"_{writer.key[:KEY]}")
         tables = sorted(led_back({source: source for source in ours} if is_own else ours, writer.pairs))
-        if tables and (is_own or own_source.reads_here(live.connection, writer)):
-            who = f"{writer.name}, over {writer.through}," if writer.through else writer.name
-            text = f"{who} brings back what is written here to {some(map(str, tables))}, which this job reads"
-            hint = (
-                "leave these tables out of one of the jobs ([[rules]] exclude), or give one of them other target tables"
-            )
-            yield failed("loop", text, hint, names=map(str, tables))
+        is_read = tables and (is_own or own_source.reads_here(live.connection, writer))
+        if is_read and (found := loop(live.context, writer, tables)):
+            yield failed("loop", *found, names=map(str, tables))
 
 
 def check_existing(live: Live) -> Iterator[CheckResult]:

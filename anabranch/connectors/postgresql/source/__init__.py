@@ -56,7 +56,7 @@ class PostgresSource:
     def steps(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
         from anabranch.connectors.postgresql.source.set_up import steps_for
 
-        return steps_for(self.endpoint, options.name, self.options.decoder, tables, begins)
+        return steps_for(self.endpoint, options, self.options.decoder, tables, begins)
 
     def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.set_up import drift

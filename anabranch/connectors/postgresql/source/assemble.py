@@ -15,6 +15,7 @@ from anabranch.connectors.postgresql.source.message_buffer import MessageBuffer
 from anabranch.connectors.postgresql.source.positions import Place, lsn_text
 from anabranch.errors import UnknownLogEvent, ValueRefused
 from anabranch.model.ids import TableId
+from anabranch.model.markers import is_job, origin_of
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder
@@ -37,11 +38,15 @@ class Assembler(ABC):
 
     Delivery: everything committed after `place`, once, in the order of commits; nothing unknown is passed over."""
 
-    def __init__(self, place: Place, builder: ChunkBuilder | None = None) -> None:
+    def __init__(
+        self, place: Place, builder: ChunkBuilder | None = None, leave_out: frozenset[str] = frozenset()
+    ) -> None:
+        """Set up the assembly. `leave_out`: origins whose rows are left out."""
         self.ready: deque[LogItem] = deque()
         self._builder = builder or ChunkBuilder(MessageBuffer)
         self._xid: int | None = None  # of the open transaction
         self._origin: str | None = None  # and where it was made first, if not here
+        self._leave_out, self._is_left_out = leave_out, False  # the latter: of the open transaction
         self._ordinal = self._fragmented = 0  # images of the open transaction, and how many of them left
         self._has_barrier = False
         self._place, self._time = place, 0
@@ -100,6 +105,17 @@ class Assembler(ABC):
             raise self._unknown("a transaction that begins within another one")
         self._xid = xid
 
+    def _came_from(self, origin: str) -> None:
+        """Note where the open transaction was made first."""
+        if self._xid is None:
+            raise self._unknown("the origin of a transaction that did not begin")
+        self._origin, self._is_left_out = origin, self._is_left_out or origin in self._leave_out
+
+    def _marked(self, job: str) -> None:
+        """Note which job has written the open transaction, if a row that says it is its first change (K21)."""
+        if job and not (self._ordinal or self._has_barrier or is_job(self._origin)):
+            self._came_from(origin_of(job))
+
     def _commit(self, end: int, time: int) -> None:
         """Complete the open transaction, which ended just before `end`, at `time` (microseconds since 1970)."""
         xid, builder = self._xid, self._builder
@@ -107,7 +123,7 @@ class Assembler(ABC):
             raise self._unknown("the end of a transaction that did not begin")
         waiting, is_fragmented = self._ordinal - self._fragmented, self._fragmented > 0
         is_ours = self._ordinal > 0 or self._has_barrier
-        origin, self._origin = self._origin, None
+        origin, self._origin, self._is_left_out = self._origin, None, False
         self._xid, self._ordinal, self._fragmented, self._has_barrier = None, 0, 0, False
         self._place, self._time = self._place.at(end), time
         if not is_ours:

@@ -34,6 +34,7 @@ from anabranch.connectors.postgresql.source.wal_stream import DATA, DATA_HEAD, W
 from anabranch.contracts import LogOptions, Select
 from anabranch.errors import ConfigError, LogLost, SourceError, ValueRefused
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.markers import MARKERS, native_among, origin_of
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.log_items import LogIdle, LogItem
@@ -63,10 +64,12 @@ class WalReader:
     def __init__(self, endpoint: Endpoint, options: LogOptions, own: PostgresSourceOptions = USUAL) -> None:
         self._endpoint, self._options = endpoint, options
         self._decoder = DECODERS[own.decoder]
-        if options.leave_out and not self._decoder.origins:
+        native = sorted(native_among(options.leave_out))
+        if native and not self._decoder.origins:
             raise ConfigError(
-                f"{own.decoder} does not tell where a transaction was made: none can be left out by its origin",
-                hint='[source.options] decoder = "pgoutput"',
+                f"{own.decoder} does not tell where a transaction was made: what comes from {native[0]} cannot be left out",
+                hint='[source.options] decoder = "pgoutput"; what a job has written is known with every decoder'
+                f" ({origin_of('NAME')})",
             )
         self._is_compiled = self._decoder.can_compile(options.decoding)
         self.decoder: str = own.decoder
@@ -349,7 +352,7 @@ class WalReader:
         if self._needs_text or self._server_version < BINARY:
             return False
         with open_session(self._endpoint) as connection, translated("ask for the types of columns"):
-            found = columns(connection, self._published)
+            found = columns(connection, self._published - MARKERS)
         return all(self._reader(oid, modifier) is not None for _, oid, modifier in found)
 
     def _reader(self, oid: int, modifier: int) -> Reader | None:

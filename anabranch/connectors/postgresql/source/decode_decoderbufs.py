@@ -22,6 +22,7 @@ from anabranch.connectors.postgresql.source.server_times import date_text, time_
 from anabranch.connectors.postgresql.source.wire_format import BYTES, FIXED32, FIXED64, VARINT, fields, signed
 from anabranch.contracts import Select
 from anabranch.model.ids import TableId
+from anabranch.model.markers import MARKERS
 from anabranch.rows.chunk import Op
 
 BEGIN, COMMIT = 3, 4
@@ -65,8 +66,8 @@ class _Message:
 class DecoderbufsAssembler(Assembler):
     """Assembler of decoderbufs' messages. A table that is truncated says so by a row of `noted` (truncate_notes.py)."""
 
-    def __init__(self, place: Place, select: Select, noted: TableId) -> None:
-        super().__init__(place)
+    def __init__(self, place: Place, select: Select, noted: TableId, leave_out: frozenset[str] = frozenset()) -> None:
+        super().__init__(place, leave_out=leave_out)
         self._rows = NamedRows(select, self._buffer, self._park, tells_identity=False)
         self._noted = noted
         self._named: dict[bytes, TableId] = {}
@@ -93,6 +94,10 @@ class DecoderbufsAssembler(Assembler):
         table = self._named.get(item.table)
         if table is None:
             table = self._named[item.table] = TableId.parse(item.table.decode())
+        if table in MARKERS:
+            self._marked(_job(item))
+        if self._is_left_out:
+            return
         if table == self._noted:
             self._note(op, item)
             return
@@ -118,6 +123,13 @@ class DecoderbufsAssembler(Assembler):
             table = TableId(schema.decode(), name.decode())
             if self._rows.follows(table):
                 self._truncate(table)
+
+
+def _job(item: _Message) -> str:
+    """Return the job that a row of a marker table names: its first column."""
+    values = item.old or item.new
+    cell = _cell(values[0], "") if values else None
+    return cell.text.decode() if cell is not None and cell.name == "job" and isinstance(cell.text, bytes) else ""
 
 
 def _message(data: bytes) -> _Message:

@@ -13,10 +13,12 @@ from typing import TypeVar
 from anabranch.connectors.postgresql.source import assemble
 from anabranch.connectors.postgresql.source.assemble import Assembler
 from anabranch.connectors.postgresql.source.heartbeat import written_at
+from anabranch.connectors.postgresql.source.marker_rows import job_of
 from anabranch.connectors.postgresql.source.message_buffer import MessageBuffer
 from anabranch.connectors.postgresql.source.native_loop import FLUSH, FULL, NativeLoop
 from anabranch.connectors.postgresql.source.native_rows import NativeMessageBuffer
 from anabranch.connectors.postgresql.source.pgoutput import (
+    ROW_HEAD,
     ROWS,
     Begin,
     Commit,
@@ -64,7 +66,7 @@ class PgoutputAssembler(Assembler):
         """
         is_compiled = compiled(decoding) and reader is None
         self._native = NativeLoop(leave_out) if is_compiled else None
-        super().__init__(place, self._native.builder if self._native is not None else None)
+        super().__init__(place, self._native.builder if self._native is not None else None, leave_out)
         self._name = name  # of our own messages
         numbers = count()
         self._relations = Relations(select, type_text, self._buffer, self._park, numbers, reader=reader)
@@ -74,7 +76,6 @@ class PgoutputAssembler(Assembler):
         tells = self._give, self.mark, reader, undone, make, leave_out
         self._pieces = StreamedTransactions(select, type_text, numbers, *tells)
         self._begun = 0  # where the open transaction's commit is
-        self._leave_out, self._is_left_out = leave_out, False  # the latter: of the open transaction
 
     def carry(self) -> None:
         super().carry()
@@ -114,7 +115,11 @@ class PgoutputAssembler(Assembler):
             known = self._relations.known[message[1:5]]
         except KeyError:
             raise self._unknown("rows of a relation that the log did not name") from None
-        if known is None or self._is_left_out:
+        if known is None:
+            if message[1:5] in self._relations.markers:
+                self._marked(job_of(message, ROW_HEAD))
+            return
+        if self._is_left_out:
             return
         buffer, layout = known
         images = buffer.add(layout, message, self._builder.transaction, self._ordinal)
@@ -138,7 +143,6 @@ class PgoutputAssembler(Assembler):
             case Commit():
                 if item.lsn != self._begun:
                     raise self._unknown("the end of a transaction that did not begin")
-                self._is_left_out = False
                 self._commit(item.end, item.time)
             case Truncate():
                 if not self._is_left_out:
@@ -161,11 +165,6 @@ class PgoutputAssembler(Assembler):
                 pass
             case _:
                 raise self._unexpected(item)
-
-    def _came_from(self, origin: str) -> None:
-        if self._xid is None:
-            raise self._unknown("the origin of a transaction that did not begin")
-        self._origin, self._is_left_out = origin, origin in self._leave_out
 
     def _streamed(self, take: Callable[[_What], _Made], what: _What) -> _Made:
         try:

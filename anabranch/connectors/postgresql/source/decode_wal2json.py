@@ -18,6 +18,7 @@ from anabranch.connectors.postgresql.source.named_rows import Cell, NamedRows
 from anabranch.connectors.postgresql.source.positions import Place
 from anabranch.contracts import Select
 from anabranch.model.ids import TableId
+from anabranch.model.markers import MARKERS
 from anabranch.rows.chunk import Op
 
 _OPS = {"I": Op.INSERT, "U": Op.AFTER, "D": Op.DELETE}
@@ -41,8 +42,10 @@ class _Ambiguous(Exception):
 class Wal2jsonAssembler(Assembler):
     """Assembler of wal2json's messages. `tells_numbers`: numbers come as text, so that NaN and infinity are no nulls."""
 
-    def __init__(self, place: Place, select: Select, tells_numbers: bool) -> None:
-        super().__init__(place)
+    def __init__(
+        self, place: Place, select: Select, tells_numbers: bool, leave_out: frozenset[str] = frozenset()
+    ) -> None:
+        super().__init__(place, leave_out=leave_out)
         self._rows = NamedRows(select, self._buffer, self._park, leaves_out=True)
         self._tells_numbers = tells_numbers
         self._actions: dict[str, Callable[[dict[str, Any], int], None]] = {"B": self._begins, "C": self._ends}
@@ -77,13 +80,15 @@ class Wal2jsonAssembler(Assembler):
     def _empties(self, item: dict[str, Any], lsn: int) -> None:
         self._require_open()
         table = _table(item)
-        if self._rows.follows(table):
+        if self._rows.follows(table) and not self._is_left_out:
             self._truncate(table)
 
     def _changes(self, item: dict[str, Any], lsn: int) -> None:
         self._require_open()
         table = _table(item)
-        if not self._rows.follows(table):
+        if table in MARKERS:
+            self._marked(_job(item))
+        if self._is_left_out or not self._rows.follows(table):
             return
         try:
             old, new = (self._cells(item.get(part)) for part in ("identity", "columns"))
@@ -117,6 +122,12 @@ class Wal2jsonAssembler(Assembler):
     def _require_open(self) -> None:
         if self._xid is None:
             raise ValueError("a change outside a transaction")
+
+
+def _job(item: dict[str, Any]) -> str:
+    """Return the job that a row of a marker table names."""
+    cells = [*(item.get("identity") or ()), *(item.get("columns") or ())]
+    return next((str(one["value"]) for one in cells if one["name"] == "job"), "")
 
 
 def _table(item: dict[str, Any]) -> TableId:

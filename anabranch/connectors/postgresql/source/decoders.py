@@ -66,7 +66,7 @@ class Decoder:
     converts: bool = False  # does text come as UTF-8, whatever the database's encoding?
     native: bool = False  # may compiled code read its messages?
     needs_places: bool = True  # of messages, beside what is in them
-    origins: bool = False  # does it tell where a transaction was made?
+    origins: bool = False  # does it tell where a transaction was made, other than by a job's marker?
     inexact: Mapping[str, str] = field(default_factory=dict)
     ambiguous: frozenset[str] = frozenset()
     newer: Mapping[str, str] = field(default_factory=dict)
@@ -118,13 +118,13 @@ def _pgoutput(how: SlotReading) -> Assembler:
 def _wal2json(how: SlotReading) -> Assembler:
     from anabranch.connectors.postgresql.source.decode_wal2json import Wal2jsonAssembler
 
-    return Wal2jsonAssembler(how.place, how.select, how.has_newer)
+    return Wal2jsonAssembler(how.place, how.select, how.has_newer, how.leave_out)
 
 
 def _decoderbufs(how: SlotReading) -> Assembler:
     from anabranch.connectors.postgresql.source.decode_decoderbufs import DecoderbufsAssembler
 
-    return DecoderbufsAssembler(how.place, how.select, noted(how.name))
+    return DecoderbufsAssembler(how.place, how.select, noted(how.name), how.leave_out)
 
 
 # In place of the others of these names: https://www.postgresql.org/docs/current/protocol-logical-replication.html

@@ -14,6 +14,7 @@ from anabranch.connectors.postgresql.source.slots import members
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
+from anabranch.model.markers import MARKERS, jobs_among
 
 CHECK = "source.publication"
 SHOWN = 8  # names in one message
@@ -41,7 +42,13 @@ def check_publication(connection: Connection, context: PreflightContext) -> Iter
     if owner is not None and not owner[1]:
         why = f"the publication {context.source_name} belongs to {owner[0]}, who has to add tables that come later"
         yield _warning(why, f"{_SETUP} before load --table, or once: {_grant(owner[0], user)}")
-    wanted = sorted({*context.tables, *context.waiting} - (published or set()))
+    jobs = jobs_among(context.leave_out)
+    markers = MARKERS if jobs else frozenset[TableId]()
+    if published is not None and (lacking := sorted(markers - published)):
+        say = f"{_some(map(str, lacking))}, which say what comes from {_some(sorted(jobs))}"
+        hint = "capture adds them when it starts: let those jobs write after that only, else their rows come back"
+        yield _warning(f"the publication {context.source_name} lacks {say}", hint)
+    wanted = sorted({*context.tables, *context.waiting, *markers} - (published or set()))
     schemas, names = [table.schema for table in wanted], [table.name for table in wanted]
     others = connection.execute(_OTHERS, (schemas, names)).fetchall() if wanted else []
     for role in sorted({row[2] for row in others}):

@@ -12,6 +12,7 @@ from anabranch.connectors.postgresql.source.message_buffer import Layout, Messag
 from anabranch.connectors.postgresql.source.pgoutput import ROW_HEAD, Relation, RelationColumn
 from anabranch.contracts import Select
 from anabranch.model.ids import TableId
+from anabranch.model.markers import MARKERS
 from anabranch.model.schema import Column, TableSchema
 
 TypeText = Callable[[int, int], str]
@@ -47,6 +48,7 @@ class Relations:
         reader: ReaderOf | None = None,
     ) -> None:
         self.known: dict[bytes, Known] = {}
+        self.markers: set[bytes] = set()  # relations whose rows say which job has written a transaction
         self.tell: Callable[[bytes, Known], None] = lambda name, known: None  # what a relation is from here on
         self._select, self._type_text, self._buffer, self._park = select, type_text, buffer, park
         self._numbers, self._head, self._reader = numbers, head, reader
@@ -81,7 +83,10 @@ class Relations:
                 park(table, str(unfit))
         name = relation.oid.to_bytes(4)
         self.known[name] = found
-        self.tell(name, found)
+        if table in MARKERS:
+            self.markers.add(name)  # nobody else is told: each of their rows is looked at here
+        else:
+            self.tell(name, found)
 
     def table(self, oid: int) -> TableId | None:
         """Return a table that is followed."""

@@ -18,9 +18,11 @@ from anabranch.connectors.postgresql.source.errors import translate, translated
 from anabranch.connectors.postgresql.source.held_log import read_slot
 from anabranch.connectors.postgresql.source.slots import missing as statements
 from anabranch.connectors.postgresql.source.slots import removal
+from anabranch.contracts import LogOptions
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
+from anabranch.model.markers import jobs_among
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import SetUpStep
 
@@ -29,10 +31,11 @@ LET_GO_SECONDS = 10.0  # in which a server sees that a slot's reader is gone
 
 
 def steps_for(
-    endpoint: Endpoint, name: str, decoder: str, tables: Mapping[TableId, TableSchema], begins: bool
+    endpoint: Endpoint, options: LogOptions, decoder: str, tables: Mapping[TableId, TableSchema], begins: bool
 ) -> list[SetUpStep]:
+    is_marked = bool(jobs_among(options.leave_out))
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
-        return statements(connection, name, tables, begins, DECODERS[decoder])
+        return statements(connection, options.name, tables, begins, DECODERS[decoder], is_marked)
 
 
 def drift(endpoint: Endpoint, name: str, decoder: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:

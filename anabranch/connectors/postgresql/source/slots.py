@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.quoting import literal, qualified, quote
-from anabranch.connectors.postgresql.source import truncate_notes
+from anabranch.connectors.postgresql.source import marker_tables, truncate_notes
 from anabranch.connectors.postgresql.source.held_log import read_slot
 from anabranch.connectors.postgresql.source.rights import MAY_READ_LOG, rights
 from anabranch.model.ids import TableId
@@ -77,9 +77,16 @@ def members(connection: Connection, publication: str) -> set[TableId] | None:
 
 
 def missing(
-    connection: Connection, name: str, tables: Mapping[TableId, TableSchema], begins: bool, decoder: Decoder
+    connection: Connection,
+    name: str,
+    tables: Mapping[TableId, TableSchema],
+    begins: bool,
+    decoder: Decoder,
+    marked: bool = False,
 ) -> list[SetUpStep]:
     """Return the set-up steps that are missing before capture may follow these tables, in order.
+
+    `marked`: also those that show which job has written a transaction (marker_tables.py).
 
     - Identities come first: a published table without one refuses its own updates.
     - The slot comes last, and only for a log that begins: an older slot would give only the later rows of transactions
@@ -105,7 +112,7 @@ def missing(
     is_computed = _is_computed(connection, tables, found)
     computed = ", publish_generated_columns = stored" * is_computed
     kinds = f"publish = 'insert, update, delete, truncate'{roots}{computed}"
-    if published is None:
+    if published is None and (tables or begins):
         whose = f" FOR TABLE {listed}" if listed else ""
         found.append(SetUpStep(f"CREATE PUBLICATION {quote(name)}{whose} WITH ({kinds})", left))
     asked = " AND pubviaroot" * bool(roots) + " AND pubgencols = 's'" * is_computed
@@ -113,6 +120,8 @@ def missing(
         found.append(SetUpStep(f"ALTER PUBLICATION {quote(name)} SET ({kinds})", tuple(tables)))
     if published is not None and left:  # whose changes the server refuses as long as it may not publish what it has to
         found.append(SetUpStep(f"ALTER PUBLICATION {quote(name)} ADD TABLE {listed}", left))
+    if marked:
+        found += marker_tables.missing(connection, name, published or set())
     if not decoder.truncates:
         found += truncate_notes.missing(connection, name, tables)
     before, after = _slot(connection, name, bool(found), decoder.plugin) if begins else ([], [])

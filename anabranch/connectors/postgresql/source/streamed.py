@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from anabranch.connectors.postgresql.source.assemble import FULL_BYTES, FULL_IMAGES
+from anabranch.connectors.postgresql.source.marker_rows import job_of
 from anabranch.connectors.postgresql.source.message_buffer import MessageBuffer
 from anabranch.connectors.postgresql.source.pgoutput import (
     ROWS,
@@ -28,6 +29,7 @@ from anabranch.connectors.postgresql.source.pgoutput import (
 from anabranch.connectors.postgresql.source.relations import ReaderOf, Relations, TypeText
 from anabranch.contracts import Select
 from anabranch.model.ids import TableId
+from anabranch.model.markers import is_job, origin_of
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder
@@ -106,7 +108,11 @@ class StreamedTransactions:
             known = piece.relations.known[message[5:STREAMED_ROW_HEAD]]
         except KeyError:
             raise ValueError("rows of a relation that the log did not name") from None
-        if known is None or piece.is_left_out:
+        if known is None:
+            if message[5:STREAMED_ROW_HEAD] in piece.relations.markers:
+                self._marked(piece, job_of(message, STREAMED_ROW_HEAD))
+            return
+        if piece.is_left_out:
             return
         buffer, layout = known
         builder = self._builder
@@ -162,11 +168,19 @@ class StreamedTransactions:
                 self._leave(piece)
                 self.piece = None
             case Origin():
-                piece.origin, piece.is_left_out = item.name, item.name in self._leave_out
+                self._came_from(piece, item.name)
             case TypeName() | Written():
                 pass
             case _:
                 raise ValueError(f"a message that does not belong into a piece: {type(item).__name__}")
+
+    def _came_from(self, piece: _Open, origin: str) -> None:
+        piece.origin, piece.is_left_out = origin, piece.is_left_out or origin in self._leave_out
+
+    def _marked(self, piece: _Open, job: str) -> None:
+        """Note which job has written the transaction, if a row that says it is its first change (K21)."""
+        if job and not (piece.ordinal or is_job(piece.origin)):
+            self._came_from(piece, origin_of(job))
 
     def _enter(self, piece: _Open, sub: bytes) -> None:
         self._sub = sub

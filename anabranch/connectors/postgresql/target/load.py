@@ -157,14 +157,14 @@ class PostgresLoader:
             if last == generation and begun:
                 return
             require_begin(state, table.source)
+            connection.execute(CLEAR_LEDGER, [job, source])
+            with connection.cursor() as cursor:  # before rows are removed: the ledger says whose this is (K21)
+                cursor.executemany(ADD_CHUNK, chunk_rows(job, table, generation, bounds))
             is_kept = self._make_room(connection, job, table, empty, keep)
             connection.execute(BEGIN_STATE, [job, source, str(table.target), generation])
             if not is_kept:
                 connection.execute(NOT_KEPT, [job, source])
-            connection.execute(CLEAR_LEDGER, [job, source])
             aside.forget(connection, job, table.source)
-            with connection.cursor() as cursor:
-                cursor.executemany(ADD_CHUNK, chunk_rows(job, table, generation, bounds))
 
     def begin_new(
         self, job: str, loads: Sequence[NewLoad], rules: ValueRules, beside: Collection[TableId]

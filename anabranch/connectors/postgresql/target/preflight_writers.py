@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.connectors.postgresql.connection import one
-from anabranch.connectors.postgresql.registered import reads_here, subscriptions
+from anabranch.connectors.postgresql.registered import reads_here, subscriptions, unmarked
 from anabranch.connectors.postgresql.target.preflight_facts import Live
-from anabranch.connectors.sql.findings import failed, some, warning
+from anabranch.connectors.sql.findings import failed, warning
+from anabranch.connectors.sql.loops import loop
 from anabranch.model.checks import CheckResult
-from anabranch.model.writers import led_back
+from anabranch.model.markers import SCHEMA, TABLES
+from anabranch.model.writers import SourceWriter, led_back
 
 # https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-CONTROLDATA: a standby has its primary's
 MAY_ASK = "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')"
@@ -51,13 +53,18 @@ def check_loops(live: Live) -> Iterator[CheckResult]:
         else:
             tables = sorted(led_back(ours, writer.pairs))
             tables = tables if tables and reads_here(live.connection, writer) else []
-        if tables:
-            who = f"{writer.name}, over {writer.through}," if writer.through else writer.name
-            message = f"{who} brings back what is written here to {some(map(str, tables))}, which this job reads"
-            hint = (
-                "leave these tables out of one of the jobs ([[rules]] exclude), or give one of them other target tables"
-            )
-            yield failed("loop", message, hint, names=map(str, tables))
+        if tables and (found := loop(live.context, writer, tables) or _unmarked(live, writer)):
+            yield failed("loop", *found, names=map(str, tables))
+
+
+def _unmarked(live: Live, writer: SourceWriter) -> tuple[str, str] | None:
+    """Return message and hint for a job that leaves ours out, and whose publication here does not show it what is ours."""
+    publication = unmarked(live.connection, writer)
+    if not publication or writer.through:
+        return None
+    tables = ", ".join(f"ONLY {SCHEMA}.{table}" for table in TABLES)
+    hint = f"anabranch setup JOB --execute for it, or ALTER PUBLICATION {publication} ADD TABLE {tables}; then start it again"
+    return f"{writer.name} cannot see which transactions are this job's: {publication} lacks {SCHEMA}'s tables", hint
 
 
 def check_subscriptions(live: Live) -> Iterator[CheckResult]:

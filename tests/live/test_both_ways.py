@@ -1,0 +1,171 @@
+"""Two jobs between the same tables, one each way, at the same time: no row goes round, both ends are equal in the end (K21)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.model.ids import TableId
+from anabranch.testing.databases import Database, create_database, drop_database
+from rigs.both_ways import End, Way, at_once, pair, rest, settle, writing
+from rigs.postgresql_capture import small_memory
+
+TABLES = (
+    "CREATE TABLE t (id int PRIMARY KEY, v varchar(2000))",
+    "CREATE TABLE emptied (id int PRIMARY KEY)",
+)
+LARGE = 3000  # rows of 640 bytes: more than a chunk, and more than a session of PostgreSQL may keep in memory while it decodes
+PAIRS = {
+    "mariadb and postgresql": ("mariadb", "logical_postgresql"),
+    "mysql and postgresql": ("mysql", "logical_postgresql"),
+    "postgresql and postgresql": ("logical_postgresql", "logical_postgresql"),
+    "mariadb and mysql": ("mariadb", "mysql"),
+}
+Ends = Callable[..., list[End]]
+
+
+@pytest.fixture
+def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
+    """Databases on the servers of these fixtures, with the tables."""
+    made: list[Database] = []
+
+    def make(*fixtures: str) -> list[End]:
+        for fixture in fixtures:
+            database = create_database(request.getfixturevalue(fixture), "end")
+            made.append(database)
+            database.execute(*TABLES)
+            if End(database).is_postgresql:
+                small_memory(database)
+        return [End(database) for database in made]
+
+    yield make
+    for database in made:
+        drop_database(database)
+
+
+def rows_of(first: int, count: int, text: str) -> str:
+    return "INSERT INTO t VALUES " + ", ".join(f"({n}, '{text}')" for n in range(first, first + count))
+
+
+@pytest.mark.parametrize("fixtures", PAIRS.values(), ids=PAIRS)
+def test_rule_21_pitfall_46_two_jobs_between_the_same_tables(
+    ends: Ends, tmp_path: Path, fixtures: tuple[str, str]
+) -> None:
+    """Writers at both ends on keys of their own, rows of the one changed at the other, a transaction that is read in parts, a
+    TRUNCATE, a table that is loaded again: what each job reads is what users have written there, and nothing else."""
+    here, there = ends(*fixtures)
+    out, back = pair(here, there, tmp_path)
+    try:
+        out.here.load()
+        back.here.load()
+        settle(out, back)
+        expected = {out: Counter[str](), back: Counter[str]()}
+
+        def by(way: Way, *statements: tuple[str, str, int]) -> None:
+            for statement, table, images in statements:
+                way.source.database.execute(statement)
+                expected[way][table] += images
+
+        def one(way: Way, first: int) -> Callable[[int], list[tuple[Database, str]]]:
+            return lambda number: [(way.source.database, rows_of(first + 2 * number, 2, "live"))]
+
+        with writing(one(out, 1_000_000), one(back, 2_000_000)) as counts:
+            for number in range(3):  # each is a new start of both
+                by(
+                    out,
+                    (rows_of(10 * number, 5, "out"), "t", 5),
+                    (f"INSERT INTO emptied VALUES ({number})", "emptied", 1),
+                )
+                by(back, (rows_of(1000 + 10 * number, 5, "back"), "t", 5))
+                at_once(out, back)
+        for way, count in zip((out, back), counts, strict=True):
+            expected[way]["t"] += 2 * count
+        settle(out, back)
+        by(out, ("UPDATE t SET v = 'changed here' WHERE id = 1000", "t", 2), ("DELETE FROM t WHERE id = 1001", "t", 1))
+        by(back, ("UPDATE t SET v = 'changed there' WHERE id = 0", "t", 2), ("TRUNCATE TABLE emptied", "emptied", 1))
+        by(out, (rows_of(10_000, LARGE, "x" * 640), "t", LARGE))
+        by(back, (rows_of(20_000, LARGE, "y" * 640), "t", LARGE))
+        settle(out, back)
+        equal(here, there)
+        found = {way: Counter(table for table, _ in way.images()) for way in (out, back)}
+        assert found == expected
+        assert {origin for way in (out, back) for _, origin in way.images()} == {None}
+        loaded_again(out, back, by)
+        found = {way: Counter(table for table, _ in way.images()) for way in (out, back)}
+        assert found == expected
+    finally:
+        out.drop()
+        back.drop()
+
+
+def loaded_again(out: Way, back: Way, by: Callable[..., None]) -> None:
+    """The load's emptying and its rows do not go back; a row of it that a user changes then does (pitfall 65)."""
+    out.here.load(TableId(out.source.schema, "t"))
+    settle(out, back)
+    equal(out.source, out.target)
+    by(back, ("UPDATE t SET v = 'after the load' WHERE id = 1", "t", 2))
+    by(back, ("DELETE FROM t WHERE id = 2", "t", 1))
+    settle(out, back)
+    equal(out.source, out.target)
+    assert out.source.database.query("SELECT v FROM t WHERE id = 1") == [("after the load",)]
+
+
+def equal(one: End, other: End) -> None:
+    for table in ("t", "emptied"):
+        assert one.rows(table) == other.rows(table), table
+
+
+def test_rule_21_two_jobs_at_rest_do_not_wake_each_other(ends: Ends, tmp_path: Path) -> None:
+    """One transaction moves one checkpoint; the other end's log then has that, which moves nothing."""
+    here, there = ends("mariadb", "logical_postgresql")
+    out, back = pair(here, there, tmp_path)
+    try:
+        out.here.load()
+        back.here.load()
+        rest(out, back)  # until all is built
+        before = out.epoch(), back.epoch()
+        rest(out, back)
+        assert (out.epoch(), back.epoch()) == before
+        here.database.execute(rows_of(1, 1, "once"))
+        settle(out, back)
+        rest(out, back)
+        assert (out.epoch(), back.epoch()) == (before[0] + 1, before[1])
+        assert [way.job.status()["targets"][0]["lag"]["bytes"] for way in (out, back)] == [0, 0]
+    finally:
+        out.drop()
+        back.drop()
+
+
+def test_rule_21_a_cascade_and_its_way_back(ends: Ends, tmp_path: Path) -> None:
+    """A to B to C and C to B to A: each job leaves out its twin alone, and says of all others where they come from."""
+    a, b, c = ends("mariadb", "logical_postgresql", "mysql")
+    beside = {"text": '[load]\nexisting = "keep"\n'}  # two jobs write to B, each its own keys
+    (ab, ba), (bc, cb) = pair(a, b, tmp_path, **beside), pair(b, c, tmp_path, **beside)
+    ways = ab, bc, cb, ba
+    try:
+        for way in ways:
+            way.here.load()
+            rest(way)  # until all is built: another job waits for that
+        settle(*ways)
+        for number, end in enumerate((a, b, c)):
+            end.database.execute(rows_of(100 * number, 10, f"of {number}"))
+        settle(*ways)
+        a.database.execute("UPDATE t SET v = 'of a' WHERE id IN (0, 100, 200)")
+        c.database.execute("UPDATE t SET v = 'of c' WHERE id IN (1, 101, 201)", "DELETE FROM t WHERE id = 102")
+        settle(*ways)
+        equal(a, b)
+        equal(b, c)
+        found = [Counter(origin for _, origin in way.images()) for way in ways]
+        here, there = 10 + 2 * 3, 10 + 2 * 3 + 1  # of A's users, of C's
+        assert found == [
+            {None: here},
+            {None: 10, f"anabranch:{ab.name}": here},
+            {None: there},
+            {None: 10, f"anabranch:{cb.name}": there},
+        ]
+    finally:
+        for way in ways:
+            way.drop()
