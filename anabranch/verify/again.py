@@ -35,7 +35,7 @@ from anabranch.verify.plan import VerifyTable
 from anabranch.verify.rule import Rows, Window, expected
 from anabranch.verify.touched import Parent, Passing, Watched, all_pass, changed, is_touched, seen
 
-AT_ONCE = 500  # keys of one look
+AT_ONCE = 2_000  # keys of one look
 KEYS_AT_ONCE = 50_000  # of the trail, in memory
 REST = 2.0  # seconds: the longest pause between two looks at the same keys
 PATIENCE = 10.0  # seconds that a look waits for capture to reach the source's end, and for apply behind it

@@ -14,10 +14,11 @@ import psycopg
 import pymysql
 import pytest
 
+from anabranch.errors import ConfigError, StateError
 from anabranch.job import verifying
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.in_time import until
-from anabranch.verify import again
+from anabranch.verify import again, run, since
 from anabranch.verify.report import Verification
 from anabranch.view.running import Part
 from rigs.job_here import JobHere
@@ -121,8 +122,13 @@ def test_rule_25_pitfall_75_verification_beside_writers(here: JobHere, monkeypat
         assert looked, "rows were looked at again"
         what_has_no_key_is_pending(here, monkeypatch)
         what_differs_is_found(here)
+        what_changed_since_a_position_is_looked_at(here)
+        what_takes_too_long_is_pending(here)
         capture.set()
         without_capture_it_is_pending(here, monkeypatch, committed)
+    monkeypatch.undo()
+    with pytest.raises(StateError, match="no part of it does"):
+        here.verify(since="1")
 
 
 def keyed(here: JobHere) -> tuple[str, ...]:
@@ -164,6 +170,37 @@ def what_differs_is_found(here: JobHere) -> None:
         f"DELETE FROM {there}.still WHERE id = 1000",
         f"DELETE FROM {there}.many WHERE id = 5000",
     )
+
+
+def what_changed_since_a_position_is_looked_at(here: JobHere) -> None:
+    """Of rows that did not change nothing is told, whatever they are."""
+    first = here.verify(patterns=keyed(here))
+    assert first.positions is not None
+    there, target = here.made.there, here.made.target
+    target.execute(f"UPDATE {there}.still SET word = 'other' WHERE id IN (20, 21)")
+    here.made.source.execute("UPDATE still SET word = 'changed' WHERE id IN (21, 22)")
+    until(lambda: target.query(f"SELECT word FROM {there}.still WHERE id = 22") == [("changed",)], "apply has it")
+    target.execute(f"UPDATE {there}.still SET word = 'wrong' WHERE id = 22")
+    found = here.verify(since=first.positions[1])
+    results = {one.source.partition(".")[2]: one for one in found.tables}
+    assert [one.key for one in results["still"].sample] == [{"id": "22"}] and results["still"].rows_source == 2
+    assert not [str(one) for name, one in results.items() if one.differs and name != "still"]
+    assert results["hot"].identical and results["hot"].rows_source == HOT and results["scenario_mark"].identical
+    assert results["bag"].why == since.NO_LOOK and found.exit_code == 4
+    assert found.to_json()["since"] == first.positions[1]
+    with pytest.raises(ConfigError, match="there is no 1@nowhere"):
+        here.verify(since="1@nowhere")
+    with pytest.raises(StateError, match="does not tell what changed since 999999999"):
+        here.verify(since="999999999")
+    with pytest.raises(ConfigError, match="'yesterday' is no position"):
+        here.verify(since="yesterday")
+    target.execute(*(f"UPDATE {there}.still SET word = 'still {key}' WHERE id = {key}" for key in (20, 21, 22)))
+    here.made.source.execute(*(f"UPDATE still SET word = 'still {key}' WHERE id = {key}" for key in (21, 22)))
+
+
+def what_takes_too_long_is_pending(here: JobHere) -> None:
+    found = here.verify(patterns=keyed(here), budget=0.001)
+    assert found.exit_code == 9 and {one.why for one in found.tables} <= {run.NO_TIME, again.LATE}
 
 
 def without_capture_it_is_pending(here: JobHere, monkeypatch: pytest.MonkeyPatch, committed: Callable[[], int]) -> None:

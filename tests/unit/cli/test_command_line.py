@@ -216,6 +216,8 @@ def test_the_version_says_why_python_decodes() -> None:
         (["trail", "show", "x", "--table", "orders"], "expected schema.table"),
         (["load", "x", "--table", "orders"], "expected schema.table"),
         (["status", "x", "--log-level", "loud"], "'loud' is not one of"),
+        (["verify", "x", "--budget", "ten"], "a time is wanted, as 90s, 10m or 2h"),
+        (["verify", "x", "--budget", "0m"], "a time is wanted, as 90s, 10m or 2h"),
     ],
 )
 def test_a_wrong_command_line_ends_with_2(call: Call, arguments: list[str], message: str) -> None:
