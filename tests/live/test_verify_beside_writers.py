@@ -38,7 +38,7 @@ TABLES = (
     "INSERT INTO still VALUES " + ", ".join(f"({n}, 'still {n}')" for n in range(50)),
     "INSERT INTO bag VALUES (1, 'a'), (1, 'a'), (2, 'b')",
 )
-VERIFICATIONS, REST = 4, 0.003
+VERIFICATIONS, REST = 3, 0.003
 
 
 def writing(number: int, draw: random.Random) -> Iterator[Sequence[str]]:

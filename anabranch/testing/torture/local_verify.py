@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-from anabranch.errors import DifferencesFound
+from anabranch.errors import DifferencesFound, StateError
 from anabranch.job import Job
 
 if TYPE_CHECKING:
@@ -61,9 +61,11 @@ def verify_here(job: Job, **wanted: Any) -> Verification:
 
 
 def mend(job: Job) -> None:
-    """Put right what differs. Raises DifferencesFound for what is left."""
+    """Put right what differs. Raises DifferencesFound for what is left, StateError where a part was away for so long
+    that nobody can tell."""
     found = verify_here(job, repairs=True)
+    said = "; ".join(str(one) for one in (*found.tables, *found.repaired) if "identical" not in str(one))
+    if any(table.differs for table in found.tables):
+        raise DifferencesFound(said)
     if not found.identical:
-        raise DifferencesFound(
-            "; ".join(str(one) for one in (*found.tables, *found.repaired) if "identical" not in str(one))
-        )
+        raise StateError(said)
