@@ -121,6 +121,14 @@ POINTS = {
     "rewind.opened": "a table's keys are taken off, the checkpoint stands where it was",
     "rewind.commit": "the checkpoint and the windows are moved back in the open transaction",
     "rewind.committed": "the target is at the earlier place, nobody was told",
+    # cut-over
+    "cutover.noted": "a step is noted as begun, nothing of it is done",
+    "cutover.denied": "the source refuses writes, the marker is not written",
+    "cutover.marked": "the marker is behind the last write, its place is not noted",
+    "cutover.claimed": "the checkpoint is taken from apply, that is not noted",
+    "cutover.flipped": "the flip command has ended well, that is not noted",
+    "cutover.carried.out": "a step is carried out, that is not noted",
+    "cutover.lifted": "the source takes writes again, that is not noted",
     # state.db
     "state.write": "before something is written to state.db",
     "state.written": "something was written to state.db",

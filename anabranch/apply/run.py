@@ -36,9 +36,10 @@ from anabranch.apply.tables import Tables
 from anabranch.apply.told import Totals
 from anabranch.apply.window import WindowResolver
 from anabranch.contracts import Enforced, LabelWriter, RowTarget, SourceConnector, TargetStore, ValueRules
-from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull, TargetUnavailable, TrailError
+from anabranch.errors import AnabranchError, Fenced, SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.condition import Waiting
+from anabranch.model.cutover import Cutover
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
@@ -47,6 +48,7 @@ from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 
 BEGINS = ("", Waiting.LOAD)  # nothing is missing
+HELD = "for the cut-over: the target is, or will be, written by its users; anabranch cutover JOB --status tells"
 FULL_SECONDS = 1.0  # between two looks whether a full disk has room
 T = TypeVar("T")
 
@@ -97,9 +99,13 @@ class ApplyRun:
         """Run until `stop` says so. Raises errors that a person has to look at."""
         self.engine.warm_up()
         with closing(self.target.store()) as store:
-            trail = self._wait_for_load(store)
-            if trail is not None:
-                self._follow(store, trail)
+            while (trail := self._wait_for_load(store)) is not None:
+                try:
+                    if not self._follow(store, trail):
+                        return
+                except Fenced:
+                    if not is_held(store, self.job):
+                        raise
 
     # --- before the first epoch ----------------------------------------------------------------------------------
 
@@ -123,6 +129,8 @@ class ApplyRun:
         store.prepare()
         if store.jobs.checkpoint(self.job) is None:
             return "for the load to begin", Waiting.LOAD
+        if is_held(store, self.job):
+            return HELD, Waiting.CUTOVER
         states = store.states.tables(self.job)
         if not states:
             return "for the load to begin", Waiting.LOAD
@@ -137,10 +145,15 @@ class ApplyRun:
 
     # --- following ---------------------------------------------------------------------------------------------------
 
-    def _follow(self, store: TargetStore, trail: TrailReader) -> None:
+    def _follow(self, store: TargetStore, trail: TrailReader) -> bool:
+        """Follow the trail until stopped. Returns whether to wait once more: a cut-over holds the target."""
         chores = self._claimed(store, trail)
         if chores is None:
-            return
+            return False
+        if is_held(store, self.job):  # it has begun while this process claimed the target, which has changed nothing
+            chores.finisher.close()
+            chores.applier.progress.writer.close()
+            return True
         self.chores, progress = chores, chores.applier.progress
         query: Epochs | None = None
         try:
@@ -159,6 +172,7 @@ class ApplyRun:
                 self._note_place()
             chores.finisher.close()
             progress.writer.close()
+        return False
 
     @property
     def _progress(self) -> Progress:
@@ -330,6 +344,11 @@ class ApplyRun:
         self.watcher.applied(self._progress.checkpoint)
         is_consistent = self.chores.finish()
         self.watcher.streaming(is_consistent)
+
+
+def is_held(store: TargetStore, job: str) -> bool:
+    """Return whether a cut-over holds the target: then nothing is applied, until it is taken back."""
+    return Cutover.of(store.cutovers.cutover_notes(job)).holds_apply
 
 
 def _on(acts: bool) -> str:

@@ -461,6 +461,23 @@ class Trace(Section):
     """How long. `anabranch trace JOB` shows it."""
 
 
+class Cutover(Section):
+    """The switch to the target: `anabranch cutover JOB`."""
+
+    flip: list[str] = []
+    """A command and its arguments, run without a shell when the target is to take writes: it leads the application there. It
+    has `ANABRANCH_SOURCE_URL` and `ANABRANCH_TARGET_URL` (without passwords), `ANABRANCH_JOB` and `ANABRANCH_FENCE_POSITION` in
+    its environment. Another end than 0 opens the source again; after a kill it is run once more. Without one a person
+    does it."""
+    sequence_margin: int = Field(default=1000, ge=0, le=1_000_000_000)
+    """Numbers that sequences and AUTO_INCREMENT counters at the target leave out behind those that the source has given, in
+    steps of the counter."""
+    max_lag: int = Field(default=10, ge=1, le=86400)
+    """Seconds that a commit of the source may take to the target; the source is fenced only then."""
+    grace: int = Field(default=60, ge=0, le=86400)
+    """Seconds behind the flip in which a write at the source is an alarm, with its rows."""
+
+
 class JobConfig(Section):
     """A job: one source, one target or several, rules, settings."""
 
@@ -479,6 +496,7 @@ class JobConfig(Section):
     spark: Spark = Spark.model_construct()
     retry: Retry = Retry.model_construct()
     trace: Trace = Trace.model_construct()
+    cutover: Cutover = Cutover.model_construct()
 
     _home: Path = PrivateAttr(default=Path(".anabranch"))
     _file: Path | None = PrivateAttr(default=None)

@@ -2,12 +2,21 @@
 
 An engine reaches these through `connectors.source` and `connectors.target`; a connector implements them and knows no engine.
 A source's are in `source`, `log`, `source_catalog` and `snapshot`; a target's in `target`, `store`, `journal`, `tables`,
-`loader`, `writer`, `appender` and `reader`; those of both in `values` and `checks`. None has more than eight methods: an
-ability that not every database has is a protocol of its own, and one object may have several.
+`loader`, `writer`, `appender` and `reader`; those of both in `values`, `checks` and, for a cut-over, `fence`. None has more
+than eight methods: an ability that not every database has is a protocol of its own, and one object may have several.
 """
 
 from anabranch.contracts.appender import Appender, AppendTarget
 from anabranch.contracts.checks import Checks, PreflightContext
+from anabranch.contracts.fence import (
+    Counter,
+    CounterSet,
+    CountingSource,
+    CountingTables,
+    CutoverStore,
+    FencedSource,
+    SourceFence,
+)
 from anabranch.contracts.journal import AsideStore, Journal
 from anabranch.contracts.loader import LoadedChunk, Loader, NewLoad, RawLoader
 from anabranch.contracts.log import LogOrder, LogReader, Select, UncommittedOrder, UncommittedReader, ValueGuard
@@ -64,11 +73,17 @@ __all__ = [
     "ComputedReader",
     "ComputingReader",
     "Conflict",
+    "Counter",
+    "CounterSet",
+    "CountingSource",
+    "CountingTables",
+    "CutoverStore",
     "Dialect",
     "EmptiesApart",
     "Emptying",
     "Enforced",
     "EpochState",
+    "FencedSource",
     "HashingReader",
     "HashingSnapshot",
     "JobStore",
@@ -96,6 +111,7 @@ __all__ = [
     "SnapshotReader",
     "SourceCatalog",
     "SourceConnector",
+    "SourceFence",
     "SourceLengths",
     "SourceRemains",
     "SourceSetUp",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from anabranch.contracts.fence import CutoverStore
 from anabranch.contracts.journal import AsideStore, Journal
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -73,6 +74,9 @@ class TargetStore(Protocol):
 
     @property
     def asides(self) -> AsideStore: ...
+
+    @property
+    def cutovers(self) -> CutoverStore: ...
 
     def exists(self) -> bool:
         """Say whether there is any state of any job. Reads only."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from anabranch.trail.staging import waiting
 from anabranch.view.identity import begun_uuid, trail_uuid
 from anabranch.view.opened import source_of, store_of
 from anabranch.view.options import name_at_source
-from anabranch.view.refusals import is_other_target, refuse_other_target
+from anabranch.view.refusals import is_other_target, refuse_other_target, refuse_while_cut_over
 from anabranch.view.running import CAPTURE, require_stopped
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def drop(job: JobView, execute: bool) -> Leftovers:
     is_alone = not job.is_one_of_several
     if execute:
         require_stopped(job, but=() if is_alone else (CAPTURE,))
+        with suppress(TargetError):  # one that is away is told of below
+            refuse_while_cut_over(job, also_finished=False)
     lines: list[str] = []
     errors: list[AnabranchError] = []
     if is_alone:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from anabranch.model.ids import TableId
 from anabranch.view.job_view import JobView
 
 if TYPE_CHECKING:
+    from anabranch.cutover.report import CutoverReport
     from anabranch.job.drop import Leftovers
     from anabranch.job.printing import Script
     from anabranch.job.pruning import Pruned
@@ -153,6 +154,45 @@ class Job(JobView):
 
             seconds = math.inf if budget is None else budget
             return run_verify(self, Wanted(repair, by_rows, tuple(tables), seconds, since, show))
+
+    def cutover(
+        self,
+        verify: bool = False,
+        allow_parked: bool = False,
+        wait: float = 60.0,
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> CutoverReport:
+        """Cut over to the target, or go on with what was begun: fence the source, bring the target to the fence, flip, and
+        watch the source for the grace time. The job has to run meanwhile. `wait`: seconds for older transactions at the
+        source, and for the target. `tell` is given a line now and then. An error before the flip opens the source again."""
+        with self._named("cutover", verify=verify, allow_parked=allow_parked):
+            from anabranch.job.cutting_over import cut_over
+
+            return cut_over(self, self.verify if verify else None, allow_parked, wait, tell)
+
+    def plan_cutover(self, allow_parked: bool = False) -> Report:
+        """Return what keeps a cut-over from being begun. Changes nothing."""
+        with self._named():
+            from anabranch.job.cutting_over import plan
+
+            return plan(self, allow_parked, 0.0)
+
+    def abort_cutover(
+        self, flip_undone: bool = False, tell: Callable[[str], None] = lambda line: None
+    ) -> CutoverReport:
+        """Take a cut-over back that has not flipped: the source takes writes again, the target follows. `flip_undone`: the
+        flip command was started, and somebody has seen that it did nothing or has been undone. Raises StateError."""
+        with self._named("cutover", abort=True, flip_undone=flip_undone):
+            from anabranch.job.cutting_over import abort
+
+            return abort(self, flip_undone, tell)
+
+    def cutover_status(self) -> CutoverReport:
+        """Return how far the latest cut-over is, and who writes now."""
+        with self._named():
+            from anabranch.job.cutting_over import told
+
+            return told(self)
 
     def conflicts(self, table: str | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         """Return conflicts that were settled, in their order: of one source table or of all, with numbers above

@@ -41,6 +41,7 @@ from anabranch.view.alone import alone
 from anabranch.view.definitions import definitions, is_asked_for, parked_because, parked_in, parked_in_trail
 from anabranch.view.opened import catalog_of, source_of, target_of
 from anabranch.view.options import source_limits, target_limits, value_rules
+from anabranch.view.refusals import refuse_while_cut_over
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -338,6 +339,7 @@ class Loading:
         `with_children`: also load the tables whose rows foreign keys change together with its own, unseen by the log.
         `keep`: rows that its target table already has stay.
         """
+        refuse_while_cut_over(self.job)
         if not self.job.rules.includes(table):
             raise self.job.rules.not_replicated(table)
         with alone(self.job, self.stop):

@@ -33,7 +33,7 @@ from anabranch.view.alone import alone
 from anabranch.view.definitions import logs_cascades
 from anabranch.view.opened import catalog_of, source_of, store_of, target_of
 from anabranch.view.options import value_rules
-from anabranch.view.refusals import refuse_changed_job
+from anabranch.view.refusals import refuse_changed_job, refuse_while_cut_over
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -75,6 +75,7 @@ def rewind(job: JobView, position: str, execute: bool) -> Rewound:
 def _rewind(job: JobView, position: str, execute: bool) -> Rewound:
     if execute:
         require_still(job)
+        refuse_while_cut_over(job)
     with store_of(job) as store:
         now = store.jobs.checkpoint(job.config.name) if store.exists() else None
         if now is None:

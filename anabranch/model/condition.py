@@ -19,6 +19,7 @@ class Waiting(StrEnum):
     CAPTURE = "capture"  # it has not come far enough yet
     PART = "part"  # one that is not running
     BEGIN = "begin"  # a part, or the first epoch, is about to start
+    CUTOVER = "cutover"  # the target is, or will be, its users' to write
     WINDOW = "window"  # changes that were made while the rows were copied
 
 
@@ -26,7 +27,7 @@ STATES: dict[str, tuple[str, ...]] = {
     "starting": ("preflight", "parts"),
     "loading": ("rows", "window"),
     "streaming": ("working", "idle"),
-    "waiting": ("source", "target", "others", "room", "load", "capture", "part"),
+    "waiting": ("source", "target", "others", "room", "load", "capture", "part", "cutover"),
     "stopping": ("in_order",),
     "stopped": ("in_order", "never_started"),
     "died": ("gone", "silent"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.config import ONLY, describe_change
 from anabranch.errors import AnabranchError, JobChanged, SourceError, StateError
+from anabranch.model.cutover import Cutover
 from anabranch.trail import retention
 from anabranch.trail.reader import exists
 from anabranch.view.identity import trail_uuid
@@ -69,6 +70,16 @@ def targets_left_out(job: JobView) -> dict[str, list[str]]:
         if whose.has(name) and target not in job.config.ends:
             found.setdefault(target, []).append(name)
     return found
+
+
+def refuse_while_cut_over(job: JobView, also_finished: bool = True) -> None:
+    """Raise StateError while a cut-over is under way, or, unless it does not matter, is through: the rows at the target are,
+    or will be, those of its users."""
+    for one in job.targets():
+        with store_of(one) as store:
+            cutover = Cutover.of(store.cutovers.cutover_notes(job.config.name) if store.exists() else [])
+        if (cutover.is_under_way and cutover.is_fenced) or (also_finished and cutover.is_finished):
+            raise StateError(f"the job is being cut over, or was: {cutover.who_writes()}", job=one.label)
 
 
 def is_other_target(job: JobView, known: dict[str, str]) -> bool:

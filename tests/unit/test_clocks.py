@@ -20,6 +20,7 @@ READ_IN = {
     "capture/uncommitted.py": "shown: when the first rows of an open transaction were put beside the trail",
     "connectors/postgresql/source/wal_stream.py": "shown by the source: when we reported to it last",
     "connectors/mysql/lookout.py": "shown: since when somebody is in our way, of the seconds that the server tells",
+    "cutover/machine.py": "shown: when a step was noted, and the downtime of that",
     "cli/main.py": "the name of a file with a traceback",
 }
 
@@ -58,5 +59,6 @@ def test_pitfall_45_the_clocks_of_the_servers_are_not_asked() -> None:
         "other_defaults.py",
         "structures.py",
         "lookout.py",
+        "fence.py",  # for people: how old a transaction is
     }
     assert asked <= known

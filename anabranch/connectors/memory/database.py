@@ -17,6 +17,7 @@ from typing import Any
 
 from anabranch.contracts import LoadedChunk
 from anabranch.errors import TargetError
+from anabranch.model.cutover import CutoverNote
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -118,6 +119,7 @@ class JobState:
     aside: dict[int, AsideChange] = field(default_factory=dict)  # by number
     skipped: dict[int, Skipped] = field(default_factory=dict)
     trace: dict[str, dict[str, Any]] = field(default_factory=dict)  # by id
+    cutover: list[CutoverNote] = field(default_factory=list)
 
 
 @dataclass

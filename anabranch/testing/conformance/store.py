@@ -13,6 +13,7 @@ from functools import partial
 
 from anabranch.contracts import TargetStore
 from anabranch.errors import Fenced, StateError, TargetBusy
+from anabranch.model.cutover import CutoverNote, Phase, Step
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -63,6 +64,7 @@ def nothing_is_there_before_it_is_prepared(stores: Stores) -> None:
         assert (
             store.journal.conflicts(JOB) == [] and store.journal.skipped(JOB) == [] and store.journal.trace(JOB) == []
         )
+        assert store.cutovers.cutover_notes(JOB) == []
         assert store.journal.forget_conflicts(JOB, 9) == 0 and not store.journal.add_trace(JOB, [], "")
         assert store.asides.set_aside(JOB) == [] and store.asides.count_aside(JOB) == {} and not store.asides.asked(JOB)
         store.jobs.drop(JOB)
@@ -320,6 +322,21 @@ def skipped_transactions_are_kept_in_their_order(stores: Stores) -> None:
         assert [one.sequence for one in store.journal.skipped(JOB)] == [1 << 40]
 
 
+def of_two_that_note_a_step_of_a_cut_over_one_is_fenced(stores: Stores) -> None:
+    began = CutoverNote(1, Step.BEGIN, Phase.BEGINS, 1_700_000_000_000_001, {"user": "Ann 😀", "tables": ["shop.é"]})
+    with closing(prepared(stores)) as store, closing(stores()) as other:
+        assert store.cutovers.cutover_notes(JOB) == []
+        store.cutovers.note_cutover(JOB, began)
+        other.cutovers.note_cutover(JOB, CutoverNote(2, Step.FENCE, Phase.DONE, 5, {"before": {"x": None}}))
+        assert refuses(Fenced, lambda: store.cutovers.note_cutover(JOB, replace(began, number=2)))
+        found = store.cutovers.cutover_notes(JOB)
+        assert found[0] == began and [(one.number, one.step, one.phase) for one in found[1:]] == [(2, "fence", "done")]
+        assert store.cutovers.cutover_notes(OTHER) == []
+        store.jobs.drop(JOB)
+        store.prepare()
+        assert store.cutovers.cutover_notes(JOB) == []
+
+
 def entry(number: int, **more: object) -> dict[str, object]:
     usual = {"level": "info", "event": "began", "task": "apply", "host": "here", "pid": 7}
     return {"id": f"{number:020d}-7-1", "at": f"2026-01-02T03:04:05.{number:06d}Z", **usual, **more}
@@ -373,6 +390,7 @@ CHECKS = (
     a_forgotten_table_begins_anew,
     tables_of_other_jobs_are_told,
     skipped_transactions_are_kept_in_their_order,
+    of_two_that_note_a_step_of_a_cut_over_one_is_fenced,
     a_trace_is_added_to_once_and_ends_where_it_is_told,
     nothing_waits_before_it_is_set_aside,
 )

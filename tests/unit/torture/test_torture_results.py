@@ -38,6 +38,13 @@ RARE = {
     "apply.aside.settled": "live/test_postgresql_aside_back.py::test_rule_26_a_crash_while_it_releases_releases_once",
     "apply.emptied": "live/test_mysql_target_truncate.py::test_rule_16_a_process_that_dies_behind_the_truncate_does_it_again",
     "apply.parking": "live/test_postgresql_parking.py::test_rule_15_a_crash_while_it_parks_loses_nothing",
+    "cutover.noted": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
+    "cutover.denied": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
+    "cutover.marked": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
+    "cutover.claimed": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
+    "cutover.flipped": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
+    "cutover.carried.out": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
+    "cutover.lifted": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
 }
 
 

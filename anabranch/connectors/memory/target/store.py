@@ -10,6 +10,7 @@ from typing import Any
 
 from anabranch.connectors.memory.database import Database, JobState
 from anabranch.errors import Fenced, StateError
+from anabranch.model.cutover import CutoverNote
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint, Skipped
@@ -36,6 +37,10 @@ class MemoryStore:
 
     @property
     def asides(self) -> MemoryStore:
+        return self
+
+    @property
+    def cutovers(self) -> MemoryStore:
         return self
 
     def exists(self) -> bool:
@@ -156,6 +161,16 @@ class MemoryStore:
     def trace(self, job: str, first: str = "") -> list[dict[str, Any]]:
         with self._database.lock:
             return [entry for one, entry in sorted(self._database.job(job).trace.items()) if one >= first]
+
+    def cutover_notes(self, job: str) -> list[CutoverNote]:
+        return list(self._database.job(job).cutover)
+
+    def note_cutover(self, job: str, note: CutoverNote) -> None:
+        with self._database.lock:
+            notes = self._database.job(job).cutover
+            if note.number != len(notes) + 1:
+                raise Fenced("another process is at the same cut-over", job=job)
+            notes.append(note)
 
     def drop(self, job: str) -> None:
         with self._database.lock:

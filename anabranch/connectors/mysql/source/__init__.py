@@ -8,14 +8,24 @@ from typing import TYPE_CHECKING
 from anabranch.connectors.mysql.source.options import USUAL, MysqlSourceOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
 
     from anabranch.connectors.mysql.source.load import MysqlSnapshot
     from anabranch.connectors.mysql.source.statements import MysqlDialect
-    from anabranch.contracts import Checks, LogOptions, LogOrder, LogReader, SourceCatalog, SourceConnector
+    from anabranch.contracts import (
+        Checks,
+        Counter,
+        LogOptions,
+        LogOrder,
+        LogReader,
+        SourceCatalog,
+        SourceConnector,
+        SourceFence,
+    )
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.ids import TableId
+    from anabranch.model.schema import TableSchema
 
 FAMILY = "mysql"
 
@@ -76,6 +86,16 @@ class MysqlSource:
         from anabranch.connectors.mysql.source.preflight import MysqlChecks
 
         return MysqlChecks(self.endpoint, self.family, self.options)
+
+    def fence(self, name: str) -> SourceFence:
+        from anabranch.connectors.mysql.source.fence import MysqlFence
+
+        return MysqlFence(self.endpoint)
+
+    def counters(self, tables: Mapping[TableId, TableSchema]) -> list[Counter]:
+        from anabranch.connectors.mysql.source.counters import counters
+
+        return counters(self.endpoint, tables)
 
     def witness(self) -> AbstractContextManager[str]:
         from anabranch.connectors.mysql.source.witness import witness

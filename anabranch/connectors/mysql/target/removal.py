@@ -23,8 +23,10 @@ TABLES = (
     "set_aside",
     "trace",
 )  # rows of jobs
+LATER = ("cutover",)  # the same; a release before may not have made them
+HAS = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'anabranch' AND TABLE_NAME = %s"
 # `meta` goes first: who is stopped on the way has left no state, and the next `prepare` makes what is missing.
-ALL = ("meta", *TABLES)
+ALL = ("meta", *TABLES, *LATER)
 # Whatever somebody else keeps there
 OTHERS = """
 SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'anabranch'
@@ -37,10 +39,11 @@ def remove(connection: Connection, job: str) -> None:
     """Remove the rows of a job and its staging tables; with the last job our tables, and the database if it is empty then."""
     with only_one(connection):
         sweep(connection, job)
+        mine = [*TABLES, *(name for name in LATER if one(connection, HAS, name))]
         with transaction(connection):
-            for name in TABLES:
+            for name in mine:
                 run(connection, f"DELETE FROM `anabranch`.{quoted(name)} WHERE `job` = %s", job)
-        if any(one(connection, f"SELECT 1 FROM `anabranch`.{quoted(name)} LIMIT 1") for name in TABLES):
+        if any(one(connection, f"SELECT 1 FROM `anabranch`.{quoted(name)} LIMIT 1") for name in mine):
             return
         for name in ALL:
             run(connection, f"DROP TABLE IF EXISTS `anabranch`.{quoted(name)}")

@@ -1,7 +1,7 @@
 """State of jobs at a MySQL target: database `anabranch` (`migrate.py`), in parts over one connection.
 
-What does not live here: the parts (`jobs.py`, `states.py`, `journal.py`, `aside.py`), the checkpoint's compare-and-set
-(`apply.py`), the ledger of chunks (`load.py`).
+What does not live here: the parts (`jobs.py`, `states.py`, `journal.py`, `aside.py`, `cutover_notes.py`), the
+checkpoint's compare-and-set (`apply.py`), the ledger of chunks (`load.py`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.connectors.mysql.target.aside import MysqlAsides
+from anabranch.connectors.mysql.target.cutover_notes import MysqlCutovers
 from anabranch.connectors.mysql.target.jobs import MysqlJobs
 from anabranch.connectors.mysql.target.journal import MysqlJournal
 from anabranch.connectors.mysql.target.migrate import migrate, shipped
@@ -30,6 +31,7 @@ class MysqlStore:
         self.states = MysqlTableStates(self._session)
         self.journal = MysqlJournal(self._session)
         self.asides = MysqlAsides(self._session)
+        self.cutovers = MysqlCutovers(self._session)
 
     def exists(self) -> bool:
         return self._session.is_there()

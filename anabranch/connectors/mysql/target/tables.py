@@ -17,13 +17,14 @@ from anabranch.connectors.mysql.target import shared_tables as shared
 from anabranch.connectors.mysql.target.attempts import LOCK_WAIT, MADE, attempt
 from anabranch.connectors.mysql.target.begin import one_begins
 from anabranch.connectors.mysql.target.building import Building, is_all_there
+from anabranch.connectors.mysql.target.counters import pass_counters
 from anabranch.connectors.mysql.target.errors import translate, translated
 from anabranch.connectors.mysql.target.own_source import OwnSource
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.script import script
 from anabranch.connectors.mysql.target.session import Connection, connect, one, run, table_name
 from anabranch.connectors.mysql.target.structures import TABLE_TYPES, has_database, read_table, read_tables
-from anabranch.contracts import ValueRules
+from anabranch.contracts import Counter, CounterSet, ValueRules
 from anabranch.errors import Fenced, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -129,6 +130,11 @@ class MysqlTables:
 
     def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
         return sequences.raise_sequences(self._session(), tables)
+
+    def pass_counters(
+        self, tables: Sequence[TargetTable], counters: Sequence[Counter], margin: int
+    ) -> list[CounterSet]:
+        return pass_counters(self._session(), tables, counters, margin)
 
     # --- labels of a PostgreSQL's enums ----------------------------------------------------------------------------------
 

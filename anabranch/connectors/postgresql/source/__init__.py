@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from anabranch.contracts import (
         Checks,
+        Counter,
         Dialect,
         LogOptions,
         LogOrder,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         SnapshotReader,
         SourceCatalog,
         SourceConnector,
+        SourceFence,
         ValueGuard,
     )
     from anabranch.model.endpoint import Endpoint
@@ -98,6 +100,16 @@ class PostgresSource:
         from anabranch.connectors.postgresql.source.lengths import longest
 
         return longest(self.endpoint, table, columns)
+
+    def fence(self, name: str) -> SourceFence:
+        from anabranch.connectors.postgresql.source.fence import PostgresFence
+
+        return PostgresFence(self.endpoint, name)
+
+    def counters(self, tables: Mapping[TableId, TableSchema]) -> list[Counter]:
+        from anabranch.connectors.postgresql.source.counters import counters
+
+        return counters(self.endpoint, tables)
 
     def witness(self) -> AbstractContextManager[str]:
         from anabranch.connectors.postgresql.source.witness import witness

@@ -35,13 +35,14 @@ from anabranch.connectors.postgresql.target import small_tables as small
 from anabranch.connectors.postgresql.target.begin import ADD_CHUNK, ONE_CREATES, SEE_EXTENSIONS, begin_new, chunk_rows
 from anabranch.connectors.postgresql.target.catalog import holds_rows, read_table, relation_table
 from anabranch.connectors.postgresql.target.copy_in import refuse_miscount
+from anabranch.connectors.postgresql.target.counters import pass_counters
 from anabranch.connectors.postgresql.target.heirs import refuse_mixed
 from anabranch.connectors.postgresql.target.own_source import OwnSource
 from anabranch.connectors.postgresql.target.partitions import plan_partitions, taken
 from anabranch.connectors.postgresql.target.script import script
 from anabranch.connectors.postgresql.target.typemap import EXTENSIONS
 from anabranch.connectors.postgresql.verbatim import is_partitioned
-from anabranch.contracts import Bounds, LoadedChunk, NewLoad, ValueRules
+from anabranch.contracts import Bounds, Counter, CounterSet, LoadedChunk, NewLoad, ValueRules
 from anabranch.errors import Fenced, RowRefused, TargetError
 from anabranch.failpoints import reach
 from anabranch.model.endpoint import Endpoint
@@ -319,6 +320,11 @@ class PostgresLoader:
 
     def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
         return structures.raise_sequences(self._session(), tables)
+
+    def pass_counters(
+        self, tables: Sequence[TargetTable], counters: Sequence[Counter], margin: int
+    ) -> list[CounterSet]:
+        return pass_counters(self._session(), tables, counters, margin)
 
     def close(self) -> None:
         if self._connection is not None:

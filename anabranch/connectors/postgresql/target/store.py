@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
-from anabranch.connectors.postgresql.target import aside, conflicts, skipped, trace
+from anabranch.connectors.postgresql.target import aside, conflicts, cutover_notes, skipped, trace
 from anabranch.connectors.postgresql.target.migrate import migrate, shipped
 from anabranch.connectors.postgresql.target.stage_sweep import sweep
 from anabranch.connectors.sql.migrations import KNOWS, Migration, newest
@@ -26,6 +26,7 @@ from anabranch.model.state import Checkpoint, Skipped
 from anabranch.model.table_life import Place, TableState, read_stored
 
 if TYPE_CHECKING:  # `status` goes without what these bring along
+    from anabranch.model.cutover import CutoverNote
     from anabranch.model.schema import TableSchema
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import NotedConflict
@@ -33,7 +34,14 @@ if TYPE_CHECKING:  # `status` goes without what these bring along
 TARGET = "target"  # the checkpoint row's name of a job's only target
 LOCK = 0x616E61  # pg_advisory_xact_lock: one process at a time makes or removes the schema
 TABLES = ("load_chunk", "table_state", "checkpoint", "job")  # rows of jobs
-MORE_TABLES = ("taken_off", "conflict", "skipped", "set_aside", "trace")  # an earlier release may not have made them
+MORE_TABLES = (
+    "taken_off",
+    "conflict",
+    "skipped",
+    "set_aside",
+    "trace",
+    "cutover",
+)  # an earlier release may not have made them
 COLUMNS = ("uuid", "source_identity", "definition")  # of a job; what else it says goes into facts
 
 # Not `to_regclass`: that one may answer what the session had found before it waited for the lock.
@@ -123,6 +131,10 @@ class PostgresStore:
 
     @property
     def asides(self) -> PostgresStore:
+        return self
+
+    @property
+    def cutovers(self) -> PostgresStore:
         return self
 
     def exists(self) -> bool:
@@ -267,6 +279,14 @@ class PostgresStore:
     def trace(self, job: str, first: str = "") -> list[dict[str, Any]]:
         with self._session("read the trace") as connection:
             return trace.read(connection, job, first) if _exists(connection, "trace") else []
+
+    def cutover_notes(self, job: str) -> list[CutoverNote]:
+        with self._session("read the notes of cut-overs") as connection:
+            return cutover_notes.read(connection, job) if _exists(connection, "cutover") else []
+
+    def note_cutover(self, job: str, note: CutoverNote) -> None:
+        with self._session("note a step of the cut-over") as connection:
+            cutover_notes.add(connection, job, note)
 
     def drop(self, job: str) -> None:
         """Drop the job's rows and staging tables; with the last job our tables and, if nothing else is in it, the schema."""

@@ -163,7 +163,7 @@ def raise_sequences(connection: Connection, tables: Iterable[TargetTable]) -> li
     """
     return [
         problem
-        for table, column, sequence in _sequences(connection, tables)
+        for table, column, sequence in sequences_of(connection, tables)
         for problem in _raise(connection, table, column, sequence)
     ]
 
@@ -171,12 +171,12 @@ def raise_sequences(connection: Connection, tables: Iterable[TargetTable]) -> li
 def sequence_statements(connection: Connection, tables: Iterable[TargetTable]) -> dict[TableId, list[str]]:
     """Return statements that `raise_sequences` would run, by table."""
     found: dict[TableId, list[str]] = {}
-    for table, column, sequence in _sequences(connection, tables):
+    for table, column, sequence in sequences_of(connection, tables):
         found.setdefault(table, []).append(_raising(table, column, sequence).as_string(connection).strip())
     return found
 
 
-def _sequences(connection: Connection, tables: Iterable[TargetTable]) -> Iterator[tuple[TableId, str, str]]:
+def sequences_of(connection: Connection, tables: Iterable[TargetTable]) -> Iterator[tuple[TableId, str, str]]:
     """List for replicated columns the table, the column, and the sequence as the server quotes it."""
     wanted = {table.target: table for table in tables}
     names = [t.schema for t in wanted], [t.name for t in wanted]

@@ -1,0 +1,68 @@
+"""Sequences of replicated columns, set past what both ends have given when the target takes over.
+
+https://www.postgresql.org/docs/current/functions-sequence.html What does not live here: raising them behind the rows while the
+source counts (structures.py), which number it is (sql/counters.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import LiteralString
+
+import psycopg
+from psycopg import sql
+
+from anabranch.connectors.postgresql.connection import Connection, table_name
+from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.target.constraints import refused
+from anabranch.connectors.postgresql.target.structures import SEQUENCE_HINTS, sequences_of
+from anabranch.connectors.sql.counters import last_given, source_counter
+from anabranch.contracts import Counter, CounterSet
+from anabranch.model.ids import TableId
+from anabranch.rows.net import TargetTable
+
+# https://www.postgresql.org/docs/current/catalog-pg-sequence.html
+STATE: LiteralString = """
+SELECT s.last_value, s.is_called, q.seqincrement, q.seqstart, q.seqmin, q.seqmax
+  FROM {relation} AS s, pg_catalog.pg_sequence AS q WHERE q.seqrelid = {sequence}::regclass
+"""
+ENDS: LiteralString = "SELECT min({column})::numeric, max({column})::numeric FROM {table}"
+SET: LiteralString = "SELECT setval({sequence}::regclass, {number}, true)"
+
+
+def pass_counters(
+    connection: Connection, tables: Sequence[TargetTable], counters: Sequence[Counter], margin: int
+) -> list[CounterSet]:
+    by_target = {table.target: table for table in tables}
+    return [
+        _passed(connection, target, column, sequence, source_counter(by_target[target], column, counters), margin)
+        for target, column, sequence in sequences_of(connection, tables)
+    ]
+
+
+def _passed(
+    connection: Connection, table: TableId, column: str, sequence: str, source: Counter | None, margin: int
+) -> CounterSet:
+    names = {
+        "relation": sql.SQL(sequence),  # as the server quotes it
+        "sequence": sql.Literal(sequence),
+        "column": sql.Identifier(column),
+        "table": table_name(table),
+    }
+    with translated(f"read the sequence {sequence}"):
+        last, is_called, step, start, low, high = connection.execute(sql.SQL(STATE).format(**names)).fetchall()[0]
+        ends = connection.execute(sql.SQL(ENDS).format(**names)).fetchall()[0]
+    used = [*(None if end is None else int(end) for end in ends), source.last if source else None]
+    wanted = last_given(start, step, used, margin)
+    next_one = last + step if is_called else last
+    if wanted is None or (next_one - wanted) * step > 0:
+        return CounterSet(table, column, next_one)
+    if not low <= wanted <= high:
+        ends_at = high if step > 0 else low
+        said = f"sequence {sequence} of {table}: it would have to go on at {wanted + step}, and ends at {ends_at}"
+        return CounterSet(table, column, next_one, said + SEQUENCE_HINTS["22003"])
+    try:
+        connection.execute(sql.SQL(SET).format(sequence=sql.Literal(sequence), number=sql.Literal(wanted)))
+    except psycopg.Error as error:
+        return CounterSet(table, column, next_one, refused(error, f"sequence {sequence} of {table}", "set"))
+    return CounterSet(table, column, wanted + step)

@@ -1,0 +1,47 @@
+"""The user's own command that leads the application to the target: run without a shell, with both ends in its environment.
+
+What it writes goes to stderr. It is in a session of its own: a Ctrl-C for us does not end it half-way. It has to be one that
+may be run again: after a kill nobody knows how it ended.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from anabranch.errors import ConfigError, StateError
+from anabranch.view.job_view import JobView
+
+SOURCE, TARGET, JOB, POSITION = (
+    "ANABRANCH_SOURCE_URL",
+    "ANABRANCH_TARGET_URL",
+    "ANABRANCH_JOB",
+    "ANABRANCH_FENCE_POSITION",
+)
+
+
+def flip(job: JobView, command: Sequence[str], position: str) -> None:
+    """Run the command, and wait for its end. Raises StateError where it says that it failed, ConfigError where it cannot be
+    started. The URLs have no password: what needs one has it from where the job has it."""
+    facts = {
+        SOURCE: str(job.config.source.endpoint),
+        TARGET: str(job.endpoint),
+        JOB: job.config.name,
+        POSITION: position,
+    }
+    try:
+        made = subprocess.Popen(
+            list(command),
+            env={**os.environ, **facts},
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ConfigError(f"[cutover] flip: {command[0]} cannot be started: {error.strerror}", job=job.label) from None
+    if (code := made.wait()) != 0:
+        ended = f"by signal {-code}" if code < 0 else f"with {code}"
+        hint = "what it wrote stands above; it has to take back what it did before it fails"
+        raise StateError(f"[cutover] flip: {command[0]} ended {ended}", job=job.label, hint=hint)

@@ -1,0 +1,112 @@
+"""What is looked at before a cut-over does anything, and again at the fence: every obstacle with its remedy.
+
+What does not live here: rights and writers at the source (`SourceFence.checks`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from anabranch.contracts import CountingSource
+from anabranch.cutover.following import Following
+from anabranch.cutover.terms import Ends, Terms
+from anabranch.databases import registry
+from anabranch.errors import NotCaughtUp
+from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.cutover import Cutover
+from anabranch.view.opened import catalog_of
+
+if TYPE_CHECKING:
+    from anabranch.model.ids import TableId
+    from anabranch.model.table_life import TableState
+    from anabranch.view.job_view import JobView
+
+FAILED, WARNING, OK = CheckVerdict.FAILED, CheckVerdict.WARNING, CheckVerdict.OK
+
+
+def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> Iterator[CheckResult]:
+    """Yield every finding."""
+    if cutover.notes:
+        yield CheckResult("cutover.state", FAILED if cutover.is_finished else OK, cutover.who_writes())
+    states = ends.store.states.tables(ends.job.config.name)
+    yield from tables(states, terms.allows_parked)
+    yield from ends.fence.checks(sorted(states))
+    yield _lag(ends, terms, following)
+    yield from _one_server(ends.job)
+    yield _reverse(ends.job)
+    yield _flip(terms)
+    if not isinstance(ends.source, CountingSource):
+        yield CheckResult("cutover.counters", WARNING, "the source counts in no column: no counter is set")
+
+
+def tables(states: Mapping[TableId, TableState], allows_parked: bool) -> Iterator[CheckResult]:
+    """Yield what keeps the target from having every row, and what stands unproven there."""
+    verdict = WARNING if allows_parked else FAILED
+    allow = "bring them in first; or, where the application does without: --allow-parked"
+    named = {
+        ("load", FAILED, "are not loaded, or within the window of their load", "wait for the load"): [
+            t for t, s in states.items() if s.is_before_stream
+        ],
+        ("parked", verdict, "are parked", allow): [t for t, s in states.items() if s.is_parked],
+        ("set_aside", verdict, "have row changes set aside", allow): [
+            t for t, s in states.items() if s.facts.set_aside
+        ],
+        ("built", FAILED, "lack indexes, keys or checks that are being built", "wait until apply has built them"): [
+            t for t, s in states.items() if s.is_streaming and not s.is_built
+        ],
+    }
+    for (check, how, what, hint), found in named.items():
+        if found:
+            yield CheckResult(f"cutover.{check}", how, f"{len(found)} tables {what}: {_list(found)}", hint)
+    for table, state in sorted(states.items()):
+        for problem in state.facts.not_built:
+            yield CheckResult("cutover.built", WARNING, problem, table=str(table))
+    if not states:
+        yield CheckResult("cutover.load", FAILED, "the job has no table at the target", "anabranch run JOB")
+
+
+def _lag(ends: Ends, terms: Terms, following: Following) -> CheckResult:
+    """Follow a commit of now to the target."""
+    with catalog_of(ends.source) as catalog:
+        mark = catalog.mark()
+    try:
+        following.reached(mark, terms.max_lag)
+    except NotCaughtUp as late:
+        said = f"what the source has now is not at the target within {terms.max_lag:g} s: {late.message}"
+        return CheckResult("cutover.lag", WARNING, said, late.hint)
+    return CheckResult("cutover.lag", OK, f"what the source has is at the target within {terms.max_lag:g} s")
+
+
+def _one_server(job: JobView) -> Iterator[CheckResult]:
+    """Yield a finding where both ends are one server, and a fence shuts it as a whole."""
+    source, target = job.config.source.endpoint, job.endpoint
+    if registry()[source.scheme].is_one_end and source.place == target.place:
+        said = "source and target are one server, and the fence shuts all of it"
+        yield CheckResult("cutover.fence", FAILED, said, "end the application's writes by hand instead")
+
+
+def is_reverse_wanted(job: JobView) -> bool:
+    section = getattr(job.config, "reverse", None)
+    return bool(getattr(section, "enabled", False))
+
+
+def _reverse(job: JobView) -> CheckResult:
+    if is_reverse_wanted(job):
+        said = "the job asks for a way back, which a cut-over of this release cannot arm"
+        return CheckResult("cutover.reverse", FAILED, said, "cut over without it: [reverse] enabled = false")
+    return CheckResult("cutover.reverse", OK, "no way back is armed: the job does not ask for one")
+
+
+def _flip(terms: Terms) -> CheckResult:
+    if not terms.flip:
+        said = "no command leads the application to the target: a person has to, when the cut-over says so"
+        return CheckResult("cutover.flip", WARNING, said, '[cutover] flip = ["command", …]')
+    if shutil.which(terms.flip[0]) is None:
+        return CheckResult("cutover.flip", FAILED, f"there is no command {terms.flip[0]}", "[cutover] flip")
+    return CheckResult("cutover.flip", OK, f"{terms.flip[0]} leads the application to the target")
+
+
+def _list(names: list[TableId]) -> str:
+    return ", ".join(map(str, sorted(names)[:5])) + (", …" if len(names) > 5 else "")

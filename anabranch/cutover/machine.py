@@ -1,0 +1,180 @@
+"""The machine of a cut-over: one step after the other, noted before and behind; broken off, taken back, gone on with.
+
+An error before the flip opens the source again, and forward goes on as if nothing had been. A kill leaves everything as it
+is: the notes say who writes then, and the same command goes on. What does not live here: what a step does (`steps.py`).
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.cutover import looking
+from anabranch.cutover.following import Following
+from anabranch.cutover.report import CutoverReport, report_of, write_files
+from anabranch.cutover.steps import PAUSE, Steps
+from anabranch.cutover.terms import Ends, Terms
+from anabranch.errors import AnabranchError, Fenced, SourceError, StateError, TargetError
+from anabranch.failpoints import reach
+from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step
+from anabranch.model.ids import TableId
+from anabranch.preflight.report import Report
+from anabranch.trail.reader import TrailReader
+from anabranch.version import __version__
+
+LIFT_SECONDS = 10.0  # for readers that keep us from removing what refuses nobody any more
+
+SAID: Mapping[Step, str] = {
+    Step.LAG: "the target is {seconds:.1f} s behind",
+    Step.FENCE: "the source is fenced, at {position}",
+    Step.DRAIN: "the target is at the fence, {sequence}",
+    Step.HOLD: "apply stands still",
+    Step.COUNTERS: "{number} counters are set",
+    Step.CONSTRAINTS: "what could not be built: {not_built}",
+    Step.FLIP: "{command} has ended well: the target takes writes",
+    Step.GRACE: "{alarms} alarms",
+}
+
+
+class CutOver:
+    """A cut-over of one job at one target; one process at a time."""
+
+    def __init__(self, ends: Ends, terms: Terms) -> None:
+        self.ends, self.terms = ends, terms
+        self._job = ends.job.config.name
+        ends.store.prepare()
+        self._cutover = Cutover.of(ends.store.cutovers.cutover_notes(self._job))
+        self._following = Following(ends.job, ends.store, TrailReader(ends.job.trail), ends.source.order)
+        self._steps = Steps(ends, terms, self._following, lambda: self._cutover, self._note)
+
+    def plan(self) -> Report:
+        """Look what keeps it from being begun. Nothing is changed."""
+        return Report(self.ends.job.label, tuple(looking.look(self.ends, self.terms, self._following, self._cutover)))
+
+    def run(self) -> CutoverReport:
+        """Cut over, or go on with what was begun. Returns when the grace time is over. Raises PreflightFailed where it cannot
+        begin, and whatever broke it off: the message says who writes then."""
+        if self._cutover.is_fenced and self._cutover.is_under_way:
+            self._refuse_half_taken_back()
+            self.terms.tell(f"goes on: {self._cutover.who_writes()}")
+        else:  # also where one was begun and did nothing yet: its look at the lag is old
+            self.plan().require()
+            self._note(Step.BEGIN, Phase.BEGINS, _who())
+        try:
+            while (step := self._cutover.next) is not None:
+                self._carry_out(step)
+        except BaseException as error:
+            self._break_off(error)
+            raise
+        return report_of(self.ends.job.label, self._cutover)
+
+    def abort(self, is_flip_undone: bool = False) -> None:
+        """Take everything back. Raises StateError where there is nothing to take back, or it is too late."""
+        cutover = self._cutover
+        if not cutover.is_under_way or cutover.is_flipped or (cutover.is_flip_unknown and not is_flip_undone):
+            raise StateError(f"nothing can be taken back: {cutover.who_writes()}", job=self.ends.job.label)
+        self._take_back()
+
+    def close(self) -> None:
+        self._following.trail.close()
+        self.ends.fence.close()
+
+    # --- steps ----------------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, step: Step) -> None:
+        if step == Step.REPORT:
+            self._report()
+            return
+        if step != Step.FENCE or not self._cutover.has(step, Phase.BEGINS):  # what was there before it is noted once
+            self._note(step, Phase.BEGINS, self._steps.before(step))
+        reach("cutover.noted")
+        try:
+            facts = self._steps.carry_out(step)
+        except AnabranchError as error:
+            if step == Step.FLIP:  # the command has ended, and says that it did nothing
+                self._note(step, Phase.FAILED, {"error": error.message})
+            raise
+        reach("cutover.carried.out")
+        self._note(step, Phase.DONE, facts)
+        self.terms.tell(_line(step, facts))
+
+    def _report(self) -> None:
+        """End it: what is written beside the trail can be made again of the notes."""
+        self._note(Step.REPORT, Phase.DONE, _who())
+        write_files(self.ends.job.target_home, report_of(self.ends.job.label, self._cutover))
+
+    # --- taking back ----------------------------------------------------------------------------------------------------
+
+    def _break_off(self, error: BaseException) -> None:
+        """Open the source again, where nobody uses the target yet; else say what holds."""
+        cutover = self._cutover
+        if isinstance(error, Fenced) or not cutover.is_under_way or cutover.is_flipped or cutover.is_flip_unknown:
+            self.terms.tell(cutover.who_writes())
+            return
+        self.terms.tell("broken off: the source is opened again")
+        self.ends.store.close()  # an interrupt may have left its connection in the middle of an answer
+        try:
+            self._take_back()
+        except AnabranchError as second:
+            error.add_note(f"and it could not be taken back: {second}; anabranch cutover JOB --abort goes on with that")
+
+    def _take_back(self) -> None:
+        """Lift the fence, then let apply go on. A target that takes no note does not keep the source shut."""
+        try:
+            self._note(Step.ABORT, Phase.BEGINS, _who())
+        except Fenced:
+            raise
+        except TargetError as error:
+            self.terms.tell(f"the target takes no note of it: {error.message}")
+        left = self._lift() if self._cutover.is_fenced else []
+        reach("cutover.lifted")
+        self._note(Step.ABORT, Phase.DONE, {"left": left})
+        self.terms.tell(self._cutover.who_writes())
+        if left:
+            self.terms.tell(f"what is left refuses nobody, and is removed by: {'; '.join(left)}")
+
+    def _lift(self) -> list[str]:
+        noted = self._cutover.facts(Step.FENCE, Phase.BEGINS)
+        tables = [TableId.parse(text) for text in noted["tables"]]
+        until = time.monotonic() + LIFT_SECONDS
+        while (left := self.ends.fence.lift(tables, noted["before"])) and time.monotonic() < until:
+            time.sleep(PAUSE)
+        return left
+
+    def _refuse_half_taken_back(self) -> None:
+        if self._cutover.is_to_be_taken_back:
+            raise StateError(self._cutover.who_writes(), job=self.ends.job.label)
+
+    def _note(self, step: Step, phase: Phase, facts: Mapping[str, Any]) -> None:
+        note = CutoverNote(self._cutover.last + 1, step, phase, time.time_ns() // 1000, facts)
+        self.ends.store.cutovers.note_cutover(self._job, note)
+        self._cutover = Cutover.of([*self._before(step), note])
+
+    def _before(self, step: Step) -> tuple[CutoverNote, ...]:
+        return () if step == Step.BEGIN else self._cutover.notes
+
+
+def alarmed(report: CutoverReport) -> SourceError | None:
+    """Return the error of a cut-over that is through, and whose source took writes behind the flip."""
+    if not report.alarms:
+        return None
+    hint = "anabranch trail show JOB --from POSITION shows them: they are not at the target, bring them there by hand"
+    return SourceError(f"the source took {len(report.alarms)} rows behind the flip", job=report.job, hint=hint)
+
+
+def _who() -> dict[str, Any]:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may not know a name for the number
+        user = str(os.getuid())
+    return {"user": user, "host": os.uname().nodename, "pid": os.getpid(), "release": __version__}
+
+
+def _line(step: Step, facts: Mapping[str, Any]) -> str:
+    """Say, for people, what a step has done."""
+    if "skipped" in facts:
+        return f"{step}: skipped, {facts['skipped']}"
+    return f"{step}: " + SAID.get(step, "done").format_map({**facts, "number": len(facts.get("set", ()))})

@@ -1,0 +1,111 @@
+"""The report of a cut-over, made of its notes: for people as Markdown, for programs as JSON.
+
+Keys of rows are in it, values are not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.model.cutover import STEPS, Cutover, Phase, Step, moment
+
+VERSION = 1
+STATES = ("not begun", "under way", "flip unknown", "flipped", "finished", "aborted")
+
+
+@dataclass(frozen=True)
+class CutoverReport:
+    """`job`: with its target, if it has several. `cutover`: the notes."""
+
+    job: str
+    cutover: Cutover
+
+    @property
+    def state(self) -> str:
+        """Return one of STATES."""
+        found = self.cutover
+        if not found.notes:
+            return "not begun"
+        if found.is_aborted:
+            return "aborted"
+        if found.is_finished:
+            return "finished"
+        return "flipped" if found.is_flipped else "flip unknown" if found.is_flip_unknown else "under way"
+
+    @property
+    def alarms(self) -> list[dict[str, Any]]:
+        return [dict(note.facts) for note in self.cutover.notes if note.phase == Phase.ALARM]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "job": self.job,
+            "state": self.state,
+            "who_writes": self.cutover.who_writes(),
+            "next": self.cutover.next,
+            "downtime_seconds": self.cutover.downtime,
+            "asked_by": dict(self.cutover.facts(Step.BEGIN, Phase.BEGINS)),
+            "steps": [self._step(step) for step in (*STEPS, Step.ABORT) if self._times(step)],
+            "alarms": self.alarms,
+        }
+
+    def to_markdown(self) -> str:
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        who = self.cutover.facts(Step.BEGIN, Phase.BEGINS)
+        yield f"# Cut-over of {self.job}: {self.state}"
+        yield ""
+        yield f"{self.cutover.who_writes()}."
+        if who:
+            yield ""
+            yield f"Asked for by {who['user']} on {who['host']}, anabranch {who['release']}."
+        if (downtime := self.cutover.downtime) is not None:
+            yield ""
+            yield f"Downtime, from the fence to the end of the flip: **{downtime:.3f} s**."
+        steps = [step for step in (*STEPS, Step.ABORT) if self._times(step)]
+        if steps:
+            yield from ("", "| step | began | ended | |", "|---|---|---|---|")
+            yield from (self._row(step) for step in steps)
+        for row in self.alarms:
+            yield ""
+            what = f"{row['operation']} {row['table']} {row['key']} at {row['position']}"
+            yield f"- **written to the source behind the flip**: {what}"
+
+    def _row(self, step: Step) -> str:
+        began, ended = (moment(note.at) if note else "" for note in self._pair(step))
+        facts = self.cutover.facts(step)
+        told = {
+            name: value for name, value in facts.items() if name not in ("resume", "pid", "release", "host", "user")
+        }
+        text = facts.get("skipped") or ", ".join(
+            f"{name}: {json.dumps(value, default=str)}" for name, value in told.items()
+        )
+        return f"| {step} | {began} | {ended} | {text} |"
+
+    def _step(self, step: Step) -> dict[str, Any]:
+        began, ended = (moment(note.at) if note else None for note in self._pair(step))
+        failed = self.cutover.facts(step, Phase.FAILED)
+        return {"step": step, "began": began, "ended": ended, **dict(self.cutover.facts(step)), **failed}
+
+    def _times(self, step: Step) -> bool:
+        return any(note is not None for note in self._pair(step))
+
+    def _pair(self, step: Step) -> tuple[Any, Any]:
+        return self.cutover.note(step, Phase.BEGINS), self.cutover.note(step, Phase.DONE)
+
+
+def report_of(job: str, cutover: Cutover) -> CutoverReport:
+    return CutoverReport(job, cutover)
+
+
+def write_files(home: Path, report: CutoverReport) -> None:
+    """Write both forms beside the trail, as `cutover-<number of its first note>`."""
+    name = f"cutover-{report.cutover.notes[0].number}"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / f"{name}.md").write_text(report.to_markdown())
+    (home / f"{name}.json").write_text(json.dumps(report.to_json(), indent=2, default=str, ensure_ascii=False) + "\n")
