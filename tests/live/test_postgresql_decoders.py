@@ -202,6 +202,29 @@ def test_what_came_to_the_source_by_replication_is_captured(rig: MakeRig) -> Non
         assert [change[3]["id"] for transaction in found for change in transaction[1:]] == ["1", "2"], decoder
 
 
+def test_rule_21_what_a_job_has_written_is_left_out_by_its_marker(rig: MakeRig) -> None:
+    """The set-up makes the tables and publishes them; another job's rows come, and what it has not marked first."""
+    made = rig("CREATE TABLE t (id int PRIMARY KEY)")
+    made.leave_out = frozenset(("anabranch:one",))
+    for decoder in made.decoders:
+        connector, options = made.by(decoder), made.options(decoder)
+        connector.run(connector.steps(options, made.tables, begins=False), PATIENCE)
+        assert connector.steps(options, made.tables, begins=False) == []
+    checkpoint = "anabranch.checkpoint (job, target, sequence, position)"
+    chunk = "INSERT INTO anabranch.load_chunk (job, source_table, generation, number) VALUES"
+    made.database.execute(
+        f"INSERT INTO {checkpoint} VALUES ('one', 't', 1, ''), ('two', 't', 1, '')",
+        "BEGIN; UPDATE anabranch.checkpoint SET epoch = 1 WHERE job = 'one'; INSERT INTO t VALUES (1), (2); COMMIT",
+        f"BEGIN; {chunk} ('one', 't', 1, 1); TRUNCATE t; INSERT INTO t VALUES (3); COMMIT",
+        "BEGIN; DELETE FROM anabranch.load_chunk; INSERT INTO t VALUES (4); COMMIT",
+        "BEGIN; UPDATE anabranch.checkpoint SET epoch = 1 WHERE job = 'two'; INSERT INTO t VALUES (5); COMMIT",
+        "BEGIN; INSERT INTO t VALUES (6); UPDATE anabranch.checkpoint SET epoch = 2 WHERE job = 'one'; COMMIT",
+        "INSERT INTO t VALUES (7)",
+    )
+    for decoder, found in made.read().items():
+        assert [[change[3]["id"] for change in one[1:]] for one in found] == [["5"], ["6"], ["7"]], decoder
+
+
 @pytest.mark.parametrize("decoder", NAMES)
 def test_a_table_joins_a_log_that_is_read(rig: MakeRig, decoder: str) -> None:
     made = rig(KEYED, decoders=[decoder])

@@ -30,7 +30,7 @@ class Rig:
     """A database with a slot of each decoder; `read` gives what each has since, transaction by transaction."""
 
     def __init__(self, database: Database, decoders: Sequence[str]) -> None:
-        self.database, self.decoders = database, decoders
+        self.database, self.decoders, self.leave_out = database, decoders, frozenset[str]()
         self.connector: PostgresSource = source(endpoint_of(database))  # type: ignore[assignment]  # it is this one
         with closing(self.connector.catalog()) as catalog:
             self.tables = catalog.tables(lambda table: table.name != "other")
@@ -42,7 +42,8 @@ class Rig:
             self.begin = reader.end()
 
     def options(self, decoder: str) -> LogOptions:
-        return LogOptions(1, 0.05, RULES, f"anabranch_{decoder}_{self.database.name[-10:]}")
+        name = f"anabranch_{decoder}_{self.database.name[-10:]}"
+        return LogOptions(1, 0.05, RULES, name, leave_out=self.leave_out)
 
     def by(self, decoder: str) -> PostgresSource:
         """The source of a job that has chosen this decoder."""
