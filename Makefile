@@ -4,11 +4,11 @@
 PYTHON = python3
 VENV   = .venv
 BIN    = $(VENV)/bin
-EMPTY  = $(VENV)/pyvenv.cfg
+EMPTY  = $(VENV)/.made
 STAMP  = $(VENV)/.installed
 # The compiled decoder: built where cargo is, and installed.
 BUILT  = native/target/built
-WHEEL  = $(BUILT)/.done
+WHEEL  = $(VENV)/.wheel
 NATIVE = $(VENV)/.native
 RUST   = native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs)
 ARGS   =
@@ -19,6 +19,7 @@ JOBS  := $(shell memory=`awk '/^MemTotal/ { print int($$2 / 3000000) }' /proc/me
 # Failed tests that are run once more at the end of `make test` (tests/second_run.py).
 AGAIN  = $(VENV)/.second-run
 BESIDE = $(VENV)/.beside
+FAILED = $(VENV)/.failed
 SEEDS  = 1..300
 TARGET = postgresql
 # What reads logs and rows, and a slice of torture, also run as where the compiled code is not installed. Not here: what the run
@@ -61,12 +62,13 @@ $(EMPTY):
 	  else \
 	    echo "$(PYTHON) cannot make a virtual environment: apt-get install $$package (as root)" >&2; exit 1; \
 	  fi; }
-	@$(PYTHON) -m venv $(VENV) || { rm -f $(EMPTY); exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@touch $(EMPTY)
 
 $(STAMP): pyproject.toml | $(EMPTY)
 	@echo 'installing anabranch and what it needs into $(VENV) (Spark is large: this takes a minute or two)'
 	@printf '[bdist_wheel]\ncompression = stored\n' >$(VENV)/stored.cfg  # Spark comes as its source, of which pip makes a wheel
-	@DIST_EXTRA_CONFIG=$(abspath $(VENV))/stored.cfg \
+	@DIST_EXTRA_CONFIG="`pwd`/$(VENV)/stored.cfg" \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[dev]'
 	@$(BIN)/python -m compileall -q anabranch || true  # as an installed package is: where Python may write none, each start compiles all
 	@touch $(STAMP)
@@ -124,9 +126,10 @@ types: $(STAMP)
 # The parts go two at a time, each with a line of its own below. What part-beside prints comes behind the tests with servers.
 test:
 	@$(MAKE) --no-print-directory --jobs=2 style collected $(NATIVE)
-	@rm -f $(AGAIN)
+	@rm -f $(AGAIN) $(FAILED)
 	@$(MAKE) --no-print-directory --jobs=2 part-unit fetched
-	@$(MAKE) --no-print-directory --jobs=2 part-servers part-beside; code=$$?; cat $(BESIDE); exit $$code
+	@$(MAKE) --no-print-directory --jobs=2 part-servers part-beside; code=$$?; cat $(BESIDE); cat $(FAILED) 2>/dev/null; exit $$code
+	ANABRANCH_COMPILED=off $(BIN)/anabranch torture --seed 41 --histories 6 --workers $(CORES)
 	@JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python tests/second_run.py $(AGAIN)
 
 # What has changed since `make venv` is compiled, and all tests are collected once, so that their rewritten asserts are written
@@ -144,12 +147,13 @@ part-unit: $(NATIVE)
 
 part-servers: $(NATIVE)
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
-	  $(BIN)/python -m pytest -n $(JOBS) --second-run $(AGAIN) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS)
+	  $(BIN)/python -m pytest -n $(JOBS) --second-run $(AGAIN) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS) || \
+	  { echo 'failed: tests with servers; their summary is above' >>$(FAILED); exit 1; }
 
 # What speaks to hardly any server has the processor time that the tests with servers leave while they wait.
 part-beside: $(NATIVE)
-	@{ nice $(MAKE) --no-print-directory types part-python && \
-	  ANABRANCH_COMPILED=off $(BIN)/anabranch torture --seed 41 --histories 6 --workers 1; } >$(BESIDE) 2>&1
+	@nice $(MAKE) --no-print-directory --keep-going types part-python >$(BESIDE) 2>&1 || \
+	  { echo 'failed: types, or tests without compiled code; what they printed is above' >>$(FAILED); exit 1; }
 
 part-python: $(NATIVE)
 	ANABRANCH_COMPILED=off $(BIN)/python -m pytest --second-run $(AGAIN) $(WITHOUT)

@@ -6,18 +6,28 @@ What does not live here: what is fetched, and from where (packages.py, class_arc
 
 from __future__ import annotations
 
+import signal
 from contextlib import suppress
+from types import FrameType
 
 from anabranch.testing import class_archive, packages
 from anabranch.testing.cache import ServerUnavailable
 
+LONGEST_S = 600  # a download that stands still is left to the tests that need it, which are limited themselves
+
 
 def fetch() -> None:
-    """Take as long as the downloads do; what is there already takes none."""
+    """Take as long as the downloads do, at most LONGEST_S; what is there already takes none."""
+    signal.signal(signal.SIGALRM, _end)
+    signal.alarm(LONGEST_S)
     for find in (packages.find_mariadb, packages.find_mysql):
         with suppress(ServerUnavailable):
             find()
     class_archive.environment()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(1)  # whoever runs a download ends it
 
 
 if __name__ == "__main__":
