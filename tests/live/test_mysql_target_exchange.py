@@ -4,17 +4,19 @@ which it brings a part (K8)."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from anabranch.connectors.mysql.target.exchange import CANNOT_PARK
+from anabranch.connectors.mysql.target.exchange import CANNOT_PARK, REFERRED
+from anabranch.connectors.mysql.target.session import ask, connect
 from anabranch.connectors.mysql.target.stage import MysqlStager
 from anabranch.contracts import Conflict, ValueRules
-from anabranch.rows.net import TableNet, TargetTable, Updates
+from anabranch.rows.net import UPDATE, RowChange, TableNet, TargetTable, Updates
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
 from rigs.mysql_writer import INT, TEXT, Applying, applying_at, keys, rows, updates
 
@@ -244,6 +246,65 @@ def test_rule_08_rows_that_contend_and_are_referred_to_stay(mysql_family: Server
         applying.writer.close()
         assert sorted(made.rows("SELECT id, u FROM t")) == [(n, (n + 1) % count) for n in range(count)]
         assert made.rows("SELECT COUNT(*) FROM c") == [(count,)]
+
+
+@contextmanager
+def beside_hidden_children(server: Server, name: str) -> Iterator[tuple[Applying, TargetTable, Database]]:
+    """A writer whose keys act, a table of it, and a database whose table `c` refers to that and which its user does not see."""
+    with applying_at(server, name) as made:
+        hidden, user = create_database(server, "hidden"), unique_name("u")[:30]
+        own = made.database.name
+        try:
+            of = made.create("t", "id INT PRIMARY KEY, u INT UNIQUE, w INT", {"id": INT, "u": INT, "w": INT})
+            hidden.execute(
+                f"CREATE TABLE c (id INT PRIMARY KEY, FOREIGN KEY (id) REFERENCES {own}.t (id) ON DELETE CASCADE)",
+                f"CREATE USER {user}@'%' IDENTIFIED BY 'p'",
+                *(f"GRANT ALL ON {place}.* TO {user}@'%'" for place in (own, "anabranch")),
+            )
+            account = (user, "p")
+            applying = Applying(
+                made.database, bypass=False, owner="another", job=f"{made.job[-30:]}-asks", account=account
+            )
+            with closing(connect(applying.endpoint, "looks")) as session:
+                assert not ask(session, REFERRED, own, "t")
+            try:
+                yield applying, of, hidden
+            finally:
+                applying.writer.close()
+        finally:
+            hidden.execute(f"DROP USER {user}@'%'")
+            drop_database(hidden)
+
+
+@SIZES
+def test_rule_08_children_that_our_user_does_not_see_stay(mysql_family: Server, many: int) -> None:
+    """A key of a table on which the user has no right is in no catalogue that it reads, and acts all the same."""
+    with beside_hidden_children(mysql_family, f"hidden-{many}") as (applying, of, hidden):
+        count = many + 1
+        applying.merge(TableNet(of, inserts=rows(of, ("id", "u", "w"), *((n, n, n) for n in range(count)))))
+        hidden.execute(f"INSERT INTO c SELECT id FROM {applying.database.name}.t")
+        for by, names in enumerate((("u", "w"), ("u",)), start=1):  # whole rows, and parts of them
+            values = [((n + by) % count, n)[: len(names)] for n in range(count)]
+            for by_executor in (False, True):
+                turned = updates(of, range(count), names, *values, contends=True)
+                merge(applying, TableNet(of, updates=(turned,)), by_executor)
+                assert hidden.query("SELECT COUNT(*) FROM c") == [(count,)], (names, by_executor)
+            assert sorted(applying.rows("SELECT id, u FROM t")) == [(n, (n + by) % count) for n in range(count)]
+        gone = TableNet(of, deletes=keys(of, 0))
+        applying.merge(gone)  # keys act again: what the source removes takes along what refers to it, as ever
+        assert hidden.query("SELECT COUNT(*) FROM c") == [(many,)]
+
+
+def test_rule_08_children_that_our_user_does_not_see_stay_where_a_single_row_is_in_the_way(
+    mysql_family: Server,
+) -> None:
+    with beside_hidden_children(mysql_family, "hidden-one") as (applying, of, hidden):
+        applying.merge(TableNet(of, inserts=rows(of, ("id", "u", "w"), (1, 1, 1), (2, 2, 2))))
+        hidden.execute("INSERT INTO c VALUES (1), (2)")
+        turned = [RowChange(of, UPDATE, {"id": id}, {"u": u}) for id, u in (("1", "2"), ("2", "1"))]
+        applying.do(lambda writer: [writer.change(row) for row in turned])
+        assert sorted(applying.rows("SELECT id, u FROM t")) == [(1, 2), (2, 1)]
+        assert hidden.query("SELECT COUNT(*) FROM c") == [(2,)]
 
 
 @SINCE_56

@@ -47,11 +47,18 @@ class Roles(mysql_load.Roles):
 
 
 class Applying:
-    """A claimed writer. `bypass`: its session asks no foreign keys."""
+    """A claimed writer. `bypass`: its session asks no foreign keys. `account`: user and password, else the administrator's."""
 
-    def __init__(self, database: Database, bypass: bool = True, owner: str = "me", job: str = JOB) -> None:
+    def __init__(
+        self,
+        database: Database,
+        bypass: bool = True,
+        owner: str = "me",
+        job: str = JOB,
+        account: tuple[str, str] = ("", ""),
+    ) -> None:
         self.database, self.job, self.owner, self.bypass = database, job, owner, bypass
-        self.endpoint = endpoint_of(database)
+        self.endpoint = endpoint_of(database, *account)
         with closing(MysqlStore(self.endpoint)) as store:
             store.prepare()
             store.jobs.create_checkpoint(job, Position(0, "start"), 1)

@@ -32,7 +32,7 @@ from anabranch.connectors.mysql.target import (
 )
 from anabranch.connectors.mysql.target import cascade as cascades
 from anabranch.connectors.mysql.target.errors import translated
-from anabranch.connectors.mysql.target.exchange import exchange, replaced
+from anabranch.connectors.mysql.target.exchange import exchange, leaving_alone, replaced
 from anabranch.connectors.mysql.target.followers import Followers
 from anabranch.connectors.mysql.target.held_rows import HeldRows
 from anabranch.connectors.mysql.target.known_columns import KnownTable
@@ -175,9 +175,12 @@ class MysqlWriter:
         return again
 
     def _exchange(self, stages: StagingTables, parts: Sequence[Part]) -> Iterable[Part]:
-        """Carry out updates that contend, or return the deletes and inserts that do it."""
+        """Carry out updates that contend, or remove their rows and return the inserts that bring them back."""
         if found := list(replaced(stages, parts)):
-            return found
+            departure, *arrivals = found
+            with leaving_alone(stages.connection):
+                self._merge_piece(stages, *departure)
+            return arrivals
         with ExitStack() as held:
             staged = []
             for piece, arrays in parts:

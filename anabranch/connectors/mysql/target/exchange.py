@@ -10,12 +10,14 @@ https://dev.mysql.com/doc/refman/8.0/en/ansi-diff-foreign-keys.html
 
 Where a row that leaves would take others along, because foreign keys refer to it and act in this session, it stays: its
 unique values are parked as NULL, then set. Where triggers would see that, or nothing can be parked, it is a conflict, and
-the rows go one by one as the source changed them.
+the rows go one by one as the source changed them. A server shows keys of those tables alone on which our user has a right, so
+rows leave with keys off also where none refers to them that we see (decision 233).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +25,16 @@ import pyarrow as pa
 from anabranch.connectors.mysql.target.carrying import carry_out
 from anabranch.connectors.mysql.target.known_columns import KnownTable, assigned, has_triggers
 from anabranch.connectors.mysql.target.merge import Part, Stage, beside_target, delete, old_key, on_old_key
-from anabranch.connectors.mysql.target.session import Connection, ask, column_list, one, quoted, run, table_name
+from anabranch.connectors.mysql.target.session import (
+    KEYS,
+    Connection,
+    ask,
+    column_list,
+    one,
+    quoted,
+    run,
+    table_name,
+)
 from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warnings
 from anabranch.connectors.mysql.target.unique import UniqueKey, unique_keys
 from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, StageColumn
@@ -71,16 +82,35 @@ def exchange(stages: StagingTables, parts: Sequence[Staged]) -> None:
 def _leave(connection: Connection, parts: Sequence[Staged], came: int | None = None) -> None:
     """Remove the rows. Raises Conflict where they, or those put aside, are not as many as are staged."""
     rows = sum(number for _, _, number in parts)
-    left = sum(run(connection, delete(piece, stage, old_key(piece))) for piece, stage, _ in parts)
+    with leaving_alone(connection):
+        left = sum(run(connection, delete(piece, stage, old_key(piece))) for piece, stage, _ in parts)
     if left != rows or came not in (None, rows):
         raise Conflict(parts[0][0].table.source, f"expected {rows} updates, not as many rows were found")
 
 
 def may_leave(connection: Connection, table: TargetTable) -> bool:
-    """Return whether nothing refers to the table in a way that this session checks."""
-    if not int(one(connection, "SELECT @@foreign_key_checks")):
+    """Return whether nothing that we see refers to the table in a way that this session checks."""
+    if not _asks_keys(connection):
         return True
     return not ask(connection, REFERRED, table.target.schema, table.target.name)
+
+
+@contextmanager
+def leaving_alone(connection: Connection) -> Iterator[None]:
+    """Let rows that come back leave their table alone: a key of a table that our user cannot see would take rows along."""
+    if not _asks_keys(connection):
+        yield
+        return
+    run(connection, f"SET SESSION {KEYS} = 0")
+    try:
+        yield
+    finally:
+        if connection.open:
+            run(connection, f"SET SESSION {KEYS} = 1")
+
+
+def _asks_keys(connection: Connection) -> bool:
+    return bool(int(one(connection, f"SELECT @@{KEYS}")))
 
 
 # --- rows that are replaced -------------------------------------------------------------------------------------------

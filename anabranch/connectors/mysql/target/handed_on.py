@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from anabranch.connectors.mysql.target.cascade_step import Step
 from anabranch.connectors.mysql.target.conditions import Numbered, batches, holds, holds_any, literal
-from anabranch.connectors.mysql.target.exchange import ANY, CANNOT_PARK, REFERRED
+from anabranch.connectors.mysql.target.exchange import ANY, CANNOT_PARK, REFERRED, leaving_alone
 from anabranch.connectors.mysql.target.known_columns import KnownTable, has_triggers
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, quoted, run, table_name
 from anabranch.connectors.mysql.target.staging import StagingTables, refuse_warnings
@@ -40,7 +40,8 @@ def hand_on(stages: StagingTables, step: Step, keys_act: bool) -> None:
             )
             came = run(connection, held_rows)
             refuse_warnings(connection, table.source)
-            left = run(connection, f"DELETE FROM {target} WHERE {where}")
+            with leaving_alone(connection):
+                left = run(connection, f"DELETE FROM {target} WHERE {where}")
             if came != left:
                 raise Conflict(table.source, f"{came} children of a foreign key were put aside, {left} removed")
         arrival = f"INSERT INTO {target} ({column_list(known.written)}) SELECT {columns} FROM {table_name(held)}"

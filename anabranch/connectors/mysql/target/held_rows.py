@@ -21,7 +21,7 @@ import pymysql
 from anabranch.connectors.mysql.target import conflicts, single_rows
 from anabranch.connectors.mysql.target.conditions import holds, reads
 from anabranch.connectors.mysql.target.errors import DUPLICATE, translate
-from anabranch.connectors.mysql.target.exchange import ANY, may_leave
+from anabranch.connectors.mysql.target.exchange import ANY, leaving_alone, may_leave
 from anabranch.connectors.mysql.target.known_columns import KnownTable, has_triggers
 from anabranch.connectors.mysql.target.merge import Stage
 from anabranch.connectors.mysql.target.session import ask, column_list, run, table_name
@@ -170,7 +170,8 @@ class HeldRows:
         columns = ", ".join(f"c{number}" for number in range(len(held.known.written)))
         leaving = f"SELECT {names} FROM {place} WHERE {where} FOR UPDATE"
         came = run(connection, f"INSERT INTO {table_name(held.stage)} ({columns}) {leaving}")
-        left = run(connection, f"DELETE FROM {place} WHERE {where}")
+        with leaving_alone(connection):
+            left = run(connection, f"DELETE FROM {place} WHERE {where}")
         if came != left:
             raise Conflict(table.source, f"{came} rows in the way were put aside, {left} removed")
         return came
