@@ -31,7 +31,7 @@ from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_facts import NO_FACTS
-from anabranch.model.table_life import TableState, begin, prepare
+from anabranch.model.table_life import TableState, begin, give_up_place, prepare
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import Named
 
@@ -215,9 +215,13 @@ class _Planner:
 
     def _begin(self, load: LoadTable, state: TableState | None) -> list[LoadedChunk]:
         """Begin a table's load. The definition is saved before the generation begins, so that a ledger never stands
-        beside another load's facts.
+        beside another load's facts. A table that is dropped first cannot go on from where it was parked: its state says so
+        before, in case that this process ends in between.
         """
         of = (self.job, load.generation)
+        if load.recreate and state is not None and state.facts.resumes is not None:
+            state, before = give_up_place(state), state
+            self.store.states.save_table(self.job, state, before)
         self.tables.create_table(load.schema, load.table, self.rules, load.recreate, self.beside, of)
         pending = prepare(state, load.schema, load.table.target, load.joins, load.keep)
         self.store.states.save_table(self.job, pending, state)

@@ -26,7 +26,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.table_facts import Facts
-from anabranch.model.table_life import Life, TableState, stream, take_out
+from anabranch.model.table_life import Life, TableState, park, stream, take_out
 from anabranch.rows.net import TargetTable
 from anabranch.spark.work import do
 
@@ -100,6 +100,27 @@ def test_what_is_handed_over_or_streams_is_left_out(source: SourceConnector) -> 
     with closing(TARGET.store()) as store:
         store.save_table(JOB, take_out(stream(done)), stream(done))
     assert len(planned(source, replace(table, generation=2, empty=True))) == 1
+
+
+def test_rule_15_a_table_whose_load_died_while_it_was_made_anew_does_not_go_on_from_its_place(
+    source: SourceConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is dropped, and what the load begins with is not saved yet: to resume would follow an empty table."""
+    table = create("a", 3)
+    planned(source, table)
+    database("plan-target").job(JOB).tables[table.schema.id] = park(stream(state(table)), "refused (at 7)", resumes=7)
+    again, seen = replace(table, generation=2, recreate=True), list[TableState]()
+
+    def dies(*given: Any) -> None:
+        seen.append(state(table))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
+        dying.setattr(MemoryLoader, "create_table", dies)
+        planned(source, again)
+    assert seen == [state(table)] and state(table).is_parked and state(table).facts.resumes is None
+    (one,) = planned(source, again)
+    assert one.load.generation == 2 and state(table).is_loading
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
