@@ -28,6 +28,9 @@ class JobStore(Protocol):
     def create_checkpoint(self, job: str, position: Position, commit_time: int) -> None:
         """Add the first row of a job, at the position where apply will start; an existing row is left as it is."""
 
+    def taken_off(self, job: str) -> Sequence[str]:
+        """Return the statements that put back the keys which loads of the job took off and which are not back, in order."""
+
     def drop(self, job: str) -> None:
         """Remove all that the job has at the target beside replicated tables; with the last job what `prepare` made."""
 

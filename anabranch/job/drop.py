@@ -25,6 +25,7 @@ from anabranch.view.running import CAPTURE, require_stopped
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
+NOT_BACK = "the note of a key that a load took off and that nobody puts back now; put it back by hand"
 LEFT = "what the job left there stays: anabranch drop JOB again when it can be reached, unless it is gone for good"
 
 
@@ -110,12 +111,13 @@ def _target(job: JobView, execute: bool) -> list[str]:
             return []
         if is_other_target(job, known):
             return []
-        tables = store.states.tables(job.config.name)
+        tables, keys = store.states.tables(job.config.name), store.jobs.taken_off(job.config.name)
         if execute:
             store.jobs.drop(job.config.name)
         where = f"target {job.target}" if job.is_one_of_several else "target"
         room = "database" if job.is_server else "schema"
-        return [f"{where}: state of job {job.config.name} in {room} anabranch ({len(tables)} tables; their rows stay)"]
+        lines = [f"{where}: state of job {job.config.name} in {room} anabranch ({len(tables)} tables; their rows stay)"]
+        return [*lines, *(f"{where}: {NOT_BACK}: {statement}" for statement in keys)]
 
 
 def _beside_the_trail(job: JobView, execute: bool) -> list[str]:

@@ -96,7 +96,11 @@ def test_rule_29_what_the_job_file_says_of_keys_holds_for_a_newcomer_too(here: J
         here.load(table)
     made.write_job("[load]\ndefer_constraints = true\n")
     here.load(table)
+    # whoever drops the job now is told what it took off
+    (statement,) = [line.partition("by hand: ")[2] for line in here.job.drop().lines if "later_at" in line]
+    made.target.execute(statement)
     here.stream()
+    assert not [line for line in here.job.drop().lines if "later_at" in line]
     assert here.verify().identical
 
 

@@ -106,6 +106,12 @@ def unique(ground: Ground, *made: TargetTable) -> dict[str, frozenset[str]]:
         return {table.name: columns for table, columns in catalog.unique_columns(made).items()}
 
 
+def not_back(ground: Ground) -> list[str]:
+    """Return the statements for keys that were taken off."""
+    with closing(ground.store()) as store:
+        return list(store.jobs.taken_off(ground.job))
+
+
 def keys(ground: Ground, *made: TargetTable) -> Sequence[EnforcedKey]:
     with closing(ground.catalog()) as catalog:
         found = catalog.foreign_keys(made)
@@ -216,6 +222,7 @@ def orphans_are_told_and_the_key_stands(ground: Ground) -> None:
     ground.insert(customers.target, ANN)
     assert build(ground, CUSTOMERS, ORDERS) == []
     assert [key.name for key in keys(ground, customers, orders)] == ["orders_customer"]
+    assert not_back(ground) == []
 
 
 def a_key_that_rows_break_is_told_and_built_later(ground: Ground) -> None:
@@ -263,6 +270,8 @@ def keys_are_taken_off_and_put_back(ground: Ground) -> None:
             tables.take_off_keys(ground.job, customers)
     assert unique(ground, customers, orders) == {"orders": BUILT["orders"]}
     assert not keys(ground, customers, orders)
+    off = not_back(ground)
+    assert len(off) >= 2 and "by_name" in off[0] and "FOREIGN KEY" in off[-1], off
     ground.delete(customers.target, "1")
     ground.insert(customers.target, {**ANN, "id": "2"})
     ground.insert(customers.target, ANN)

@@ -172,6 +172,9 @@ class MemoryStore:
                 raise Fenced("another process is at the same cut-over", job=job)
             notes.append(note)
 
+    def taken_off(self, job: str) -> list[str]:
+        return []
+
     def drop(self, job: str) -> None:
         with self._database.lock:
             self._database.jobs.pop(job, None)

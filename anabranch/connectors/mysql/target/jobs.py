@@ -75,6 +75,14 @@ class MysqlJobs:
         with self._session("create the checkpoint") as connection:
             add_once(connection, CREATE_CHECKPOINT, row)
 
+    def taken_off(self, job: str) -> list[str]:
+        from anabranch.connectors.mysql.target import taken_off  # `status` goes without what this brings along
+
+        if not self._session.is_there():
+            return []
+        with self._session("read the keys that were taken off") as connection:
+            return taken_off.statements(connection, job)
+
     def drop(self, job: str) -> None:
         """Drop the job's rows and staging tables; with the last job our tables and, if nothing else is in it, the database."""
         if not self._session.is_there():

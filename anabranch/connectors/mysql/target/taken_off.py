@@ -37,6 +37,10 @@ KEPT = """
 SELECT kind, table_schema, table_name, name, definition FROM anabranch.taken_off
  WHERE job = %s AND source_table = %s ORDER BY kind = 'foreign key', name
 """
+NOT_BACK = """
+SELECT kind, table_schema, table_name, name, definition FROM anabranch.taken_off
+ WHERE job = %s ORDER BY kind = 'foreign key', table_schema, table_name, name
+"""
 BACK = """
 DELETE FROM anabranch.taken_off WHERE job = %s AND source_table = %s
    AND kind = %s AND table_schema = %s AND table_name = %s AND name = %s
@@ -116,13 +120,30 @@ def _put_back_one(connection: Connection, kind: str, table: TableId, name: str, 
         existing = read_table(connection, table)
     if existing is None:
         return []
-    names = existing.foreign_keys if kind == FOREIGN_KEY else existing.indexes
-    if not any(one_of.name == name for one_of in names):
-        add = f"ADD CONSTRAINT {quoted(name)} {definition}" if kind == FOREIGN_KEY else f"ADD {definition}"
-        statement = f"ALTER TABLE {table_name(table)} {add}"
-        if said := attempt(connection, statement, f"key {name} of {table}", "put back"):
-            return said
+    statement = _missing(existing, kind, name, definition)
+    if statement and (said := attempt(connection, statement, f"key {name} of {table}", "put back")):
+        return said
     return _unvalidated(connection, table, name) if kind == FOREIGN_KEY else []
+
+
+def statements(connection: Connection, job: str) -> list[str]:
+    """Return what would put back everything that loads of the job took off and that is not back, in its order."""
+    if not has_any(connection):
+        return []
+    found = []
+    for kind, schema, table, name, definition in ask(connection, NOT_BACK, job):
+        existing = read_table(connection, TableId(schema, table))
+        found.append(_missing(existing, kind, name, definition) if existing else "")
+    return list(filter(None, found))
+
+
+def _missing(existing: ExistingTable, kind: str, name: str, definition: str) -> str:
+    """Return the statement that adds a key, "" where the table has it."""
+    names = existing.foreign_keys if kind == FOREIGN_KEY else existing.indexes
+    if any(one_of.name == name for one_of in names):
+        return ""
+    add = f"ADD CONSTRAINT {quoted(name)} {definition}" if kind == FOREIGN_KEY else f"ADD {definition}"
+    return f"ALTER TABLE {table_name(existing.id)} {add}"
 
 
 def _unvalidated(connection: Connection, table: TableId, name: str) -> list[str]:

@@ -46,6 +46,10 @@ KEPT = """
 SELECT kind, table_schema, table_name, name, definition FROM anabranch.taken_off
  WHERE job = %s AND source_table = %s ORDER BY array_position(ARRAY['index', 'unique', 'foreign key'], kind), name
 """
+NOT_BACK = """
+SELECT kind, table_schema, table_name, name, definition FROM anabranch.taken_off
+ WHERE job = %s ORDER BY array_position(ARRAY['index', 'unique', 'foreign key'], kind), table_schema, table_name, name
+"""
 BACK = """
 DELETE FROM anabranch.taken_off WHERE job = %s AND source_table = %s
    AND kind = %s AND table_schema = %s AND table_name = %s AND name = %s
@@ -158,9 +162,38 @@ def _put_back_one(connection: Connection, kind: str, table: TableId, name: str, 
     existing = read_table(connection, table)
     if existing is None or any(i.constraint == name for i in existing.indexes):
         return []
-    if not definition.startswith("UNIQUE"):
-        definition = f"UNIQUE USING INDEX {quote(name)} {definition}"
-    return attempt(connection, alter + definition, f"key {name} of {table}")
+    return attempt(connection, alter + _as_constraint(name, definition), f"key {name} of {table}")
+
+
+def _as_constraint(name: str, definition: str) -> str:
+    """Return what follows the name of a unique constraint; of one that has its index already how it is deferred is kept."""
+    return definition if definition.startswith("UNIQUE") else f"UNIQUE USING INDEX {quote(name)} {definition}".rstrip()
+
+
+def not_back(connection: Connection, job: str) -> list[str]:
+    """Return the statements that would put back everything that loads of the job took off and that is not back, in order."""
+    if connection.execute("SELECT to_regclass('anabranch.taken_off')").fetchone() == (None,):
+        return []
+    kept = connection.execute(NOT_BACK, [job]).fetchall()
+    return [
+        said
+        for kind, schema, *rest in kept
+        if (said := _missing(connection, kind, TableId(schema, rest[0]), *rest[1:]))
+    ]
+
+
+def _missing(connection: Connection, kind: str, table: TableId, name: str, definition: str) -> str:
+    """Return the statement that adds a key, "" where the table, or what it names, is there no more, or the key is."""
+    existing = read_table(connection, table)
+    if existing is None:
+        return ""
+    alter = f"ALTER TABLE {qualified(table)} ADD CONSTRAINT {quote(name)} "
+    if kind == "index":
+        return "" if any(index.name == name for index in existing.indexes) else definition
+    if kind == "foreign key":
+        return "" if any(key.name == name for key in existing.foreign_keys) else alter + definition
+    is_there = any(index.constraint == name for index in existing.indexes)
+    return "" if is_there else alter + _as_constraint(name, definition)
 
 
 def _keep(

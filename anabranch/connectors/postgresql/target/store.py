@@ -288,6 +288,12 @@ class PostgresStore:
         with self._session("note a step of the cut-over") as connection:
             cutover_notes.add(connection, job, note)
 
+    def taken_off(self, job: str) -> list[str]:
+        from anabranch.connectors.postgresql.target import constraints  # `status` goes without what this brings along
+
+        with self._session("read the keys that were taken off") as connection:
+            return constraints.not_back(connection, job)
+
     def drop(self, job: str) -> None:
         """Drop the job's rows and staging tables; with the last job our tables and, if nothing else is in it, the schema."""
         with self._session("remove the job's state") as connection:
