@@ -61,6 +61,7 @@ def _facts(found: Plan | None) -> dict[str, Any]:
         "has_run": found is not None,
         "differences": list(found.lines) if found else [],
         "changes": changes,
+        "notes": list(found.notes) if found else [],
     }
 
 
@@ -80,6 +81,7 @@ def _lines(found: Plan | None, execute: bool) -> Iterator[str]:
         why = f": {change.why}" if change.why else ""
         yield f"{change.table}  {change.kind}{why}"
         yield f"    {DONE[change.kind]}"
+    yield from found.notes
     if not found.changes:
         yield "no table is affected"
     if not execute:

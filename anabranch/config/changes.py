@@ -81,6 +81,7 @@ class Change:
 
 WHERE = "source"  # another one is another job
 JSON = f"[{TARGET}.{OPTIONS}] json"
+TEXTS_AS_JSON = frozenset(f"[{TARGET}.{OPTIONS}] {key}" for key in ("arrays", "composites"))
 
 
 def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:

@@ -24,7 +24,7 @@ from anabranch.contracts import (
 )
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Column, TableSchema
 from anabranch.model.steps import When
 from anabranch.model.table_life import TableState, take_out
 from anabranch.model.writers import own_targets
@@ -108,7 +108,7 @@ class Joining:
             return None
         with TrailReader(self.job.trail) as trail:
             found = trail.history.in_force().get(now.id)
-        if found is not None and not found.same_definition(now):
+        if found is not None and (not found.same_definition(now) or _has_other_fields(found, now)):
             raise SchemaError(
                 "its definition changed at the source, and capture has not come to that yet",
                 table=str(now.id),
@@ -346,7 +346,9 @@ class Joining:
             raise ConfigError(
                 f"{self.job.rules.target_table(now).target} stays as it is with --keep: {'; '.join(other)}",
                 job=self.name,
-                hint='choose for each such type what stands there ([types.map] "TYPE" = "longtext"), or load it without --keep',
+                hint="alter these columns to what is needed; or let the job write what stands there: take its choice of another"
+                ' type back, or make one ([types.map] "TYPE" = "longtext"), then anabranch plan JOB --execute; or load it'
+                " without --keep",
             )
 
     def _refuse_unconfirmed(self, now: TableSchema, state: TableState | None, recreate: bool) -> None:
@@ -375,16 +377,28 @@ class Joining:
 
 def _as_now(found: TableSchema, now: TableSchema) -> TableSchema:
     """Return a definition with what may have changed since and is no part of it: indexes, partitions, and what a type that is
-    spelled alike is made of, such as the labels of an enum. Rows have the same texts either way."""
-    pairs = zip(found.columns, now.columns, strict=True)
-    columns = tuple(replace(then, type=here.type) if then.type and here.type else then for then, here in pairs)
+    spelled alike is made of, such as the labels of an enum. Rows have the same texts either way. Fields of composites stay:
+    capture notices another one by the states of types that stand beside them, and a definition of a release before has neither.
+    """
     return replace(
         found,
-        columns=columns,
+        columns=tuple(map(_column_as_now, found.columns, now.columns)),
         indexes=now.indexes,
         partitions=now.partitions,
         partition_key=now.partition_key,
     )
+
+
+def _column_as_now(then: Column, now: Column) -> Column:
+    if then.type is None or now.type is None:
+        return then
+    return replace(then, type=replace(now.type, fields=then.type.fields))
+
+
+def _has_other_fields(found: TableSchema, now: TableSchema) -> bool:
+    """Return whether a composite type was altered, which capture has not noticed: rows of the trail may be of before."""
+    types = ((then.type, here.type) for then, here in zip(found.columns, now.columns, strict=True))
+    return any(then and here and then.fields and then.fields != here.fields for then, here in types)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.config import JobConfig, describe_change
-from anabranch.config.changes import JSON, WHERE, options_of
+from anabranch.config.changes import JSON, TEXTS_AS_JSON, WHERE, options_of
 from anabranch.config.job import Rule, TableEntry
 from anabranch.contracts import TargetStore
 from anabranch.databases import SOURCE, TARGET
@@ -58,10 +58,11 @@ class TableChange:
 @dataclass(frozen=True)
 class Plan:
     """The result of comparing. `lines`: the differences of the file. `changes`: what they mean for tables; empty where
-    all tables stay as they are."""
+    all tables stay as they are. `notes`: what a difference does not reach, though one would think so."""
 
     lines: tuple[str, ...]
     changes: tuple[TableChange, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def loads(self) -> list[TableChange]:
@@ -151,7 +152,8 @@ def _plan(job: JobView, before: dict[str, Any], states: Mapping[TableId, TableSt
         TableChange(table, WITH, _connected(table, [*changed, *sorted(new)], {**present, **kept})) for table in beside
     ]
     fresh = [TableChange(table, NEW) for table in sorted(new)]
-    return Plan(tuple(map(str, found.values())), (*gone, *changed.values(), *with_it, *fresh))
+    notes = tuple(_older(job.rules, kept, present)) if TEXTS_AS_JSON & found.keys() else ()
+    return Plan(tuple(map(str, found.values())), (*gone, *changed.values(), *with_it, *fresh), notes)
 
 
 def _require_built(job: JobView, states: Iterable[TableState]) -> None:
@@ -224,6 +226,23 @@ def _changed(
         if why:
             recreates = was.target == is_.target and (was != is_ or bool((has_json and json_columns) or other))
             yield TableChange(table, CHANGED, "; ".join(why), recreates)
+
+
+def _older(
+    now: RuleSet, schemas: Mapping[TableId, TableSchema], present: Mapping[TableId, TableSchema]
+) -> Iterator[str]:
+    """Yield tables with columns that stay texts though the job file makes JSON of them: what they are made of does not stand in
+    the definition by which the table was loaded, which is of an earlier release."""
+    for table, schema in sorted(schemas.items()):
+        here, there = _form(now, schema), _form(now, present.get(table, schema))
+        if here is None or there is None:
+            continue
+        texts = [name for name in here.columns if name in there.columns and not _has_json(here, name)]
+        if names := [name for name in texts if _has_json(there, name)]:
+            yield (
+                f"{table}: {', '.join(names)} stay text, because the table was loaded by an earlier release;"
+                f" anabranch load JOB --table {table} --recreate makes JSON of them"
+            )
 
 
 def _has_json(table: TargetTable, column: str) -> bool:

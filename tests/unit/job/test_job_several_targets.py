@@ -152,6 +152,26 @@ def test_rule_15_a_table_that_the_trail_has_is_not_asked_for_again(job: Job) -> 
     assert joining._in_force(TABLE) is None
 
 
+def test_rule_19_fields_of_a_composite_are_those_by_which_capture_notices_another(job: Job) -> None:
+    """A definition of a release before has none, nor the states of types: with the source's fields of now nobody would notice
+    when they change."""
+    joining = Joining(job.on("south"), source_of(job), target_of(job.on("south")), lambda: False)
+
+    def pair(*fields: tuple[str, str]) -> TableSchema:
+        type = LogicalType(Kind.NATIVE, native="pair", fields=fields)
+        return replace(TABLE, columns=(NUMBER, Column("p", type, "pair")))
+
+    one, other = pair(("x", "integer")), pair(("x", "integer"), ("y", "text"))
+    for version, then in ((2, pair()), (3, one)):
+        with write_trail(job) as trail:
+            trail.schema(replace(then, version=version))
+            trail.flush()
+        found = joining._in_force(one)
+        assert found is not None and found.column("p").type.fields == then.column("p").type.fields
+    with pytest.raises(SchemaError, match="capture has not come to that yet"):
+        joining._in_force(other)
+
+
 def test_with_one_target_a_table_is_asked_for_each_time(job: Job, tmp_path: Path) -> None:
     alone = job_of(tmp_path, "north")
     joining = Joining(alone, source_of(alone), target_of(alone), lambda: False)

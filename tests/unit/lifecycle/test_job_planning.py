@@ -9,8 +9,9 @@ import pytest
 
 from anabranch.config import describe_change, load_job
 from anabranch.config.changes import JSON as KEY_JSON
+from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
-from anabranch.lifecycle.planning import TableChange, _changed, _former
+from anabranch.lifecycle.planning import TableChange, _changed, _former, _older
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
@@ -73,3 +74,36 @@ def test_what_concerns_other_tables_only_changes_nothing(tmp_path: Path) -> None
     other = RULES.replace('["shop.*"]', '["shop.*", "crm.*"]')
     assert change(tmp_path, RULES, other) == []
     assert change(tmp_path, RULES, RULES.replace('["shop.*"]', '["crm.*"]')) == []  # left out, not changed
+
+
+AT_MYSQL = """
+name = "shop"
+[source]
+url = "postgresql://u:p@h/d"
+[target]
+url = "mysql://u:p@h"
+[target.options]
+composites = "json"
+arrays = "json"
+[[rules]]
+include = ["public.*"]
+target = "there.{table}"
+"""
+
+
+def test_tables_of_a_release_before_whose_composites_stay_texts_are_named(tmp_path: Path) -> None:
+    (file := tmp_path / "job.toml").write_text(AT_MYSQL)
+    rules = RuleSet(load_job(file, {}), MysqlTypes("mysql"))
+
+    def table(**more: object) -> dict[TableId, TableSchema]:
+        pair, many = LogicalType(Kind.NATIVE, native="pair", **more), LogicalType(Kind.NATIVE, native="integer[]")
+        columns = (Column("id", INT, "integer"), Column("p", pair, "pair"), Column("many", many, "integer[]"))
+        schema = TableSchema(TableId("public", "a"), columns, ("id",))
+        return {schema.id: schema}
+
+    (note,) = _older(rules, table(), table(fields=(("x", "integer"),)))
+    assert note.startswith("public.a: p stay text") and note.endswith(
+        "load JOB --table public.a --recreate makes JSON of them"
+    )
+    assert list(_older(rules, table(fields=(("x", "integer"),)), table(fields=(("x", "integer"), ("y", "text"))))) == []
+    assert list(_older(rules, table(), {})) == []  # gone from the source
