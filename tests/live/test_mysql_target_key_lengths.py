@@ -102,11 +102,22 @@ def test_a_large_table_is_not_asked(
     mysql_family: Server, logical_postgresql: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, there = create_database(logical_postgresql, "unasked"), create_database(mysql_family, "unasked")
-    database.execute("CREATE TABLE words (k text PRIMARY KEY)", "INSERT INTO words VALUES (repeat('k', 800))")
+    database.execute(
+        "CREATE TABLE words (k text PRIMARY KEY)",
+        "INSERT INTO words VALUES (repeat('k', 800))",
+        "CREATE TABLE parts (k text, n int, PRIMARY KEY (k, n)) PARTITION BY LIST (n)",
+        *(f"CREATE TABLE parts_{n} PARTITION OF parts FOR VALUES IN ({n})" for n in range(5)),
+        "INSERT INTO parts SELECT repeat('k', 800), n FROM generate_series(0, 4) AS n",
+    )
     made = PostgresToMysql(database, there, tmp_path, name=unique_name("job"))
     made.write_job()
-    monkeypatch.setattr(lengths, "MOST_PAGES", 0)
+    monkeypatch.setattr(
+        lengths, "MOST_BYTES", 50_000
+    )  # two or three pages a table or a partition; of these there are five
     results = [one for one in JobHere(made).job.preflight().results if one.check == "target.key"]
-    assert [(one.verdict, "was not asked" in one.message) for one in results] == [("warning", True)]
+    assert {one.table: (one.verdict, "was not asked" in one.message) for one in results} == {
+        "public.words": ("failed", False),
+        "public.parts": ("warning", True),
+    }
     drop_database(there)
     drop_database(database)

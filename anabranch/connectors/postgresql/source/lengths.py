@@ -10,14 +10,19 @@ from collections.abc import Mapping, Sequence
 import psycopg
 from psycopg import sql
 
-from anabranch.connectors.postgresql.pages import SIZE
 from anabranch.connectors.postgresql.source.connection import open_session, own_rows
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import TableSchema
 
-MOST_PAGES = 32_768  # 256 MB, of the largest partition: preflight is not to read a large table
+MOST_BYTES = 256 << 20  # of a table with all of its partitions: preflight is not to read a large one
+BYTES = """
+SELECT sum(pg_table_size(p.relid))::bigint FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace
+ CROSS JOIN LATERAL (SELECT r.oid AS relid UNION SELECT relid FROM pg_partition_tree(r.oid)) p
+ WHERE n.nspname = %s AND r.relname = %s
+HAVING count(*) > 0
+"""
 SINCE = 120_000  # pg_partition_tree
 # It took too long, another one has the table, or the user may not read it: its own check says so. Or the table is no longer as
 # the job has it, which parks that one table.
@@ -36,8 +41,8 @@ def longest(endpoint: Endpoint, table: TableSchema, columns: Sequence[str]) -> M
     with open_session(endpoint) as connection, translated(f"ask how long values of {table.id} are"):
         if connection.info.server_version < SINCE:
             return None
-        size = connection.execute(SIZE, [table.id.schema, table.id.name]).fetchone()
-        if size is None or size[0] > MOST_PAGES:
+        size = connection.execute(BYTES, [table.id.schema, table.id.name]).fetchone()
+        if size is None or size[0] > MOST_BYTES:
             return None
         lengths = sql.SQL(", ").join(_length(table, name) for name in columns)
         try:
