@@ -105,6 +105,10 @@ class LabelTables(Protocol):
         Raises TargetUnavailable or TargetBusy.
         """
 
+    def why_not_added(self, refused: str, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Sequence[str]:
+        """Say which labels these tables' columns lack and cannot get, with what a person does then, where a row was refused in
+        such words for what may be a label; nothing for other words."""
+
     def rename_labels(
         self, job: str, table: TargetTable, then: Collection[TableSchema], now: TableSchema
     ) -> Sequence[str]:

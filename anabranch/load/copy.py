@@ -150,7 +150,7 @@ class ChunkWork:
         try:
             return self._finish(piece, (low, high), form, blocks)
         except RowRefused as refusal:
-            if not form and not self._may_be_taken_now(piece):
+            if not form and not self._may_be_taken_now(piece, refusal):
                 raise
             bound = log.get(job=self.job, table=str(piece.load.schema.id))
             bound.warning("chunk_read_again", reason=refusal.message)
@@ -158,9 +158,10 @@ class ChunkWork:
         with lines.read(piece) as (header, blocks):
             return lines.finish(piece, header, blocks)
 
-    def _may_be_taken_now(self, piece: LoadPiece | Knot) -> bool:
+    def _may_be_taken_now(self, piece: LoadPiece | Knot, refusal: RowRefused) -> bool:
         """Add labels that the source's types got since the load began. Returns whether the target may take the rows
-        now: once also where nothing lacks, since another chunk may have had the same label.
+        now: once also where nothing lacks, since another chunk may have had the same label. Else the refusal says what
+        cannot be added, and what to do.
 
         The source is asked for what the tables need now, because no log tells.
         """
@@ -170,10 +171,12 @@ class ChunkWork:
         with closing(self.target.tables(self.rules)) as target, closing(self.source.catalog()) as catalog:
             if not isinstance(target, LabelTables):
                 return False
-            found = catalog.tables(lambda table: table in tables)
-            return (
-                bool(target.add_labels([(schema, tables[name]) for name, schema in found.items()])) or not self.is_again
-            )
+            found = [(schema, tables[name]) for name, schema in catalog.tables(lambda one: one in tables).items()]
+            if target.add_labels(found) or not self.is_again:
+                return True
+            if why := target.why_not_added(refusal.message, found):
+                refusal.message, refusal.hint = "; ".join((refusal.message, *why)), ""
+            return False
 
     def _finish(
         self, piece: LoadPiece | Knot, marks: tuple[str, str], form: str, blocks: Iterator[bytes]

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from anabranch import pace
 from anabranch.apply.run import ApplyRun
 from anabranch.capture.run import Capture
 from anabranch.job import Job, parts
-from anabranch.lifecycle.beginning import begin_trail_if_none, open_trail
+from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail
 from anabranch.model.ids import TableId
 from anabranch.spark import pieces
 from anabranch.testing.in_time import in_time
@@ -98,12 +99,16 @@ class JobHere:
         """Capture until `stop` says so; also in a thread, which must not read a job: that changes the process's environment."""
         uuid, followed, source = trail_uuid(job), followed_identity(job), source_of(job)
         assert uuid is not None and followed is not None, "a load begins the trail"
+        options = log_options(job, uuid)
         with (
-            closing(source.log(log_options(job, uuid))) as reader,
+            closing(source.log(options)) as reader,
             open_trail(job, followed, uuid, parts.LOCK_SECONDS) as trail,
         ):
             wanted = job.rules.includes
-            Capture(source, reader, trail, wanted, lambda: stop(trail), _Deaf(), followed, lambda *_: None).run()
+            prepare = partial(carry_out, source, options)  # what the source needs for a table that comes later
+            Capture(
+                source, reader, trail, wanted, lambda: stop(trail), _Deaf(), followed, lambda *_: None, prepare=prepare
+            ).run()
 
     def apply(self, **settings: Any) -> None:
         """Carry out what the trail has, until no table is in its window any more."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
 import pymysql
@@ -21,11 +21,13 @@ from anabranch.connectors.mysql.target.attempts import LOCK_WAIT, attempt
 from anabranch.connectors.mysql.target.enums import QUOTED, are_fit, declared, is_enum, is_part, merged
 from anabranch.connectors.mysql.target.errors import NO_TABLE, translated
 from anabranch.connectors.mysql.target.names import target_columns
-from anabranch.connectors.mysql.target.session import Connection, ask, connect, quoted, run, table_name
-from anabranch.connectors.mysql.target.shared_tables import others
+from anabranch.connectors.mysql.target.session import Connection, ask, connect, job_digest, one, quoted, run, table_name
+from anabranch.connectors.mysql.target.shared_tables import whose_rows
 from anabranch.connectors.mysql.target.words import literal
+from anabranch.errors import TargetBusy
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
 
@@ -34,9 +36,16 @@ NO_DATABASE = 1049
 _UNKNOWN = re.compile(r"\b1265\b")  # WARN_DATA_TRUNCATED: a value is none of the labels
 _ENUM = re.compile(rf"enum\(({QUOTED.pattern}(?:,{QUOTED.pattern})*)\)", re.IGNORECASE | re.DOTALL)
 UNFIT = "which an enum(…) here cannot have, or not at their place"
-REMEDY = "anabranch load JOB --table {table} --recreate makes the table anew"
-BESIDE = "other jobs write to {target}, too, and have other labels: {wider} adds these by hand"
-TEXT = 'varchar(63) for all of them: [types.map] "{native}" = "varchar(63)" in each job, and {text}'
+PATIENCE = 30  # seconds for another job that gives labels to the same table
+REMEDY = (
+    "anabranch load JOB --table {table} --recreate makes the table anew; while its first load is not through, first"
+    ' [types.map] "{native}" = "varchar(63)" and anabranch plan JOB --execute'
+)
+BESIDE = "{whose}, and it is not made anew: {wider} adds these by hand"
+TEXT = (
+    '{whose}, and it is not made anew; varchar(63) for all of them: [types.map] "{native}" = "varchar(63)" in each job,'
+    " anabranch plan JOB --execute, and {text}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +85,24 @@ def renamed(then: TableSchema, now: TableSchema) -> str:
 
 def lacking(connection: Connection, schema: TableSchema, table: TargetTable) -> list[Lack]:
     """Return what the columns of a table lack of the labels that `schema`, the source's definition, has."""
+    wanted = _enums(schema, table)
+    if not wanted:
+        return []
+
+    def whose() -> str:
+        return whose_rows(connection, table.target)
+
+    return list(_lacking(_definition(connection, table), wanted, table, whose))
+
+
+def _enums(schema: TableSchema, table: TargetTable) -> dict[str, LogicalType]:
+    """Return the columns that are made an enum(…), with the source's types of now."""
     types = {column.name: column.type for column in schema.columns}
-    wanted = {
+    return {
         name: type
         for source, name in target_columns(table).items()
         if (type := types.get(source)) and type.kind is Kind.ENUM and is_enum(table.type_of(name))
     }
-    if not wanted:
-        return []
-
-    def is_shared() -> bool:
-        return len(others(connection, "", table.target)) > 1
-
-    return list(_lacking(_definition(connection, table), wanted, table, is_shared))
 
 
 def _definition(connection: Connection, table: TargetTable) -> str:
@@ -102,9 +116,8 @@ def _definition(connection: Connection, table: TargetTable) -> str:
             return ""
 
 
-def _lacking(
-    told: str, wanted: dict[str, LogicalType], table: TargetTable, is_shared: Callable[[], bool]
-) -> Iterator[Lack]:
+def _lacking(told: str, wanted: dict[str, LogicalType], table: TargetTable, whose: Callable[[], str]) -> Iterator[Lack]:
+    """`whose`: tells of rows that are not this job's, for which a table is not made anew."""
     lines = [line.strip().removesuffix(",") for line in told.split("\n")]
     for name, type in wanted.items():
         head = f"{quoted(name)} enum(".lower()
@@ -119,13 +132,13 @@ def _lacking(
         alter = f"ALTER TABLE {table_name(table.target)} MODIFY {before}"
         if are_fit(type.values) and is_part(here, there):
             yield Lack(table, name, missing, f"{alter}enum({','.join(there)}){behind}")
-        elif not is_shared():
-            yield Lack(table, name, missing, "", REMEDY.format(table=table.source))
+        elif not (rows := whose()):
+            yield Lack(table, name, missing, "", REMEDY.format(table=table.source, native=type.native))
         elif (both := merged(here, there)) and are_fit(type.values):
             wider = f"{alter}enum({','.join(both)}){behind}"
-            yield Lack(table, name, missing, "", BESIDE.format(target=table.target, wider=wider))
+            yield Lack(table, name, missing, "", BESIDE.format(whose=rows, wider=wider))
         else:
-            text = TEXT.format(native=type.native, text=f"{alter}varchar(63){behind}")
+            text = TEXT.format(whose=rows, native=type.native, text=f"{alter}varchar(63){behind}")
             yield Lack(table, name, missing, "", text)
 
 
@@ -147,9 +160,39 @@ SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS
 def add_labels(endpoint: Endpoint, tables: Sequence[tuple[TableSchema, TargetTable]]) -> list[str]:
     """Give columns the labels that they lack. Returns the statements that were carried out. Raises TargetUnavailable or
     TargetBusy."""
+    done: list[str] = []
     with closing(connect(endpoint, SESSION, autocommit=True, checks_keys=False)) as connection:
-        lacks = [lack for schema, table in tables for lack in lacking(connection, schema, table)]
-        return widen(connection, lacks)
+        for schema, table in tables:
+            if _enums(schema, table):
+                with _one_widens(connection, table.target):
+                    done += widen(connection, lacking(connection, schema, table))
+    return done
+
+
+def why_not_added(endpoint: Endpoint, said: str, tables: Sequence[tuple[TableSchema, TargetTable]]) -> list[str]:
+    """Return what columns lack that they cannot get, and what a person does then, where a row was refused in these words for
+    what may be a label."""
+    asked = [(schema, table) for schema, table in tables if may_be_unknown(said, table)]
+    if not asked:
+        return []
+    with closing(connect(endpoint, SESSION, autocommit=True)) as connection:
+        lacks = (lack for schema, table in asked for lack in lacking(connection, schema, table))
+        return [lack.words for lack in lacks if not lack.statement]
+
+
+@contextmanager
+def _one_widens(connection: Connection, table: TableId) -> Iterator[None]:
+    """Let no other session of ours read and alter the labels of this table until the block ends: of two that have read the same
+    definition the later would take away what the first has added. Raises TargetBusy where one goes on for long."""
+    name = f"anabranch-labels-{job_digest(str(table).lower())}"
+    if one(connection, "SELECT GET_LOCK(%s, %s)", name, PATIENCE) != 1:
+        raise TargetBusy(f"another job gives labels to {table}", hint="it is tried again")
+    try:
+        yield
+    finally:
+        with suppress(pymysql.err.Error, OSError):  # it went with the session
+            if connection.open:
+                one(connection, "SELECT RELEASE_LOCK(%s)", name)
 
 
 def widen(connection: Connection, lacks: Sequence[Lack]) -> list[str]:

@@ -135,12 +135,13 @@ def _column(column: ExistingColumn | None, wanted: MadeColumn, table: TargetTabl
 
 
 def _labels(live: Live, column: ExistingColumn, wanted: MadeColumn, table: TargetTable) -> Iterator[CheckResult]:
-    """Check that a column has a source's labels, or will have them. Those of other jobs that write to the table stay."""
+    """Check that a column has a source's labels, or will have them. Those of other jobs that write to the table stay, and those
+    of rows that stay."""
     type = table.type_of(wanted.name)
     if takes_labels(column, type):
         return
-    needed = wanted.native
-    if column.kind == ENUM and others(live.connection, live.context.job, table.target):
+    needed, keeps = wanted.native, live.context.user_choices.get("load.existing") == "keep"
+    if column.kind == ENUM and (keeps or others(live.connection, live.context.job, table.target)):
         both = merged(declared(column.type), declared(needed))
         needed = f"enum({','.join(both)})" if both else "varchar(63)"
     best = by_bytes(live.release.collations)

@@ -39,6 +39,17 @@ def others(connection: Connection, job: str, target: TableId) -> list[Other]:
     return [Other(str(name), _is_through(job, str(name), *rest)) for name, *rest in found]
 
 
+def whose_rows(connection: Connection, table: TableId) -> str:
+    """Say what rows a table has beside those of one job, "" where no state tells of any."""
+    if not ask(connection, HAS_STATES):
+        return ""
+    found = ask(connection, OTHERS, str(table), str(table), "")
+    if len(found) > 1:
+        return f"other jobs write to {table}, too, and have other labels"
+    is_kept = any(_facts(state, reason, facts)[1].kept for _, state, _, reason, facts in found)
+    return f"{table} has rows that were there before the load" if is_kept else ""
+
+
 def refuse_to_empty(connection: Connection, job: str, table: TargetTable) -> None:
     """Raise TargetError if other jobs have rows in the table."""
     refuse_rows_of_others(job, table, others(connection, job, table.target))

@@ -22,6 +22,7 @@ from anabranch.rows.json_texts import is_json
 from anabranch.rows.net import TargetTable
 
 ENUM = "enum"
+READING = (ENUM, "set", "json")  # types that make something else of a text
 HINT = "anabranch load JOB --table {table} --recreate makes the table anew, by the source's definition of now"
 
 
@@ -47,7 +48,9 @@ def unlike(known: KnownTable, table: TargetTable, rules: ValueRules, family: str
         if not _depends_on_definition(type):
             continue
         column = known.column(name)
-        if is_enum(type):
+        if type.target:
+            is_alike = _is_as_chosen(column.type, type.target)
+        elif is_enum(type):
             is_alike = column.type == ENUM and _is_exact(column.charset, column.collation)
         elif column.type == "json" and is_json(type):
             is_alike = False  # it would make 1.0 of 1.00
@@ -78,19 +81,30 @@ def depends_on_definition(table: TargetTable) -> bool:
 
 
 def _depends_on_definition(type: LogicalType) -> bool:
-    """Return whether the source's spelling of a type does not say all that matters here."""
-    is_own = type.carried is Kind.NATIVE and type.kind in (Kind.NATIVE, Kind.ENUM) and not type.target
-    return bool(type.base) or is_own
+    """Return whether the source's spelling of a type does not say all that matters here, or the job has chosen another."""
+    is_own = type.carried is Kind.NATIVE and type.kind in (Kind.NATIVE, Kind.ENUM)
+    return bool(type.base or type.target) or is_own
 
 
 def _suits(existing: ExistingColumn, wanted: str, type: LogicalType) -> bool:
     """Return whether a column takes the values as they are written for the wanted one: those of a text are the source's own."""
+    if type.target:
+        return _is_as_chosen(existing.kind, wanted)
     if is_enum(type):
         return takes_labels(existing, type)
     if existing.kind == "json" and is_json(type):
         return False
     is_alike = _is_text(existing.type) == _is_text(wanted)
     return is_alike and (not type.base or takes(existing.type, wanted))
+
+
+def _is_as_chosen(existing: str, wanted: str) -> bool:
+    """Return whether a column takes values as they are written for a type that the job chose: an enum(…) takes numbers for
+    places of labels, a set(…) for bits, a number rounds, and JSON is printed otherwise than it came."""
+    here, there = existing.lower(), bare(wanted)
+    if here in READING:
+        return here == there
+    return _is_text(here) == _is_text(there)
 
 
 def _is_text(native: str) -> bool:

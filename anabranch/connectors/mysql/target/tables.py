@@ -141,6 +141,9 @@ class MysqlTables:
     def add_labels(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Sequence[str]:
         return labels.add_labels(self._endpoint, tables)
 
+    def why_not_added(self, refused: str, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Sequence[str]:
+        return labels.why_not_added(self._endpoint, refused, tables)
+
     def rename_labels(
         self, job: str, table: TargetTable, then: Collection[TableSchema], now: TableSchema
     ) -> Sequence[str]:

@@ -274,6 +274,10 @@ class PostgresLoader:
     def add_labels(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Sequence[str]:
         return add_labels(self._endpoint, [need for schema, _ in tables for need in schema.needs])
 
+    def why_not_added(self, refused: str, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Sequence[str]:
+        """Return nothing: a type here takes every label that the source's has."""
+        return ()
+
     def rename_labels(
         self, job: str, table: TargetTable, then: Collection[TableSchema], now: TableSchema
     ) -> Sequence[str]:

@@ -14,6 +14,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.net import TargetTable
 
 TABLE = TableId("public", "t")
+WHOSE = "other jobs write to shop.t, too"
 SHOWN = """CREATE TABLE `t` (
   `id` int NOT NULL,
   `m` enum('sad','it''s, ok') COLLATE utf8mb4_0900_bin NOT NULL DEFAULT 'sad' COMMENT 'how, he feels',
@@ -62,21 +63,21 @@ def test_labels_that_are_an_enum() -> None:
 def test_a_label_is_added_at_its_place_and_the_rest_of_the_column_stays(labels: tuple[str, ...], wanted: str) -> None:
     type = logical_type("public.mood", labels=labels)
     table = TargetTable(TABLE, TableId("shop", "t"), ("m",), (type,), ())
-    found = [lack.statement for lack in _lacking(SHOWN, {"m": type, "n": type}, table, lambda: True)]
+    found = [lack.statement for lack in _lacking(SHOWN, {"m": type, "n": type}, table, lambda: WHOSE)]
     rest = "COLLATE utf8mb4_0900_bin NOT NULL DEFAULT 'sad' COMMENT 'how, he feels'"
     assert found == ([f"ALTER TABLE `shop`.`t` MODIFY `m` enum({wanted}) {rest}"] if wanted else [])
 
 
 def test_labels_that_cannot_be_are_named_and_not_added() -> None:
     type = logical_type("public.mood", labels=("sad", "it's, ok", "2"))
-    (lack,) = _lacking(SHOWN, {"m": type}, TargetTable(TABLE, TABLE, ("m",), (type,), ()), lambda: False)
+    (lack,) = _lacking(SHOWN, {"m": type}, TargetTable(TABLE, TABLE, ("m",), (type,), ()), lambda: "")
     assert not lack.statement and "'2'" in lack.words and "--recreate" in lack.words
 
 
 @pytest.mark.parametrize("labels", [("it's, ok", "new"), ("new", "it's, ok", "sad"), ("sad", "new")])
 def test_labels_are_not_added_where_those_that_stand_are_others_or_in_another_order(labels: tuple[str, ...]) -> None:
     type = logical_type("public.mood", labels=labels)
-    (lack,) = _lacking(SHOWN, {"M": type}, TargetTable(TABLE, TABLE, ("M",), (type,), ()), lambda: False)
+    (lack,) = _lacking(SHOWN, {"M": type}, TargetTable(TABLE, TABLE, ("M",), (type,), ()), lambda: "")
     assert not lack.statement and lack.labels == ("new",)
 
 
@@ -86,7 +87,7 @@ def test_labels_are_not_added_where_those_that_stand_are_others_or_in_another_or
         (("it's, ok", "new"), "MODIFY `m` enum('sad','it''s, ok','new') COLLATE"),
         (("first", "sad", "new", "last"), "MODIFY `m` enum('first','sad','it''s, ok','new','last') COLLATE"),
         (("it's, ok", "sad", "new"), "MODIFY `m` varchar(63) COLLATE"),
-        (("sad", "it's, ok", "2"), "in each job, and ALTER TABLE `shop`.`t` MODIFY `m` varchar(63) COLLATE"),
+        (("sad", "it's, ok", "2"), "plan JOB --execute, and ALTER TABLE `shop`.`t` MODIFY `m` varchar(63) COLLATE"),
     ],
 )
 def test_labels_that_other_jobs_have_not_are_added_by_hand_and_no_table_of_theirs_is_made_anew(
@@ -94,7 +95,7 @@ def test_labels_that_other_jobs_have_not_are_added_by_hand_and_no_table_of_their
 ) -> None:
     type = logical_type("public.mood", labels=labels)
     table = TargetTable(TABLE, TableId("shop", "t"), ("m",), (type,), ())
-    (lack,) = _lacking(SHOWN, {"m": type}, table, lambda: True)
+    (lack,) = _lacking(SHOWN, {"m": type}, table, lambda: WHOSE)
     assert not lack.statement and by_hand in lack.words and "--recreate" not in lack.words
 
 
