@@ -46,7 +46,7 @@ help:
 	@echo 'make native       the compiled decoder of logs (native/) into .venv; needs cargo, which is installed where make runs as root'
 	@echo 'make wheels       what a release consists of, into dist/: wheels for manylinux and musllinux (abi3), checked; needs cargo'
 	@echo 'make venv         the virtual environment in .venv (PYTHON=python3.12 for another Python)'
-	@echo 'make clean        remove .venv, caches and build results'
+	@echo 'make clean        remove .venv, caches and build results, and what killed test runs left in /dev/shm'
 
 venv: $(STAMP)
 
@@ -195,5 +195,6 @@ wheels: $(STAMP)
 	@sh native/wheels.sh $(BIN) dist
 
 clean:
+	-@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m anabranch.testing.places
 	rm -rf $(VENV) native/target build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse
 	find anabranch tests docs bench -name __pycache__ -type d -prune -exec rm -rf {} +

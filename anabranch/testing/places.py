@@ -2,7 +2,8 @@
 
 A test's PostgreSQL database is 300 files, made and dropped again. An ext4 without a journal gives the place of a removed file
 to no other one for minutes, and passes all of them for each new file: a database then costs 30 to 150 ms of processor, in
-memory 13. What a killed process left in memory is removed by the next one that asks. What does not live here: servers.
+memory 13. What a killed process left in memory is removed by the next one that asks, and by `make clean`. What does not live
+here: servers.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import pwd
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +24,9 @@ ROOM, WITH_WHAT_RUNS = 3 << 30, 6 << 30
 CGROUPS = Path("/sys/fs/cgroup")
 VARIABLE = "ANABRANCH_TEST_DIRECTORY"
 PREFIX = "anabranch-servers-"
+# Shared memory of a PostgreSQL. https://www.postgresql.org/docs/current/runtime-config-resource.html#GUC-DYNAMIC-SHARED-MEMORY-TYPE
+SEGMENTS = "PostgreSQL.*"
+PROCESSES = Path("/proc")
 
 
 @contextmanager
@@ -31,7 +36,7 @@ def server_files(processes: int = 1, memory: Path = MEMORY) -> Iterator[Path]:
     It is in the directory that ANABRANCH_TEST_DIRECTORY or TMPDIR names; where neither is set in memory, or in the usual
     temporary directory where memory has no room for all `processes`."""
     with _alone(memory):  # a directory without its lock would be taken for one that was left
-        _remove_left(memory)
+        remove_left(memory)
         place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_parent(processes, memory)))
         place.chmod(0o755)
         handle = os.open(place, os.O_RDONLY)
@@ -88,8 +93,9 @@ def _left_by_groups() -> Iterator[int]:
             yield int((CGROUPS / limit).read_text()) - int((CGROUPS / usage).read_text())
 
 
-def _remove_left(memory: Path) -> None:
-    """Remove our directories whose process is gone: it held their lock."""
+def remove_left(memory: Path = MEMORY, processes: Path = PROCESSES) -> None:
+    """Remove our directories whose process is gone, which held their lock, and what killed servers left beside them."""
+    _remove_segments(memory, processes)
     for place in memory.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # somebody else's, or still used
             handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW)
@@ -99,3 +105,37 @@ def _remove_left(memory: Path) -> None:
                     shutil.rmtree(place, ignore_errors=True)
             finally:
                 os.close(handle)
+
+
+def _remove_segments(memory: Path, processes: Path) -> None:
+    """Remove shared memory of servers that were killed, where no PostgreSQL runs any more by the account that it is of. Files
+    are looked for first: what is younger than the answer is not among them."""
+    found: list[tuple[Path, int]] = []
+    for place in memory.glob(SEGMENTS):
+        with contextlib.suppress(OSError):
+            found.append((place, place.stat().st_uid))
+    if not found:
+        return
+    running: set[int] = set()
+    for status in processes.glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):  # it has ended
+            told = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+            if told["Name"].strip().startswith("postgres"):
+                running.add(int(told["Uid"].split()[1]))
+    for place, account in found:
+        if account in _accounts() - running:
+            with contextlib.suppress(OSError):
+                place.unlink()
+
+
+def _accounts() -> set[int]:
+    """Return the accounts that servers of ours run by."""
+    accounts = {os.geteuid()}
+    if os.geteuid() == 0:
+        with contextlib.suppress(KeyError):
+            accounts.add(pwd.getpwnam("nobody").pw_uid)
+    return accounts
+
+
+if __name__ == "__main__":
+    remove_left()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,21 @@ def test_what_a_killed_process_left_is_removed_and_what_is_used_stays(memory: Pa
         assert killed.returncode < 0 and left.parent == memory and (left / "data").exists()
         with server_files(memory=memory) as next_one:
             assert set(memory.iterdir()) == {used, next_one}
+
+
+def test_shared_memory_of_killed_servers_is_removed_where_none_runs_any_more(memory: Path, tmp_path: Path) -> None:
+    (status := tmp_path / "processes" / "7" / "status").parent.mkdir(parents=True)
+    for name, account, is_left in (
+        ("postgres", os.geteuid(), True),
+        ("postgres", os.geteuid() + 1, False),
+        ("python", os.geteuid(), False),
+    ):
+        segment, other = memory / "PostgreSQL.12345", memory / "another"
+        segment.touch()
+        other.touch()
+        status.write_text(f"Name:\t{name}\nUmask:\t0022\nUid:\t0\t{account}\t{account}\t{account}\n")
+        places.remove_left(memory, tmp_path / "processes")
+        assert (segment.exists(), other.exists()) == (is_left, True), name
 
 
 @pytest.mark.parametrize(
