@@ -127,7 +127,9 @@ def found(place: Place, schema: TableSchema) -> list[tuple[str, str]]:
     target = TargetTable(schema.id, TableId(place.north.name, schema.id.name), names, types, schema.primary_key, names)
     context = PreflightContext("job", {}, {schema.id: schema}, {schema.id: target})
     with closing(MysqlTargetChecks(endpoint_of(place.north), place.north.server.name)) as checks:
-        return [(str(one.verdict), one.hint) for one in checks.run(context) if one.check == "target.cluster"]
+        results = checks.run(context)
+    assert [str(one.verdict) for one in results if one.check == "target.node"] == ["warning"]
+    return [(str(one.verdict), one.hint) for one in results if one.check == "target.cluster"]
 
 
 # --- commits that the cluster refuses ---------------------------------------------------------------------------------

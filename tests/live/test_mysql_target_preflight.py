@@ -160,6 +160,12 @@ def test_mysql_target_in_a_cluster() -> None:
         found = list(preflight_cluster.limits(variables, keyless))
         assert [result.verdict for result in found] == verdicts
         assert all(result.hint for result in found)
+        tested = {"ON": ("mariadb", (10, 11))}.get(variables.get("wsrep_on", ""), ("mysql", (8, 0)))
+        for server, is_seen in ((tested, True), (("mysql", (8, 4)), False)):
+            (node,) = preflight_cluster.one_node({**variables, "hostname": "north"}, server)
+            assert node.verdict == "warning" and "here of north" in node.message and "one node" in node.hint
+            assert ("no test has seen" in node.message) is not is_seen
+    assert list(preflight_cluster.one_node({"wsrep_on": "OFF"}, ("mariadb", (10, 11)))) == []
     assert list(preflight_cluster.limits({"wsrep_on": "OFF"}, keyless)) == []
     splits = {"wsrep_on": "ON", "wsrep_load_data_splitting": "ON"}
     (split,) = preflight_cluster.limits(splits, [])

@@ -26,6 +26,13 @@ GIVE_ONE = "give them a primary key at the source, or leave them out ([[rules]] 
 # https://dev.mysql.com/doc/refman/8.0/en/group-replication-system-variables.html#sysvar_group_replication_transaction_size_limit
 SIZES = {GALERA: ("wsrep_max_ws_size", 1 << 30), GROUP: ("group_replication_transaction_size_limit", 150_000_000)}
 
+# What tests have seen; of others it is said what their manuals say.
+TESTED = {GALERA: ("mariadb", (10, 11)), GROUP: ("mysql", (8, 0))}
+ONE_NODE = (
+    "let the target's URL name one node, not a proxy or a name that spreads connections over several: another process of the"
+    " job would be found by the checkpoint alone, and two may make the same table"
+)
+
 # A LOAD DATA commits every 10,000 rows; by default before MariaDB 10.4, which makes fragments of one transaction of them.
 # https://mariadb.com/docs/server/ref/mdb/system-variables/wsrep_load_data_splitting
 SPLITS = "wsrep_load_data_splitting"
@@ -56,6 +63,7 @@ def _counts(live: Live, table: TargetTable) -> bool:
 
 def check_cluster(live: Live) -> Iterator[CheckResult]:
     keyless = [table for table in live.context.targets.values() if not table.key]
+    yield from one_node(live.variables, (live.family, live.version[:2]))
     yield from limits(live.variables, keyless)
     if kind(live.variables) == GROUP and live.is_on("group_replication_enforce_update_everywhere_checks"):
         acting = [
@@ -67,6 +75,15 @@ def check_cluster(live: Live) -> Iterator[CheckResult]:
         if acting:
             text = f"this group takes no foreign keys that change rows: {some(acting)}"
             yield warning("cluster", text, "they are not made, or let the group have one primary", names=acting)
+
+
+def one_node(variables: Mapping[str, str], server: tuple[str, tuple[int, ...]]) -> Iterator[CheckResult]:
+    """Yield what a URL has to lead to. `server`: family, and major and minor version."""
+    if of := kind(variables):
+        node = variables.get("hostname", "")
+        text = f"{of}: locks by which sessions find each other (GET_LOCK) are of one node, here of {node}"
+        unseen = "" if server == TESTED[of] else "; no test has seen such a cluster, what is checked follows its manual"
+        yield warning("node", text + unseen, ONE_NODE)
 
 
 def limits(variables: Mapping[str, str], keyless: Sequence[TargetTable]) -> Iterator[CheckResult]:
