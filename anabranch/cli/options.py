@@ -70,7 +70,7 @@ def _parsed_table(context: click.Context, parameter: click.Parameter, text: str 
     from anabranch.model.ids import TableId
 
     try:
-        return str(TableId.parse(text)) if text else None
+        return None if text is None else str(TableId.parse(text))  # "" is no table: not "all of them"
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from None
 

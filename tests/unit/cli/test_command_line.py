@@ -215,6 +215,7 @@ def test_the_version_says_why_python_decodes() -> None:
         (["trail", "show", "x", "--key", "id"], "'id' is not COLUMN=VALUE"),
         (["trail", "show", "x", "--table", "orders"], "expected schema.table"),
         (["load", "x", "--table", "orders"], "expected schema.table"),
+        (["load", "x", "--table", ""], "expected schema.table, got ''"),
         (["status", "x", "--log-level", "loud"], "'loud' is not one of"),
         (["verify", "x", "--budget", "ten"], "a time is wanted, as 90s, 10m or 2h"),
         (["verify", "x", "--budget", "0m"], "a time is wanted, as 90s, 10m or 2h"),
