@@ -45,6 +45,8 @@ class LogReader(Protocol):
           own, as LogChanges, with others between.
         - A table map that contradicts the definition in force is a PARK barrier in the chunk, and the table's rows are
           left out from there.
+        - A transaction whose first change is to a marker table (model/markers.py) has the job that its row names as its origin,
+          and its rows, as those of every origin of LogOptions.leave_out, are left out where that is named (K21).
         - A transaction that is prepared comes as LogPrepared where it was prepared, its end as LogDecided, each once,
           with or without rows for us; one that is committed in one phase is an ordinary one.
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.connectors.mysql.source import endings
+from anabranch.connectors.postgresql.source import assemble
 from anabranch.lifecycle.beginning import prepare_source
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database
@@ -22,7 +24,9 @@ TABLES = (
     "CREATE TABLE t (id int PRIMARY KEY, v varchar(2000))",
     "CREATE TABLE emptied (id int PRIMARY KEY)",
 )
-LARGE = 3000  # rows of 640 bytes: more than a chunk, and more than a session of PostgreSQL may keep in memory while it decodes
+LARGE = (
+    600  # rows of 640 bytes: more than a chunk has here, and more than a PostgreSQL keeps in memory while it decodes
+)
 # Servers, and what the job files say besides: transactions carried out one by one, a TRUNCATE that commits by itself.
 PAIRS = {
     "mariadb and postgresql": ("mariadb", "logical_postgresql", ""),
@@ -31,6 +35,12 @@ PAIRS = {
     "mariadb and mysql": ("mariadb", "mysql", '[apply]\ntruncate = "truncate"\n'),
 }
 Ends = Callable[..., list[End]]
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in (endings, assemble):
+        monkeypatch.setattr(one, "FULL_BYTES", 100_000)
 
 
 @pytest.fixture
@@ -131,7 +141,7 @@ def test_rule_21_two_jobs_at_rest_do_not_wake_each_other(ends: Ends, tmp_path: P
     try:
         out.here.load()
         back.here.load()
-        rest(out, back)  # until all is built
+        rest(out, back, rounds=3)  # until all is built
         before = out.epoch(), back.epoch()
         rest(out, back)
         assert (out.epoch(), back.epoch()) == before
@@ -154,7 +164,7 @@ def test_rule_21_a_cascade_and_its_way_back(ends: Ends, tmp_path: Path) -> None:
     try:
         for way in ways:
             way.here.load()
-            rest(way)  # until all is built: another job waits for that
+            rest(way, rounds=3)  # until all is built: another job waits for that
         settle(*ways)
         for number, end in enumerate((a, b, c)):
             end.database.execute(rows_of(100 * number, 10, f"of {number}"))

@@ -184,7 +184,7 @@ def writing(*work: Callable[[int], Sequence[tuple[Database, str]]]) -> Iterator[
 
     def repeat(at: int) -> None:
         try:
-            while not stop.wait(0.01):
+            while not stop.wait(0.05):
                 counts[at] += 1
                 for database, statement in work[at](counts[at]):
                     database.execute(statement)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from anabranch import connectors
+from anabranch.connectors.mysql.target import ledger
+from anabranch.connectors.mysql.target.begin import empty_table
+from anabranch.connectors.mysql.target.session import connect
 from anabranch.errors import ConfigError
+from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.log_items import LogDecided, LogPrepared, LogStatement
-from anabranch.testing.databases import Database
+from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.show import show
@@ -126,3 +132,28 @@ def test_rule_21_the_trail_has_it(mysql_family: Server, source_database: Make, t
             ("2", THERE),
             ("3", None),
         ]
+
+
+def test_rule_21_a_table_that_a_load_empties(mysql_family: Server, source_database: Make, follow: Any) -> None:
+    """By TRUNCATE, which says it in a comment; by DELETE where that is refused, behind a change of the load's mark (MariaDB: a
+    table that keeps its history)."""
+    database, job, source = source_database(mysql_family), unique_name("job"), TableId("s", "t")
+    versioned = " WITH SYSTEM VERSIONING" * (mysql_family.name == "mariadb")
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)", f"CREATE TABLE u (id INT PRIMARY KEY){versioned}")
+    database.execute("INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1), (2)")
+    endpoint = replace(follow(database).endpoint, database="")
+    with closing(connectors.row_target(endpoint).store()) as store:
+        store.prepare()
+    rest = follow(database)
+    rest.leave_out = frozenset((f"anabranch:{job}",))
+    rest.begin()
+    with closing(connect(endpoint, "test", autocommit=True)) as session:
+        ledger.mark(session, job, source, 1, ledger.Mark.EMPTY)
+        for name in ("t", "u"):
+            empty_table(session, TableId(database.name, name), job, source)
+        ledger.clear(session, job, source)
+    assert database.query("SELECT * FROM t") == database.query("SELECT * FROM u") == []
+    database.execute("INSERT INTO u VALUES (3)")
+    items = rest.take()
+    assert not [item for item in items if isinstance(item, LogStatement) and item.sql.startswith("TRUNCATE")]
+    assert origins(items) == [None] and {image["id"] for image in rest.images("u")} == {3}

@@ -24,6 +24,7 @@ TOP_KEYS = "name, source, target, targets, rules, tables, load, capture, apply, 
 URL = "scheme://user:${PASSWORD}@host:port/database"
 ENCODE = "write special characters of a user or password as %XX, or use ${VARIABLE}, which is taken literally"
 OPTIONS = "ssl_ca, ssl_cert, ssl_key, ssl_mode, unix_socket"
+ORIGIN = 'expected "anabranch:NAME" for what the job NAME has written, or an origin that the log names'
 SOURCES = "one of mysql://, mariadb://, postgresql://"
 POSTGRESQL_MODES = (
     "disable, prefer, require, verify-ca, verify-full, disabled, preferred, required, verify_ca, verify_identity"
@@ -96,6 +97,17 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "too large": (
         more("[capture]\nflush_interval_ms = 60001\n"),
         ["line 9, [capture] flush_interval_ms: 60001 is too large; expected at most 60000"],
+    ),
+    "a job to leave out with a name that none has": (
+        GOOD.replace("[target]", 'leave_out = ["77", "anabranch:a b"]\n[target]'),
+        [f"line 4, [source] leave_out: 'a b' cannot be a job's name; {ORIGIN}"],
+    ),
+    "a job to leave out in other words": (
+        GOOD.replace("[target]", 'leave_out = ["Anabranch.back", " "]\n[target]'),
+        [
+            f"line 4, [source] leave_out: 'Anabranch.back' names no origin; {ORIGIN}; did you mean anabranch:back?",
+            f"line 4, [source] leave_out: ' ' names no origin; {ORIGIN}",
+        ],
     ),
     "server id 0": (
         more("[capture]\nserver_id = 0\n"),
