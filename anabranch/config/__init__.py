@@ -2,15 +2,15 @@
 
 `load_job` is the way in (`reading.py`); `job.py` has the pydantic models, the only ones of the product; `url.py` makes
 endpoints of URLs; `patterns.py` matches table names; `lines.py` finds the line of a key; `changes.py` says how a job
-differs from the one last run; `targets.py` looks at several targets together. What does not live here: anything that talks
-to a database or knows its columns.
+differs from the one last run; `targets.py` looks at several targets together; `toml_text.py` writes values. What does not live
+here: anything that talks to a database or knows its columns.
 """
 
 from __future__ import annotations
 
 from anabranch.config.changes import describe_change
 from anabranch.config.job import ONLY, JobConfig, Rule, TableEntry
-from anabranch.config.reading import load_job
+from anabranch.config.reading import load_job, parse_job, raw_job
 from anabranch.errors import Problem
 
-__all__ = ["ONLY", "JobConfig", "Problem", "Rule", "TableEntry", "describe_change", "load_job"]
+__all__ = ["ONLY", "JobConfig", "Problem", "Rule", "TableEntry", "describe_change", "load_job", "parse_job", "raw_job"]

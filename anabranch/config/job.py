@@ -301,9 +301,10 @@ class Load(Section):
 
     parallel: int = Field(default=4, ge=1, le=1024)
     """Chunks that are copied at the same time."""
-    existing: Literal["refuse", "empty", "keep"] = "refuse"
+    existing: Literal["refuse", "empty", "keep", "take_over"] = "refuse"
     """What to do with target tables that hold rows: refuse to start, empty them, or keep the rows: for tables that several
-    jobs write to, each its own keys."""
+    jobs write to, each its own keys. `take_over`: the tables have the source's rows already, and nothing is ever loaded;
+    `anabranch arm` lets such a job begin ([the way back](../howto/migrate-with-a-way-back.md))."""
     lock: Literal["none", "table", "global"] = "none"
     """A short read lock at the source where nothing else gives a consistent snapshot (no key; no GTIDs; XA on MariaDB)."""
     format: Literal["auto", "text"] = "auto"
@@ -478,6 +479,19 @@ class Cutover(Section):
     """Seconds behind the flip in which a write at the source is an alarm, with its rows."""
 
 
+class Reverse(Section):
+    """The way back, from the target to the source ([how](../howto/migrate-with-a-way-back.md))."""
+
+    enabled: bool = False
+    """Check in every preflight, that of `run` included, that the job can go back: what cannot is refused when the job is made,
+    not when it is needed. Once it has begun such a finding is a warning. `anabranch preflight JOB --reverse` does the same
+    once, and always refuses."""
+    exclude: list[PatternText] = []
+    """Globs of source tables that do not go back: the checks and `anabranch reverse` leave them out."""
+    lossy: Literal["refuse", "accept"] = "refuse"
+    """Refuse types that change some values on the way there, or let such values come back as they are at the target."""
+
+
 class JobConfig(Section):
     """A job: one source, one target or several, rules, settings."""
 
@@ -497,6 +511,7 @@ class JobConfig(Section):
     retry: Retry = Retry.model_construct()
     trace: Trace = Trace.model_construct()
     cutover: Cutover = Cutover.model_construct()
+    reverse: Reverse = Reverse.model_construct()
 
     _home: Path = PrivateAttr(default=Path(".anabranch"))
     _file: Path | None = PrivateAttr(default=None)

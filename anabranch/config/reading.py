@@ -49,8 +49,22 @@ def load_job(
     path: str | Path, env: Mapping[str, str] = os.environ, check_filter: Callable[[str], None] = lambda text: None
 ) -> JobConfig:
     """Read and check a job file. Raises ConfigError. `check_filter` raises ValueError for what is no filter."""
-    file = Path(path)
+    return parse_job(_text(Path(path)), Path(path), env, check_filter)
+
+
+def raw_job(file: Path) -> dict[str, Any]:
+    """Return what a job file says as it is written: variables stay as they are named. Raises ConfigError."""
     text = _text(file)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file} is not TOML", problems=[_syntax(error, text)]) from None
+
+
+def parse_job(
+    text: str, file: Path, env: Mapping[str, str] = os.environ, check_filter: Callable[[str], None] = lambda text: None
+) -> JobConfig:
+    """Check the text of a job file, as `load_job` does. `file`: where it stands, or will stand."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

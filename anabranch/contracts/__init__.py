@@ -42,7 +42,7 @@ from anabranch.contracts.source import (
 from anabranch.contracts.source_catalog import Dialect, LogFacts, OpenTransactions, SourceCatalog
 from anabranch.contracts.store import JobStore, TableStates, TargetStore
 from anabranch.contracts.tables import LabelTables, StandingTables, TargetCatalog, TargetTables
-from anabranch.contracts.target import RowTarget, TargetConnector, TypeMap
+from anabranch.contracts.target import RowTarget, StandingTypes, TargetConnector, TypeMap
 from anabranch.contracts.values import Bounds, LogOptions
 from anabranch.contracts.writer import (
     Begun,
@@ -118,6 +118,7 @@ __all__ = [
     "StagedWriter",
     "Stager",
     "StandingTables",
+    "StandingTypes",
     "TableStates",
     "TargetCatalog",
     "TargetConnector",

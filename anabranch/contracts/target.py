@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from anabranch.contracts.checks import Checks
 from anabranch.contracts.loader import Loader
@@ -31,6 +32,20 @@ class TypeMap(Protocol):
 
     def at_target(self, type: LogicalType, rules: ValueRules) -> AtTarget:
         """Say what values look like there, with the type that the job chose (LogicalType.target)."""
+
+
+@runtime_checkable
+class StandingTypes(Protocol):
+    """Says how values go into columns that stand already, as somebody has made them; an ability of a TypeMap whose database has
+    types that differ more than the logical types do."""
+
+    def into(self, column: Column, type: LogicalType, standing: str, is_key: bool, rules: ValueRules) -> Fit:
+        """Return how a source's column of this logical type, which has the job's choice in it, goes into a column that stands
+        as `standing`, as the server spells it. REFUSED, with the reason, where it does not take every value, or where a key
+        (`is_key`) would not be found again."""
+
+    def spellings(self, standing: str) -> Sequence[str]:
+        """Return what a job may choose (LogicalType.target) for a column that stands so, the best first."""
 
 
 class TargetConnector(Protocol):

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from anabranch.job.drop import Leftovers
     from anabranch.job.printing import Script
     from anabranch.job.pruning import Pruned
+    from anabranch.lifecycle.arming import Armed
     from anabranch.lifecycle.parking import ParkedTable
     from anabranch.lifecycle.planning import Plan
+    from anabranch.lifecycle.reversing import Reversed
     from anabranch.lifecycle.rewinding import Rewound
     from anabranch.model.state import Skipped
     from anabranch.preflight.report import Report
@@ -74,11 +76,28 @@ class Job(JobView):
 
             run_apply(self)
 
-    def preflight(self) -> Report:
+    def preflight(self, reverse: bool = False) -> Report:
+        """Check both ends and the rules. `reverse`: also the way back, which `[reverse] enabled` does by itself."""
         with self._named():
             from anabranch.job.preflight import preflight_report
 
-            return preflight_report(self)
+            return preflight_report(self, reverse)
+
+    def reverse(self) -> Reversed:
+        """Return the job file of the way back. Raises PreflightFailed with all that cannot go back."""
+        with self._named():
+            from anabranch.lifecycle.reversing import reversed_job
+
+            return reversed_job(self)
+
+    def arm(self) -> Armed:
+        """Let a job begin whose tables stand at the target already, at the source's present position. May be repeated."""
+        with self._named("arm"):
+            from anabranch.job.preflight import preflight_report
+            from anabranch.lifecycle.arming import arm
+
+            preflight_report(self).require()
+            return arm(self)
 
     def setup(self, execute: bool = False, remove: bool = False) -> list[str]:
         """Return the statements that prepare the source for capture, or that remove this again. Runs them if `execute`.

@@ -22,7 +22,7 @@ from anabranch.view.definitions import logs_cascades
 from anabranch.view.identity import followed_identity, new_trail_uuid, trail_uuid
 from anabranch.view.opened import source_of, spark_home, target_of
 from anabranch.view.options import log_options, source_limits, target_limits, value_rules
-from anabranch.view.refusals import refuse_changed_job, refuse_switch_while_loading
+from anabranch.view.refusals import refuse_changed_job, refuse_load, refuse_switch_while_loading, refuse_unarmed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,6 +133,9 @@ def run_load(
     """Run a load in this process. `engine`: used instead of Spark."""
     from anabranch.lifecycle.loading import Loading
 
+    if table is not None:
+        refuse_load(job)
+    refuse_unarmed(job)
     engine = engine or SparkEngine(spark_factory(job, "load"))
     with Stop() as stop, part(job, "load", stop.asked) as state, stop.excused(), waits.in_tasks():
         has_looked = os.environ.get(SUPERVISED) and not os.environ.get(PREFLIGHT)  # `run` has made the preflight

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.config import describe_change
@@ -66,15 +67,21 @@ def _edited(
     return tuple(map(str, changes)), found
 
 
-def preflight_report(job: JobView) -> Report:
-    """Run the checks of both ends. Errors say which job, and which target, they are about."""
+def preflight_report(job: JobView, reverse: bool = False) -> Report:
+    """Run the checks of both ends, and those of the way back if the job file or the caller (`reverse`) asks for them. Errors
+    say which job, and which target, they are about."""
     from anabranch.preflight.run import preflight
 
     try:
         source = source_of(job)
-        return preflight(
+        found = preflight(
             job.config, job.rules, source, target_of(job), lambda: known(job), lambda: identity_now(job, source)
         )
+        if not (reverse or job.config.reverse.enabled):
+            return found
+        from anabranch.lifecycle.reversing import reverse_results
+
+        return replace(found, results=(*found.results, *reverse_results(job, reverse)))
     except AnabranchError as error:
         error.job = error.job or job.label
         raise

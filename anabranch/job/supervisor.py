@@ -35,7 +35,7 @@ from anabranch.model.checks import CheckVerdict
 from anabranch.model.condition import Waiting
 from anabranch.state.store import StateStore
 from anabranch.trail.lock import LockHeld, OsLock
-from anabranch.view.refusals import refuse_changed_job
+from anabranch.view.refusals import refuse_changed_job, refuse_unarmed
 from anabranch.view.running import RUN_LOCK
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Supervisor:
             state.forget_gone("run")
             away = self._preflight(state)
             refuse_changed_job(self.job)
+            refuse_unarmed(self.job)
             capture = Child("capture", [sys.executable, "-m", "anabranch", "capture", str(self.job.path)])
             capture.restarts_per_hour = self.job.config.retry.restarts_per_hour
             views, is_patient = self.job.targets(), not until_caught_up and self.job.config.retry.target.is_unlimited

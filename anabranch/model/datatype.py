@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from anabranch.model.at_target import OF_KIND, AtTarget
@@ -123,8 +123,15 @@ class Fidelity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The target's type for a logical type: its native name there, with fidelity and reason."""
+    """The target's type for a logical type: its native name there, with fidelity and reason. `stops`: of a LOSSY one, that each
+    value which would lose something is refused, so that nothing is ever changed."""
 
     native: str
     fidelity: Fidelity
     reason: str = ""
+    stops: bool = field(default=False, compare=False)
+
+    @property
+    def changes_values(self) -> bool:
+        """True if some values are others at the target."""
+        return self.fidelity is Fidelity.LOSSY and not self.stops

@@ -222,6 +222,14 @@ def heard_of(source: TableId, target: TableId, joins: bool = False) -> TableStat
     return TableState(source, target, Life.PENDING, facts=replace(NO_FACTS, joins=joins))
 
 
+@_step(None, after=Life.STREAMING)
+def take_over(state: None, schema: TableSchema, target: TableId) -> TableState:
+    """Let a table stream that stands at the target with the source's rows already: nothing is loaded, nothing is built."""
+    return TableState(
+        schema.id, target, Life.STREAMING, generation=1, schema=schema, facts=replace(NO_FACTS, built=True)
+    )
+
+
 @_step(None, Life.PENDING, Life.LOADING, Life.PARKED, after=Life.PENDING)
 def prepare(
     state: TableState | None, schema: TableSchema, target: TableId, joins: bool = False, keeps: bool = False

@@ -41,6 +41,7 @@ from anabranch.rules.rule_set import RuleSet
 RIGHTS = {Side.SOURCE: "source.rights", Side.TARGET: "target.rights"}
 STATE = "target.state"  # a check: may the job's user read and write its state at the target?
 FULL_IMAGES = "tables.full_images"  # in PreflightContext.user_choices: tables that need full row images (K27)
+TAKE_OVER = "take_over"  # [load] existing: the tables stand with their rows, as if the job had loaded them
 GIVEN = "capture.given"  # in PreflightContext.user_choices: keys of [capture] that stand in the job file
 Answer = TypeVar("Answer")
 
@@ -80,6 +81,7 @@ def preflight(
         (
             _decoder(config.capture.decoding),
             *_unused(config),
+            *_unarmed(config, begun),
             *selection.results,
             *(result for results in asked for result in results or ()),
         ),
@@ -94,6 +96,15 @@ def _decoder(decoding: str) -> CheckResult:
         )
     why = '[capture] decoding = "python" asks for it' if decoding == "python" else reason()
     return CheckResult("job.decoder", CheckVerdict.OK, f"Python reads the log: {why}; {COST}", REMEDY)
+
+
+def _unarmed(config: JobConfig, begun: KnownJob) -> Iterator[CheckResult]:
+    """Say that a job whose tables stand has no place to begin at yet."""
+    if config.load.existing == TAKE_OVER and not begun.loaded:
+        why = "the job is not armed: it never loads, and has no place of the source's log to begin at"
+        yield CheckResult(
+            "job.armed", CheckVerdict.WARNING, why, "anabranch arm JOB, before anybody writes at its source"
+        )
 
 
 def _unused(config: JobConfig) -> Iterator[CheckResult]:
@@ -185,7 +196,7 @@ def _context(
         selection.tables,
         selection.targets,
         dropped,
-        known.loaded,
+        frozenset(selection.tables) if config.load.existing == TAKE_OVER else known.loaded,
         selection.logs_cascades,
         selection.waiting,
         known.source_name,

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from anabranch.config import ONLY, describe_change
-from anabranch.errors import AnabranchError, JobChanged, SourceError, StateError
+from anabranch.errors import AnabranchError, ConfigError, JobChanged, SourceError, StateError
 from anabranch.model.cutover import Cutover
 from anabranch.trail import retention
 from anabranch.trail.reader import exists
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from anabranch.model.ids import TableId
     from anabranch.view.job_view import JobView
 
+TAKE_OVER = "take_over"  # [load] existing: the tables stand, and nothing is ever loaded
 TARGET = "target"  # among a job's facts at a target that has a name: which one it is
 
 
@@ -58,6 +59,32 @@ def refuse_changes(job: JobView, known: dict[str, str], trail_job_uuid: str) -> 
             "the job file differs from the job as last run: " + "; ".join(map(str, changes)),
             job=job.label,
             hint="anabranch plan JOB says what that means for its tables, and takes it over; or put it back",
+        )
+
+
+def refuse_unarmed(job: JobView) -> None:
+    """Raise StateError for a job that takes its tables over and has no place to begin at: nothing may be loaded instead."""
+    if job.config.load.existing != TAKE_OVER:
+        return
+    for one in job.targets():
+        with store_of(one) as store:
+            checkpoint = store.jobs.checkpoint(job.config.name) if store.exists() else None
+        if checkpoint is None:
+            raise StateError(
+                "the job is not armed: it never loads, and has no place of the source's log to begin at",
+                job=one.label,
+                hint="anabranch arm JOB, before anybody writes at the source what is to come over; what was written there"
+                " before does not, so compare both ends then (anabranch verify JOB)",
+            )
+
+
+def refuse_load(job: JobView) -> None:
+    """Raise ConfigError for a load that is asked for where the job never loads: it would empty tables of the old source."""
+    if job.config.load.existing == TAKE_OVER:
+        raise ConfigError(
+            'the job takes its tables over as they stand ([load] existing = "take_over") and never loads them',
+            job=job.config.name,
+            hint="anabranch parked resume lets a parked table go on, anabranch verify --repair puts right rows that differ",
         )
 
 

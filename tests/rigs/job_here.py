@@ -110,8 +110,8 @@ class JobHere:
                 source, reader, trail, wanted, lambda: stop(trail), _Deaf(), followed, lambda *_: None, prepare=prepare
             ).run()
 
-    def apply(self, **settings: Any) -> None:
-        """Carry out what the trail has, until no table is in its window any more."""
+    def apply(self, is_built: bool = False, **settings: Any) -> None:
+        """Carry out what the trail has, until no table is in its window any more; `is_built`: and indexes and keys stand."""
         job, until = self.job, time.monotonic() + PATIENCE
         target = target_of(job)
         with TrailReader(job.trail) as trail:
@@ -124,7 +124,9 @@ class JobHere:
                     now, states = store.jobs.checkpoint(job.config.name), store.states.tables(job.config.name)
                 in_time(until, f"apply is at {now and now.position}, not at {end}: {states}")
                 here = now is not None and now.position.sequence >= end
-                return here and all(state.is_streaming or state.is_parked for state in states.values())
+                return here and all(
+                    state.is_parked or (state.is_built if is_built else state.is_streaming) for state in states.values()
+                )
 
             self._apply(job, stop, **settings)
 

@@ -22,6 +22,7 @@ PRINTED = {
     "bytea": "CONCAT('\\\\x', LOWER(HEX({})))",
     "boolean": "CASE {} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END",
     "timestamp without time zone": "TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM CAST({} AS CHAR)))",
+    "timestamp with time zone": "CONCAT(TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM CAST({} AS CHAR))), '+00')",
     "double precision": "{}",
     "integer": "CAST({} AS CHAR)",
     "bigint": "CAST({} AS CHAR)",

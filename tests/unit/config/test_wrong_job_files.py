@@ -20,7 +20,9 @@ include = ["shop.*"]
 """
 ENV = {"PW": "S3cret@:/%#"}
 NAME_RULE = "1 to 63 letters, digits, '_' or '-', beginning with a letter or digit (it names a directory)"
-TOP_KEYS = "name, source, target, targets, rules, tables, load, capture, apply, types, spark, retry, trace, cutover"
+TOP_KEYS = (
+    "name, source, target, targets, rules, tables, load, capture, apply, types, spark, retry, trace, cutover, reverse"
+)
 URL = "scheme://user:${PASSWORD}@host:port/database"
 ENCODE = "write special characters of a user or password as %XX, or use ${VARIABLE}, which is taken literally"
 OPTIONS = "ssl_ca, ssl_cert, ssl_key, ssl_mode, unix_socket"
@@ -87,7 +89,8 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "unknown choice": (
         more('[load]\nexisting = "emty"\n'),
         [
-            "line 9, [load] existing: 'emty' is no choice here; expected 'refuse', 'empty' or 'keep'; did you mean 'empty'?"
+            "line 9, [load] existing: 'emty' is no choice here; expected 'refuse', 'empty', 'keep' or 'take_over';"
+            " did you mean 'empty'?"
         ],
     ),
     "too small": (

@@ -48,10 +48,24 @@ _TEXT = {
 _DECIMAL = Choice(EXACT, NO_DIGITS, in_keys=False, sizes=(1, 2))
 _CLOCK = (0, 1)
 _AS_UTC = "date and time are read as UTC; values outside 1970 to 2038 stop the job"
+STOPPING = frozenset((_AS_UTC, "values outside 1970 to 2038 stop the job"))  # as in printed.py
 _NATIVE_NUMBERS = {name: Choice(EXACT, f"of the text: {STOPS}", in_keys=False) for name in _INTEGERS}
+
+# Into columns that stand: a column that is to be made has no labels for "enum" and "set" (preflight_standing_types.py).
+_LABELS = {
+    "enum": Choice(EXACT, f"one of the column's labels: {STOPS}", in_keys=False),
+    "set": Choice(LOSSY, f"members in the column's order; {STOPS}", in_keys=False),
+}
+_BLANKS = Choice(LOSSY, "blanks at the end are lost", sizes=(1, 1))
+_ZEROS = Choice(LOSSY, "a shorter value is filled up with zero bytes", sizes=(1, 1))
 
 _CHOICES: Mapping[Kind, Mapping[str, Choice]] = {
     **{kind: {"decimal": Choice(WIDENED, STOPS, sizes=(1, 2)), **_TEXT} for kind in _RANGES},
+    Kind.INT16: {
+        "decimal": Choice(WIDENED, STOPS, sizes=(1, 2)),
+        "year": Choice(EXACT, f"0 and 1901 to 2155: {STOPS}", in_keys=False),
+        **_TEXT,
+    },
     Kind.DECIMAL: {
         "decimal": _DECIMAL,
         "double": Choice(LOSSY, "rounded to 15 to 17 digits", in_keys=False),
@@ -63,13 +77,18 @@ _CHOICES: Mapping[Kind, Mapping[str, Choice]] = {
     Kind.TEXT: {
         **_TEXT,
         "varchar": Choice(EXACT, STOPS, sizes=(1, 1)),
+        "char": _BLANKS,
+        **_LABELS,
         "json": Choice(LOSSY, "see [target.options] json; text that is no JSON stops the job", in_keys=False),
         "uuid": Choice(
             LOSSY, "letters become lower case; text that is not a UUID stops the job", in_keys=False, family="mariadb"
         ),
     },
-    Kind.BINARY: {name: Choice(EXACT, STOPS, name == "varbinary", (1, 1) if name == "varbinary" else (0, 0))
-                  for name in ("varbinary", "blob", "mediumblob", "longblob")},
+    Kind.BINARY: {
+        "binary": _ZEROS,
+        **{name: Choice(EXACT, STOPS, name == "varbinary", (1, 1) if name == "varbinary" else (0, 0))
+           for name in ("varbinary", "blob", "mediumblob", "longblob")},
+    },
     Kind.BIT: dict(_TEXT),
     Kind.DATE: {"datetime": Choice(WIDENED, "midnight of that day", False, _CLOCK), **_TEXT},
     Kind.TIME: dict(_TEXT),
@@ -84,7 +103,10 @@ _CHOICES: Mapping[Kind, Mapping[str, Choice]] = {
         **_TEXT,
     },
     Kind.DURATION: dict(_TEXT),
-    Kind.INTERVAL: dict(_TEXT),
+    Kind.INTERVAL: {
+        "time": Choice(EXACT, f"hours, minutes and seconds alone: {STOPS}", in_keys=False, sizes=_CLOCK),
+        **_TEXT,
+    },
     Kind.ENUM: {name: Choice(WIDENED, "labels are not checked", one.in_keys, one.sizes) for name, one in _TEXT.items()},
     Kind.SET: {name: Choice(WIDENED, "members are not checked", one.in_keys, one.sizes) for name, one in _TEXT.items()},
     Kind.JSON: {
@@ -126,6 +148,8 @@ def choice(type: LogicalType, family: str) -> Choice | None:
     name = bare(type.target)
     if type.kind in _RANGES and name in _INTEGERS:
         return _integer(type)
+    if type.kind is Kind.DECIMAL and name in _INTEGERS:  # a numeric(20) holds what was an unsigned bigint
+        return Choice(EXACT, STOPS) if type.precision and not type.scale else None
     found = _CHOICES.get(type.kind, {}).get(name)
     if found is None or found.family not in ("", family):
         return None
@@ -141,7 +165,9 @@ def _holds(type: LogicalType, name: str) -> bool:
     size = sizes(type.target)[:1]
     if name in ("datetime", "timestamp") and type.kind is not Kind.DATE:
         return not size or size[0] >= type.fraction
-    return size == (16,) if name == "binary" else True
+    if name == "time":
+        return (*size, 0)[0] >= type.fraction
+    return size == (16,) if name == "binary" and type.kind is Kind.UUID else True
 
 
 def _integer(type: LogicalType) -> Choice:

@@ -22,6 +22,7 @@ NO_LABEL = r"^[[:space:]]*[-+]?[0-9]+[[:space:]]*$|[[:space:]]$|^$"
 # Letters that every release shows in a table's definition as they are told: no control characters, none beyond the BMP.
 _LABEL = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\U00010000-\U0010ffff]+")
 _PLACE = re.compile(r"\s*[-+]?\d+\s*")
+LABELLED = ("enum", "set")  # chosen without labels, for columns that have some
 QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'", re.DOTALL)  # a label in a definition
 
 
@@ -43,6 +44,12 @@ def is_enum(type: LogicalType) -> bool:
 def declared(native: str) -> list[str]:
     """Return the labels of a column as its definition spells them."""
     return QUOTED.findall(native)
+
+
+def takes_texts(native: str) -> bool:
+    """Return whether a column that stands as `enum(…)` or `set(…)` takes no text for another label than the one it spells."""
+    labels = [label[1:-1].replace("''", "'") for label in declared(native)]
+    return bool(labels) and all(label == label.strip() and label and not _PLACE.fullmatch(label) for label in labels)
 
 
 def is_part(some: Sequence[str], all_of: Sequence[str]) -> bool:

@@ -5,7 +5,7 @@ https://dev.mysql.com/doc/refman/8.0/en/data-types.html
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from anabranch.connectors.mysql.target.words import bare, sizes, without_hints
 
@@ -58,6 +58,23 @@ def takes(existing: str, wanted: str) -> bool:
     if want in ("enum", "set"):
         return have == want and _labels(existing).startswith(_labels(wanted))
     return have == want and (not here or here == there)
+
+
+def spellings(standing: str) -> Sequence[str]:
+    """Return the choices of a job (choices.py) with which values may go into an existing type, the best first."""
+    name, here = _name(standing), sizes(standing)
+    if name in INTEGERS:
+        return (f"{name} unsigned" if "unsigned" in standing.lower() else name,)
+    if name in CLOCKS or name in _SIZED:
+        return (f"{name}({','.join(map(str, here))})" if here else name,)
+    if most := _SHORT.get(name):
+        return (most,)
+    return (name,)
+
+
+# Types that a job chooses with their sizes, and those that it cannot choose: one that fits into them.
+_SIZED = ("char", "varchar", "binary", "varbinary", "decimal")
+_SHORT: Mapping[str, str] = {"tinytext": "varchar(63)", "tinyblob": "varbinary(255)"}
 
 
 def _takes_integer(existing: str, have: str, here: tuple[int, ...], wanted: str, want: str) -> bool:

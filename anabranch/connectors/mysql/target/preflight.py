@@ -23,6 +23,7 @@ from anabranch.connectors.mysql.target.preflight_server import (
     too_old,
 )
 from anabranch.connectors.mysql.target.preflight_sizes import check_padding, check_sizes
+from anabranch.connectors.mysql.target.preflight_standing_types import check_labels_there
 from anabranch.connectors.mysql.target.preflight_tables import (
     check_collations,
     check_columns,
@@ -89,6 +90,7 @@ TABLE_CHECKS: tuple[Check, ...] = (
     check_existing,
     check_columns,
     check_not_null,
+    check_labels_there,
     check_keys,
     check_collations,
     check_constraints,

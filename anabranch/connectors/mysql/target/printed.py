@@ -20,6 +20,7 @@ Row = tuple[str, Fidelity, str]
 AS_PRINTED = "the text that PostgreSQL prints; it sorts as text"
 AS_BITS = "the bits as a text of 0 and 1"
 NO_NAN = "the type has no NaN and no infinities: such a value stops the job"
+NO_NAN_ALONE = "the type has no NaN: such a value stops the job"
 NO_MINUS = "MariaDB has no -0.0, which becomes 0"
 RANGE = "infinity and values outside the years 1 to 9999 stop the job"
 UTC = "date and time in UTC"
@@ -125,6 +126,8 @@ JSON_COMPOSITE: Row = (
 )
 OTHER: Row = ("longtext", WIDENED, f"{AS_PRINTED}: for an enum in a key it is the label")
 DOMAIN = "the domain's own checks are not enforced"
+# Reasons that say of every value which the type does not hold that it stops the job.
+STOPPING = frozenset((NO_NAN, NO_NAN_ALONE, RANGE, TIMESTAMP, KINDS[Kind.INSTANT][2]))
 # Kinds of which rows have values, where no domain is around them.
 _AS_VALUES = frozenset(
     (Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64, Kind.TEXT, Kind.BINARY, Kind.UUID)
@@ -199,4 +202,4 @@ def _decimal(type: LogicalType, family: str) -> Row:
             REFUSED,
             f"decimal holds at most {most}; {NO_DIGITS.partition(': ')[2]}",
         )
-    return f"decimal({precision},{scale})", LOSSY, "the type has no NaN: such a value stops the job"
+    return f"decimal({precision},{scale})", LOSSY, NO_NAN_ALONE

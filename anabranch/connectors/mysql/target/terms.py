@@ -37,6 +37,8 @@ def assignment(type: LogicalType, value: str, family: str = "mysql") -> str:
         return _within(type, value) if type.kind in (Kind.TEXT, Kind.NATIVE) else value
     if name == "decimal" and type.kind not in INTEGERS:
         return _digits(type, value)
+    if chosen := _CHOSEN.get((type.kind, name)):
+        return chosen(value)
     if name and type.kind is Kind.NATIVE:  # as a number: the server would round 1.5 without an error
         return f"IF({value} REGEXP '^-?[0-9]+$', {value}, CONCAT('!', {value}))"
     put = _PUT.get(type.kind)
@@ -48,6 +50,8 @@ def read_term(type: LogicalType, column: str, family: str = "mysql") -> str:
     name = bare(type.target)
     if name in TEXT_TYPES or (name and type.kind is Kind.NATIVE):
         return column
+    if name == "time":
+        return _without_zeros(type, column)
     read = _READ.get(type.kind)
     return read(type, column, family) if read else column
 
@@ -131,6 +135,23 @@ def _bit(type: LogicalType, value: str, family: str) -> str:
 def _label(type: LogicalType, value: str, family: str) -> str:
     return guarded(value) if is_enum(type) else value
 
+
+def _or_refused(value: str, pattern: str) -> str:
+    """Return a text of this form, or one that a strict server refuses."""
+    return f"IF({value} REGEXP '{pattern}', {value}, CONCAT('!', {value}))"
+
+
+# A year below 70 would be one of this century, and 0 as text the year 2000. An interval of days would be read as hours. A
+# number as text would be the place of labels. https://dev.mysql.com/doc/refman/8.0/en/year.html · …/time.html · …/set.html
+_YEARS, _HOURS = "^(19[0-9][0-9]|2[01][0-9][0-9])$", "^-?[0-9]{2,3}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?$"
+_CHOSEN: Mapping[tuple[Kind, str], Callable[[str], str]] = {
+    (Kind.INT16, "year"): lambda value: f"IF({value} = '0', '0000', {_or_refused(value, _YEARS)})",
+    (Kind.INTERVAL, "time"): lambda value: _or_refused(value, _HOURS),
+    (Kind.TEXT, "enum"): guarded,
+    (Kind.TEXT, "set"): lambda value: (
+        f"IF({value} REGEXP '^[[:space:]]*[-+]?[0-9]+[[:space:]]*$', CONCAT('!', {value}), {value})"
+    ),
+}
 
 _PUT: Mapping[Kind, Callable[[LogicalType, str, str], str]] = {
     Kind.FLOAT32: _float,

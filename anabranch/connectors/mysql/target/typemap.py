@@ -8,7 +8,12 @@ Vendor facts: https://dev.mysql.com/doc/refman/8.0/en/data-types.html · https:/
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from anabranch.connectors.mysql.target import choices, own_computed, own_words, printed, text_forms
+from anabranch.connectors.mysql.target.enums import LABELLED, takes_texts
+from anabranch.connectors.mysql.target.fits import spellings, takes
 from anabranch.connectors.mysql.target.words import labelled
 from anabranch.contracts import ValueRules
 from anabranch.model.at_target import AtTarget
@@ -60,6 +65,7 @@ NATIVE: dict[Kind, tuple[str, Fidelity, str]] = {
 # MariaDB's own, since 10.7. It stores time-based ones in another order, and refuses what would look like one of those.
 # https://mariadb.com/kb/en/uuid-data-type/
 OWN_UUID = ("uuid", LOSSY, "MariaDB refuses UUIDs with version 8 to 15 and variant below 6; such a value stops the job")
+STOPPING = printed.STOPPING | choices.STOPPING | {OWN_UUID[2]}  # reasons that change no value
 JSON: dict[tuple[str, str], tuple[str, Fidelity, str]] = {
     (MYSQL, "json"): (
         "json",
@@ -84,6 +90,11 @@ class MysqlTypes:
         self.family = family
 
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
+        found = self._fit(type, rules)
+        stops = found.fidelity is LOSSY and found.reason.removesuffix(f"; {printed.DOMAIN}") in STOPPING
+        return replace(found, stops=True) if stops else found
+
+    def _fit(self, type: LogicalType, rules: ValueRules) -> Fit:
         if type.base:
             return printed.of_domain(self.fit(printed.base(type), rules))
         if type.target and type.target != self.by_setting(type.kind, rules):
@@ -115,6 +126,22 @@ class MysqlTypes:
         if found is None:
             return self.fit(type, rules)
         return _with_loss(found, type, rules)
+
+    def into(self, column: Column, type: LogicalType, standing: str, is_key: bool, rules: ValueRules) -> Fit:
+        found = self.column_fit(column, type, rules)
+        if found.fidelity is REFUSED:
+            return found
+        if type.target in LABELLED and not takes_texts(standing):
+            why = "it has labels that are numbers, empty or end in a blank, which texts are not told from"
+            return Fit(found.native, REFUSED, why)
+        if not takes(standing, found.native):
+            return Fit(found.native, REFUSED, f"{standing} does not hold all that {found.native} does")
+        if is_key and not choices.may_be_key(type, self.family):
+            return Fit(found.native, REFUSED, f"a key column cannot become {type.target}: its values compare otherwise")
+        return found
+
+    def spellings(self, standing: str) -> Sequence[str]:
+        return spellings(standing)
 
     def by_setting(self, kind: Kind, rules: ValueRules) -> str:
         if kind is Kind.UUID:

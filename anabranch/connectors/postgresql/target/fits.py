@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 # Existing column types that take every value of a type we would have made, beside that very type.
 ALSO_FITS: dict[str, tuple[str, ...]] = {
     "smallint": ("integer", "bigint", "numeric"),
@@ -47,6 +49,13 @@ def takes(existing: str, wanted: str) -> bool:
     if have == want:
         return not have_size or _holds(want, have_size, want_size)
     return have in ALSO_FITS.get(want, ()) and not have_size
+
+
+def spellings(standing: str) -> Sequence[str]:
+    """Return the choices of a job (choices.py) with which values may go into an existing type: by its short name."""
+    name, _ = split_type(standing)
+    short = next((short for short, long in LONG_NAMES.items() if long == name), name)
+    return (short,)
 
 
 def split_type(native: str) -> tuple[str, tuple[int, ...]]:

@@ -6,7 +6,10 @@ Vendor facts: https://www.postgresql.org/docs/current/datatype.html
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anabranch.connectors.postgresql.target import choices, text_forms
+from anabranch.connectors.postgresql.target.fits import spellings, takes
 from anabranch.connectors.postgresql.target.options import USUAL
 from anabranch.contracts import ValueRules
 from anabranch.model.at_target import AtTarget
@@ -115,6 +118,20 @@ class PostgresTypes:
             native=type.native,
         )
         return Fit(filled, LOSSY, lossy) if lossy else Fit(filled, fidelity, reason)
+
+    def into(self, column: Column, type: LogicalType, standing: str, is_key: bool, rules: ValueRules) -> Fit:
+        found = self.fit(type, rules)
+        if found.fidelity is Fidelity.REFUSED:
+            return found
+        if not takes(standing, found.native):
+            return Fit(found.native, Fidelity.REFUSED, f"{standing} does not hold all that {found.native} does")
+        if is_key and not choices.may_be_key(type, column.collation):
+            why = f"a key column cannot become {type.target}: its values print or compare otherwise"
+            return Fit(found.native, Fidelity.REFUSED, why)
+        return found
+
+    def spellings(self, standing: str) -> Sequence[str]:
+        return spellings(standing)
 
     def by_setting(self, kind: Kind, rules: ValueRules) -> str:
         setting = _setting(kind, rules)

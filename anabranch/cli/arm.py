@@ -1,0 +1,40 @@
+"""`anabranch arm`: a job whose tables stand already begins, without a load.
+
+What does not live here: what that means (`Job.arm`).
+"""
+
+from __future__ import annotations
+
+import click
+
+from anabranch.cli.options import Verb, job_argument, json_option, log_level, write_json
+
+
+@click.command(cls=Verb)
+@job_argument
+@json_option
+@log_level("warning")
+def arm(job: str, as_json: bool) -> None:
+    """Let a way back begin at its source's present position.
+
+    For a job whose tables stand at its target with their rows ([load] existing = "take_over"), as anabranch reverse
+    writes it. Nothing is loaded: what is committed at its source from now on goes to its target once the job runs. May
+    be repeated; one that was killed goes on.
+    """
+    from anabranch.job import Job
+
+    found = Job.from_file(job).arm()
+    if as_json:
+        write_json(
+            {
+                "version": 1,
+                "position": str(found.position),
+                "tables": [str(table) for table in found.tables],
+                "was_armed": found.was_armed,
+            }
+        )
+        return
+    was = "was armed already" if found.was_armed else "is armed"
+    click.echo(
+        f"the job {was}: changes behind {found.position} go to {len(found.tables)} tables; next: anabranch run {job}"
+    )
