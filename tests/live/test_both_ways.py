@@ -205,8 +205,11 @@ def test_rule_21_a_pair_is_refused_unless_both_leave_the_other_out(ends: Ends, t
         job = out.job
         with closing(TrailReader(job.trail)) as trail:
             uuid = trail.identity.job_uuid
+        assert "anabranch.checkpoint, anabranch.load_chunk, which say what comes from" in said(
+            out, "source.publication"
+        )
         prepare_source(job, source_of(job), log_options(job, uuid))
-        assert loops(back) == ""
+        assert loops(back) == said(out, "source.publication") == ""
         back.here.load()
         assert loops(out) == loops(back) == ""
     finally:
@@ -215,5 +218,9 @@ def test_rule_21_a_pair_is_refused_unless_both_leave_the_other_out(ends: Ends, t
 
 
 def loops(way: Way) -> str:
-    """What preflight says of loops."""
-    return "; ".join(f"{one.message} — {one.hint}" for one in way.job.preflight().results if one.check == "target.loop")
+    return said(way, "target.loop")
+
+
+def said(way: Way, check: str) -> str:
+    """What preflight says of it."""
+    return "; ".join(f"{one.message} — {one.hint}" for one in way.job.preflight().results if one.check == check)
