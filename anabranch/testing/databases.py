@@ -6,15 +6,18 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import Any
 
 from anabranch.testing.servers import Server
+from anabranch.testing.sessions import Kept, Plain
 
 _LONGEST_NAME = 63  # PostgreSQL's limit; MySQL's is 64
 _FORCE = 130_000  # from here on PostgreSQL ends the sessions of a database that is dropped
 _STRATEGY = 150_000  # from here on it copies files only if asked to; to log each page costs twice the processor time
+_plain = Plain()
+_administrators = Kept()  # of sessions in which databases are made and dropped, and nothing else is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +36,32 @@ class Database:
         return connect(self.server, self.name, **options)
 
     def execute(self, *statements: str) -> None:
-        """Run statements on one connection of their own, each committed at once."""
-        with closing(self.connect()) as connection, closing(connection.cursor()) as cursor:
+        """Run statements in one session that is like a new one, each committed at once."""
+        with self._session(*statements) as connection, closing(connection.cursor()) as cursor:
             for statement in statements:
                 cursor.execute(statement)
 
-    def query(self, sql: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
-        """Return all rows of a query, on a connection of its own."""
-        with closing(self.connect()) as connection, closing(connection.cursor()) as cursor:
+    def query(self, sql: str, parameters: Sequence[object] | None = None, **options: Any) -> list[tuple[Any, ...]]:
+        """Return all rows of a query, in a session that is like a new one; `options` go to the driver."""
+        with self._session(sql, **options) as connection, closing(connection.cursor()) as cursor:
             cursor.execute(sql, parameters)
             return list(cursor.fetchall())
+
+    def _session(self, *statements: str, **options: Any) -> AbstractContextManager[Any]:
+        if self.server.name == "postgresql":  # a plan that is kept would not survive that its table is altered
+            options["prepare_threshold"] = None
+        key = (*_entry(self.server), self.name, *sorted(options.items()))
+        return _plain.get(lambda: _open(self.server, self.name, **options), statements, *key)
 
 
 def connect(server: Server, database: str = "", **options: Any) -> Any:
     """A DB-API connection to `server` with its administrator's account; `options` go to the driver."""
+    connection = _open(server, database, **options)
+    _plain.somebody_has(connection)
+    return connection
+
+
+def _open(server: Server, database: str = "", **options: Any) -> Any:
     place: dict[str, Any] = {
         "host": server.host,
         "port": server.port,
@@ -66,7 +81,7 @@ def connect(server: Server, database: str = "", **options: Any) -> Any:
 def create_database(server: Server, label: str = "") -> Database:
     """A new, empty database whose name contains `label` and is used by nobody else."""
     database = Database(server, unique_name(label))
-    with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
+    with _administrator(server) as connection, closing(connection.cursor()) as cursor:
         if server.name != "postgresql":
             how = " CHARACTER SET utf8mb4"
         else:
@@ -79,7 +94,8 @@ def drop_database(database: Database) -> None:
     """Drop it, ending the sessions that still use it; a server of ours that a test left stopped is started."""
     if database.server.can_restart:
         database.server.start()
-    with closing(connect(database.server)) as connection, closing(connection.cursor()) as cursor:
+    _plain.close()
+    with _administrator(database.server) as connection, closing(connection.cursor()) as cursor:
         if database.server.name == "postgresql":
             _end_readers(cursor, database.name)
             cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database.name])
@@ -88,6 +104,14 @@ def drop_database(database: Database) -> None:
         else:
             _end_sessions(cursor, database.name)
             cursor.execute(f"DROP DATABASE IF EXISTS {database.name}")
+
+
+def _administrator(server: Server) -> AbstractContextManager[Any]:
+    return _administrators.get(lambda: _open(server), *_entry(server))
+
+
+def _entry(server: Server) -> tuple[object, ...]:
+    return server.host, server.port, server.user, server.password
 
 
 def unique_name(label: str = "") -> str:

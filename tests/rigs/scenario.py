@@ -42,6 +42,7 @@ Query = Callable[..., list[tuple[Any, ...]]]
 HAS_STATES = (
     "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'anabranch' AND table_name = 'table_state'"
 )
+UTC_AT_MYSQL = "SET time_zone = '+00:00'"
 MARKS = "CREATE TABLE IF NOT EXISTS scenario_mark (id INT PRIMARY KEY)"
 
 
@@ -379,13 +380,7 @@ class Scenario:
         types = dict(self.source_columns(table))
         names = list(columns or types)
         shown = ", ".join(ticked(n) + "+0e0" * types[n].startswith("float") for n in names)
-        connection = self.source.connect(init_command="SET time_zone = '+00:00'")
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(f"SELECT {shown} FROM {ticked(table)} WHERE {where}")
-                rows = cursor.fetchall()
-        finally:
-            connection.close()
+        rows = self.source.query(f"SELECT {shown} FROM {ticked(table)} WHERE {where}", init_command=UTC_AT_MYSQL)
         return sorted((tuple(map(source_value, row, (types[n] for n in names))) for row in rows), key=repr)
 
     def target_rows(
@@ -395,10 +390,8 @@ class Scenario:
         types = dict(self.source_columns(table))
         names = list(columns or types)
         shown = ", ".join(map(quote, names))
-        with self.target.connect(options="-c timezone=UTC") as connection:
-            rows = connection.execute(
-                f"SELECT {shown} FROM {relation or f'public.{quote(table)}'} WHERE {where}"
-            ).fetchall()
+        query = f"SELECT {shown} FROM {relation or f'public.{quote(table)}'} WHERE {where}"
+        rows = self.target.query(query, options="-c timezone=UTC")
         kinds = [types.get(name, "") for name in names]
         return sorted((tuple(map(_target_value, row, kinds)) for row in rows), key=repr)
 

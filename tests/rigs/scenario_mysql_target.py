@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
-from rigs.scenario import Running, Scenario, source_value, ticked
+from rigs.scenario import UTC_AT_MYSQL, Running, Scenario, source_value, ticked
 from rigs.scenario_postgresql import FromPostgres
 
 # Column types of these sources and a MySQL's expression for what PostgreSQL prints of such a column.
@@ -65,13 +65,8 @@ class MysqlToMysql(AtMysql):
         types = dict(self.source_columns(table))
         names = list(columns or types)
         shown = ", ".join(ticked(n) + "+0e0" * types[n].startswith("float") for n in names)
-        connection = self.target.connect(init_command="SET time_zone = '+00:00'")
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(f"SELECT {shown} FROM {relation or f'`{self.there}`.{ticked(table)}'} WHERE {where}")
-                rows = cursor.fetchall()
-        finally:
-            connection.close()
+        query = f"SELECT {shown} FROM {relation or f'`{self.there}`.{ticked(table)}'} WHERE {where}"
+        rows = self.target.query(query, init_command=UTC_AT_MYSQL)
         return sorted((tuple(map(source_value, row, (types[n] for n in names))) for row in rows), key=repr)
 
 

@@ -79,6 +79,4 @@ class FromPostgres(Scenario):
         )
 
     def _rows(self, database: Database, relation: str, shown: str, where: str) -> list[tuple[Any, ...]]:
-        with database.connect(options=ALIKE) as connection:
-            rows = connection.execute(f"SELECT {shown} FROM {relation} WHERE {where}").fetchall()
-        return sorted(rows, key=repr)
+        return sorted(database.query(f"SELECT {shown} FROM {relation} WHERE {where}", options=ALIKE), key=repr)

@@ -40,8 +40,7 @@ class Several:
             self.made.job_file.write_text(whole[:start] + whole[whole.index("[[rules]]", start) :])
 
     def rows(self, name: str, table: str) -> Counter[Any]:
-        with self.ends[name].connect(options="-c timezone=UTC") as connection:
-            return Counter(connection.execute(f"SELECT * FROM public.{table}").fetchall())
+        return Counter(self.ends[name].query(f"SELECT * FROM public.{table}", options="-c timezone=UTC"))
 
     def assert_identical(self, *names: str, tables: tuple[str, ...]) -> None:
         for name in names or tuple(self.ends):

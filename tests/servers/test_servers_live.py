@@ -9,9 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import psycopg
+import pymysql
 import pytest
 
 from anabranch.testing.databases import Database, connect, create_database, drop_database
@@ -79,9 +82,6 @@ def test_version_over_the_wire(server: Server, database: Database) -> None:
 
 
 def test_administrator_needs_the_password(server: Server) -> None:
-    import psycopg
-    import pymysql
-
     with pytest.raises((psycopg.OperationalError, pymysql.err.OperationalError)):
         connect(server, password="wrong").close()
 
@@ -141,6 +141,7 @@ def test_restart_keeps_port_and_rows(own: Server, database: Database, how: str) 
     assert own.url() == url
     assert database.query("SELECT word FROM kept") == [("before",)]
     database.execute("INSERT INTO kept VALUES (2, 'after')")
+    drop_database(create_database(own))  # the session that made the first database has ended
 
 
 def test_same_handle_from_a_dsn(server: Server) -> None:
@@ -157,6 +158,29 @@ def test_database_is_dropped_while_a_session_uses_it(server: Server) -> None:
         drop_database(database)
     names = "SELECT datname FROM pg_database" if server.name == "postgresql" else "SHOW DATABASES"
     assert (database.name,) not in Database(server, "").query(names)
+
+
+def test_only_plain_statements_that_follow_each_other_share_a_session(server: Server, database: Database) -> None:
+    own = {"postgresql": "pg_backend_pid()"}.get(server.name, "CONNECTION_ID()")
+    database.execute(f"CREATE VIEW who AS SELECT {own} AS session")
+
+    def session() -> int:
+        return int(database.query("SELECT session FROM who")[0][0])
+
+    first = session()
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", "DROP TABLE t")
+    assert session() == first
+    with ThreadPoolExecutor(1) as others:
+        assert others.submit(session).result() != first
+    assert session() == first
+    database.query(f"SELECT {own}")
+    second = session()
+    with closing(database.connect()):
+        third, fourth = session(), session()
+    assert len({first, second, third, fourth, session()}) == 5
+    with pytest.raises((psycopg.Error, pymysql.Error)):
+        database.execute("INSERT INTO kept VALUES (1, 'again')")
+    assert session() == session()
 
 
 @pytest.mark.parametrize("name", NAMES)
