@@ -24,6 +24,9 @@ class Pace:
     capture_read: float = 0.2  # longest wait for the source's log to give something
     capture_heartbeat: float = 0.5  # between two notes that the log went on without rows of ours
     capture_requests: float = 0.5  # between two looks at what load and apply ask capture for
+    capture_tables: float = 10.0  # between two looks at what became of the tables, and at which are new or gone
+    capture_end: float = 3.0  # between two looks at the source's end, while nothing comes
+    capture_drop: float = 10.0  # between two looks at what the trail need not keep any more
     log_idle: float = 0.0  # between two marks of a log that only move on
     log_images: int = 0  # row images after which a chunk of the log is full, where a connector counts them
     load_pause: float = 10.0  # longest between two tries of a load at an end that is away

@@ -36,10 +36,7 @@ from anabranch.trail.codec import last_place
 from anabranch.trail.writer import TrailEnd, TrailWriter
 
 FEW, FEW_SECONDS = 20, 0.002  # transactions in a flush, after which more are waited for: each costs the disk's time
-DROP_SECONDS = 10.0  # between two looks at what the trail need not keep any more
-TABLES_SECONDS = 10.0  # between two looks at what became of the tables, and at which are new or gone
-SOON_SECONDS = 1.0  # before such a look, once a statement has dropped or renamed one
-END_SECONDS = 3.0  # between two looks at the source's end, while nothing comes
+SOON_SECONDS = 1.0  # before a look at what became of the tables, once a statement has dropped or renamed one
 
 
 RETRY = EndLimits(interval=1.0)
@@ -214,7 +211,7 @@ class Capture:
                 self._tell_read(item)
             elif now >= next_look and not is_inside:
                 self._look_at_end()
-                next_look = now + END_SECONDS
+                next_look = now + pace.current.capture_end
             if isinstance(item, Chunk):
                 self._write(self.keeper.on_chunk(item))
                 is_inside = item.part is Part.FRAGMENT
@@ -248,14 +245,14 @@ class Capture:
             if now >= next_tables and not is_inside:
                 self._park_drifted()
                 self._look_for_newcomers()
-                next_tables = now + TABLES_SECONDS
+                next_tables = now + pace.current.capture_tables
             if self.newcomers.is_waiting and not is_inside:
                 self._park_newcomers()
             if self.keeper.may_be_gone and not self.newcomers.is_waiting:
                 self.keeper.may_be_gone, next_tables = False, min(next_tables, now + SOON_SECONDS)
             if now >= next_drop:
                 self._drop_old()
-                next_drop = now + DROP_SECONDS
+                next_drop = now + pace.current.capture_drop
         self._leave()
 
     def _leave(self) -> None:

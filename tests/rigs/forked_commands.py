@@ -25,6 +25,8 @@ from pkgutil import walk_packages
 from typing import Any
 
 import anabranch
+from anabranch import pace
+from anabranch.pace import Pace
 from anabranch.testing.forking import Forked, ForkServer, import_all, serve
 
 QUICK = Path(__file__).parent / "quick"
@@ -43,6 +45,19 @@ BESIDES = (
     "sqlite3",
 )
 ROOM = 8192  # bytes of a command line
+# What a product at rest looks at now and then, a quick scenario's processes look at more often: the test waits for it.
+BRISK = Pace(
+    apply_tick=0.05,
+    apply_chores=0.2,
+    apply_register=1.0,
+    capture_heartbeat=0.1,
+    capture_requests=0.1,
+    capture_tables=1.0,
+    capture_end=0.5,
+    capture_drop=1.0,
+    log_idle=0.1,
+    repair_poll=0.05,
+)
 
 
 class ForkedProcess:
@@ -117,6 +132,8 @@ def _become(request: Any, alive: int) -> None:
     from anabranch import failpoints
     from anabranch.cli.main import main
 
+    if is_quick:
+        pace.use(BRISK)
     if words[0] == "run":
         _fork_parts(is_quick)
     if is_quick and {"load", "apply", "verify"} & set(words[:2]):
