@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import failpoints
+from anabranch.cli.main import exit_code
 from anabranch.config import load_job
 from anabranch.connectors.memory.database import database, forget
 from anabranch.errors import ConfigError, StateError
@@ -110,3 +112,16 @@ def test_only_a_job_of_standing_tables_is_armed_and_such_a_job_never_loads(job: 
     with pytest.raises(ConfigError, match="never loads them"):
         run_load(job, ITEMS.id, recreate=False)
     assert states(job) == {}
+
+
+def test_the_command_says_from_where_and_whether_it_was_armed(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path))
+    assert exit_code(["arm", str(job.path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"version": 1, "position": "0@0", "tables": ["there.items", "there.others"], "was_armed": False}
+    assert exit_code(["arm", str(job.path)]) == 0
+    assert "was armed already: changes behind 0@0 go to 2 tables" in capsys.readouterr().out
+    job_of(tmp_path, more="")
+    assert exit_code(["arm", str(job.path)]) == 2
