@@ -39,7 +39,7 @@ from anabranch.contracts import Enforced, LabelWriter, RowTarget, SourceConnecto
 from anabranch.errors import AnabranchError, Fenced, SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.condition import Waiting
-from anabranch.model.cutover import Cutover
+from anabranch.model.cutover import OWNER, Cutover
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
@@ -104,7 +104,7 @@ class ApplyRun:
                     if not self._follow(store, trail):
                         return
                 except Fenced:
-                    if not is_held(store, self.job):
+                    if not was_taken(store, self.job):
                         raise
 
     # --- before the first epoch ----------------------------------------------------------------------------------
@@ -349,6 +349,12 @@ class ApplyRun:
 def is_held(store: TargetStore, job: str) -> bool:
     """Return whether a cut-over holds the target: then nothing is applied, until it is taken back."""
     return Cutover.of(store.cutovers.cutover_notes(job)).holds_apply
+
+
+def was_taken(store: TargetStore, job: str) -> bool:
+    """Return whether it was a cut-over that has taken the checkpoint, also one that is taken back by now: no other apply."""
+    found = store.jobs.checkpoint(job)
+    return found is not None and found.owner.startswith(OWNER)
 
 
 def _on(acts: bool) -> str:

@@ -466,10 +466,9 @@ class Cutover(Section):
     """The switch to the target: `anabranch cutover JOB`."""
 
     flip: list[str] = []
-    """A command and its arguments, run without a shell when the target is to take writes: it leads the application there. It
-    has `ANABRANCH_SOURCE_URL` and `ANABRANCH_TARGET_URL` (without passwords), `ANABRANCH_JOB` and `ANABRANCH_FENCE_POSITION` in
-    its environment. Another end than 0 opens the source again; after a kill it is run once more. Without one a person
-    does it."""
+    """Command and arguments, run without a shell when the target is to take writes: it leads the application there. It has
+    `ANABRANCH_SOURCE_URL`, `ANABRANCH_TARGET_URL` (without passwords), `ANABRANCH_JOB`, `ANABRANCH_FENCE_POSITION` in its
+    environment. Another end than 0 opens the source again; after a kill it is run once more. Without one a person does it."""
     sequence_margin: int = Field(default=1000, ge=0, le=1_000_000_000)
     """Numbers that sequences and AUTO_INCREMENT counters at the target leave out behind those that the source has given, in
     steps of the counter."""

@@ -20,7 +20,7 @@ from anabranch.cutover.terms import Ends, Terms
 from anabranch.errors import DifferencesFound, NotCaughtUp, SourceError, StateError, TargetError
 from anabranch.failpoints import reach
 from anabranch.model.checks import CheckVerdict
-from anabranch.model.cutover import Cutover, Phase, Step
+from anabranch.model.cutover import OWNER, Cutover, Phase, Step
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.view.opened import catalog_of
@@ -115,7 +115,7 @@ class Steps:
         """Take the checkpoint from apply, which then stands still: the target is at the fence, and stays there."""
         writer = self.ends.target.writer(value_rules(self.ends.job), False)
         with closing(writer):
-            writer.claim(self.ends.job.config.name, uuid.uuid4().hex)
+            writer.claim(self.ends.job.config.name, f"{OWNER}{uuid.uuid4().hex}")
         reach("cutover.claimed")
         self._require_nothing_foreign()
         self._require_tables()

@@ -40,6 +40,7 @@ class Phase(StrEnum):
     ALARM = "alarm"  # of the grace time: the source took a write
 
 
+OWNER = "cutover-"  # so begins the owner of a checkpoint that a cut-over has taken from apply
 GO_ON, ABORT = "anabranch cutover JOB", "anabranch cutover JOB --abort"
 UNKNOWN = "nobody knows whether the source takes writes, the target is not in use"
 STEPS = tuple(step for step in Step if step not in (Step.BEGIN, Step.ABORT))

@@ -12,6 +12,7 @@ What does not live here: what the fence needs, and who passes it (fence_checks.p
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -31,6 +32,9 @@ from anabranch.model.position import LogMark
 
 READ_ONLY, SUPER, EVENTS = "read_only", "super_read_only", "event_scheduler"
 LOCK_SECONDS = 2  # read_only waits for running statements and locked tables, and others wait behind it
+# What INNODB_TRX tells is kept for a tenth of a second, also of what somebody else has asked.
+# https://dev.mysql.com/doc/refman/8.0/en/innodb-information-schema-internal-data.html
+STALE_SECONDS = 0.15
 # Both times are the server's own. A prepared transaction has no thread, and is listed by XA RECOVER.
 OLDER = """
 SELECT t.trx_mysql_thread_id, p.USER, p.HOST, p.COMMAND, TIMESTAMPDIFF(SECOND, t.trx_started, NOW())
@@ -67,6 +71,7 @@ class MysqlFence:
                     if _code(error) != LOCKED:
                         raise
                     return _inside(connection) or ["a session that locks tables, or a statement that takes long"]
+            time.sleep(STALE_SECONDS)
             return _inside(connection)
 
     def mark(self, before: Mapping[str, Any]) -> LogMark:
