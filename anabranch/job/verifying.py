@@ -87,7 +87,8 @@ def _beside(job: JobView) -> Beside | None:
         states = store.states.tables(job.config.name)  # parents may be tables that are not looked at
     schemas = {table: state.schema for table, state in states.items() if state.schema}
     parents = {} if logs_cascades(job, source_of(job)) else {table: parents_of(table, schemas) for table in schemas}
-    return Beside(job.config.name, job.trail, job.config.load.lock, parents, PATIENCE)
+    tells_all = not job.config.source.leave_out
+    return Beside(job.config.name, job.trail, job.config.load.lock, parents, PATIENCE, tells_all)
 
 
 def _still_streaming(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from anabranch import pace
 from anabranch.contracts import PlacedReader, RowTarget, SnapshotReader, SourceConnector, ValueRules
-from anabranch.errors import AnabranchError, SourceUnavailable, TargetUnavailable, TrailError
+from anabranch.errors import AnabranchError, SourceError, SourceUnavailable, TargetUnavailable, TrailError
 from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
@@ -46,19 +46,25 @@ NOT_CAPTURED = "capture did not reach what was read at the source"
 NOT_SHOWN = "transactions at the source are logged and do not end, so what it shows is not certain"
 NOT_STREAMING = "the table was not streaming when it was looked at"
 LATE = "there was no time to look at all of them again"
+LEFT_OUT = (
+    "the job leaves out an origin, so its trail does not tell all that changes rows: verify while both jobs are stopped"
+)
 NO_KEYS = "its rows cannot be looked for by a key, and it kept changing while it was read"
 
 
 @dataclass(frozen=True)
 class Beside:
     """The job beside which is verified. `lock`: its `[load] lock`. `parents`: by table, what changes rows of it without
-    a record in the log. `patience`: seconds after the first comparison until what is still undecided is given up."""
+    a record in the log. `patience`: seconds after the first comparison until what is still undecided is given up.
+    `tells_all`: the trail has every change of the source's rows; where an origin is left out it has not, and nothing
+    that differs can be told."""
 
     job: str
     trail: Path
     lock: str = "none"
     parents: Mapping[TableId, Mapping[TableId, Parent]] = field(default_factory=dict)
     patience: float = 60.0
+    tells_all: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,10 @@ class Settled:
     target: list[bytes] = field(default_factory=list)
     pending: list[bytes] = field(default_factory=list)
     why: str = ""
+    different: int = 0  # keys
+    is_cut: bool = False  # there were so many that not all keys were looked at
     suspects: set[bytes] = field(default_factory=set)  # which differed at the last look: the next one decides
+    first: dict[bytes, int] = field(default_factory=dict)  # the place of the first look at each key
 
 
 class Again:
@@ -106,13 +115,14 @@ class Again:
         self._trail = self._open.enter_context(TrailReader(beside.trail, name="verify"))
         self._places = Places(self._trail, source.order)
         self._found: dict[TableId, bool] = {}
+        self._lock, self._is_limited = "none", False
 
     def close(self) -> None:
         self._open.close()
 
-    def until(self, moment: float) -> None:
-        """Give up what is undecided at this moment of `time.monotonic`."""
-        self._until = moment
+    def until(self, moment: float, is_limited: bool = False) -> None:
+        """Give up what is undecided at this moment of `time.monotonic`, which `is_limited` if a person has set it."""
+        self._until, self._is_limited = moment, is_limited
 
     @property
     def is_over(self) -> bool:
@@ -126,6 +136,11 @@ class Again:
     def patience(self) -> float:
         return self._beside.patience
 
+    def extend(self, seconds: float) -> None:
+        """Give so much more time, where no budget says when it is over."""
+        if not self._is_limited:
+            self._until += seconds
+
     def rest(self, seconds: float) -> None:
         """Pause before the next look, not beyond the end."""
         time.sleep(max(0.0, min(seconds, self._until - time.monotonic())))
@@ -137,7 +152,8 @@ class Again:
         placed, low = self._placed(one.table.source), None
         if self._has_floor():
             with closing(self._source.snapshot(self._identity)) as snapshot:
-                low = self._places.low(snapshot.open(one.schema, self._beside.lock)[0])
+                low = self._places.low(self._opened(snapshot, one))
+                self._raise_floor(low)
         state = placed[1] if placed else None
         return Bracket(
             low, placed[0].sequence if placed else 0, state.generation if state and state.is_streaming else None
@@ -145,7 +161,9 @@ class Again:
 
     def is_quiet(self, one: VerifyTable, began: Bracket) -> bool:
         """Return whether no row of the table changed, at either end, since `begin`; then what was read is of one position."""
-        if began.low is None or began.generation is None or not self._is_captured(self._catalog.mark()):
+        if not self._beside.tells_all or began.low is None or began.generation is None:
+            return False
+        if not self._is_captured(self._catalog.mark()):
             return False
         placed = self._placed(one.table.source)
         if placed is None or not placed[1].is_streaming or placed[1].generation != began.generation:
@@ -174,33 +192,52 @@ class Again:
             self._found[table.source] = has_one_form and self._reader.finds(table)
         return self._found[table.source]
 
-    def settle(self, one: VerifyTable, keys: Sequence[bytes]) -> Settled:
-        """Look at rows with these keys until each is judged, or time is over."""
-        found, left, rest, failed = Settled(), list(keys), pace.current.verify_poll, 0
-        while left and not self.is_over:
-            still: list[bytes] = []
-            for some in _batches(left):
+    def settle(self, one: VerifyTable, keys: Sequence[bytes], enough: int) -> Settled:
+        """Look at rows with these keys until each is judged, time is over, or `enough` differ."""
+        found, rest = Settled(), pace.current.verify_poll
+        if not self._beside.tells_all:
+            return Settled(pending=list(keys), why=LEFT_OUT)
+        left, refused = list(keys), list[bytes]()
+        while left and not self.is_over and not found.is_cut:
+            batches, still = [*_batches(left)], list[bytes]()
+            for number, some in enumerate(batches):
                 if self.is_over:
                     still += some
                     continue
-                try:
-                    still += self._look(one, some, found)
-                    failed = 0
-                except (SourceUnavailable, TargetUnavailable):
-                    raise
-                except AnabranchError as error:  # a TRUNCATE in between, a part of the trail that was removed
-                    failed += 1
-                    if failed >= TRIES:
-                        raise
-                    found.why, self._places.floor = error.message, None
-                    still += some
-            left = still
+                judged = self._tried(one, some, found, refused)
+                suspects = [key for key in judged if key in found.suspects]
+                if suspects and not self.is_over:  # at once: of many that differ none is left for want of time
+                    kept = frozenset(self._tried(one, suspects, found, refused))
+                    judged = [key for key in judged if key in kept or key not in suspects]
+                still += judged
+                if found.different >= enough:
+                    found.is_cut = number + 1 < len(batches) or bool(still)
+                    break
+            left = [key for key in still if key not in refused]
             self._tell(AGAIN, len(keys) - len(left), len(keys))
-            if left and not self.is_over:
+            if left and not self.is_over and not found.is_cut:
                 self.rest(rest)
                 rest = min(2 * rest, REST)
-        found.pending = left
+        found.pending = [] if found.is_cut else [*left, *refused]
         return found
+
+    def _tried(self, one: VerifyTable, keys: Sequence[bytes], found: Settled, refused: list[bytes]) -> list[bytes]:
+        """Look once, and again where that fails: a TRUNCATE in between, a part of the trail that was removed. Where it
+        stays so, halves are tried, down to the row that an end does not give: nobody can tell of it."""
+        for _ in range(TRIES):
+            try:
+                return self._look(one, keys, found)
+            except (SourceUnavailable, TargetUnavailable):
+                raise
+            except (AnabranchError, ValueError) as error:
+                found.why, self._places.floor = getattr(error, "message", str(error)), None
+                if self.is_over:
+                    return list(keys)
+        if len(keys) == 1:
+            refused += keys
+            return []
+        middle = len(keys) // 2
+        return [key for half in (keys[:middle], keys[middle:]) for key in self._tried(one, half, found, refused)]
 
     def _look(self, one: VerifyTable, keys: Sequence[bytes], found: Settled) -> list[bytes]:
         """Look once; return the keys that are still pending."""
@@ -209,7 +246,7 @@ class Again:
             return list(keys)
         wanted = frozenset(keys)
         with closing(self._source.snapshot(self._identity)) as snapshot:
-            low = snapshot.open(one.schema, self._beside.lock)[0]
+            low = self._opened(snapshot, one)
             source = self._rows(one, wanted, self._lines_at_source(snapshot, one, keys))
         mark = self._catalog.mark()
         if not self._is_captured(mark):
@@ -224,9 +261,12 @@ class Again:
             target = self._rows(one, wanted, self._reader.lines_of(one.table, [parse_line(key) for key in keys]))
         finally:
             self._reader.leave()
-        self._places.floor = max(first, self._places.floor or 0)
-        window = Window(first, high, placed[0].sequence, self._trail.end().position.sequence)
-        said = seen(self._trail, self._watched(one), keys, window)
+        self._raise_floor(first)
+        since = min(found.first.get(key, first) for key in keys)
+        window = Window(first, high, placed[0].sequence, self._trail.end().position.sequence, since)
+        said = seen(self._trail, self._watched(one), keys, window, lambda: self.is_over)
+        for key in keys:
+            found.first.setdefault(key, first)
         return [
             key for key in keys if not _is_judged(found, key, expected(said, key, source, target), target.get(key, ()))
         ]
@@ -243,6 +283,23 @@ class Again:
         return changed(self._trail, self._watched(one), after, end, KEYS_AT_ONCE)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _opened(self, snapshot: SnapshotReader, one: VerifyTable) -> LogMark:
+        """Open a snapshot; return its `low`. The job's lock is taken only at a source that has no other way to tell."""
+        try:
+            return snapshot.open(one.schema, self._lock)[0]
+        except SourceUnavailable:
+            raise
+        except SourceError:
+            if self._lock == self._beside.lock:
+                raise
+            self._lock = self._beside.lock
+            return snapshot.open(one.schema, self._lock)[0]
+
+    def _raise_floor(self, low: int) -> None:
+        """Note that every later snapshot has all up to `low`. A lock says that of one table alone."""
+        if self._lock == "none":
+            self._places.floor = max(low, self._places.floor or 0)
 
     def _lines_at_source(self, snapshot: SnapshotReader, one: VerifyTable, keys: Sequence[bytes]) -> Iterator[bytes]:
         sources = dict(zip(one.table.columns, one.table.source_columns, strict=True))
@@ -320,6 +377,7 @@ def _is_judged(found: Settled, key: bytes, there: Sequence[bytes] | None, here: 
         return False
     found.source += there
     found.target += here
+    found.different += 1
     return True
 
 

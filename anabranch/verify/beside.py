@@ -7,6 +7,7 @@ A table that did not change while its rows were brought together is decided by t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,7 @@ from anabranch import pace
 from anabranch.model.ids import TableId
 from anabranch.verify.again import NO_KEYS, REST, Again, Bracket
 from anabranch.verify.compare import Comparison, Found
+from anabranch.verify.digest import key_of
 from anabranch.verify.plan import VerifyTable
 
 KEYS = 100_000  # of a table that are looked at again before further buckets are read
@@ -33,6 +35,7 @@ class Undecided:
     found: list[Found] = field(default_factory=list)
     pending: int = 0
     why: str = ""
+    judged: set[bytes] = field(default_factory=set)  # keys that are known to differ, in buckets that are read again
 
     @property
     def source(self) -> TableId:
@@ -69,8 +72,14 @@ def settle(
     while open_ := [one for one in tables if one.left and one.differences() < comparison.limit_keys]:
         buckets = {one.source: one.chosen(limit_rows) for one in open_}
         began = {one.source: again.begin(one.one) for one in open_}
-        limits = {table: max(1, KEYS // len(some)) for table, some in buckets.items()}
+        limits = {
+            one.source: max(1, KEYS // len(buckets[one.source])) + len(one.judged)
+            for one in open_
+            if again.can_find(one.one)
+        }
+        started = time.monotonic()
         found = differences(buckets, replace(comparison, again=limits, shared=shared))
+        again.extend(time.monotonic() - started)
         if not found:  # stopped, or no time for it
             break
         before = sum(len(one.left) for one in open_)
@@ -106,8 +115,12 @@ def _look_again(
     again: Again, comparison: Comparison, one: Undecided, buckets: frozenset[int], found: Sequence[Found]
 ) -> None:
     """Judge the keys that were told; buckets of which not all keys were told are read again."""
-    settled = again.settle(one.one, [key for some in found for key in some.keys])
+    keys = [key for some in found for key in some.keys if key not in one.judged]
+    settled = again.settle(one.one, keys, comparison.limit_keys - one.differences())
     others = Found(extra=sum(some.extra for some in found) if one.one.is_shared else 0)
+    key = key_of(one.one.table)
+    one.judged.update(map(key, settled.source), map(key, settled.target))
     judged = comparison.compare(one.one.table, settled.source, settled.target)
-    one.decide(buckets - {some.bucket for some in found if some.is_cut}, [others, judged])
+    cut = {some.bucket for some in found if some.is_cut or settled.is_cut}
+    one.decide(buckets - cut, [others, judged])
     one.pending, one.why = len(settled.pending), settled.why if settled.pending else ""

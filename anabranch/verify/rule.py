@@ -3,7 +3,9 @@
 A row was read at the source in a snapshot that has everything up to `low` and nothing behind `high`, then at the target
 together with its checkpoint `at`. The trail is complete up to `high` and says what happened to the row in between:
 
-- it changed behind `low`, up to `at`: the last of these changes says what it is at `at`, whatever the snapshot has;
+- it changed behind `low`, up to `at`: the last of these changes says what it is at `at`, if what the source showed is
+one of the rows
+  that the log has for it: else log and source contradict each other, or the row is older than what was looked at;
 - it did not change between `low` and `at`, nor up to `high`: the snapshot says what it is at `at`;
 - else nobody can tell at which of its values the source was read. It is looked at again.
 
@@ -25,6 +27,7 @@ class Window:
     high: int
     at: int
     end: int
+    since: int | None = None  # from which on the log's rows are told; not behind `first`
 
     @property
     def first(self) -> int:
@@ -43,11 +46,14 @@ class Seen:
 
     `values`: rows behind their last change behind `low` up to `at`, None: it is gone, NOT_SAID: the log does not have
     all of it. `outside`: keys that changed elsewhere in the window. `reached`: by places of columns, values that foreign
-    keys acted on unseen: rows that have them may have changed. `is_all`: something happened to all rows."""
+    keys acted on unseen: rows that have them may have changed. `told`: rows that a key had by the log up to `high`,
+    None: it was gone; what the source showed has to be one of them, or the log is not what happened. `is_all`: something
+    happened to all rows."""
 
     values: dict[bytes, bytes | None] = field(default_factory=dict)
     outside: set[bytes] = field(default_factory=set)
     reached: dict[tuple[int, ...], set[bytes]] = field(default_factory=dict)
+    told: dict[bytes, set[bytes | None]] = field(default_factory=dict)
     is_all: bool = False
 
 
@@ -65,7 +71,9 @@ def expected(seen: Seen, key: bytes, source: Rows, target: Rows) -> Sequence[byt
     if seen.is_all or value == NOT_SAID or any(_is_reached(seen, row) for row in known):
         return None
     if key in seen.values:
-        return () if value is None else (value,)
+        shown = source.get(key, ())
+        is_told = len(shown) < 2 and (shown[0] if shown else None) in seen.told.get(key, ())
+        return None if not is_told else () if value is None else (value,)
     return None if key in seen.outside else source.get(key, ())
 
 

@@ -96,7 +96,13 @@ def verify_tables(
     values, began = rules or ValueRules(), time.monotonic()
     ends = (source, target, values, expected_identity)
     all_pieces = cut(
-        source, target, tables, rows_per_piece=rows_per_piece, rules=values, expected_identity=expected_identity
+        source,
+        target,
+        tables,
+        rows_per_piece=rows_per_piece,
+        rules=values,
+        expected_identity=expected_identity,
+        by_place=beside is None,
     )
     run = _Run(spark_factory, all_pieces, stop, began + budget, tell)
     hashing = None if by_rows else fingerprints.agreed(source, target, values)
@@ -117,7 +123,9 @@ def verify_tables(
     else:
         with closing(Again(*ends, beside, stop, tell, Filtering(spark_factory))) as again:
             patience = beside.patience + time.monotonic() - began
-            again.until(began + budget if budget < math.inf else time.monotonic() + patience)
+            again.until(
+                began + budget if budget < math.inf else time.monotonic() + patience, is_limited=budget < math.inf
+            )
             is_through = settle(again, found, comparison, differences, LIMIT_ROWS)
     if not is_through:
         return None

@@ -29,18 +29,28 @@ def _since(again: Again, one: VerifyTable, comparison: Comparison, after: int) -
         return _result(one, [], 0, int(again.has_changed(one, after)), NO_LOOK, comparison.limit_keys)
     found, looked, pending, why = list[Found](), 0, 0, ""
     for keys in again.changed(one, after):
-        if keys is None or again.is_over:
+        if keys is None or (keys and again.is_over):
             return _result(
                 one, found, looked, max(1, pending), LATE if keys is not None else WHOLE, comparison.limit_keys
             )
-        settled = again.settle(one, keys)
+        if not keys:
+            continue
+        settled = again.settle(one, keys, comparison.limit_keys)
         looked, pending, why = looked + len(keys), pending + len(settled.pending), settled.why or why
         found.append(comparison.compare(one.table, settled.source, settled.target))
+        if settled.is_cut:
+            return _result(one, found, looked, pending, why, comparison.limit_keys, is_complete=False)
     return _result(one, found, looked, pending, why, comparison.limit_keys)
 
 
 def _result(
-    one: VerifyTable, found: Sequence[Found], looked: int, pending: int, why: str, limit_keys: int
+    one: VerifyTable,
+    found: Sequence[Found],
+    looked: int,
+    pending: int,
+    why: str,
+    limit_keys: int,
+    is_complete: bool = True,
 ) -> TableResult:
     kept = [some for part in found for some in part.sample if not (one.is_shared and some.kind == "extra")]
     missing, extra, different = (
@@ -57,6 +67,7 @@ def _result(
         missing=missing,
         extra=0 if one.is_shared else extra,
         different=different,
+        is_complete=is_complete,
         sample=sample,
         others=extra if one.is_shared else 0,
         pending=pending,

@@ -26,6 +26,7 @@ from anabranch.verify.canonical import Canonical
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.rule import NOT_SAID, Seen, Window
 
+MOST_TOLD = 10_000  # images of a chunk whose rows are told one by one
 WHOLE = frozenset({Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64})
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -110,21 +111,42 @@ def is_touched(trail: TrailReader, watched: Watched, after: int, upto: int) -> b
     return False
 
 
-def seen(trail: TrailReader, watched: Watched, keys: Sequence[bytes], window: Window) -> Seen:
-    """Return what the trail says of rows with these keys (their cells, as `key_of` gives them) in the window."""
+def seen(
+    trail: TrailReader,
+    watched: Watched,
+    keys: Sequence[bytes],
+    window: Window,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Seen:
+    """Return what the trail says of rows with these keys (their cells, as `key_of` gives them) in the window. Where there is no
+    time to read all of it, anything may have happened."""
     found, wanted = Seen(), pa.array(keys, pa.binary())
-    for chunk in _chunks(trail, watched, window.first, window.end):
-        if _has_barrier(chunk, watched):
+    after = window.first if window.since is None else min(window.since, window.first)
+    for chunk in _chunks(trail, watched, after, window.end):
+        is_inside = chunk.last_sequence > window.first
+        if is_over() or (is_inside and _has_barrier(chunk, watched)):
             found.is_all = True
         for rows in chunk.tables:
             count = _until(chunk, rows, window.last)
             if count and rows.table == watched.one.table.source:
                 _take(found, watched, wanted, _Rows(rows, chunk.first_sequence, count), window)
-            if count and _acts(rows, watched, count):
+            if count and is_inside and _acts(rows, watched, count):
                 _reach(found, watched, _Rows(rows, chunk.first_sequence, count))
         if found.is_all:
             return found
+    _finish(found, watched)
     return found
+
+
+def _finish(found: Seen, watched: Watched) -> None:
+    """Make rows that are compared of lines as the log has them: those that pass the filter, asked for all of them at once."""
+    of_log = {*found.values.values(), *(line for some in found.told.values() for line in some)}
+    lines_ = sorted(line for line in of_log if line is not None and line != NOT_SAID)
+    canonical, rows = Canonical(watched.one.table), dict[bytes | None, bytes | None]({None: None, NOT_SAID: NOT_SAID})
+    for line, row in zip(lines_, watched.passing(watched.one, lines_), strict=True):
+        rows[line] = None if row is None else canonical.rows(row + b"\n")[0]
+    found.values = {key: rows[line] for key, line in found.values.items()}
+    found.told = {key: {rows[line] for line in some} for key, some in found.told.items()}
 
 
 def changed(trail: TrailReader, watched: Watched, after: int, upto: int, most: int) -> Iterator[list[bytes] | None]:
@@ -203,6 +225,11 @@ def _take(found: Seen, watched: Watched, wanted: pa.Array, rows: _Rows, window: 
     numbers = pc.fill_null(pc.index_in(keys, value_set=wanted), -1).to_numpy(zero_copy_only=False)
     hits = np.flatnonzero(numbers >= 0)
     sequences = rows.sequences[hits]
+    keeps_key = (rows.op[:-1] == Op.BEFORE) & (numbers[:-1] == numbers[1:])  # nobody saw the row gone in between
+    upto = hits[(sequences <= window.high) & ~np.append(keeps_key, False)[hits]]
+    for number, row in zip(numbers[upto][:MOST_TOLD], _after(watched, rows, upto[:MOST_TOLD]), strict=True):
+        found.told.setdefault(wanted[int(number)].as_py(), set()).add(row)
+    hits, sequences = hits[sequences > window.first], sequences[sequences > window.first]
     inside = (sequences > window.low) & (sequences <= window.at)
     found.outside.update(wanted[int(number)].as_py() for number in np.unique(numbers[hits[~inside]]))
     numbers, hits = numbers[hits[inside]], hits[inside]
@@ -231,7 +258,7 @@ def _keys(watched: Watched, rows: _Rows) -> pa.Array | None:
 
 
 def _after(watched: Watched, rows: _Rows, at: Ints) -> list[bytes | None]:
-    """Return what the row is behind each of these images: a line without its newline, None: it is gone, or NOT_SAID."""
+    """Return what the row is behind each of these images: its line of `read_columns`, None: it is gone, or NOT_SAID."""
     one, schema = watched.one, watched.one.schema
     names = read_columns(one.table, one.filter)
     places = [schema.index_of(name) for name in names]
@@ -244,9 +271,8 @@ def _after(watched: Watched, rows: _Rows, at: Ints) -> list[bytes | None]:
     found: list[bytes | None] = [NOT_SAID if there else None for there in is_there]
     if told.any():
         block = lines(types, rows.columns(places, at[told]), nul=watched.rules.nul)
-        canonical = Canonical(one.table)
-        for place, row in zip(np.flatnonzero(told), watched.passing(one, block.split(b"\n")[:-1]), strict=True):
-            found[place] = None if row is None else canonical.rows(row + b"\n")[0]
+        for place, row in zip(np.flatnonzero(told), block.split(b"\n")[:-1], strict=True):
+            found[place] = row
     return found
 
 
@@ -272,7 +298,7 @@ def _reach(found: Seen, watched: Watched, rows: _Rows) -> None:
     if not parent.links or rows.rows.version != parent.schema.version:
         found.is_all = True
         return
-    gone = np.flatnonzero((rows.op == Op.DELETE) | (rows.op == Op.BEFORE))
+    gone = np.flatnonzero(rows.op != Op.INSERT)  # also what a key became: rows may have it by now
     for names, referenced in parent.links:
         places = [parent.schema.index_of(name) for name in referenced]
         if not set(names) <= set(table.source_columns) or not rows.present(places)[gone].all():
@@ -281,6 +307,9 @@ def _reach(found: Seen, watched: Watched, rows: _Rows) -> None:
         types = [type for place in places if (type := parent.schema.columns[place].type) is not None]
         texts = cells(types, rows.columns(places, gone))
         where = tuple(table.source_columns.index(name) for name in names)
+        if Canonical(table).has_forms(*where):
+            found.is_all = True
+            return
         found.reached.setdefault(where, set()).update(pc.cast(pc.unique(texts), pa.binary()).to_pylist())
 
 

@@ -8,17 +8,18 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from anabranch.errors import SourceUnavailable, TargetError
+from anabranch.errors import SourceUnavailable, TargetError, ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.net import TargetTable
 from anabranch.verify import again
-from anabranch.verify.again import Again, Bracket, Settled
+from anabranch.verify.again import Again, Beside, Bracket, Settled
 from anabranch.verify.beside import Undecided, settle
 from anabranch.verify.compare import Comparison, Found
 from anabranch.verify.digest import bucket_of, key_of
@@ -59,7 +60,7 @@ class Ends:
     def can_find(self, one: VerifyTable) -> bool:
         return self.finds
 
-    def settle(self, one: VerifyTable, keys: Sequence[bytes]) -> Settled:
+    def settle(self, one: VerifyTable, keys: Sequence[bytes], enough: int) -> Settled:
         self.looked.append(list(keys))
         found = Settled(pending=[key for key in keys if key in self.moving], why=again.CHANGING)
         found.source += [row for row in self.source if key_of(one.table)(row) in self.wrong & set(keys)]
@@ -67,6 +68,8 @@ class Ends:
         return found
 
     def rest(self, seconds: float) -> None: ...
+
+    def extend(self, seconds: float) -> None: ...
 
     @property
     def is_over(self) -> bool:
@@ -126,8 +129,8 @@ def test_pitfall_75_keys_beyond_the_first_ones_are_looked_at_in_further_rounds(m
     monkeypatch.setattr("anabranch.verify.digest.BUCKETS", 1)
     ends = Ends(rows(*range(8)), rows(*range(8), a=7), moving={b"7"})
 
-    def then_equal(one: VerifyTable, keys: Sequence[bytes]) -> Settled:
-        settled = Ends.settle(ends, one, keys)
+    def then_equal(one: VerifyTable, keys: Sequence[bytes], enough: int) -> Settled:
+        settled = Ends.settle(ends, one, keys, enough)
         ends.target[:] = [row for row in ends.target if key_of(one.table)(row) not in keys]
         ends.target += [row for row in ends.source if key_of(one.table)(row) in keys]
         return settled
@@ -191,6 +194,7 @@ def looking(*outcomes: Any) -> Again:
     """Of these looks, one after the other: a list of keys that are left, or an error."""
     made, left = object.__new__(Again), list(outcomes)
     made._stop, made._until, made._places, made._tell = lambda: False, float("inf"), cast(Any, Settled()), silent
+    made._beside = Beside("job", Path("trail"))
 
     def look(one: VerifyTable, keys: Sequence[bytes], found: Settled) -> list[bytes]:
         outcome = left.pop(0)
@@ -205,11 +209,39 @@ def looking(*outcomes: Any) -> Again:
 def test_pitfall_75_a_look_that_fails_is_no_answer() -> None:
     """The table was emptied in between: it is looked at again. A line that broke, or an error that stays, is told."""
     error = TargetError("the table was redefined")
-    assert looking(error, error, [b"1"], error, []).settle(table(), [b"1", b"2"]).pending == []
-    with pytest.raises(TargetError):
-        looking(error, error, error).settle(table(), [b"1"])
+    assert looking(error, error, [b"1"], error, []).settle(table(), [b"1", b"2"], 9).pending == []
     with pytest.raises(SourceUnavailable):
-        looking(SourceUnavailable("the line broke")).settle(table(), [b"1"])
+        looking(SourceUnavailable("the line broke")).settle(table(), [b"1"], 9)
+
+
+def test_a_row_that_an_end_does_not_give_is_pending_and_no_other() -> None:
+    """Halves are tried, down to the row itself."""
+    error = ValueRefused("no date")
+    found = looking(*3 * [error], [], *3 * [ValueError("no value of the type")]).settle(table(), [b"1", b"2"], 9)
+    assert (found.pending, found.why) == ([b"2"], "no value of the type")
+
+
+def test_of_many_that_differ_so_many_are_looked_at_as_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each at once a second time, so that those are told of which the first batch has enough."""
+    monkeypatch.setattr(again, "AT_ONCE", 2)
+    made = looking()
+
+    def look(one: VerifyTable, keys: Sequence[bytes], found: Settled) -> list[bytes]:
+        return [key for key in keys if not again._is_judged(found, key, [key + b"\t1"], [])]
+
+    made._look = look  # type: ignore[method-assign]
+    found = made.settle(table(), [b"%d" % key for key in range(9)], 3)
+    assert found.source == [b"0\t1", b"1\t1", b"2\t1", b"3\t1"] and found.is_cut and found.pending == []
+    found = made.settle(table(), [b"1", b"2"], 9)
+    assert (found.different, found.is_cut, found.pending) == (2, False, [])
+
+
+def test_where_an_origin_is_left_out_nothing_that_differs_is_told() -> None:
+    made = looking()
+    made._beside = Beside("job", Path("trail"), tells_all=False)
+    found = made.settle(table(), [b"1"], 9)
+    assert (found.pending, found.why) == ([b"1"], again.LEFT_OUT)
+    assert not made.is_quiet(table(), Bracket(0, 0, 1))
 
 
 def test_a_difference_is_one_that_two_looks_tell() -> None:
