@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from anabranch.errors import ConfigError, StateError
 from anabranch.job import verifying
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
-from anabranch.testing.in_time import until
+from anabranch.testing.in_time import in_time, until
 from anabranch.verify import again, run, since
 from anabranch.verify.report import Verification
 from anabranch.view.running import Part
@@ -38,7 +39,7 @@ TABLES = (
     "INSERT INTO still VALUES " + ", ".join(f"({n}, 'still {n}')" for n in range(50)),
     "INSERT INTO bag VALUES (1, 'a'), (1, 'a'), (2, 'b')",
 )
-VERIFICATIONS, REST = 3, 0.003
+VERIFICATIONS, REST, PATIENCE = 3, 0.005, 200.0
 
 
 def writing(number: int, draw: random.Random) -> Iterator[Sequence[str]]:
@@ -116,12 +117,12 @@ def test_rule_25_pitfall_75_verification_beside_writers(here: JobHere, monkeypat
 
     monkeypatch.setattr(again.Again, "_look", counted)
     with here.running() as (capture, _), writers(here.made.source) as committed:
-        verified = 0
+        verified, late = 0, time.monotonic() + PATIENCE
         while verified < VERIFICATIONS or not looked:  # until rows were looked at again
+            in_time(late, f"{verified} verifications were decided")
             now = committed()
             until(lambda now=now: committed() > now + 30, "somebody writes")  # type: ignore[misc]
-            nothing_differs(here.verify(patterns=keyed(here)))
-            verified += 1
+            verified += nothing_differs(here.verify(patterns=keyed(here)))
         what_has_no_key_is_pending(here, monkeypatch)
         what_differs_is_found(here)
         what_changed_since_a_position_is_looked_at(here)
@@ -145,11 +146,12 @@ def what_has_no_key_is_pending(here: JobHere, monkeypatch: pytest.MonkeyPatch) -
     assert bag.identical or (bag.is_undecided and bag.why in (again.NO_KEYS, again.LATE))
 
 
-def nothing_differs(found: Verification) -> None:
+def nothing_differs(found: Verification) -> bool:
+    """Also where apply is so late that not all could be told. Returns whether all was, but children of parents that come
+    and go."""
     assert not [str(one) for one in found.tables if one.differs]
-    decided = {one.source.partition(".")[2] for one in found.tables if one.identical}
-    assert {"hot", "many", "still", "parent"} <= decided, [str(one) for one in found.tables]
     assert found.exit_code in (0, 9) and found.positions is not None
+    return {"hot", "many", "still", "parent"} <= {one.source.partition(".")[2] for one in found.tables if one.identical}
 
 
 def what_differs_is_found(here: JobHere) -> None:
