@@ -11,6 +11,7 @@ from anabranch.contracts.log import LogOrder, LogReader, ValueGuard
 from anabranch.contracts.snapshot import SnapshotReader
 from anabranch.contracts.source_catalog import Dialect, SourceCatalog
 from anabranch.contracts.values import LogOptions
+from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import SetUpStep
@@ -86,6 +87,14 @@ class SourceLengths(Protocol):
     def longest(self, table: TableSchema, columns: Sequence[str]) -> Mapping[str, int] | None:
         """Return the most characters, of binary values bytes, that a value of each column has now; 0 where there is none.
         None where that would take long, or the user may not read the table."""
+
+
+@runtime_checkable
+class SpelledTypes(Protocol):
+    """Reads types as statements spell them, before a column of them is there; an ability of most."""
+
+    def spelled(self, native: str) -> LogicalType | None:
+        """Return the logical type that a column made as `native` will have; None where that is not known from the word."""
 
 
 def longest_of(source: SourceConnector, table: TableSchema, columns: Sequence[str]) -> Mapping[str, int] | None:

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch import connectors
 from anabranch.config import JobConfig, parse_job, raw_job
+from anabranch.contracts import SpelledTypes
+from anabranch.databases import registry
 from anabranch.errors import ConfigError, StateError
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
@@ -120,7 +122,15 @@ def _ends(job: JobView) -> Ends:
         frozenset(table for table, state in states.items() if not (state.is_parked or state.is_built)),
         shared,
         bool(states),
+        **_foreseen(job),
     )
+
+
+def _foreseen(job: JobView) -> dict[str, Any]:
+    """Return how types of the target are read before they stand there. Of one family they are mostly the source's own."""
+    families = {registry()[end.scheme].extra or end.scheme for end in (job.endpoint, job.config.source.endpoint)}
+    read = _read_end(job)
+    return {"spelled": read.spelled} if len(families) > 1 and isinstance(read, SpelledTypes) else {}
 
 
 def _is_behind(table: TableId, states: Mapping[TableId, TableState]) -> bool:

@@ -9,7 +9,7 @@ does not live here: asking for these (`lifecycle/reversing.py`), the checks of b
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from anabranch.config import JobConfig
@@ -17,7 +17,7 @@ from anabranch.config.patterns import Pattern
 from anabranch.contracts import TypeMap
 from anabranch.errors import AnabranchError
 from anabranch.model.checks import CheckResult, CheckVerdict
-from anabranch.model.datatype import Fidelity
+from anabranch.model.datatype import Fidelity, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.net import TargetTable
@@ -60,13 +60,19 @@ class WayBack:
         return tuple(one for one in self.findings if one.verdict is CheckVerdict.FAILED)
 
 
+def _nobody_knows(native: str) -> LogicalType | None:
+    """Answer where a database gives its types in the source's own words, or does not tell."""
+    return None
+
+
 @dataclass(frozen=True)
 class Ends:
     """The facts about both ends. `at_source`: definitions of the job's tables; `at_target`: the target's tables as the database
     there defines them now, by their names there; none where the job has not made them. `types`: the type map of the target,
     `back`: that of the source in the role of a target. `parked`: source tables whose target is behind; `unready`: those
     that the job loads or builds indexes and keys of. `shared`: target tables that other jobs write to.
-    `has_begun`: the job knows of its tables already."""
+    `has_begun`: the job knows of its tables already. `spelled`: the logical type that a column of the target has, by how its
+    type is spelled."""
 
     at_source: Mapping[TableId, TableSchema]
     at_target: Mapping[TableId, TableSchema]
@@ -76,6 +82,7 @@ class Ends:
     unready: Collection[TableId] = ()
     shared: Collection[TableId] = ()
     has_begun: bool = False
+    spelled: Callable[[str], LogicalType | None] = _nobody_knows
 
 
 def way_back(config: JobConfig, rules: RuleSet, ends: Ends) -> WayBack:
@@ -181,6 +188,7 @@ class _Table:
         else:
             drop = {self.names[c.name]: _COMPUTES for c in self._plain_there()}
             results += self._computed(drop)
+            results += self._types(self._foreseen(), drop, {})
         rename = {name: source for name, source in rename.items() if name not in drop}
         return TableBack(self.form.target, self.schema.id, rename, drop, types, made is not None), results
 
@@ -283,6 +291,16 @@ class _Table:
         if names := [name for name in drop if name not in self.form.key]:
             text = f"{', '.join(names)}: what the target has there does not go back"
             yield self._result(COLUMNS, text, "", CheckVerdict.WARNING)
+
+    def _foreseen(self) -> TableSchema:
+        """Return the target's table as it will be defined there, with the columns of which that is known."""
+        columns = []
+        for name, target, type in zip(self.form.source_columns, self.form.columns, self.form.types, strict=True):
+            fit = self.ends.types.fit(type, self.rules.values)
+            if (found := self.ends.spelled(fit.native)) is not None and fit.fidelity is not Fidelity.REFUSED:
+                columns.append(Column(target, found, fit.native, nullable=self.schema.column(name).nullable))
+        key = self.form.key if {*self.form.key} <= {column.name for column in columns} else ()
+        return TableSchema(self.form.target, tuple(columns), primary_key=key)
 
     def _types(self, made: TableSchema, drop: Collection[str], types: dict[str, str]) -> Iterator[CheckResult]:
         """Choose types for columns whose usual type is not the one that stands at the source."""

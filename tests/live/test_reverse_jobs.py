@@ -176,6 +176,7 @@ def _secrets(made: Scenario) -> list[str]:
 def test_values_of_types_that_only_a_mysql_has_come_back_or_are_refused(there: There) -> None:
     made, back = there.made, there.back
     made.source.execute(*KINDS_OF_MYSQL)
+    assert refused(there.forward.job, reverse=True) == []  # told by how the target's types are spelled
     there.forward.load()
     _stream_until_built(there.forward)
     text = there.write_back().read_text()

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.config import load_job
+from anabranch.connectors.mysql.source.typemap import spelled as mysql_spelled
 from anabranch.connectors.mysql.target.typemap import MysqlTypes
+from anabranch.connectors.postgresql.source.typemap import spelled as postgresql_spelled
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.contracts import ValueRules
 from anabranch.model.checks import CheckVerdict
@@ -217,3 +219,32 @@ def test_types_into_columns_that_stand_at_a_postgresql(type: LogicalType, standi
     found, why = chosen(PostgresTypes(), Column("c", type, str(type)), standing)
     assert found == choice, why
     assert found is not None or why
+
+
+def test_types_that_will_not_go_back_are_refused_before_the_target_has_them(tmp_path: Path) -> None:
+    """They are read as the target's statements spell them; what goes back is no finding, and nothing is chosen yet."""
+    year, place = (
+        Column("made", LogicalType(Kind.YEAR), "year(4)"),
+        Column("place", LogicalType(Kind.GEOMETRY), "point"),
+    )
+    took = Column("took", LogicalType(Kind.DURATION, fraction=0), "time")
+    found = turned(tmp_path, replace(ITEMS, columns=(*ITEMS.columns, year, took, place)), spelled=postgresql_spelled)
+    assert refused(found) == {
+        "reverse.types shop.items": "column place bytea of the target does not go into point of the source: "
+        "point does not hold all that longblob does"
+    }
+    assert found.tables[0].types == {}
+
+
+@pytest.mark.parametrize(
+    "type", ["int unsigned", "decimal(20,2)", "datetime(3)", "varchar(9)", "enum('a','b9')", "bit(5)", "json"]
+)
+def test_a_type_of_a_mysql_is_read_as_it_is_spelled(type: str) -> None:
+    found = mysql_spelled(type, "mysql")
+    assert found is not None and MysqlTypes().fit(found, ValueRules()).native == type
+
+
+def test_a_type_that_a_database_does_not_know_is_not_read() -> None:
+    assert mysql_spelled("xmltype", "mariadb") is None
+    assert str(postgresql_spelled("timestamptz(3)")) == "timestamp(3) with time zone"
+    assert postgresql_spelled("varchar(7)") == LogicalType(Kind.TEXT, length=7)

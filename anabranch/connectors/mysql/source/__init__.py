@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SourceConnector,
         SourceFence,
     )
+    from anabranch.model.datatype import LogicalType
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
@@ -81,6 +82,11 @@ class MysqlSource:
         from anabranch.connectors.mysql.source.computed import ComputingSnapshot
 
         return ComputingSnapshot(self.endpoint, expected)
+
+    def spelled(self, native: str) -> LogicalType | None:
+        from anabranch.connectors.mysql.source.typemap import spelled
+
+        return spelled(native, self.family)
 
     def checks(self) -> Checks:
         from anabranch.connectors.mysql.source.preflight import MysqlChecks

@@ -132,3 +132,18 @@ _MAKERS: dict[str, Callable[[NativeType], LogicalType]] = {
     **{name: lambda n: LogicalType(Kind.BINARY) for name in BLOBS},
     **{name: lambda n: LogicalType(CLOCKS[n.name], fraction=n.fraction) for name in CLOCKS},
 }
+
+
+def spelled(native: str, family: str) -> LogicalType | None:
+    """Return the logical type of a type as a statement spells it, `decimal(10,2)`; None for one that is not known. Texts are
+    of utf8mb4."""
+    name = native.partition("(")[0].partition(" ")[0].lower()
+    sizes = [int(size) for size in re.findall(r"\d+", native.partition("(")[2])] if name not in ("enum", "set") else []
+    first, second = (*sizes, 0, 0)[:2]
+    precision = first or (10 if name == "decimal" else 1)
+    length = first or 1
+    made = NativeType(name, native, "utf8mb4", length, precision, second, first if name in CLOCKS else 0, family=family)
+    try:
+        return logical_type(made)
+    except Refused:
+        return None

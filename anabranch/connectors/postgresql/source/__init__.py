@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SourceFence,
         ValueGuard,
     )
+    from anabranch.model.datatype import LogicalType
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
@@ -90,6 +91,11 @@ class PostgresSource:
         from anabranch.connectors.postgresql.source.snapshot import PostgresSnapshot
 
         return PostgresSnapshot(self.endpoint, expected, self.options)
+
+    def spelled(self, native: str) -> LogicalType | None:
+        from anabranch.connectors.postgresql.source.typemap import spelled
+
+        return spelled(native)
 
     def checks(self) -> Checks:
         from anabranch.connectors.postgresql.source.preflight import PostgresSourceChecks

@@ -88,3 +88,20 @@ def bare(native: str) -> str:
     """Remove what is in parentheses: `time(3) with time zone` -> `time with time zone`."""
     head, _, tail = native.partition("(")
     return head + tail.partition(")")[2]
+
+
+# What statements write -> format_type's name; sizes stand behind its first word.
+_LONG = {
+    "varchar": ("character varying", ""),
+    "timestamp": ("timestamp", " without time zone"),
+    "timestamptz": ("timestamp", " with time zone"),
+    "time": ("time", " without time zone"),
+    "varbit": ("bit varying", ""),
+}
+
+
+def spelled(native: str) -> LogicalType:
+    """Return the logical type of a type as a statement spells it: `timestamptz(3)`."""
+    name, bracket, sizes = native.partition("(")
+    first, last = _LONG.get(name, (name, ""))
+    return logical_type(f"{first}{bracket}{sizes}{last}")
