@@ -468,7 +468,7 @@ class Cutover(Section):
     flip: list[str] = []
     """Command and arguments, run without a shell when the target is to take writes: it leads the application there. It has
     `ANABRANCH_SOURCE_URL`, `ANABRANCH_TARGET_URL` (without passwords), `ANABRANCH_JOB`, `ANABRANCH_FENCE_POSITION` in its
-    environment. Another end than 0 opens the source again; after a kill it is run once more. Without one a person does it."""
+    environment. Another end than 0 opens the source again; after a kill it is run once more. A cut-over needs one."""
     sequence_margin: int = Field(default=1000, ge=0, le=1_000_000_000)
     """Numbers that sequences and AUTO_INCREMENT counters at the target leave out behind those that the source has given, in
     steps of the counter."""

@@ -12,14 +12,27 @@ import sys
 from collections.abc import Sequence
 
 from anabranch.errors import ConfigError, StateError
+from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.view.job_view import JobView
 
+RUNS = "cutover-flip.lock"  # beside what is kept for the target
 SOURCE, TARGET, JOB, POSITION = (
     "ANABRANCH_SOURCE_URL",
     "ANABRANCH_TARGET_URL",
     "ANABRANCH_JOB",
     "ANABRANCH_FENCE_POSITION",
 )
+
+
+def flip_lock(job: JobView) -> OsLock:
+    """Take the lock that a flip command holds as long as it, or what it has started, runs. Raises StateError while one does."""
+    job.target_home.mkdir(parents=True, exist_ok=True)
+    try:
+        return OsLock(job.target_home / RUNS)
+    except LockHeld:
+        raise StateError(
+            "the flip command of before still runs", job=job.label, hint="wait for its end, or end it, then ask again"
+        ) from None
 
 
 def flip(job: JobView, command: Sequence[str], position: str) -> None:
@@ -31,6 +44,7 @@ def flip(job: JobView, command: Sequence[str], position: str) -> None:
         JOB: job.config.name,
         POSITION: position,
     }
+    lock = flip_lock(job)
     try:
         made = subprocess.Popen(
             list(command),
@@ -38,9 +52,12 @@ def flip(job: JobView, command: Sequence[str], position: str) -> None:
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr,
             start_new_session=True,
+            pass_fds=(lock.fileno(),),
         )
     except OSError as error:
         raise ConfigError(f"[cutover] flip: {command[0]} cannot be started: {error.strerror}", job=job.label) from None
+    finally:
+        lock.close()  # the command has it as long as it runs
     if (code := made.wait()) != 0:
         ended = f"by signal {-code}" if code < 0 else f"with {code}"
         hint = "what it wrote stands above; it has to take back what it did before it fails"

@@ -16,6 +16,8 @@ from anabranch.databases import registry
 from anabranch.errors import NotCaughtUp
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.cutover import Cutover
+from anabranch.model.writers import own_targets
+from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import catalog_of
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> It
         yield CheckResult("cutover.state", FAILED if cutover.is_finished else OK, cutover.who_writes())
     states = ends.store.states.tables(ends.job.config.name)
     yield from tables(states, terms.allows_parked)
+    yield from unknown(ends, states)
     yield from ends.fence.checks(sorted(states))
     yield _lag(ends, terms, following)
     yield from _one_server(ends.job)
@@ -65,6 +68,17 @@ def tables(states: Mapping[TableId, TableState], allows_parked: bool) -> Iterato
             yield CheckResult("cutover.built", WARNING, problem, table=str(table))
     if not states:
         yield CheckResult("cutover.load", FAILED, "the job has no table at the target", "anabranch run JOB")
+
+
+def unknown(ends: Ends, states: Mapping[TableId, TableState]) -> Iterator[CheckResult]:
+    """Yield tables of the source that the rules include and the target knows nothing of: nobody would miss them in time."""
+    uuid = trail_uuid(ends.job)
+    with catalog_of(ends.source) as catalog:
+        own = own_targets(catalog.writers(), uuid) if uuid else frozenset()
+        names = [t for t in catalog.names() if ends.job.rules.includes(t) and t not in states and t not in own]
+    if names:
+        said = f"{len(names)} tables of the source are not at the target: {_list(names)}"
+        yield CheckResult("cutover.tables", FAILED, said, "load them, or exclude them by a rule: anabranch status JOB")
 
 
 def _lag(ends: Ends, terms: Terms, following: Following) -> CheckResult:
@@ -101,8 +115,9 @@ def _reverse(job: JobView) -> CheckResult:
 
 def _flip(terms: Terms) -> CheckResult:
     if not terms.flip:
-        said = "no command leads the application to the target: a person has to, when the cut-over says so"
-        return CheckResult("cutover.flip", WARNING, said, '[cutover] flip = ["command", …]')
+        said = "no command leads the application to the target"
+        hint = '[cutover] flip = ["command", …]; one that waits until a person has done it will do'
+        return CheckResult("cutover.flip", FAILED, said, hint)
     if shutil.which(terms.flip[0]) is None:
         return CheckResult("cutover.flip", FAILED, f"there is no command {terms.flip[0]}", "[cutover] flip")
     return CheckResult("cutover.flip", OK, f"{terms.flip[0]} leads the application to the target")

@@ -10,9 +10,11 @@ import getpass
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from anabranch.cutover import looking
+from anabranch.cutover.flip import flip_lock
 from anabranch.cutover.following import Following
 from anabranch.cutover.report import CutoverReport, report_of, write_files
 from anabranch.cutover.steps import PAUSE, Steps
@@ -48,6 +50,13 @@ class CutOver:
         ends.store.prepare()
         self._cutover = Cutover.of(ends.store.cutovers.cutover_notes(self._job))
         self._following = Following(ends.job, ends.store, TrailReader(ends.job.trail), ends.source.order)
+        if self._cutover.is_under_way:  # what was asked for when it began still is
+            began = self._cutover.facts(Step.BEGIN, Phase.BEGINS)
+            self.terms = terms = replace(
+                terms,
+                is_verified=terms.is_verified or bool(began.get("verify")),
+                allows_parked=terms.allows_parked or bool(began.get("allow_parked")),
+            )
         self._steps = Steps(ends, terms, self._following, lambda: self._cutover, self._note)
 
     def plan(self) -> Report:
@@ -62,7 +71,8 @@ class CutOver:
             self.terms.tell(f"goes on: {self._cutover.who_writes()}")
         else:  # also where one was begun and did nothing yet: its look at the lag is old
             self.plan().require()
-            self._note(Step.BEGIN, Phase.BEGINS, _who())
+            wishes = {"verify": self.terms.is_verified, "allow_parked": self.terms.allows_parked}
+            self._note(Step.BEGIN, Phase.BEGINS, {**_who(), **wishes})
         try:
             while (step := self._cutover.next) is not None:
                 self._carry_out(step)
@@ -76,6 +86,7 @@ class CutOver:
         cutover = self._cutover
         if not cutover.is_under_way or cutover.is_flipped or (cutover.is_flip_unknown and not is_flip_undone):
             raise StateError(f"nothing can be taken back: {cutover.who_writes()}", job=self.ends.job.label)
+        flip_lock(self.ends.job).close()
         self._take_back()
 
     def close(self) -> None:
@@ -110,8 +121,11 @@ class CutOver:
 
     def _break_off(self, error: BaseException) -> None:
         """Open the source again, where nobody uses the target yet; else say what holds."""
+        if isinstance(error, Fenced):
+            self._give_way()
+            return
         cutover = self._cutover
-        if isinstance(error, Fenced) or not cutover.is_under_way or cutover.is_flipped or cutover.is_flip_unknown:
+        if not cutover.is_under_way or cutover.is_flipped or cutover.is_flip_unknown:
             self.terms.tell(cutover.who_writes())
             return
         self.terms.tell("broken off: the source is opened again")
@@ -121,6 +135,14 @@ class CutOver:
         except AnabranchError as second:
             error.add_note(f"and it could not be taken back: {second}; anabranch cutover JOB --abort goes on with that")
 
+    def _give_way(self) -> None:
+        """Another process, with another home, is at the same cut-over. What it has taken back stays so: a fence that was raised
+        here meanwhile is lifted by what was noted before it."""
+        mine, self._cutover = self._cutover, Cutover.of(self.ends.store.cutovers.cutover_notes(self._job))
+        if mine.is_fenced and (self._cutover.is_aborted or self._cutover.is_to_be_taken_back):
+            self._lift(mine)
+        self.terms.tell(self._cutover.who_writes())
+
     def _take_back(self) -> None:
         """Lift the fence, then let apply go on. A target that takes no note does not keep the source shut."""
         try:
@@ -129,15 +151,15 @@ class CutOver:
             raise
         except TargetError as error:
             self.terms.tell(f"the target takes no note of it: {error.message}")
-        left = self._lift() if self._cutover.is_fenced else []
+        left = self._lift(self._cutover) if self._cutover.is_fenced else []
         reach("cutover.lifted")
         self._note(Step.ABORT, Phase.DONE, {"left": left})
         self.terms.tell(self._cutover.who_writes())
         if left:
             self.terms.tell(f"what is left refuses nobody, and is removed by: {'; '.join(left)}")
 
-    def _lift(self) -> list[str]:
-        noted = self._cutover.facts(Step.FENCE, Phase.BEGINS)
+    def _lift(self, cutover: Cutover) -> list[str]:
+        noted = cutover.facts(Step.FENCE, Phase.BEGINS)
         tables = [TableId.parse(text) for text in noted["tables"]]
         until = time.monotonic() + LIFT_SECONDS
         while (left := self.ends.fence.lift(tables, noted["before"])) and time.monotonic() < until:
@@ -159,6 +181,9 @@ class CutOver:
 
 def alarmed(report: CutoverReport) -> SourceError | None:
     """Return the error of a cut-over that is through, and whose source took writes behind the flip."""
+    gaps = report.cutover.facts(Step.GRACE).get("gaps")
+    if gaps and not report.alarms:
+        return SourceError(f"the target is in use, and the fence does not hold: {'; '.join(gaps)}", job=report.job)
     if not report.alarms:
         return None
     hint = "anabranch trail show JOB --from POSITION shows them: they are not at the target, bring them there by hand"

@@ -122,7 +122,7 @@ class Steps:
         return {"sequence": self.following.at()}
 
     def _verify(self) -> Facts:
-        if self.terms.verify is None:
+        if not self.terms.is_verified:
             return {"skipped": "nobody asked for it: --verify"}
         self.terms.tell("compares both ends")
         is_equal, facts = self.terms.verify()
@@ -164,11 +164,9 @@ class Steps:
             now = catalog.mark()
         self.following.read(now, self.terms.wait)
         self._require_nothing_foreign()
+        self._require_tables()
 
     def _flip(self) -> Facts:
-        if not self.terms.flip:
-            self.terms.tell("lead the application to the target now")
-            return {"skipped": "[cutover] flip names no command: a person leads the application to the target"}
         begun = time.monotonic()
         flip(self.ends.job, self.terms.flip, self._mark().native)
         reach("cutover.flipped")
@@ -189,7 +187,10 @@ class Steps:
                     self.note(Step.GRACE, Phase.ALARM, row)
                     self.terms.tell(f"ALARM: the source took a write behind the flip: {said([row])}")
             if is_last:
-                return {"alarms": len(told), "gaps": self.ends.fence.gaps(self._tables(), self._fenced_before())}
+                gaps = self.ends.fence.gaps(self._tables(), self._fenced_before())
+                for gap in gaps:
+                    self.terms.tell(f"ALARM: the fence does not hold any more: {gap}")
+                return {"alarms": len(told), "gaps": gaps}
             time.sleep(min(PAUSE, max(TICK, over - time.monotonic())))
 
     # --- what they have in common -------------------------------------------------------------------------------------------
@@ -235,6 +236,7 @@ class Steps:
 
     def _require_tables(self) -> None:
         states = self.ends.store.states.tables(self.ends.job.config.name)
-        failed = [one for one in looking.tables(states, self.terms.allows_parked) if one.verdict == CheckVerdict.FAILED]
+        found = [*looking.tables(states, self.terms.allows_parked), *looking.unknown(self.ends, states)]
+        failed = [one for one in found if one.verdict == CheckVerdict.FAILED]
         if failed:
             raise StateError("; ".join(one.message for one in failed), job=self.ends.job.label, hint=failed[0].hint)

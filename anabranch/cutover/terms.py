@@ -26,7 +26,7 @@ class Terms:
     - `flip`: the user's command, [] for none. `margin`: steps of counters that are left out.
     - `max_lag`: how long a commit of now may take to the target before the source is fenced. `grace`: how long the source is
       watched behind the flip. `wait`: for older transactions, and for the target to be at the fence.
-    - `verify`: compares both ends; None: nobody asked for it. `allows_parked`: also where not all rows are at the target.
+    - `verify`: compares both ends, where it `is_verified`. `allows_parked`: also where not all rows are at the target.
     - `tell`: is given a line for people now and then.
     """
 
@@ -35,7 +35,8 @@ class Terms:
     max_lag: float
     grace: float
     wait: float
-    verify: Callable[[], Verified] | None
+    verify: Callable[[], Verified]
+    is_verified: bool
     allows_parked: bool
     tell: Callable[[str], None]
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from anabranch.cutover.machine import CutOver, alarmed
 from anabranch.cutover.report import CutoverReport, report_of
 from anabranch.cutover.terms import Terms, Verified, opened
+from anabranch.errors import StateError
 from anabranch.model.cutover import Cutover
+from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.view.opened import store_of
 from anabranch.view.refusals import refuse_changed_job
 
@@ -19,17 +21,20 @@ if TYPE_CHECKING:
     from anabranch.verify.report import Verification
     from anabranch.view.job_view import JobView
 
+LOCK = "cutover.lock"  # beside what is kept for the target
+
 
 def cut_over(
     job: JobView,
-    verify: Callable[[], Verification] | None,
+    verify: Callable[[], Verification],
+    is_verified: bool,
     allows_parked: bool,
     wait: float,
     tell: Callable[[str], None],
 ) -> CutoverReport:
-    """Cut over, or go on with it. `verify`: compares both ends; None: nobody asked for it."""
-    compare = None if verify is None else partial(_verified, verify)
-    with _machine(job, terms(job, wait, compare, allows_parked, tell)) as machine:
+    """Cut over, or go on with it. `verify`: compares both ends, where that is asked for, or was when it began."""
+    made = terms(job, wait, partial(_verified, verify), is_verified, allows_parked, tell)
+    with _alone(job), _machine(job, made) as machine:
         report = machine.run()
     if (error := alarmed(report)) is not None:
         raise error
@@ -37,12 +42,13 @@ def cut_over(
 
 
 def plan(job: JobView, allows_parked: bool, wait: float) -> Report:
-    with _machine(job, terms(job, wait, None, allows_parked, lambda _: None)) as machine:
+    with _machine(job, terms(job, wait, _unasked, False, allows_parked, lambda _: None)) as machine:
         return machine.plan()
 
 
 def abort(job: JobView, is_flip_undone: bool, tell: Callable[[str], None]) -> CutoverReport:
-    with _machine(job, terms(job, 0.0, None, False, tell)) as machine:
+    made = terms(job, 0.0, _unasked, False, False, tell)
+    with _alone(job), _machine(job, made, is_same_file=False) as machine:
         machine.abort(is_flip_undone)
     return told(job)
 
@@ -55,19 +61,54 @@ def told(job: JobView) -> CutoverReport:
 
 
 def terms(
-    job: JobView, wait: float, verify: Callable[[], Verified] | None, allows_parked: bool, tell: Callable[[str], None]
+    job: JobView,
+    wait: float,
+    verify: Callable[[], Verified],
+    is_verified: bool,
+    allows_parked: bool,
+    tell: Callable[[str], None],
 ) -> Terms:
     settings = job.config.cutover
     return Terms(
-        settings.flip, settings.sequence_margin, settings.max_lag, settings.grace, wait, verify, allows_parked, tell
+        settings.flip,
+        settings.sequence_margin,
+        settings.max_lag,
+        settings.grace,
+        wait,
+        verify,
+        is_verified,
+        allows_parked,
+        tell,
     )
 
 
 @contextmanager
-def _machine(job: JobView, terms: Terms) -> Iterator[CutOver]:
-    refuse_changed_job(job)
+def _alone(job: JobView) -> Iterator[None]:
+    """Let one process of this home be at the cut-over. Raises StateError, which says who is."""
+    job.target_home.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = OsLock(job.target_home / LOCK)
+    except LockHeld as held:
+        hint = "wait for its end, or end it: Ctrl-C takes it back"
+        raise StateError(
+            f"the job is being cut over, or that is taken back, by {held}", job=job.label, hint=hint
+        ) from None
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+@contextmanager
+def _machine(job: JobView, terms: Terms, is_same_file: bool = True) -> Iterator[CutOver]:
+    if is_same_file:
+        refuse_changed_job(job)
     with store_of(job) as store, closing(CutOver(opened(job, store), terms)) as machine:
         yield machine
+
+
+def _unasked() -> Verified:
+    raise StateError("nobody asked for a verification")
 
 
 def _verified(verify: Callable[[], Verification]) -> Verified:

@@ -187,7 +187,7 @@ class Job(JobView):
         with self._named("cutover", verify=verify, allow_parked=allow_parked):
             from anabranch.job.cutting_over import cut_over
 
-            return cut_over(self, self.verify if verify else None, allow_parked, wait, tell)
+            return cut_over(self, self.verify, verify, allow_parked, wait, tell)
 
     def plan_cutover(self, allow_parked: bool = False) -> Report:
         """Return what keeps a cut-over from being begun. Changes nothing."""

@@ -41,6 +41,10 @@ class OsLock:
                 raise LockHeld(_holder(self._fd))
             time.sleep(0.05)
 
+    def fileno(self) -> int:
+        """Return the file, for a process that inherits it: the lock is held until that one ends, too."""
+        return self._fd
+
     def close(self) -> None:
         os.close(self._fd)
 

@@ -58,10 +58,9 @@ class Cut:
     def flips(self) -> Path:
         return self.made.directory / "flips"
 
-    def write_job(self, grace: int = 0, flip: bool = True) -> None:
+    def write_job(self, grace: int = 0) -> None:
         command = json.dumps([sys.executable, "-c", NOTES_ENVIRONMENT, str(self.flips)])
-        flip_line = f"flip = {command}\n" if flip else ""
-        self.made.write_job(f"[cutover]\n{flip_line}sequence_margin = {MARGIN}\ngrace = {grace}\n")
+        self.made.write_job(f"[cutover]\nflip = {command}\nsequence_margin = {MARGIN}\ngrace = {grace}\n")
 
     def run(self, during: Callable[[str], object] = lambda line: None, **asked: Any) -> CutoverReport:
         def tell(line: str) -> None:
@@ -72,7 +71,7 @@ class Cut:
 
     def run_verified(self, during: Callable[[str], object] = lambda line: None) -> CutoverReport:
         """As `--verify`, without Spark."""
-        return cutting_over.cut_over(self.here.job, self.here.verify, False, 60.0, during)
+        return cutting_over.cut_over(self.here.job, self.here.verify, True, False, 60.0, during)
 
     def as_application(self, **options: Any) -> Any:
         """A connection of somebody without special rights; at a PostgreSQL of a superuser, which changes nothing there."""
@@ -204,6 +203,11 @@ def test_rule_24_pitfall_47_73_the_target_takes_over_under_writers(
     with job(request, source, target, tmp_path / "job") as cut, running(cut), Writers(cut) as writers:
         draft = cut.there("draft")
         cut.made.target.execute(f"UPDATE {draft} SET v = 99 WHERE id = 1")
+        if source == "postgresql":
+            cut.made.source.execute("CREATE TABLE later (id int PRIMARY KEY)")
+            with pytest.raises(PreflightFailed, match=r"1 tables of the source are not at the target: public\.later"):
+                cut.run()
+            cut.made.source.execute("DROP TABLE later")
         with pytest.raises(DifferencesFound, match="both ends differ at the fence"):
             cut.run_verified()
         assert cut.here.job.cutover_status().state == "aborted" and cut.admits()
@@ -293,7 +297,7 @@ def test_rule_24_prepared_transactions_and_events_do_not_pass(
         assert cut.made.source.query("SELECT @@GLOBAL.event_scheduler, @@GLOBAL.read_only") == [("ON", 0)]
 
         until(lambda: 9 in cut.at_target(), "the event writes")
-        cut.write_job(grace=2, flip=False)
+        cut.write_job(grace=2)
         assert cut.run().alarms == []
         cut.made.assert_identical("item")
 

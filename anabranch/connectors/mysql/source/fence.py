@@ -118,7 +118,9 @@ def _inside(connection: pymysql.Connection) -> list[str]:
         f"connection {number} ({user}@{host}), {command}, in a transaction since {seconds} s"
         for number, user, host, command, seconds in ask(connection, OLDER)
     ]
-    prepared = listed(connection) or ()
+    prepared = listed(connection)
+    if prepared is None:
+        raise SourceError("the source does not let the job's user ask for prepared transactions", hint=fence_checks.XA)
     return found + [f"the prepared XA transaction {xid}: XA COMMIT or XA ROLLBACK it" for xid in sorted(prepared)]
 
 

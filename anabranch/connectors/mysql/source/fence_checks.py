@@ -28,6 +28,7 @@ NEEDS = {
     "mysql before 8.0": (("SUPER",), ("PROCESS",)),
     "mariadb": (("READ ONLY ADMIN", "READ_ONLY ADMIN"), ("PROCESS",), ("SUPER", "SLAVE MONITOR", "REPLICA MONITOR")),
 }
+XA = "GRANT XA_RECOVER_ADMIN ON *.* to the job's user"
 PASSING = ("SUPER", "READ_ONLY ADMIN", "READ ONLY ADMIN")
 ACCOUNTS = "SELECT DISTINCT GRANTEE FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN %s"
 MEMBERS = "SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"

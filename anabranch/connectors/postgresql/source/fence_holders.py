@@ -18,7 +18,7 @@ SELECT DISTINCT l.pid, a.usename::text, a.application_name, a.state,
     ON l.pid IS NULL AND split_part(l.virtualtransaction, '/', 2) = p.transaction::text AND p.database = current_database()
  WHERE l.locktype = 'relation' AND l.granted AND l.relation = ANY (%s)
    AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-   AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+   AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')
    AND l.pid IS DISTINCT FROM pg_backend_pid()
  ORDER BY 1
 """
