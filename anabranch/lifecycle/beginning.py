@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch import log
 from anabranch.contracts import SourceSetUp
 from anabranch.errors import SourceError, StateError, TrailLocked
+from anabranch.model.markers import jobs_among
 from anabranch.trail import identity
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.storage import LocalStorage
@@ -73,7 +74,7 @@ def prepare_source(
 ) -> None:
     """Carry out what the source still needs before a trail begins; of one that has begun, what shows who has written (K21)."""
     if exists(job.trail) and TrailReader(job.trail).end().resume:
-        if options.leave_out:
+        if jobs_among(options.leave_out):
             carry_out(source, options, {}, False, stop)
         return
     carry_out(source, options, tables_at_source(job, source), True, stop, set_up_seconds(job))
