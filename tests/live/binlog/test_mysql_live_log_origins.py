@@ -15,6 +15,7 @@ from anabranch.connectors.mysql.target.begin import empty_table
 from anabranch.connectors.mysql.target.session import connect
 from anabranch.errors import ConfigError
 from anabranch.model.ids import TableId
+from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.log_items import LogDecided, LogPrepared, LogStatement
 from anabranch.testing.databases import Database, unique_name
@@ -157,3 +158,22 @@ def test_rule_21_a_table_that_a_load_empties(mysql_family: Server, source_databa
     items = rest.take()
     assert not [item for item in items if isinstance(item, LogStatement) and item.sql.startswith("TRUNCATE")]
     assert origins(items) == [None] and {image["id"] for image in rest.images("u")} == {3}
+
+
+def test_rule_21_a_marker_among_partial_updates(mysql: Server, source_database: Make, follow: Any) -> None:
+    """With PARTIAL_JSON an update is another event, also of a table without documents."""
+    database, job = source_database(mysql), unique_name("job")
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    rest = follow(database)
+    with closing(connectors.row_target(rest.endpoint).store()) as store:
+        store.prepare()
+        store.jobs.create_checkpoint(job, Position(1, ""), 0)
+    rest.leave_out = frozenset((f"anabranch:{job}",))
+    rest.begin()
+    move = f"UPDATE anabranch.checkpoint SET epoch = epoch + 1 WHERE job = '{job}'"
+    database.execute(
+        "SET binlog_row_value_options = PARTIAL_JSON", "BEGIN", move, "INSERT INTO t VALUES (1)", "COMMIT",
+        "INSERT INTO t VALUES (2)",
+    )  # fmt: skip
+    rest.take()
+    assert {image["id"] for image in rest.images("t")} == {2}

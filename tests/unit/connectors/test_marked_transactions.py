@@ -87,8 +87,8 @@ def binlog(log: Sequence[str], family: str, seed: int) -> bytes:
             table = {"r": rows, "o": other}.get(what) or State(
                 r.choice(("checkpoint", "load_chunk")), [_job(NAMES[int(what)]), numbers], [False, True], 102
             )
-            kind = r.choice((30, 31, 24, 25)) if what.isdigit() else 30
-            images = [[True] * len(table.kinds)] * (2 if kind in (24, 31) else 1)
+            kind = r.choice((30, 31, 39, 24, 25)) if what.isdigit() else 30
+            images = [[True] * len(table.kinds)] * (2 if kind in (24, 31, 39) else 1)
             if kind == 31:
                 images = [[True, False], [False, True]]  # MINIMAL: the key before, what has changed after
             made.add(19, table.table_map())

@@ -242,7 +242,8 @@ class Assembler:
                     found = self._tables.unannounced(low | high << 32)
                 if found is None:
                     if group.marker == low | high << 32:
-                        group.marked(job_of(data, body + 8 + (extra if kind >= 30 else 0), kind))
+                        job = job_of(data, body + 8 + (extra if kind >= 30 else 0), kind)
+                        group.marked(job if group.may_be_marked() else "")
                 elif not group.is_left_out:
                     p = body + 8 + (extra if kind >= 30 else 0)
                     width, made = (found.kinds_off if facts & b.KEYS_OFF else found.kinds)[kind]

@@ -6,9 +6,11 @@ https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_
 
 from __future__ import annotations
 
-from anabranch.connectors.mysql.source.binlog import DELETE, UPDATE, WRITE, packed_integer
+from anabranch.connectors.mysql.source.binlog import DELETE, PARTIAL_UPDATE, UPDATE, WRITE, packed_integer
 
-_IMAGES = {**dict.fromkeys((*WRITE, *DELETE), 1), **dict.fromkeys(UPDATE, 2)}  # sets of columns that an event names
+# Sets of columns that an event names. With binlog_row_value_options = PARTIAL_JSON updates are partial ones, whose row before
+# is as ever.
+_IMAGES = {**dict.fromkeys((*WRITE, *DELETE), 1), **dict.fromkeys((*UPDATE, PARTIAL_UPDATE), 2)}
 
 
 def job_of(data: bytes, at: int, kind: int) -> str:
