@@ -117,9 +117,10 @@ rows unseen and over each other in levels, stored ones over what statements give
 
 **The job** is the product: capture, load and apply, each a process of its own, with what Spark would do done in that
 process (a history takes some seconds), or `anabranch run` with Spark as it is. One of six jobs has two targets, the second a
-database beside the first on the same server, or, where the first is a MySQL or MariaDB, a PostgreSQL, with a load and an apply
-of its own, without Spark. In four fifths of these the second one is held back for up to four seconds: its apply is stopped in
-the middle, or begins late, or all of it does; in many, segments of the trail are dropped as soon as both are past them.
+database beside the first on the same server, or, where one is a MySQL or MariaDB, that and a PostgreSQL, either of them first;
+the second has a load and an apply of its own, without Spark. In four fifths of these the second one is held back for up to
+four seconds: its apply is stopped in the middle, or begins late, or all of it does; in many, segments of the trail are dropped
+as soon as both are past them.
 
 **The faults**, one to three per history, come from the same seed: a process is gone at a
 [failpoint](../reference/failpoints.md) or at any moment, stands still while another one takes its place, loses its line,
@@ -172,15 +173,18 @@ With `--decoder` the log is read by another one, on PostgreSQL 15, or each histo
 show is left out of the tables: partitioned tables of wal2json and decoderbufs, floating and decimal numbers of wal2json (a NULL
 among them may be a value), points and times with a zone of decoderbufs. The order of commits is that of pgoutput in any case.
 
-**MySQL and MariaDB as targets** (`--target mysql`, `--target mariadb`) are servers of the kit's, too, from every source. The
-watcher reads the tables in one consistent snapshot; a table that refuses rows does it by a trigger, because a CHECK would be
-asked of the rows that are there. Two of five jobs have `[apply] truncate = "truncate"`. A TRUNCATE at a MySQL or MariaDB
-source is a transaction of its own, so the state between the emptying and its epoch is one that the source had. That of a
-PostgreSQL source is applied as DELETE, because each of its transactions also writes the ledger. A second target is a
-PostgreSQL, with a server of its own that may be restarted for itself. Not drawn there: users who may not
-switch foreign keys off or from whom a policy hides rows (there are none), and kinds of columns whose values do not all come
-exactly: MariaDB's UUID and INET at a MySQL, MySQL's -0.0 at a MariaDB; from a PostgreSQL numbers without digits, NaN and
-infinities, dates outside of the years 1000 to 9999, 24:00, JSON as it was typed, and texts and bytes without a length in keys.
+**MySQL and MariaDB as targets** (`--target mysql`, `--target mariadb`) are servers of the kit's, too, from every
+source. The watcher reads the tables in one consistent snapshot; a table that refuses rows does it by a trigger, because
+a CHECK would be asked of the rows that are there. Two of five jobs have `[apply] truncate = "truncate"`. A TRUNCATE at
+a MySQL or MariaDB source is a transaction of its own, so the state between the emptying and its epoch is one that the
+source had. That of a PostgreSQL source is applied as DELETE where its transaction also writes the ledger. Half of the
+histories from there have some that do nothing else: a message in the log has their number. The other one of two targets
+is a PostgreSQL, the second or the first of them, with a server of its own that may be restarted for itself. Two of five
+have `[target.options]`: JSON as text, UUIDs as bytes, instants as the one or the other type, arrays as JSON, no
+computed columns; not where somebody else writes. Not drawn there: users who may not switch foreign keys off or from
+whom a policy hides rows (there are none), and kinds of columns whose values do not all come exactly: MariaDB's UUID and
+INET at a MySQL, MySQL's -0.0 at a MariaDB; from a PostgreSQL numbers without digits, NaN and infinities, dates outside
+of the years 1000 to 9999, 24:00, JSON as it was typed, and texts and bytes without a length in keys.
 
 A history that fails is made smaller while it still fails, and written to a file that `anabranch torture --replay` runs.
 """

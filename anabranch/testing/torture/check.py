@@ -81,7 +81,7 @@ class Checker:
         self.by_number = {transaction.number: transaction for transaction in history.transactions}
         self.prefixes: set[int] = set()  # that were seen
         self._places = {number: place for place, number in enumerate(self.order)}
-        self._ledgered = [n for n in self.order if n in self.by_number and not self.by_number[n].truncates]
+        self._ledgered = [n for n in self.order if n in self.by_number and self.by_number[n].is_numbered]
         self._losses_left, self._owed = losses, 0
         self._begin()
 
@@ -146,7 +146,7 @@ class Checker:
                 self._commit(transaction).carry_out(self.model)
             except (Disagreement, NoSuchRow) as disagreement:
                 raise _Found(MODEL, f"transaction {transaction.number}: {disagreement}{self._around()}") from None
-            if not transaction.truncates:
+            if transaction.is_numbered:
                 self._ledger.append(str(transaction.number).encode())
             self._at += 1
 

@@ -58,21 +58,25 @@ class Relation:
 
 @dataclass
 class Reading:
-    """Reads one slot's messages, from its beginning on."""
+    """Reads one slot's messages, from its beginning on. `history`: whose messages say numbers."""
 
+    history: str = ""
     relations: dict[int, Relation] = field(default_factory=dict)
 
     def transactions(self, messages: Iterable[bytes]) -> Iterator[tuple[int, list[RowChange]]]:
         """The number that each wrote into the ledger, and its other changes. Those that wrote nothing are left out."""
         changes: list[RowChange] = []
+        said: list[int] = []
         for data in messages:
             message = Message(data)
             if data[:1] == b"C":
-                numbers = [int((one.new or {})["n"] or 0) for one in changes if one.table == LEDGER]
+                numbers = said + [int((one.new or {})["n"] or 0) for one in changes if one.table == LEDGER]
                 if len(numbers) != 1 and changes:
                     raise NotRead(f"a transaction with {len(changes)} changes has the numbers {numbers}")
                 yield from [(number, [one for one in changes if one.table != LEDGER]) for number in numbers]
-                changes = []
+                changes, said = [], []
+            elif data[:1] == b"M":
+                said += self._said(message)
             elif data[:1] == b"R":
                 self._relation(message)
             elif data[:1] == b"T":
@@ -81,6 +85,11 @@ class Reading:
                 changes.append(self._change(message))
             elif data[:1] not in (b"B", b"O", b"Y", b"A"):  # 18.4 was seen to tell of an abort (A) without any stream
                 raise NotRead(f"a message {data[:1]!r}")
+
+    def _said(self, message: Message) -> list[int]:
+        """Return the number that a transaction says of itself, where it writes none into the ledger (bare.py)."""
+        _, _, prefix = message.number("B"), message.number("Q"), message.text()
+        return [int(message.value() or 0)] if prefix == self.history else []
 
     def _relation(self, message: Message) -> None:
         oid, _, table, _ = message.number("I"), message.text(), message.text(), message.kind()

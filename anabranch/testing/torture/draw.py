@@ -9,6 +9,7 @@ import random
 from dataclasses import replace
 
 from anabranch.testing.databases import Database
+from anabranch.testing.torture.bare import with_bare_truncates
 from anabranch.testing.torture.computed import with_computed
 from anabranch.testing.torture.events import Draft
 from anabranch.testing.torture.heirs import with_heirs
@@ -18,6 +19,7 @@ from anabranch.testing.torture.postgresql_tables import is_late_unique
 from anabranch.testing.torture.schemas import draw_schema, with_one_apart, with_one_way, without_actions
 from anabranch.testing.torture.sources import source_family
 from anabranch.testing.torture.tables import Schema
+from anabranch.testing.torture.targets import empties_apart
 from anabranch.testing.torture.values import Version
 
 IMAGES = ("", "", "", "", "MINIMAL", "NOBLOB")
@@ -59,7 +61,9 @@ def draw_history(
     _hold_back(r, during)
     _hold_back(r, after)
     images = _images(draft, sessions, apart) if draft.family.has_images else ()
-    return _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images, decoder))
+    history = _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images, decoder))
+    is_emptied = not draft.family.commits_truncates and not decoder and target is not None and empties_apart(target)
+    return with_bare_truncates(history) if is_emptied else history
 
 
 def _leaves_equal_values(schema: Schema, family: str, target: Database | None) -> bool:

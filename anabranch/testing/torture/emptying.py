@@ -25,7 +25,7 @@ def draw_emptying(seed: int, target: Database) -> str:
 
 def emptying_faults(history: History, target: Database) -> tuple[Fault, ...]:
     """Return the faults that a history has for its sake, if it may come so far."""
-    streamed = any(transaction.truncates for transaction in (*history.during, *history.after))
+    streamed = any(transaction.truncates or transaction.bare for transaction in (*history.during, *history.after))
     if not streamed or not draw_emptying(history.seed, target):
         return ()
     dies = random.Random(f"faults of emptying {history.seed}").random() < DIES

@@ -28,7 +28,8 @@ from anabranch.testing.torture.worst import USER, has_worst, make_user
 
 NAME = re.compile(r"torture_\d+", re.IGNORECASE)  # a source may not tell upper from lower case
 PLAIN_SHARE = 0.25  # of the histories
-ELSEWHERE = "postgresql"  # the second target of a job whose first one is a server as a whole
+ELSEWHERE = "postgresql"  # the other target of a job that has one which is a server as a whole
+TURNED = 0.5  # of the jobs with two targets on two servers: the one elsewhere is their first
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Ground:
     """`sources` take turns. `is_ours`: the servers may be restarted. `plain`: a database beside `target`, as its owner sees it,
     who has no more rights than that. `second`, `plain_second`: one more of each, for jobs with two targets; of a `target` that
     is a server as a whole the `second` is another kind's. `decoders`: of the sources' log, of which each history draws one; ""
-    for the usual one."""
+    for the usual one. `turns`: the other one may be the first of two targets on two servers."""
 
     sources: Sequence[Server]
     target: Database
@@ -45,12 +46,26 @@ class Ground:
     second: Database | None = None
     plain_second: Database | None = None
     decoders: Sequence[str] = ("",)
+    turns: bool = True
     _had_state: bool = field(default=True, init=False)
 
     def source_of(self, seed: int) -> Server:
         return self.sources[seed % len(self.sources)]
 
+    def is_turned(self, seed: int) -> bool:
+        """Return whether the job's first target is the one elsewhere, and `target` its second."""
+        if not (self.turns and self.second and has_second(seed) and is_apart((self.target, self.second))):
+            return False
+        deed = draw_deed(seed)  # one that shows keys leaves the job one target
+        return random.Random(f"turn of {seed}").random() < TURNED and not (deed and deed.shows_keys)
+
+    def holding_of(self, seed: int) -> Database:
+        """Return the target whose types hold fewer values: what is drawn is what it can hold."""
+        return self.target if self.is_turned(seed) else self.target_of(seed)
+
     def target_of(self, seed: int) -> Database:
+        if self.second and self.is_turned(seed):
+            return self.second
         drawn = random.Random(f"rights of {seed}").random()
         return self.plain if self.plain and drawn < PLAIN_SHARE else self.target
 
@@ -71,10 +86,10 @@ class Ground:
         (policies.py), or one whom they do while the job streams (bound.py). A target with another owner keeps that one."""
         if not self.is_ours:
             return {}
-        target = self.target_of(seed) is self.target
+        target = self.target_of(seed) is not self.plain
         if has_worst(seed):
             return {"source": USER} | ({"target": USER} if target else {})
-        target = target and self.family.has_policies
+        target = target and family_at(self.holding_of(seed)).has_policies
         if target and (deed := draw_deed(seed)) and deed.kind == POLICY:
             return {"target": bound.USER}
         if not policies.has_policies(seed):
@@ -89,10 +104,17 @@ class Ground:
         """The job's other target, where it has two."""
         if not has_second(seed):
             return None
+        if self.is_turned(seed):
+            return self.target
         return self.second if self.target_of(seed) is self.target else self.plain_second
 
+    def named(self, where: str, seed: int) -> str:
+        """Return the end of a job (Fault.place) as `restart` calls it: `target` is the ground's there, not the job's first."""
+        ends = {"target": f"target of {SECOND}", f"target of {SECOND}": "target"}
+        return ends.get(where, where) if self.is_turned(seed) else where
+
     def restart(self, where: str, name: str, loses: bool) -> None:
-        """The server at an end (Fault.place); the source is the one called `name`. `loses`: with its last commits gone."""
+        """The server at an end (`named`); the source is the one called `name`. `loses`: with its last commits gone."""
         ends = {source.name: source for source in self.sources}
         server = ends[name] if where == "source" else self.target.server
         if where == f"target of {SECOND}":

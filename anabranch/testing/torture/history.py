@@ -65,7 +65,8 @@ class Statement:
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """`number` is what it writes into the ledger. `pause`: milliseconds before it begins. `behind`: before its end it waits
-    for the end of that other one, a little. `checks`: foreign keys are on. One that truncates does nothing else."""
+    for the end of that other one, a little. `checks`: foreign keys are on. One that truncates does nothing else, and one that
+    is `bare` does not even write its number: the log has it as a message (bare.py)."""
 
     number: int
     session: int
@@ -74,6 +75,12 @@ class Transaction:
     pause: int = 0
     behind: int = 0
     checks: bool = True
+    bare: bool = False
+
+    @property
+    def is_numbered(self) -> bool:
+        """Return whether its number comes into the ledger."""
+        return not (self.truncates or self.bare)
 
     @property
     def truncates(self) -> str:

@@ -8,9 +8,9 @@ docs/explanation/torture.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,14 @@ FAST = (
     "--innodb-buffer-pool-size=64M",
     "--local-infile=1",
 )
+# Without `uuid = "native"`, which a MySQL has not, and composites, which no history has.
+CHOICES: Mapping[str, Sequence[str]] = {
+    "json": ("json", "text"),
+    "uuid": ("char", "binary"),
+    "instant": ("fitting", "timestamp", "datetime"),
+    "arrays": ("text", "json"),
+    "computed": ("computed", "values"),
+}
 PROBE = "torture_0"  # a name that no history has: seeds begin with 1
 KEPT_IN = (
     "SELECT c.table_name FROM information_schema.columns c JOIN information_schema.tables t"
@@ -59,6 +67,7 @@ class MysqlTarget:
         "anabranch.connectors.mysql.target.store",
         "pymysql",
     )
+    choices: Mapping[str, Sequence[str]] = field(default_factory=lambda: CHOICES)
 
     @contextmanager
     def private(self, directory: Path) -> Iterator[Private]:

@@ -9,6 +9,7 @@ https://dev.mysql.com/doc/refman/8.0/en/data-types.html
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from anabranch.testing.torture.values import WITHOUT_SIGN, Kind, Text, Version, 
 Printed = str | bytes  # as the driver gives it without converters: bytes where the column is binary
 Shown = Callable[[Printed], str]
 _SRID = 4  # bytes before the WKB: https://dev.mysql.com/doc/refman/8.0/en/gis-data-formats.html#gis-internal-format
+_TOKENS = re.compile(r'("(?:[^"\\]|\\.)*")|([{},]|[^{},"]+)')  # of an array as a PostgreSQL prints it
 _FLOATS = {"real": "<f", "double precision": "<d"}
 
 
@@ -27,7 +29,12 @@ _FLOATS = {"real": "<f", "double precision": "<d"}
 
 def read_as(kind: Kind, name: str) -> str:
     """Return the expression by which a column is read: a float prints six digits only, as a double all that it has. A sum would
-    lose the sign of zero."""
+    lose the sign of zero. A UUID may be its bytes ([target.options])."""
+    if kind.at_target == "uuid":
+        digits = f"LOWER(HEX(`{name}`))"
+        for place in (9, 14, 19, 24):
+            digits = f"INSERT({digits}, {place}, 0, '-')"
+        return f"IF(LENGTH(`{name}`) = 16, {digits}, `{name}`)"
     return f"`{name}` * 1e0" if kind.at_target == "real" else f"`{name}`"
 
 
@@ -38,6 +45,8 @@ def shown(kind: Kind) -> Shown:
         return _by(_float(at), kind)
     if at == "jsonb":
         return _by(_json, kind)
+    if at.endswith("[]"):
+        return _by(_array, kind)
     if at == "bytea":
         start = _SRID if kind.name == "point" else 0
         return lambda printed: "\\x" + _bytes(printed)[start:].hex()
@@ -67,6 +76,45 @@ def _float(at: str) -> Callable[[Printed], object]:
 
 def _json(printed: Printed) -> object:
     return json.dumps(json.loads(printed), sort_keys=True)
+
+
+def _array(printed: Printed) -> object:
+    """Return the elements of an array as texts, with the bounds that it is printed with: a PostgreSQL's own text, or the JSON
+    that [target.options] makes of it."""
+    text = _text(printed)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        bounds, _, elements = text.rpartition("=") if text.startswith("[") else ("", "", text)
+        return bounds, _elements(_TOKENS.findall(elements))
+    if isinstance(found, dict):  # `{}` is the empty array in PostgreSQL's text
+        ((bounds, found),) = found.items() if found else [("", [])]
+        return bounds, _as_texts(found)
+    return "", _as_texts(found)
+
+
+def _elements(tokens: list[tuple[str, str]]) -> object:
+    """Return what stands between the braces that come first, and take it away."""
+    tokens.pop(0)
+    found: list[object] = []
+    while tokens[0][1] != "}":
+        quoted_text, plain = tokens[0]
+        if plain == "{":
+            found.append(_elements(tokens))
+            continue
+        tokens.pop(0)
+        if quoted_text:
+            found.append(re.sub(r"\\(.)", r"\1", quoted_text[1:-1]))
+        elif plain != ",":
+            found.append(None if plain == "NULL" else plain)
+    tokens.pop(0)
+    return tuple(found)
+
+
+def _as_texts(value: object) -> object:
+    if isinstance(value, list):
+        return tuple(map(_as_texts, value))
+    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 def _moment(printed: Printed) -> str:

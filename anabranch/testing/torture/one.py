@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anabranch.testing.databases import Database
+from anabranch.testing.torture.choices import draw_options
 from anabranch.testing.torture.contract import Fault, Pipeline, is_apart
 from anabranch.testing.torture.deeds import deed_faults, draw_deed
 from anabranch.testing.torture.draw import draw_history
@@ -39,9 +40,13 @@ class One:
     with_spark: bool = False
     restart: Restart | None = None  # instead of the ground's own way
 
+    def __post_init__(self) -> None:
+        if self.with_spark:  # one target, the ground's
+            self.ground.turns = False
+
     def drawn(self, seed: int) -> tuple[History, tuple[Fault, ...]]:
         source = self.ground.source_of(seed)
-        unchecked = self.ground.target_of(seed) is self.ground.target
+        unchecked = self.ground.target_of(seed) is not self.ground.plain
         deed = None if self.with_spark else draw_deed(seed)
         apart = deed is not None and deed.needs_apart
         history = draw_history(
@@ -51,7 +56,7 @@ class One:
             unchecked=unchecked,
             apart=apart,
             decoder=self.ground.decoder_of(seed),
-            target=self.ground.target_of(seed),
+            target=self.ground.holding_of(seed),
         )
         if self.with_spark:
             return history, spark_faults(seed)
@@ -83,6 +88,7 @@ class One:
             second=second,
             decoder=history.decoder,
             users=self.ground.users_of(history.seed),
+            options=[draw_options(history.seed, one) for one in (target, second) if one],
         )
         pipeline = self._pipeline(place, history, faults)
         patience = NAMED_PATIENCE if history.decoder in NAMES_PARTITIONS else PATIENCE
@@ -97,9 +103,13 @@ class One:
             return SparkPipeline(place, faults)
 
         def restart(where: str, loses: bool) -> None:
-            self.ground.restart(where, place.source.name, loses)
+            where = self.ground.named(where, history.seed)
+            if self.restart:
+                self.restart(where, loses)
+            else:
+                self.ground.restart(where, place.source.name, loses)
 
-        return LocalPipeline(place, faults, history.seed, self.restart or restart, history)
+        return LocalPipeline(place, faults, history.seed, restart, history)
 
 
 def concerns_servers(faults: Sequence[Fault]) -> bool:

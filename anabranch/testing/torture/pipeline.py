@@ -22,6 +22,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
 from anabranch.testing.faults import Proxy
 from anabranch.testing.torture import bound
+from anabranch.testing.torture.bare import is_any
 from anabranch.testing.torture.beside import TABLE, Beside
 from anabranch.testing.torture.contract import SECOND, Fault, PipelineFailed, is_apart
 from anabranch.testing.torture.deeds import (
@@ -115,7 +116,10 @@ class LocalPipeline(Waiting):
             self._small, log_images=images.choice(LOG_IMAGES), block_changes=changes.choice((0, 1, 1))
         )
         emptied = next((how for how in ("delete", "truncate") if f'truncate = "{how}"' in more), "")
-        self.truncates = tuple(empties_at_once(one, self.place.source.name, emptied) for one in self.place.targets)
+        bare = self.history is not None and is_any(self.history.transactions)
+        self.truncates = tuple(
+            empties_at_once(one, self.place.source.name, emptied, bare) for one in self.place.targets
+        )
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
         stays = not any((fault.kind, fault.where) == ("restart", "source") for fault in self.faults)

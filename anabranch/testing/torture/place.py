@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -38,7 +38,7 @@ url = "{source}"
 
 [target]
 url = "{target}"
-{second}
+{options}{second}
 [[rules]]
 include = ["{name}.*"]
 
@@ -61,6 +61,7 @@ class Place:
     at: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # host and port of a proxy, by end
     second: Database | None = None
     decoder: str = ""  # of the source's log, "" for the usual one
+    options: Sequence[Mapping[str, str]] = ()  # [target.options] of each target
     users: Mapping[str, str] = field(
         default_factory=dict
     )  # by end, where it is not the server's; the password is the same
@@ -96,12 +97,16 @@ class Place:
     def _text(self) -> str:
         source, database = self.source, source_family(self.source.name).job_database
         second = self._url(self.second, f"target of {SECOND}", SECOND) if self.second else ""
+        own, its = (*map(_toml, self.options), "", "")[:2]
         user, at = self._user("source", source), self._address("source", source)
         return JOB_FILE.format(
             name=self.name,
             source=f"{source.name}://{user}:${{{SECRETS['source']}}}@{at}/{database}",
             target=self._url(self.target, "target", "target"),
-            second=f'\n[[targets]]\nname = "{SECOND}"\nurl = "{second}"\n' if second else "",
+            options=f"[target.options]\n{own}" if own else "",
+            second=f'\n[[targets]]\nname = "{SECOND}"\nurl = "{second}"\n' + f"[targets.options]\n{its}" * bool(its)
+            if second
+            else "",
             decoder=f'decoder = "{self.decoder}"\n' if self.decoder else "",
             more=self.more,
         )
@@ -136,6 +141,10 @@ class Place:
         """The job file is written; who looks on, at each target."""
         job = self.write()
         return tuple(Looking(job.on(name)) for name in (ONLY, SECOND)[: len(self.targets)])
+
+
+def _toml(options: Mapping[str, str]) -> str:
+    return "".join(f'{name} = "{value}"\n' for name, value in options.items())
 
 
 @dataclass

@@ -15,6 +15,7 @@ import psycopg
 
 from anabranch.testing.databases import connect
 from anabranch.testing.servers import Server
+from anabranch.testing.torture.bare import said
 from anabranch.testing.torture.history import History, Statement, Transaction, ledger_sql
 from anabranch.testing.torture.postgresql_sql import sql
 from anabranch.testing.torture.sessions import AWAY
@@ -53,7 +54,8 @@ class PostgresqlSpeaker:
             if not transaction.commits:
                 self._say("ROLLBACK")
                 return ROLLED_BACK
-            self._say(ledger_sql(transaction.number))
+            number = transaction.number
+            self._say(said(self.history.database, number) if transaction.bare else ledger_sql(number))
             if prepares:
                 return self._in_two_phases(f"{self.history.database}_{transaction.number}", opens)
             self._say("COMMIT")
@@ -69,12 +71,12 @@ class PostgresqlSpeaker:
         self._connection.close()
 
     def _ask(self, statement: Statement, is_bare: bool) -> Result:
-        said = sql(statement, self.history.schema)
+        text = sql(statement, self.history.schema)
         if is_bare or statement.do in ("savepoint", "back"):
-            return Result(0, self._say(said))
+            return Result(0, self._say(text))
         self._say(f"SAVEPOINT {GUARD}")
         try:
-            met = self._say(said)
+            met = self._say(text)
         except psycopg.Error as error:
             if not _is_one_of(error, REFUSALS):
                 raise

@@ -55,7 +55,8 @@ SELECT pg_catalog.format('%%I.%%I', n.nspname, c.relname) FROM pg_class c JOIN p
 """
 _PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE gid ~ %s AND database = current_database()"
 _CHANGES = (
-    "SELECT data FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1', 'publication_names', %s)"
+    "SELECT data FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1', 'publication_names', %s,"
+    " 'messages', 'true')"
 )
 GONE_SECONDS = 10.0  # for a reader of a slot to be gone
 
@@ -113,7 +114,7 @@ class PostgresqlSource:
     def commits(self, server: Server, place: None, history: History) -> Commits:
         with closing(connect(server, DATABASE, options=OPTIONS)) as connection:
             found = connection.execute(_CHANGES, [history.database, history.database]).fetchall()
-        read = list(Reading().transactions(bytes(data) for (data,) in found))
+        read = list(Reading(history.database).transactions(bytes(data) for (data,) in found))
         return Commits([number for number, _ in read], dict(read))
 
     def lines(self, server: Server, database: str, schema: Schema) -> dict[str, list[bytes]]:

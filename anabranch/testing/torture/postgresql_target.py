@@ -6,9 +6,9 @@ What does not live here: one history's tables (postgresql_target_tables.py), rea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ class PostgresqlTarget:
         "anabranch.connectors.postgresql.target.store",
         "psycopg",
     )
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @contextmanager
     def private(self, directory: Path) -> Iterator[Private]:

@@ -172,13 +172,14 @@ class TargetFamily(Protocol):
 
     `name`: its server's, and the scheme of URLs. `error`: the class of all errors of its driver; `lost`: that of a line or a
     server that is gone. `has_policies`: it can hide rows from a job's user (Hides, policies.py). `preloaded`: modules that a
-    job's processes need for it, product and driver."""
+    job's processes need for it, product and driver. `choices`: values of [target.options] that are drawn, by option."""
 
     name: str
     error: type[Exception]
     lost: type[Exception]
     has_policies: bool
     preloaded: Sequence[str]
+    choices: Mapping[str, Sequence[str]]
 
     def private(self, directory: Path) -> AbstractContextManager[Private]:
         """Start a server of the kit's own below a directory, quick, not durable; stop it at the end.
@@ -227,15 +228,15 @@ def empties_apart(target: Database) -> bool:
     return registry()[target.server.name].empties_by == "delete"
 
 
-def empties_at_once(target: Database, source: str, said: str = "") -> bool:
+def empties_at_once(target: Database, source: str, said: str = "", has_bare: bool = False) -> bool:
     """Return whether a TRUNCATE of a `source` of that family is one at the target, too: older snapshots see it early.
 
     `said`: by the job file, "" for nothing. Where it commits by itself (K17), what is seen between it and its epoch is the
     state behind the transaction, as that does nothing else; what a transaction has beside it, as its number in the ledger,
-    makes it a DELETE."""
+    makes it a DELETE. `has_bare`: the history has some with nothing beside it, also from other sources."""
     if said == "delete" or (empties_apart(target) and not said):
         return False
-    return not empties_apart(target) or source_family(source).commits_truncates
+    return not empties_apart(target) or source_family(source).commits_truncates or has_bare
 
 
 def tables_at(target: Database, namespace: str) -> TargetTables:

@@ -134,7 +134,16 @@ def test_the_ground_says_which_database_is_the_second(tmp_path: Path) -> None:
     other = Server("mysql", "8", "127.0.0.1", 2, "a", "c")
     apart = Ground([server], Database(other, ""), True, second=first)
     assert apart.targets == [other, server]
-    assert {apart.second_of(n) for n in range(300)} == {None, first}
+    whole = Database(other, "")
+    pairs = {(apart.target_of(n), apart.second_of(n)) for n in range(300)}
+    assert pairs == {(whole, None), (whole, first), (first, whole)}
+    for n in range(300):  # who restarts a server calls the ground's target so, not the job's first
+        assert apart.holding_of(n) == whole
+        ends = [apart.named(where, n) for where in ("source", "target", "target of second")]
+        turned = ["target of second", "target"]
+        assert ends == ["source", *(turned if apart.target_of(n) == first else reversed(turned))]
+    apart.turns = False
+    assert {(apart.target_of(n), apart.second_of(n)) for n in range(300)} == {(whole, None), (whole, first)}
 
 
 def test_a_part_of_the_jobs_comes_with_the_worst_settings_where_the_servers_are_the_kit_s() -> None:
