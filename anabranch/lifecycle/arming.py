@@ -27,7 +27,7 @@ from anabranch.model.writers import JOB, is_left_out
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 from anabranch.view.alone import alone
-from anabranch.view.definitions import definitions
+from anabranch.view.definitions import definitions, parked_in_trail
 from anabranch.view.opened import catalog_of, source_of, target_of
 from anabranch.view.refusals import TAKE_OVER
 
@@ -82,6 +82,7 @@ def _take_over(job: JobView, store: TargetStore) -> Armed:
     refuse_unmarked(job, targets)
     with TrailReader(job.trail) as trail:
         first, end = trail.first() - 1, trail.end()
+        _refuse_changed(job, trail, first)
     retention.hold(job.trail, job.names.load, first)
     new = [(take_over(None, schema, targets[table]), None) for table, schema in schemas.items() if table not in states]
     if new:
@@ -92,6 +93,22 @@ def _take_over(job: JobView, store: TargetStore) -> Armed:
     _hand_on(job, first)
     log.get(job=name).info("job_armed", position=str(position), tables=len(schemas))
     return Armed(position, tuple(sorted(schemas)), was_armed=False)
+
+
+def _refuse_changed(job: JobView, trail: TrailReader, first: int) -> None:
+    """Refuse tables that changed since the trail began, in an earlier call that was killed: what stands is their definition of
+    now, and rows of the trail may have an older one. Refuse parked tables, too: such a job cannot load them later."""
+    parked = parked_in_trail(job)
+    later = {one.schema.id for one in trail.history.entries if one.schema and one.sequence > first + 1} - parked.keys()
+    found = [f"{table} is parked: {why}" for table, why in sorted(parked.items())]
+    found += [f"{table} was altered" for table in sorted(later) if job.rules.includes(table)]
+    if found:
+        raise StateError(
+            f"tables changed while the job was not armed yet: {'; '.join(found)}",
+            job=job.config.name,
+            hint="remove what was begun (anabranch drop JOB --execute), let the tables be as they were, or leave"
+            " them out ([[rules]] exclude), then arm it again",
+        )
 
 
 def _hand_on(job: JobView, sequence: int) -> None:

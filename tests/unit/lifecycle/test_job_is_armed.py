@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,16 @@ from anabranch.failpoints import VARIABLE, FailpointReached
 from anabranch.job import Job
 from anabranch.job.parts import run_load
 from anabranch.lifecycle.arming import Armed, arm
+from anabranch.lifecycle.beginning import open_trail
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.table_life import Life, TableState
-from anabranch.trail import retention
+from anabranch.trail import identity, retention
+from anabranch.trail.storage import LocalStorage
 from anabranch.view.opened import target_of
 from anabranch.view.refusals import refuse_unarmed
+from rigs.chunks import chunk_of
 
 NUMBER = Column("id", LogicalType(Kind.INT64), "bigint", nullable=False)
 ITEMS, OTHERS = (TableSchema(TableId("there", name), (NUMBER,), ("id",)) for name in ("items", "others"))
@@ -102,6 +106,29 @@ def test_tables_that_stream_without_a_checkpoint_are_not_armed_yet(job: Job) -> 
         refuse_unarmed(job)
     armed = arm(job)
     assert not armed.was_armed and is_whole(job, armed)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"), [("alter", "there.items was altered"), ("park", "there.items is parked: dropped")]
+)
+def test_tables_that_changed_between_two_calls_are_refused(job: Job, change: str, said: str) -> None:
+    """The rows of such a trail begin with the definition that the tables had at the first call."""
+    failpoints.arm({VARIABLE: "trail.register=raise"})
+    with pytest.raises(FailpointReached):
+        arm(job)
+    failpoints.arm({})
+    known = identity.load(LocalStorage(job.trail))
+    assert known is not None
+    with open_trail(job, known.source_identity, known.job_uuid) as trail:
+        trail.append(replace(chunk_of([[("items", "i", {"id": 1})]], (ITEMS,)), resume=trail.end.resume))
+        if change == "park":
+            trail.park(ITEMS.id, "dropped")
+        else:
+            trail.schema(ITEMS.with_version(2))
+        trail.flush()
+    with pytest.raises(StateError, match=said):
+        arm(job)
+    assert states(job) == {}
 
 
 def test_only_a_job_of_standing_tables_is_armed_and_such_a_job_never_loads(job: Job, tmp_path: Path) -> None:
