@@ -14,6 +14,7 @@ from typing import Any
 
 from anabranch.contracts import CountingSource, CountingTables
 from anabranch.cutover import looking
+from anabranch.cutover.counted import unmatched
 from anabranch.cutover.flip import flip
 from anabranch.cutover.following import TICK, Following, said
 from anabranch.cutover.terms import Ends, Terms
@@ -144,7 +145,12 @@ class Steps:
         if problems := [one.problem for one in found if one.problem]:
             hint = "give the column a larger type at the target, or lower [cutover] sequence_margin"
             raise TargetError("; ".join(problems), job=self.ends.job.label, hint=hint)
-        return {"set": [{"table": str(c.table), "column": c.column, "next": c.next} for c in found]}
+        lost = unmatched(tables, counters, found)
+        for one in lost:
+            self.terms.tell(
+                f"no counter at the target goes on behind {one}: give it one there, or the application its own"
+            )
+        return {"set": [{"table": str(c.table), "column": c.column, "next": c.next} for c in found], "not_set": lost}
 
     def _constraints(self) -> Facts:
         states = self.ends.store.states.tables(self.ends.job.config.name)

@@ -35,6 +35,7 @@ from anabranch.verify.wanted import Wanted
 from anabranch.view.definitions import logs_cascades
 from anabranch.view.opened import source_of, store_of, target_of
 from anabranch.view.options import value_rules
+from anabranch.view.refusals import refuse_while_cut_over
 from anabranch.view.running import APPLY, CAPTURE, RUN, running
 
 PATIENCE = 60.0  # seconds beside a running job, and as long as the first comparison took, until the rest is pending
@@ -66,6 +67,7 @@ def verify(
     while a table of them is not past its load, and where `since` is wanted of a job that does not run.
     """
     if wanted.repairs:
+        refuse_while_cut_over(job)
         require_apply(job)
     states, others = _states(job, wanted.patterns)
     tables, beside = _tables(job, states, others), _beside(job)

@@ -338,6 +338,7 @@ def test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on(
         assert killed("cutover.flipped=exit") and cut.here.job.cutover_status().state == "flip unknown"
         refused = cut.made.cli("cutover", "--abort", code=7)
         assert "nobody knows how it ended" in refused.stderr and not cut.admits()
+        assert "being cut over" in cut.made.cli("verify", "--repair", code=7).stderr
         assert not killed("") and cut.here.job.cutover_status().state == "finished"
         assert len(cut.flips.read_text().splitlines()) == 3, "one that may have run is run again"
         cut.made.assert_identical("item")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.connectors.postgresql.source.counters import given_last
 from anabranch.connectors.sql.counters import last_given, source_counter
-from anabranch.contracts import Counter
+from anabranch.contracts import Counter, CounterSet
+from anabranch.cutover.counted import unmatched
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
@@ -42,3 +44,27 @@ def test_pitfall_73_the_counter_of_a_renamed_column_is_found_by_its_source() -> 
     counters = [Counter(item, "number", 3), Counter(item, "id", 7), Counter(TableId("shop", "other"), "id", 9)]
     assert source_counter(table, "number", counters) == counters[1]
     assert source_counter(table, "number", counters[:1]) is None
+
+
+@pytest.mark.parametrize(
+    ("last", "is_called", "step", "start", "expected"),
+    [
+        (57, True, 1, 1, 57),
+        (1, False, 1, 1, None),  # it gave none
+        (1_000_000, False, 1, 1, 999_999),  # RESTART WITH 1000000, and no row since
+        (-50, False, -10, -10, -40),
+    ],
+)
+def test_pitfall_73_a_sequence_that_was_restarted_counts_as_far_as_that(
+    last: int, is_called: bool, step: int, start: int, expected: int | None
+) -> None:
+    assert given_last(last, is_called, step, start) == expected
+
+
+def test_pitfall_73_counters_without_one_at_the_target_are_named() -> None:
+    item, there = TableId("shop", "item"), TableId("public", "item")
+    table = TargetTable(item, there, ("number", "code"), (INT, INT), ("number",), source_columns=("id", "code"))
+    counters = [Counter(item, "id", 7), Counter(item, "code", 9), Counter(item, "left_out", 3)]
+    found = [CounterSet(there, "number", 8)]
+    assert unmatched([table], counters, found) == ["shop.item.code", "shop.item.left_out"]
+    assert unmatched([table], counters[:1], found) == []

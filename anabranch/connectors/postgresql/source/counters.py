@@ -19,7 +19,7 @@ from anabranch.model.schema import TableSchema
 
 # A column's own sequence, of an identity or OWNED BY, and else the one that its default names (an automatic dependency).
 _SEQUENCES: LiteralString = """
-SELECT n.nspname::text, c.relname::text, a.attname::text, sn.nspname::text, s.relname::text, q.seqincrement
+SELECT n.nspname::text, c.relname::text, a.attname::text, sn.nspname::text, s.relname::text, q.seqincrement, q.seqstart
   FROM unnest(%s::text[], %s::text[]) AS w (schema, name)
   JOIN pg_catalog.pg_namespace n ON n.nspname = w.schema
   JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = w.name
@@ -34,16 +34,24 @@ SELECT n.nspname::text, c.relname::text, a.attname::text, sn.nspname::text, s.re
     ON s.relkind = 'S' AND s.oid = CASE r.classid WHEN 'pg_class'::regclass THEN r.objid ELSE r.refobjid END
   JOIN pg_catalog.pg_namespace sn ON sn.oid = s.relnamespace
   JOIN pg_catalog.pg_sequence q ON q.seqrelid = s.oid
- GROUP BY 1, 2, 3, 4, 5, 6
+ GROUP BY 1, 2, 3, 4, 5, 6, 7
 """
-_LAST: LiteralString = "SELECT CASE WHEN is_called THEN last_value END FROM {}"
+_LAST: LiteralString = "SELECT last_value, is_called FROM {}"
 
 
 def counters(endpoint: Endpoint, tables: Mapping[TableId, TableSchema]) -> list[Counter]:
     with open_session(endpoint) as connection, translated("read the sequences of the source"):
         names = [table.schema for table in tables], [table.name for table in tables]
         found = []
-        for schema, name, column, *sequence, step in connection.execute(_SEQUENCES, names).fetchall():
-            row = connection.execute(sql.SQL(_LAST).format(sql.Identifier(*sequence))).fetchone()
-            found.append(Counter(TableId(schema, name), column, row[0] if row else None, step))
+        for schema, name, column, *sequence, step, start in connection.execute(_SEQUENCES, names).fetchall():
+            last, is_called = connection.execute(sql.SQL(_LAST).format(sql.Identifier(*sequence))).fetchall()[0]
+            found.append(Counter(TableId(schema, name), column, given_last(last, is_called, step, start), step))
     return found
+
+
+def given_last(last: int, is_called: bool, step: int, start: int) -> int | None:
+    """Return the number that a sequence has given last, None where it gave none. One that was set to go on elsewhere
+    (ALTER SEQUENCE … RESTART WITH) counts as if it had given the number before that."""
+    if is_called:
+        return last
+    return None if last == start else last - step
