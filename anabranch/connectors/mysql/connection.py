@@ -8,7 +8,7 @@ import math
 import re
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -255,3 +255,16 @@ def _context(endpoint: Endpoint, mode: str) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"the TLS files of the URL cannot be used: {error}") from error
     return context
+
+
+def printed(connection: pymysql.Connection, table: str, ask: Callable[..., list[tuple[Any, ...]]] = ask) -> str:
+    """Return what SHOW CREATE TABLE prints of a table, whose name is quoted; `ask`: whose errors are raised.
+
+    MariaDB prints the default of a binary column byte by byte: bytes that are no UTF-8 are lone surrogates here.
+    """
+    connection.use_unicode = False
+    try:
+        rows = ask(connection, f"SHOW CREATE TABLE {table}")
+    finally:
+        connection.use_unicode = True
+    return bytes(rows[0][1]).decode(errors="surrogateescape")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from anabranch.connectors.mysql.connection import ask
+from anabranch.connectors.mysql.connection import ask, printed
 from anabranch.connectors.mysql.rights import Rights
 from anabranch.connectors.mysql.source.chunks import qualified
 from anabranch.connectors.mysql.source.expressions import constant, name
@@ -33,6 +33,9 @@ QUOTED = "SET SESSION sql_quote_show_create = 1"
 _OPTIONS = re.compile(r"\bDEFAULT CHARSET=\w+(?: COLLATE=\w+)?")
 # What a column of a temporary table cannot have: a key of its own, or a history.
 _NOT_THERE = re.compile(r" AUTO_INCREMENT\b| WITH(?:OUT)? SYSTEM VERSIONING\b")
+# A default that is no text (MariaDB prints its bytes): a statement cannot have it, and every row gives the column a value.
+_RAW = re.compile("[\udc80-\udcff]")
+_DEFAULT = re.compile(r" DEFAULT '(?:[^'\\]|''|\\.)*'", re.DOTALL)
 
 
 class ComputingSnapshot(MysqlSnapshot):
@@ -57,7 +60,7 @@ class ComputingSnapshot(MysqlSnapshot):
         there = TableId(table.id.schema, TEMPORARY)
         needed = _needed(table, wanted)
         ask(session, f"DROP TEMPORARY TABLE IF EXISTS {qualified(there)}")
-        ask(session, _create(there, str(ask(session, f"SHOW CREATE TABLE {qualified(table.id)}")[0][1]), needed))
+        ask(session, _create(there, printed(session, qualified(table.id)), needed))
         places = ", ".join(name(column) for column in inputs)
         values = (f"({number}, {_constants(table, inputs, row)})" for number, row in enumerate(rows))
         for block in _blocks(values):
@@ -100,9 +103,15 @@ def _create(there: TableId, create: str, needed: frozenset[str]) -> str:
     chosen = [line for start, line in lines.items() if any(start.startswith(f"{name(one)} ") for one in needed)]
     if len(chosen) != len(needed):
         raise SourceError(f"its columns {', '.join(sorted(needed))} are not all there any more", table=str(there))
-    columns = ",\n".join([f"  {name(NUMBER)} INT", *(_NOT_THERE.sub("", line) for line in chosen)])
+    columns = ",\n".join(
+        [f"  {name(NUMBER)} INT", *(_NOT_THERE.sub("", _without_raw_default(line)) for line in chosen)]
+    )
     options = _OPTIONS.search(create.rpartition("\n)")[2])
     return f"CREATE TEMPORARY TABLE {qualified(there)} (\n{columns}\n) ENGINE=InnoDB {options[0] if options else ''}"
+
+
+def _without_raw_default(line: str) -> str:
+    return _DEFAULT.sub("", line, count=1) if _RAW.search(line) else line
 
 
 def _constants(table: TableSchema, inputs: Sequence[str], row: Row) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import pymysql
 
 from anabranch.connectors.mysql.charsets import character_bytes
-from anabranch.connectors.mysql.connection import account, ask, family, version
+from anabranch.connectors.mysql.connection import account, ask, family, printed, version
 from anabranch.connectors.mysql.rights import as_pattern, grant
 from anabranch.connectors.mysql.source import defaults, foreign_keys, uuids
 from anabranch.connectors.mysql.source.chunks import qualified
@@ -166,7 +166,7 @@ class Definitions:
         instants = [c for c in table.columns if _has_constant_instant(c)]
         if not instants:
             return table
-        create = str(ask(self._connection, f"SHOW CREATE TABLE {qualified(table.id)}")[0][1])
+        create = printed(self._connection, qualified(table.id))
         told = {c.name: defaults.instant_in(create, name(c.name)) for c in instants}
         exact = {c.name: _known(c, told[c.name]) for c in instants}
         return replace(table, columns=tuple(exact.get(c.name, c) for c in table.columns))

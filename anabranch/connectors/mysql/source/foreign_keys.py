@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import pymysql
 
-from anabranch.connectors.mysql.connection import ask, family
+from anabranch.connectors.mysql.connection import ask, family, printed
 from anabranch.connectors.mysql.rights import Rights
 from anabranch.connectors.mysql.source.chunks import qualified
 from anabranch.model.ids import TableId
@@ -38,4 +38,4 @@ def hidden(connection: pymysql.Connection, tables: Iterable[TableId]) -> Iterato
 
 
 def _has_keys(connection: pymysql.Connection, table: TableId) -> bool:
-    return " FOREIGN KEY " in str(ask(connection, f"SHOW CREATE TABLE {qualified(table)}")[0][1])
+    return " FOREIGN KEY " in printed(connection, qualified(table))

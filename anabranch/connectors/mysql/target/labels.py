@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import pymysql
 
 from anabranch import log
+from anabranch.connectors.mysql.connection import printed
 from anabranch.connectors.mysql.target.attempts import LOCK_WAIT, attempt
 from anabranch.connectors.mysql.target.enums import QUOTED, are_fit, declared, is_enum, is_part, merged
 from anabranch.connectors.mysql.target.errors import NO_TABLE, translated
@@ -109,7 +110,7 @@ def _definition(connection: Connection, table: TargetTable) -> str:
     """Return the statement that would make the table, "" where it is not there: it is made with all labels."""
     with translated(f"read the labels of {table.target}"):
         try:
-            return str(ask(connection, f"SHOW CREATE TABLE {table_name(table.target)}")[0][1])
+            return printed(connection, table_name(table.target), ask)
         except pymysql.err.Error as error:
             if error.args[0] not in (NO_TABLE, NO_DATABASE):
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from anabranch.connectors.mysql.connection import printed
 from anabranch.connectors.mysql.target.attempts import attempt
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.orphans import without_parent
@@ -155,7 +156,7 @@ def _unvalidated(connection: Connection, table: TableId, name: str) -> list[str]
 
 def _unique_lines(connection: Connection, table: ExistingTable) -> dict[str, str]:
     """Return the unique keys as SHOW CREATE TABLE has them, one line each, by name: prefixes, orders, expressions included."""
-    create = str(ask(connection, f"SHOW CREATE TABLE {table_name(table.id)}")[0][1])
+    create = printed(connection, table_name(table.id), ask)
     lines = [line.strip().removesuffix(",") for line in create.split("\n")]
     return {index.name: _line(lines, index) for index in table.secondary_unique}
 
