@@ -1,4 +1,4 @@
-"""Which counters of a source have none at the target that goes on behind them."""
+"""Find the counters of a source that no counter of the target continues, so that a cut-over can name them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the target is in the source's log, and what the source's users have written behind the fence.
+"""Follow the target to a place of the source's log, and find what users of the source have written behind the fence.
 
 What does not live here: moving the target on, which apply does.
 """

@@ -1,4 +1,4 @@
-"""What is looked at before a cut-over does anything, and again at the fence: every obstacle with its remedy.
+"""Check what may stand in the way of a cut-over, before it begins and again at the fence: every obstacle with its remedy.
 
 What does not live here: rights and writers at the source (`SourceFence.checks`).
 """

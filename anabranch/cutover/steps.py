@@ -1,4 +1,4 @@
-"""What each step of a cut-over does. Every one may be repeated after any crash, and returns what its note keeps.
+"""Carry out the steps of a cut-over. Each may be repeated after any crash, and returns the facts that its note keeps.
 
 What does not live here: their order, notes, and the taking back (`machine.py`).
 """

@@ -1,4 +1,4 @@
-"""What a cut-over is asked to do, and what it works with."""
+"""Hold the settings of a cut-over, and the two ends that it works with."""
 
 from __future__ import annotations
 

@@ -222,5 +222,5 @@ def loops(way: Way) -> str:
 
 
 def said(way: Way, check: str) -> str:
-    """What preflight says of it."""
+    """Run preflight; return what it says of a check, with the hints."""
     return "; ".join(f"{one.message} — {one.hint}" for one in way.job.preflight().results if one.check == check)

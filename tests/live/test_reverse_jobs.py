@@ -89,7 +89,7 @@ class There:
 
 @dataclass
 class _Turned:
-    """What JobHere needs of a job: its file, and the secrets that it names."""
+    """Give JobHere a job by its file and the secrets that the file names."""
 
     job_file: Path
     environment: dict[str, str]

@@ -121,7 +121,7 @@ def test_rule_25_pitfall_75_verification_beside_writers(here: JobHere, monkeypat
         while verified < VERIFICATIONS or not looked:  # until rows were looked at again
             in_time(late, f"{verified} verifications were decided")
             now = committed()
-            until(lambda now=now: committed() > now + 30, "somebody writes")  # type: ignore[misc]
+            until(lambda now=now: committed() > now + 30, "somebody writes")  # type: ignore[misc]  # a default binds the loop's variable
             verified += nothing_differs(here.verify(patterns=keyed(here)))
         what_has_no_key_is_pending(here, monkeypatch)
         what_differs_is_found(here)

@@ -100,7 +100,7 @@ def rows_are_found_by_their_keys(target: Target) -> None:
 
 
 def rule_25_rows_and_checkpoint_are_of_one_moment(target: Target) -> None:
-    """What an epoch does and where the job is are seen together, however long the snapshot is open."""
+    """A snapshot shows an epoch's rows together with its checkpoint, however long it is open."""
     of = make(target, table("a"), [("1", None, "before")])
     with Epochs(target) as epochs, closing(target.connector.reader(RULES)) as reader:
         assert isinstance(reader, PlacedReader)

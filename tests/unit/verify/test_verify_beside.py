@@ -135,7 +135,7 @@ def test_pitfall_75_keys_beyond_the_first_ones_are_looked_at_in_further_rounds(m
         ends.target += [row for row in ends.source if key_of(one.table)(row) in keys]
         return settled
 
-    ends.settle = then_equal  # type: ignore[method-assign]
+    ends.settle = then_equal  # type: ignore[method-assign]  # this look alone is played
     found = ends.verify(table())
     assert [len(keys) for keys in ends.looked] == [3, 3, 2] and found.pending == 1
     ends = Ends(rows(*range(8)), rows(*range(8), a=7), most=1)
@@ -202,7 +202,7 @@ def looking(*outcomes: Any) -> Again:
             raise outcome
         return cast(list[bytes], outcome)
 
-    made._look = look  # type: ignore[method-assign]
+    made._look = look  # type: ignore[method-assign]  # this look alone is played
     return made
 
 
@@ -229,7 +229,7 @@ def test_of_many_that_differ_so_many_are_looked_at_as_are_told(monkeypatch: pyte
     def look(one: VerifyTable, keys: Sequence[bytes], found: Settled) -> list[bytes]:
         return [key for key in keys if not again._is_judged(found, key, [key + b"\t1"], [])]
 
-    made._look = look  # type: ignore[method-assign]
+    made._look = look  # type: ignore[method-assign]  # this look alone is played
     found = made.settle(table(), [b"%d" % key for key in range(9)], 3)
     assert found.source == [b"0\t1", b"1\t1", b"2\t1", b"3\t1"] and found.is_cut and found.pending == []
     found = made.settle(table(), [b"1", b"2"], 9)
