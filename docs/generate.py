@@ -33,8 +33,8 @@ from types_at_mysql import types_at_mysql
 from anabranch import errors
 from anabranch.cli.main import VERBS, cli
 from anabranch.config import JobConfig
-from anabranch.config.job import Section
 from anabranch.config.options import FORMER, classes, databases_of, keys, model_of
+from anabranch.config.section import Section
 from anabranch.connectors.mysql.charsets import CHARSETS
 from anabranch.connectors.mysql.source import preflight_server, typemap
 from anabranch.connectors.mysql.source.typemap import NativeType, logical_type
@@ -108,7 +108,7 @@ def job_file() -> Iterator[str]:
             properties[OPTIONS] |= {"type": "section", "default": None}
     yield "# The job file"
     yield ""
-    yield GENERATED.format("anabranch/config/job.py and the options of connectors")
+    yield GENERATED.format("anabranch/config/sections and the options of connectors")
     yield "A job is a TOML file; its path is the `JOB` of every command. Unknown keys and sections are errors, and all"
     yield "problems of a file are reported at once, each with its line. A minimal one:"
     yield ""

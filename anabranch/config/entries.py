@@ -1,7 +1,7 @@
 """Checks of `[[tables]]` beyond single values: two entries for one table, a table no rule includes, invalid filters.
 
 They read the file before it is parsed into models, so that one wrong value elsewhere hides nothing. What does not live
-here: single values (`job.py`); what a filter is (`rules/expressions.py`, handed in).
+here: single values (`sections/`); what a filter is (`rules/expressions.py`, handed in).
 """
 
 from __future__ import annotations

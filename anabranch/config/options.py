@@ -17,8 +17,8 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
-from anabranch.config.job import Section
 from anabranch.config.lines import Path as KeyPath
+from anabranch.config.section import Section
 from anabranch.databases import OPTIONS, SOURCE, TARGET, Database, Options, public, registry
 from anabranch.errors import Problem
 

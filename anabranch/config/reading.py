@@ -1,6 +1,6 @@
 """Job file -> JobConfig, or one ConfigError with every problem: line, key, what was expected, the nearest right key.
 
-What does not live here: the rules of single values (`job.py`), and of what stands in `[[tables]]` (`entries.py`).
+What does not live here: the rules of single values (`sections/`), and of what stands in `[[tables]]` (`entries.py`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from anabranch.config.entries import found_in
-from anabranch.config.job import JobConfig, Section
+from anabranch.config.job import JobConfig
 from anabranch.config.lines import Path as KeyPath
 from anabranch.config.lines import key_lines, line_of
 from anabranch.config.options import FORMER, classes, keys, settle
+from anabranch.config.section import Section
 from anabranch.config.targets import names_in, shared_in
 from anabranch.databases import OPTIONS, SOURCE, TARGET
 from anabranch.errors import ConfigError, Problem

@@ -1,6 +1,6 @@
 """Checks of `[target]` and `[[targets]]` beyond single values: none at all, a name twice, a database twice.
 
-What does not live here: single values (`job.py`). Whether two addresses are one server cannot be told here: the second
+What does not live here: single values (`sections/`). Whether two addresses are one server cannot be told here: the second
 load finds the first one's state.
 """
 

@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from anabranch.config import JobConfig, describe_change
+from anabranch.config import JobConfig, Rule, TableEntry, describe_change
 from anabranch.config.changes import JSON, TEXTS_AS_JSON, WHERE, options_of
-from anabranch.config.job import Rule, TableEntry
 from anabranch.contracts import TargetStore
 from anabranch.databases import SOURCE, TARGET
 from anabranch.errors import ConfigError, SchemaError

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from anabranch.config.job import Types
+from anabranch.config.sections.types_at_target import Types
 from anabranch.contracts import TypeMap, ValueRules
 from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Fidelity, Kind, LogicalType

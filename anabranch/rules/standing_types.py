@@ -5,7 +5,7 @@ What does not live here: which choices there are, and what a standing column tak
 
 from __future__ import annotations
 
-from anabranch.config.job import Types
+from anabranch.config.sections.types_at_target import Types
 from anabranch.contracts import StandingTypes, TypeMap, ValueRules
 from anabranch.model.datatype import Fidelity
 from anabranch.model.schema import Column

@@ -18,9 +18,10 @@ from pydantic import BaseModel
 
 from anabranch.cli.main import INTERRUPTED, TERMINATED, cli
 from anabranch.config import load_job
-from anabranch.config.job import JobConfig, Section
+from anabranch.config.job import JobConfig
 from anabranch.config.options import FORMER, classes
 from anabranch.config.options import keys as names
+from anabranch.config.section import Section
 from anabranch.databases import OPTIONS, TARGET
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.job import Job

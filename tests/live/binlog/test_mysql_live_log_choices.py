@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from anabranch import connectors
-from anabranch.config.job import Types
+from anabranch.config.sections.types_at_target import Types
 from anabranch.config.url import parse_url
 from anabranch.connectors.postgresql.target.choices import choice
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes

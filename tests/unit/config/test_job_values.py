@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.config import JobConfig, describe_change, load_job
-from anabranch.config.job import Section
 from anabranch.config.lines import key_lines
 from anabranch.config.patterns import Pattern, Template
+from anabranch.config.section import Section
 from anabranch.config.url import parse_url
 from anabranch.databases import registry
 from anabranch.errors import ConfigError

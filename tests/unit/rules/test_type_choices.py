@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.config.job import Types
+from anabranch.config.sections.types_at_target import Types
 from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.contracts import ValueRules

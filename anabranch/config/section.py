@@ -1,0 +1,25 @@
+"""Parts that every section of the job file is made of: how it is read, and how a value is refused."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticCustomError
+
+from anabranch.errors import Problem
+
+
+def refuse(*problems: Problem) -> PydanticCustomError:
+    """Build the error that a validator raises; `reading.py` adds line and key."""
+    return PydanticCustomError("refused", "{text}", {"text": "; ".join(map(str, problems)), "problems": problems})
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(
+        defer_build=True,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        hide_input_in_errors=True,
+        populate_by_name=True,
+        arbitrary_types_allowed=True,
+    )

@@ -1,0 +1,75 @@
+"""`[[tables]]` of the job file, with `columns` in an entry.
+
+What does not live here: what entries must not share, and filters (`config/entries.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from anabranch.config.section import Section, refuse
+from anabranch.config.values import ZeroDate
+from anabranch.errors import Problem
+from anabranch.model.ids import TableId
+
+
+def _table_name(text: str) -> str:
+    try:
+        TableId.parse(text)
+    except ValueError:
+        raise refuse(Problem(f"{text!r} names no table", expected='schema.table, like "shop.customers"')) from None
+    return text
+
+
+class Columns(Section):
+    """Changes to a table's columns."""
+
+    drop: list[str] = []
+    """Columns that are not replicated."""
+    rename: dict[str, str] = {}
+    """Source column -> target column."""
+    type: dict[str, str] = {}
+    """Source column -> target type, as in `[types.map]`, over which it takes precedence."""
+    zero_date: dict[str, ZeroDate] = {}
+    """Source column -> what to write for its invalid dates, as `[types] zero_date`, over which it takes precedence."""
+
+    @model_validator(mode="after")
+    def _no_contradiction(self) -> Self:
+        for names, what in ((self.rename, "renamed"), (self.type, "given a type")):
+            both = sorted(set(self.drop) & set(names))
+            if both:
+                raise refuse(Problem(f"{', '.join(both)}: dropped and {what}", expected="one of the two"))
+        return self
+
+
+class TableEntry(Section):
+    """Settings of one table. Optional, several."""
+
+    name: Annotated[str, AfterValidator(_table_name)]
+    """The source table, exactly, as `schema.table`."""
+    columns: Columns = Columns.model_construct()
+    where: str | None = Field(default=None, min_length=1)
+    """Spark SQL condition over source columns: only rows for which it is true are replicated. It uses key columns only,
+    or the source logs full row images."""
+
+    on_conflict: Literal["stop", "source_wins", "target_wins", "ignore_missing", "newest"] | None = None
+    """Settle a change whose row is not as expected at the target: it is missing, or it is already there.
+    `[apply] on_conflict` when absent. `newest` compares `newest_by`, and keeps the target's row where it is later."""
+    newest_by: str | None = Field(default=None, min_length=1)
+    """The source column that says how new a row is, for `on_conflict = "newest"`: a number, a date or a time."""
+
+    @model_validator(mode="after")
+    def _newest_by_a_column(self) -> Self:
+        if self.on_conflict == "newest" and self.newest_by is None:
+            raise refuse(
+                Problem('on_conflict = "newest" needs newest_by', expected='a column, like newest_by = "changed_at"')
+            )
+        if self.on_conflict != "newest" and self.newest_by is not None:
+            raise refuse(Problem("newest_by has no effect", expected='it together with on_conflict = "newest"'))
+        return self
+
+    @property
+    def id(self) -> TableId:
+        return TableId.parse(self.name)

@@ -1,0 +1,47 @@
+"""`[target]` and `[[targets]]` of the job file.
+
+What does not live here: what several targets must not share (`config/targets.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from anabranch.config.section import Section, refuse
+from anabranch.config.values import OwnOptions, TargetUrl
+from anabranch.databases import Options
+from anabranch.errors import Problem
+
+TARGET_NAME = r"[a-z][a-z0-9_-]{0,30}"
+
+
+def _target_name(text: str) -> str:
+    if not re.fullmatch(TARGET_NAME, text):
+        expected = "1 to 31 small letters, digits, '_' or '-', beginning with a letter (it names a directory)"
+        raise refuse(Problem(f"{text!r} cannot be a target's name", expected=expected))
+    return text
+
+
+class Target(Section):
+    """The database that is written. A job of one target has this section, or one entry of `[[targets]]`."""
+
+    endpoint: TargetUrl = Field(alias="url")
+    """`postgresql://user:${PASSWORD}@host:port/database`, `mysql://` or `mariadb://user:${PASSWORD}@host:port`; variables and
+    options as for the source. A MySQL or MariaDB is one target as a whole, however many databases tables go to."""
+    options: OwnOptions = Options()
+    """Settings of the database that `url` names: `[target.options]`, below."""
+
+
+class NamedTarget(Section):
+    """Databases that are written from one trail, each at its own pace. All other settings hold for every one of them."""
+
+    name: Annotated[str, AfterValidator(_target_name)]
+    """What commands and status call it: small letters, digits, `_`, `-`. `target` is the name of the one in `[target]`,
+    beside which these may stand."""
+    endpoint: TargetUrl = Field(alias="url")
+    """As in `[target]`. A database of a PostgreSQL, or a server of MySQL or MariaDB, is one target of a job."""
+    options: OwnOptions = Options()
+    """As in `[target]`: `[targets.options]` below its entry."""
