@@ -126,6 +126,7 @@ POINTS = {
     "cutover.denied": "the source refuses writes, the marker is not written",
     "cutover.marked": "the marker is behind the last write, its place is not noted",
     "cutover.claimed": "the checkpoint is taken from apply, that is not noted",
+    "cutover.admitted": "the way back passes the fence, it is not armed",
     "cutover.flipped": "the flip command has ended well, that is not noted",
     "cutover.carried.out": "a step is carried out, that is not noted",
     "cutover.lifted": "the source takes writes again, that is not noted",

@@ -1,7 +1,8 @@
 """W6, conflicts: a backlog in which every transaction swaps unique values, puts a deleted row's values under another key
 and shifts keys, against one of the same size in which nothing meets anything; in turns, on the same rows.
 
-Capture and apply run, with Spark warm; capture's process is stopped while a backlog is made, as in W3."""
+Capture and apply run, with Spark warm; capture's process is stopped while a backlog is made, as in W3. Where both ends are of
+one kind, the server's own replica follows the same backlogs, in the same turns: what contention costs the server itself."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from anabranch.state import StateStore
 from anabranch.testing.databases import Database
 from bench.at_target import Looking
-from bench.catchup import catch_up, stopped
+from bench.catchup import Replica, catch_up, stopped
 from bench.figures import Figure, Side, compared
 from bench.processes import Cost, Program, until
 from bench.stand import Job, Stand
@@ -112,8 +113,10 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     transactions = int(CHANGES * scale) // CHANGES_PER_BLOCK
     seats = Seats(source, max(int(BLOCKS * scale), transactions))
     seats.create()
+    replica = Replica(stand, 0) if stand.is_alike else None
     job = stand.job("conflicts", source, target, table="seats")
     costs: dict[str, list[Cost]] = {"conflict_free": [], "conflicting": []}
+    native: dict[str, list[Cost]] = {procedure: [] for procedure in costs}
     with job.start("capture") as capture, Looking(target) as looking:
         until(lambda: job.written() >= 0, 60, "the trail's begin", check=capture.check)
         with job.start("load") as load:
@@ -122,11 +125,15 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
         with job.start("apply") as apply:
             _wait_for_indexes(looking, job, seats, apply)
             before = job.at.epochs(looking, job.name)
+            if replica:
+                replica.catch_up()
             for _ in range(repeat):
                 for procedure, found in costs.items():
                     with stopped(capture):
                         goal = job.written() + seats.backlog(procedure, transactions)
                     found.append(catch_up(stand, job, looking, goal, capture, apply))
+                    if replica:
+                        native[procedure].append(Cost(replica.catch_up(), 0.0, 0.0))
             epochs, slow = (
                 job.at.epochs(looking, job.name) - before,
                 StateStore(job.home).snapshot()["slow_epochs"],
@@ -145,7 +152,19 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     why = {"epochs": epochs, "slow_epochs": count} | ({"last": slow["reason"]} if slow else {})
     return [
         compared("W6 conflicts", stand.pair, ours, free, 0.5, facts=facts),
+        *(_beside_replica(stand, ours, native) if replica else ()),
         Figure("W6 conflicts", stand.pair, "slow_epochs_per_1000", 1000 * count / max(epochs, 1), 1, True, why),
+    ]
+
+
+def _beside_replica(stand: Stand, ours: Side, native: dict[str, list[Cost]]) -> list[Figure]:
+    """Compare our rate with the replica's on the conflicting backlogs; show what part of its own free rate it keeps there."""
+    what = f"{stand.name}'s own replica, one thread"
+    theirs = Side("replica", what, ours.work, native["conflicting"])
+    free = Side("replica_conflict_free", f"{what}, nothing meets", ours.work, native["conflict_free"])
+    return [
+        compared("W6 conflicts/replica", stand.pair, ours, theirs, None),
+        compared("W6 replica alone", stand.pair, theirs, free, None),
     ]
 
 

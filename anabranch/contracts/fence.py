@@ -22,7 +22,8 @@ class SourceFence(Protocol):
     Used by `cutover` only, one process at a time. It survives the process that raised it. Every method may be repeated, after
     any crash. Raises SourceUnavailable and SourceError.
 
-    `tables`: the replicated tables. `before`: what `before` returned, kept in the cut-over's notes."""
+    `tables`: the replicated tables. `before`: what `before` returned, kept in the cut-over's notes. `back`: the job that brings
+    changes of the target back here, which the fence lets through from `admit` on; "" for none."""
 
     def checks(self, tables: Sequence[TableId]) -> list[CheckResult]:
         """Say whether the fence can be raised and will hold: rights, each missing one with the statement that grants it, and
@@ -40,8 +41,13 @@ class SourceFence(Protocol):
         """Commit a marker of ours through the fence, where the server lets us, and return the log's place behind it: whatever
         a writer has ever committed to the tables is before it. Only when `deny` has returned nobody."""
 
-    def gaps(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
-        """Look whether the fence stands as it was raised and whether somebody is inside; [] where it does and nobody is."""
+    def admit(self, tables: Sequence[TableId], before: Mapping[str, Any], back: str) -> None:
+        """Let the sessions of the job `back` write, and nobody else who was refused, as far as the server can tell them apart.
+        Only behind `mark`."""
+
+    def gaps(self, tables: Sequence[TableId], before: Mapping[str, Any], back: str = "") -> list[str]:
+        """Look whether the fence stands as it was raised, or as `admit` has left it for `back`, and whether somebody is inside;
+        [] where it does and nobody is."""
 
     def lift(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
         """Let writers in again at once, then put everything back as it was before. Returns what could not be removed yet,

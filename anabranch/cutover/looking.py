@@ -15,7 +15,7 @@ from anabranch.cutover.terms import Ends, Terms
 from anabranch.databases import registry
 from anabranch.errors import NotCaughtUp
 from anabranch.model.checks import CheckResult, CheckVerdict
-from anabranch.model.cutover import Cutover
+from anabranch.model.cutover import Cutover, Phase, Step
 from anabranch.model.writers import own_targets
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import catalog_of
@@ -38,7 +38,7 @@ def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> It
     yield from ends.fence.checks(sorted(states))
     yield _lag(ends, terms, following)
     yield from _one_server(ends.job)
-    yield _reverse(ends.job)
+    yield from _reverse(terms, cutover)
     yield _flip(terms)
     if not isinstance(ends.source, CountingSource):
         yield CheckResult("cutover.counters", WARNING, "the source counts in no column: no counter is set")
@@ -101,16 +101,14 @@ def _one_server(job: JobView) -> Iterator[CheckResult]:
         yield CheckResult("cutover.fence", FAILED, said, "end the application's writes by hand instead")
 
 
-def is_reverse_wanted(job: JobView) -> bool:
-    section = getattr(job.config, "reverse", None)
-    return bool(getattr(section, "enabled", False))
-
-
-def _reverse(job: JobView) -> CheckResult:
-    if is_reverse_wanted(job):
-        said = "the job asks for a way back, which a cut-over of this release cannot arm"
-        return CheckResult("cutover.reverse", FAILED, said, "cut over without it: [reverse] enabled = false")
-    return CheckResult("cutover.reverse", OK, "no way back is armed: the job does not ask for one")
+def _reverse(terms: Terms, cutover: Cutover) -> Iterator[CheckResult]:
+    if cutover.is_under_way and cutover.has(Step.REVERSE, Phase.BEGINS):
+        return  # it may be armed by now
+    if terms.way_back.is_wanted:
+        yield from terms.way_back.checks()
+    else:
+        said = "no way back is armed: the job does not ask for one ([reverse] enabled)"
+        yield CheckResult("cutover.reverse", OK, said)
 
 
 def _flip(terms: Terms) -> CheckResult:

@@ -36,6 +36,7 @@ SAID: Mapping[Step, str] = {
     Step.HOLD: "apply stands still",
     Step.COUNTERS: "{number} counters are set",
     Step.CONSTRAINTS: "what could not be built: {not_built}",
+    Step.REVERSE: "{said}",
     Step.FLIP: "{command} has ended well: the target takes writes",
     Step.GRACE: "{alarms} alarms",
 }
@@ -71,7 +72,11 @@ class CutOver:
             self.terms.tell(f"goes on: {self._cutover.who_writes()}")
         else:  # also where one was begun and did nothing yet: its look at the lag is old
             self.plan().require()
-            wishes = {"verify": self.terms.is_verified, "allow_parked": self.terms.allows_parked}
+            wishes = {
+                "verify": self.terms.is_verified,
+                "allow_parked": self.terms.allows_parked,
+                "returns": self.terms.returns,
+            }
             self._note(Step.BEGIN, Phase.BEGINS, {**_who(), **wishes})
         try:
             while (step := self._cutover.next) is not None:
@@ -133,7 +138,7 @@ class CutOver:
         try:
             self._take_back()
         except AnabranchError as second:
-            error.add_note(f"and it could not be taken back: {second}; anabranch cutover JOB --abort goes on with that")
+            error.add_note(f"and it could not be taken back: {second}; {cutover.command} --abort goes on with that")
 
     def _give_way(self) -> None:
         """Another process, with another home, is at the same cut-over. What it has taken back stays so: a fence that was raised
@@ -151,12 +156,32 @@ class CutOver:
             raise
         except TargetError as error:
             self.terms.tell(f"the target takes no note of it: {error.message}")
+        self._shut()
         left = self._lift(self._cutover) if self._cutover.is_fenced else []
         reach("cutover.lifted")
+        left += self._disarm()
         self._note(Step.ABORT, Phase.DONE, {"left": left})
         self.terms.tell(self._cutover.who_writes())
         if left:
-            self.terms.tell(f"what is left refuses nobody, and is removed by: {'; '.join(left)}")
+            self.terms.tell(f"what is left refuses nobody, and is removed by hand: {'; '.join(left)}")
+
+    def _shut(self) -> None:
+        """Shut the target again, where the flip had opened it. What keeps it open is told; the source is opened in any case."""
+        if not self._cutover.facts(Step.FLIP, Phase.BEGINS).get("opens"):
+            return
+        try:
+            inside = self.terms.way_back.shut()
+        except AnabranchError as error:
+            inside = [error.message]
+        if inside:
+            self.terms.tell(f"the target's fence, which the flip had lifted, does not stand: {'; '.join(inside)}")
+
+    def _disarm(self) -> list[str]:
+        """Remove the way back, where it may have been armed; behind the fence's end, which may keep its state from being
+        written."""
+        if not self._cutover.facts(Step.REVERSE, Phase.BEGINS):
+            return []
+        return self.terms.way_back.disarm()
 
     def _lift(self, cutover: Cutover) -> list[str]:
         noted = cutover.facts(Step.FENCE, Phase.BEGINS)

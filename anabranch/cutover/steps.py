@@ -46,8 +46,12 @@ class Steps:
         if step == Step.FENCE:
             tables = self._tables()
             return {"tables": [str(table) for table in tables], "before": self.ends.fence.before(tables)}
+        if step == Step.REVERSE:
+            back = self.terms.way_back.name if self.terms.way_back.is_wanted else self._back()
+            return {"job": back} if back else {}
         if step == Step.FLIP:
             self._last_look()
+            return {"opens": True} if self.terms.way_back.is_held() else {}
         return {}
 
     def carry_out(self, step: Step) -> Facts:
@@ -157,9 +161,13 @@ class Steps:
         return {"not_built": [line for _, state in sorted(states.items()) for line in state.facts.not_built]}
 
     def _reverse(self) -> Facts:
-        if looking.is_reverse_wanted(self.ends.job):
-            raise StateError("a way back cannot be armed by this release", job=self.ends.job.label)
-        return {"skipped": "the job does not ask for a way back: [reverse] enabled"}
+        """Let the way back through the fence, and let it begin: nobody but the cut-over has written to the target since apply
+        stands still, so it begins exactly behind what came from the source."""
+        if not (back := self._back()):
+            return {"skipped": "the job does not ask for a way back: [reverse] enabled"}
+        self.ends.fence.admit(self._tables(), self._fenced_before(), back)
+        reach("cutover.admitted")
+        return self.terms.way_back.arm()
 
     # --- the flip, and behind it ------------------------------------------------------------------------------------------
 
@@ -174,6 +182,8 @@ class Steps:
 
     def _flip(self) -> Facts:
         begun = time.monotonic()
+        if self.cutover().facts(Step.FLIP, Phase.BEGINS).get("opens"):
+            self.terms.way_back.open()
         flip(self.ends.job, self.terms.flip, self._mark().native)
         reach("cutover.flipped")
         return {"command": self.terms.flip[0], "seconds": round(time.monotonic() - begun, 3)}
@@ -181,6 +191,8 @@ class Steps:
     def _grace(self) -> Facts:
         """Watch the source until the grace time is over, which begins anew behind a kill: whoever still writes there writes
         what the target never gets."""
+        if self.cutover().facts(Step.FLIP, Phase.BEGINS).get("opens"):
+            self.terms.way_back.release()
         over = time.monotonic() + self.terms.grace
         told = [dict(n.facts) for n in self.cutover().notes if n.phase == Phase.ALARM]
         while True:
@@ -193,7 +205,7 @@ class Steps:
                     self.note(Step.GRACE, Phase.ALARM, row)
                     self.terms.tell(f"ALARM: the source took a write behind the flip: {said([row])}")
             if is_last:
-                gaps = self.ends.fence.gaps(self._tables(), self._fenced_before())
+                gaps = self._gaps()
                 for gap in gaps:
                     self.terms.tell(f"ALARM: the fence does not hold any more: {gap}")
                 return {"alarms": len(told), "gaps": gaps}
@@ -214,6 +226,13 @@ class Steps:
         found: Facts = self.cutover().facts(Step.FENCE, Phase.BEGINS)["before"]
         return found
 
+    def _back(self) -> str:
+        """Return the job that the fence lets through, "" for none."""
+        return str(self.cutover().facts(Step.REVERSE, Phase.BEGINS).get("job", ""))
+
+    def _gaps(self) -> list[str]:
+        return self.ends.fence.gaps(self._tables(), self._fenced_before(), self._back())
+
     def _mark(self) -> LogMark:
         """Return the fence's place in the log."""
         facts = self.cutover().facts(Step.FENCE)
@@ -229,7 +248,7 @@ class Steps:
         self.following.read(now, self.terms.wait)
 
     def _require_fence(self) -> None:
-        if gaps := self.ends.fence.gaps(self._tables(), self._fenced_before()):
+        if gaps := self._gaps():
             raise SourceError(f"the fence does not hold: {'; '.join(gaps[:10])}", job=self.ends.job.label)
 
     def _require_nothing_foreign(self) -> None:

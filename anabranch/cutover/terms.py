@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.contracts import FencedSource
 from anabranch.errors import ConfigError, StateError
@@ -14,9 +14,46 @@ from anabranch.view.options import name_at_source
 
 if TYPE_CHECKING:
     from anabranch.contracts import RowTarget, SourceConnector, SourceFence, TargetStore
+    from anabranch.model.checks import CheckResult
     from anabranch.view.job_view import JobView
 
 Verified = tuple[bool, Mapping[str, Any]]
+
+
+class WayBack(Protocol):
+    """The job that brings changes of the target back to the source, as a cut-over lets it begin, or go on.
+
+    It goes on where it is *held*: it was cut over itself before, so that its fence shuts the target of this cut-over, and its
+    apply stands still. Every method may be repeated."""
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Return whether the job that is cut over asks for it, or it is held."""
+
+    def checks(self) -> list[CheckResult]:
+        """Say whether it can be armed: its job file, both ends in their other roles. Changes nothing."""
+
+    def arm(self) -> Mapping[str, Any]:
+        """Let it begin at the target's present position, unless it is held. Returns facts for the note, `said` for people."""
+
+    def disarm(self) -> list[str]:
+        """Remove it again, where it is there and not held. Returns what could not be removed."""
+
+    def is_held(self) -> bool:
+        """Return whether it is held, and was not released."""
+
+    def open(self) -> None:
+        """Lift its fence, which shuts the target of this cut-over."""
+
+    def shut(self) -> list[str]:
+        """Raise its fence again, as it was. Returns who is in the way, in which case it does not stand."""
+
+    def release(self) -> None:
+        """Note that its own cut-over is taken back: its apply goes on."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +64,7 @@ class Terms:
     - `max_lag`: how long a commit of now may take to the target before the source is fenced. `grace`: how long the source is
       watched behind the flip. `wait`: for older transactions, and for the target to be at the fence.
     - `verify`: compares both ends, where it `is_verified`. `allows_parked`: also where not all rows are at the target.
+    - `way_back`: is armed in its step, where it is wanted. `returns`: the job is itself a way back.
     - `tell`: is given a line for people now and then.
     """
 
@@ -38,6 +76,8 @@ class Terms:
     verify: Callable[[], Verified]
     is_verified: bool
     allows_parked: bool
+    way_back: WayBack
+    returns: bool
     tell: Callable[[str], None]
 
 

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.cutover.machine import CutOver, alarmed
 from anabranch.cutover.report import CutoverReport, report_of
-from anabranch.cutover.terms import Terms, Verified, opened
-from anabranch.errors import StateError
+from anabranch.cutover.terms import Terms, Verified, WayBack, opened
+from anabranch.errors import ConfigError, StateError
+from anabranch.job.way_back import way_back_of, way_forth
 from anabranch.model.cutover import Cutover
 from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.view.opened import store_of
-from anabranch.view.refusals import refuse_changed_job
+from anabranch.view.refusals import TAKE_OVER, refuse_changed_job
 
 if TYPE_CHECKING:
+    from anabranch.job.job import Job
     from anabranch.preflight.report import Report
     from anabranch.verify.report import Verification
     from anabranch.view.job_view import JobView
@@ -31,9 +33,12 @@ def cut_over(
     allows_parked: bool,
     wait: float,
     tell: Callable[[str], None],
+    other: WayBack | None = None,
 ) -> CutoverReport:
-    """Cut over, or go on with it. `verify`: compares both ends, where that is asked for, or was when it began."""
-    made = terms(job, wait, partial(_verified, verify), is_verified, allows_parked, tell)
+    """Cut over, or go on with it. `verify`: compares both ends, where that is asked for, or was when it began. `other`: the job
+    that goes the other way, if it is not the job's way back."""
+    _refuse_way_back(job, other)
+    made = terms(job, wait, partial(_verified, verify), is_verified, allows_parked, tell, other)
     with _alone(job), _machine(job, made) as machine:
         report = machine.run()
     if (error := alarmed(report)) is not None:
@@ -41,16 +46,36 @@ def cut_over(
     return report
 
 
-def plan(job: JobView, allows_parked: bool, wait: float) -> Report:
-    with _machine(job, terms(job, wait, _unasked, False, allows_parked, lambda _: None)) as machine:
+def plan(job: JobView, allows_parked: bool, wait: float, other: WayBack | None = None) -> Report:
+    _refuse_way_back(job, other)
+    with _machine(job, terms(job, wait, _unasked, False, allows_parked, lambda _: None, other)) as machine:
         return machine.plan()
 
 
-def abort(job: JobView, is_flip_undone: bool, tell: Callable[[str], None]) -> CutoverReport:
-    made = terms(job, 0.0, _unasked, False, False, tell)
+def abort(
+    job: JobView, is_flip_undone: bool, tell: Callable[[str], None], other: WayBack | None = None
+) -> CutoverReport:
+    made = terms(job, 0.0, _unasked, False, False, tell, other)
     with _alone(job), _machine(job, made, is_same_file=False) as machine:
         machine.abort(is_flip_undone)
     return told(job)
+
+
+def turned(job: Job) -> tuple[Job, WayBack]:
+    """Return the way back of a job, to be cut over in its turn, and the job as what goes on then. Raises ConfigError."""
+    found = way_back_of(job)
+    if not found.file.exists():
+        hint = f"anabranch reverse {job.path} -o {found.file} writes it"
+        raise ConfigError(f"the job has no way back: there is no {found.file}", job=job.label, hint=hint)
+    back = type(job).from_file(found.file)
+    return back, way_forth(back, job)
+
+
+def _refuse_way_back(job: JobView, other: WayBack | None) -> None:
+    """Refuse a way back by itself: the job that it belongs to has to go on."""
+    if job.config.load.existing == TAKE_OVER and other is None:
+        hint = "anabranch failback FILE, with the file of the job that it is the way back of"
+        raise ConfigError("a way back is cut over by another command", job=job.label, hint=hint)
 
 
 def told(job: JobView) -> CutoverReport:
@@ -67,6 +92,7 @@ def terms(
     is_verified: bool,
     allows_parked: bool,
     tell: Callable[[str], None],
+    other: WayBack | None,
 ) -> Terms:
     settings = job.config.cutover
     return Terms(
@@ -78,6 +104,8 @@ def terms(
         verify,
         is_verified,
         allows_parked,
+        other or way_back_of(job),
+        other is not None,
         tell,
     )
 

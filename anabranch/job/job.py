@@ -213,6 +213,46 @@ class Job(JobView):
 
             return told(self)
 
+    def failback(
+        self,
+        verify: bool = False,
+        allow_parked: bool = False,
+        wait: float = 60.0,
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> CutoverReport:
+        """Return to the source by the job's way back, which has to run: as `cutover`, from the target to the source. The job
+        goes on behind it."""
+        with self._named("failback", verify=verify, allow_parked=allow_parked):
+            from anabranch.job.cutting_over import cut_over, turned
+
+            back, other = turned(self)
+            return cut_over(back, back.verify, verify, allow_parked, wait, tell, other)
+
+    def plan_failback(self, allow_parked: bool = False) -> Report:
+        """Return what keeps a return from being begun. Changes nothing."""
+        with self._named():
+            from anabranch.job.cutting_over import plan, turned
+
+            back, other = turned(self)
+            return plan(back, allow_parked, 0.0, other)
+
+    def abort_failback(
+        self, flip_undone: bool = False, tell: Callable[[str], None] = lambda line: None
+    ) -> CutoverReport:
+        """Take a return back that has not flipped, as `abort_cutover`: the target takes writes again."""
+        with self._named("failback", abort=True, flip_undone=flip_undone):
+            from anabranch.job.cutting_over import abort, turned
+
+            back, other = turned(self)
+            return abort(back, flip_undone, tell, other)
+
+    def failback_status(self) -> CutoverReport:
+        """Return how far the latest return is, and who writes now."""
+        with self._named():
+            from anabranch.job.cutting_over import told, turned
+
+            return told(turned(self)[0])
+
     def conflicts(self, table: str | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         """Return conflicts that were settled, in their order: of one source table or of all, with numbers above
         `after`, at most `limit` of them (0: all)."""

@@ -41,7 +41,6 @@ class Phase(StrEnum):
 
 
 OWNER = "cutover-"  # so begins the owner of a checkpoint that a cut-over has taken from apply
-GO_ON, ABORT = "anabranch cutover JOB", "anabranch cutover JOB --abort"
 UNKNOWN = "nobody knows whether the source takes writes, the target is not in use"
 STEPS = tuple(step for step in Step if step not in (Step.BEGIN, Step.ABORT))
 
@@ -129,6 +128,11 @@ class Cutover:
         return next((step for step in STEPS if not self.is_done(step)), None) if self.is_under_way else None
 
     @property
+    def command(self) -> str:
+        """Return the command that goes on with it: of a way back that is cut over it is another one."""
+        return f"anabranch {'failback' if self.facts(Step.BEGIN, Phase.BEGINS).get('returns') else 'cutover'} JOB"
+
+    @property
     def downtime(self) -> float | None:
         """Return the seconds from the fence to "the target takes writes"; None before that."""
         fenced, flipped = self.note(Step.FENCE, Phase.BEGINS), self.note(Step.FLIP, Phase.DONE)
@@ -143,26 +147,27 @@ class Cutover:
         if self.is_finished:
             return f"cut over: the target takes writes since {self._at(Step.FLIP)}, the source stays fenced"
         if self.is_to_be_taken_back:
-            return f"it is being taken back: {UNKNOWN}; go on: {ABORT}"
+            return f"it is being taken back: {UNKNOWN}; go on: {self.command} --abort"
         if self.is_flipped:
             since = self._at(Step.FLIP)
-            return f"the target takes writes since {since}, the source is fenced; next: {self.next}: {GO_ON}"
+            return f"the target takes writes since {since}, the source is fenced; next: {self.next}: {self.command}"
         return self._before_the_flip()
 
     def _before_the_flip(self) -> str:
+        go_on, abort = self.command, f"{self.command} --abort"
         if self.is_flip_unknown:
             return (
                 f"the flip command was started at {self._at(Step.FLIP, Phase.BEGINS)}, and nobody knows how it ended: the "
-                f"source is fenced, the target may be in use; {GO_ON} runs it again; or, where you have seen that it did "
-                f"nothing, or have undone what it did: {ABORT} --flip-undone"
+                f"source is fenced, the target may be in use; {go_on} runs it again; or, where you have seen that it did "
+                f"nothing, or have undone what it did: {abort} --flip-undone"
             )
         since = self._at(Step.FENCE, Phase.BEGINS)
         if self.is_fenced and not self.is_done(Step.FENCE):
-            return f"the fence was being raised at {since}: {UNKNOWN}; go on: {GO_ON}; or {ABORT} opens the source"
+            return f"the fence was being raised at {since}: {UNKNOWN}; go on: {go_on}; or {abort} opens the source"
         if self.is_fenced:
-            next_one = f"next: {self.next}: {GO_ON}; or {ABORT} opens the source again"
+            next_one = f"next: {self.next}: {go_on}; or {abort} opens the source again"
             return f"nobody writes: the source is fenced since {since}, the target is not in use; {next_one}"
-        return f"the source takes writes, the target follows; next: {self.next}: {GO_ON}"
+        return f"the source takes writes, the target follows; next: {self.next}: {go_on}"
 
     def _at(self, step: Step, phase: Phase = Phase.DONE) -> str:
         found = self.note(step, phase)

@@ -17,13 +17,14 @@ import pymysql
 import pytest
 
 from anabranch.cutover.report import CutoverReport
-from anabranch.errors import DifferencesFound, PreflightFailed, SourceError, StateError
+from anabranch.errors import ConfigError, DifferencesFound, PreflightFailed, SourceError, StateError
 from anabranch.failpoints import EXIT_CODE
 from anabranch.job import cutting_over
 from anabranch.model.cutover import Step
-from anabranch.testing.databases import Database, connect, unique_name
+from anabranch.testing.databases import Database, connect, create_database, drop_database, unique_name
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
+from anabranch.view.opened import store_of
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import job_at_mysql
@@ -150,13 +151,15 @@ def job(request: pytest.FixtureRequest, source: str, target: str, path: Path) ->
             f"GRANT ALL ON `{database.name}`.* TO shop_app",
         )
     try:
-        if target == "postgresql":
+        if target.endswith("postgresql"):
             kind = FromPostgres if source == "postgresql" else Scenario
-            made = kind(database, request.getfixturevalue("target_database"), path, name=unique_name("job"))
+            kept = create_database(request.getfixturevalue(target), "cutover")
+            made = kind(database, kept, path, name=unique_name("job"))
             try:
                 yield begun(made)
             finally:
                 made.close()
+                drop_database(kept)
         else:
             with job_at_mysql(database, request.getfixturevalue(target), path, is_quick=True) as at_mysql:
                 yield begun(at_mysql)
@@ -242,6 +245,121 @@ def test_rule_24_pitfall_47_73_the_target_takes_over_under_writers(
             cut.run()
         with pytest.raises(StateError, match="nothing can be taken back: cut over"):
             cut.here.job.abort_cutover()
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("postgresql", "mysql"), ("mysql", "logical_postgresql"), ("mariadb", "mysql")]
+)
+def test_rule_24_the_way_back_is_armed_behind_the_fence_and_passes_it(
+    source: str, target: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cut-over that is killed while it arms it goes on; one that is taken back removes it. Behind the flip the application's
+    changes at the target come back through the fence, which still refuses the application, and nothing comes back twice."""
+    with (
+        job(request, source, target, tmp_path / "job") as cut,
+        way_back(cut, monkeypatch) as back,
+        running(cut),
+    ):
+        with Writers(cut) as writers:
+            arms_the_way_back(cut, back, monkeypatch)
+            report = cut.run()
+        assert report.state == "finished" and is_armed(back) and not cut.admits()
+        assert set(writers.acknowledged) <= set(cut.at_target())
+        cut.made.assert_identical("item", "draft")
+        assert [one.message for one in back.job.preflight().failed] == []
+        item = cut.there("item")
+        for statement in (
+            f"INSERT INTO {item} (v) VALUES (-5)",
+            f"UPDATE {item} SET v = -6 WHERE id = 1",
+            f"DELETE FROM {item} WHERE id = 2",
+        ):
+            cut.made.target.execute(statement)
+        back.stream()
+        cut.made.assert_identical("item", "draft")
+        assert cut.made.source.query("SELECT v FROM item WHERE v < 0 ORDER BY v") == [(-6,), (-5,)]
+        assert not cut.admits() and report.alarms == []
+        with pytest.raises(ConfigError, match="a way back is cut over by another command"):
+            back.job.cutover()
+        returned(cut, back, monkeypatch)
+
+
+def arms_the_way_back(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is asked for. Killed before and behind, and taken back: the way back is removed."""
+    with pytest.raises(PreflightFailed, match="asks for a way back, and there is no"):
+        cut.run()
+    cut.made.cli("reverse", "-o", str(back.made.job_file))
+    monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.admitted=exit")
+    assert cut.made.cli("cutover", code=None).code == EXIT_CODE and not cut.admits()
+    monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.noted=exit@2")  # armed, and the flip is noted
+    assert cut.made.cli("cutover", code=None).code == EXIT_CODE and not cut.flips.exists()
+    monkeypatch.delenv("ANABRANCH_FAILPOINTS")
+    assert is_armed(back)
+    cut.here.job.abort_cutover(flip_undone=True)
+    assert cut.admits() and not is_armed(back)
+    there = cut.made.source.query("SELECT count(*) FROM item")[0][0]
+    until(lambda: len(cut.at_target()) >= there, "forward goes on")
+
+
+def returned(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the way back; first killed when the old side is open for the flip, and taken back, which shuts it again. Behind it the
+    job goes on as before, with the application at its source."""
+    flip = cut.made.job_file.read_text().split("[cutover]\n")[1].split("\n")[0]
+    back.made.job_file.write_text(f"{back.made.job_file.read_text()}\n[cutover]\n{flip}\ngrace = 0\n")
+    item = cut.there("item")
+    with back.running():
+        cut.made.target.execute(f"UPDATE {item} SET v = -7 WHERE v = -5")
+        monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.flipped=exit")
+        assert cut.made.cli("failback", code=None).code == EXIT_CODE
+        monkeypatch.delenv("ANABRANCH_FAILPOINTS")
+        assert cut.admits() and cut.here.job.failback_status().state == "flip unknown"
+        cut.here.job.abort_failback(flip_undone=True, tell=cut.told.append)
+        assert not cut.admits(), cut.told
+        cut.made.target.execute(f"DELETE FROM {item} WHERE v = 7")
+
+        report = cut.here.job.failback(tell=cut.told.append)
+        assert report.state == "finished" and cut.here.job.cutover_status().state == "aborted"
+        assert cut.admits()
+        if cut.made.target.server.name == "postgresql":
+            with pytest.raises(psycopg.Error, match="takes no more writes"):
+                cut.made.target.execute(f"INSERT INTO {item} (v) VALUES (8)")
+        else:
+            assert cut.made.target.query("SELECT @@GLOBAL.read_only") == [(1,)]
+        cut.made.source.execute("UPDATE item SET v = -8 WHERE v = -7")
+        until(lambda: -8 in cut.at_target(), "the job goes on")
+        cut.made.assert_identical("item", "draft")
+
+
+@dataclass
+class Turned:
+    """Give JobHere a job by its file and the secrets that the file names."""
+
+    job_file: Path
+    environment: dict[str, str]
+
+
+@contextmanager
+def way_back(cut: Cut, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobHere]:
+    """Let the job ask for a way back; yield that job, whose file is not written yet."""
+    for name, value in cut.made.environment.items():
+        monkeypatch.setenv(name, value)
+    name, file = f"{cut.made.name}-reverse", cut.made.job_file
+    text = file.read_text().replace("[target]\n", f'leave_out = ["anabranch:{name}"]\n[target]\n', 1)
+    file.write_text(f"{text}[reverse]\nenabled = true\n")
+    cut.here.job.setup(execute=True)
+    cut.here.load()
+    back = JobHere(Turned(file.with_name(f"{name}.toml"), cut.made.environment))  # type: ignore[arg-type]  # it has what a job needs
+    try:
+        yield back
+    finally:
+        for database in (cut.made.source, cut.made.target):
+            opened(database)
+        if back.made.job_file.exists():
+            back.job.drop(execute=True)
+
+
+def is_armed(back: JobHere) -> bool:
+    with store_of(back.job) as store:
+        return store.exists() and store.jobs.checkpoint(back.job.config.name) is not None
 
 
 def test_rule_24_a_writer_whose_rights_pass_the_fence_is_caught(request: pytest.FixtureRequest, tmp_path: Path) -> None:

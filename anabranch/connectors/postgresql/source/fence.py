@@ -18,6 +18,7 @@ import psycopg
 from psycopg import errors, sql
 
 from anabranch.connectors.postgresql.connection import Connection, job_digest
+from anabranch.connectors.postgresql.fence_names import SCHEMA, admitted
 from anabranch.connectors.postgresql.source.catalog import mark
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.errors import translate, translated
@@ -27,7 +28,6 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 
-SCHEMA = "anabranch_fence"
 MARKED = "anabranch_cutover"  # the prefix of the marker's message
 LOCK_SECONDS = 2  # more than deadlock_timeout, at which an autovacuum gives way
 IN_THE_WAY = (errors.LockNotAvailable, errors.DeadlockDetected)
@@ -54,9 +54,14 @@ SELECT has_database_privilege(current_database(), 'CREATE')
        OR coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_catalog.pg_namespace WHERE nspname = %s), false),
        current_database(), current_user::text
 """
+# The sessions of a job are known by their application_name, which nobody else has by accident.
 REFUSES: LiteralString = """
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $fence$
 BEGIN
+    IF {let_in} THEN
+        IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+        RETURN NEW;
+    END IF;
     RAISE EXCEPTION 'anabranch: %.% takes no more writes: its job is being cut over', TG_TABLE_SCHEMA, TG_TABLE_NAME
           USING ERRCODE = 'read_only_sql_transaction';
 END $fence$
@@ -141,7 +146,7 @@ class PostgresFence:
         # With them partitions cannot come or go. Whoever has written holds a lock that this one waits for.
         connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(names))
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
-        connection.execute(sql.SQL(REFUSES).format(function=self._function))
+        connection.execute(self._refuses())
         for table in self._tables(connection, tables):
             if not table.is_whole and table.triggers < len(TRIGGERS):
                 self._make_triggers(connection, table)
@@ -160,7 +165,15 @@ class PostgresFence:
             connection.execute(MARKER, [MARKED, f"{self._name} {uuid.uuid4()}"])
             return mark(connection)
 
-    def gaps(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
+    def admit(self, tables: Sequence[TableId], before: Mapping[str, Any], back: str) -> None:
+        with open_session(self._endpoint) as connection, translated("let the way back through the fence"):
+            connection.execute(self._refuses(back))
+
+    def _refuses(self, back: str = "") -> sql.Composed:
+        """Return the statement that makes the triggers' function refuse everybody, but for the sessions of the job `back`."""
+        return sql.SQL(REFUSES).format(function=self._function, let_in=admitted(back))
+
+    def gaps(self, tables: Sequence[TableId], before: Mapping[str, Any], back: str = "") -> list[str]:
         """Nobody can be inside: see `deny`. A writer who is just being refused holds the same lock as one who is not."""
         with open_session(self._endpoint) as connection, translated("look whether the fence stands"):
             found = self._tables(connection, tables)

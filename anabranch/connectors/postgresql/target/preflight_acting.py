@@ -7,7 +7,9 @@ What does not live here: what is taken off for a load (preflight_tables.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
+from anabranch.connectors.postgresql.fence_names import SCHEMA, prefixes
 from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.row_security import hidden
 from anabranch.connectors.postgresql.target.constraints import grant_statement
@@ -30,6 +32,15 @@ TRIGGERS = """
 SELECT tgname::text, tgenabled::text, tgtype FROM pg_trigger
  WHERE tgrelid = %s AND NOT tgisinternal AND tgenabled <> 'D' ORDER BY 1
 """
+FENCE = """
+SELECT t.tgname::text, f.prosrc FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
+  JOIN pg_namespace n ON n.oid = f.pronamespace
+ WHERE t.tgrelid = %s AND n.nspname = %s
+"""
+FENCED = (
+    "anabranch cutover of the job that was cut over from here, with --status, says how far it is; where nobody needs the fence"
+    f" any more: DROP SCHEMA {SCHEMA} CASCADE"
+)
 # https://www.postgresql.org/docs/current/catalog-pg-rewrite.html
 RULES = """
 SELECT rulename::text, (ARRAY['SELECT', 'UPDATE', 'INSERT', 'DELETE'])[ev_type::text::int], ev_enabled::text
@@ -87,9 +98,17 @@ def _firing(live: Live) -> Iterator[str]:
 def check_other_triggers(live: Live) -> Iterator[CheckResult]:
     """Check for triggers that fire in spite of session_replication_role = replica."""
     for table, existing in live.tables() if live.may_bypass else ():
-        for name in (n for n, enabled in existing.triggers.items() if enabled in "RA"):
+        fence: dict[str, str] = dict(live.connection.execute(FENCE, [existing.oid, SCHEMA]).fetchall())
+        if any(map(partial(_refuses, live.context.job), fence.values())):
+            yield failed("triggers", "the fence of a cut-over refuses what this job writes", FENCED, table)
+        for name in (n for n, enabled in existing.triggers.items() if enabled in "RA" and n not in fence):
             hint = f"ALTER TABLE {qualified(existing.id)} ENABLE TRIGGER {quote(name)}"
             yield failed("triggers", f"trigger {name} also fires for replicated rows", hint, table)
+
+
+def _refuses(job: str, code: str) -> bool:
+    """Return whether a trigger's function of a fence refuses this job's sessions, by its code."""
+    return "RAISE EXCEPTION" in code and not any(prefix in code for prefix in prefixes(job))
 
 
 def check_key_actions(live: Live) -> Iterator[CheckResult]:

@@ -104,6 +104,10 @@ ON CONFLICT (job, source_table) DO UPDATE SET target_table = excluded.target_tab
     rows_loaded = excluded.rows_loaded, changes_applied = excluded.changes_applied,
     schema = coalesce(excluded.schema, table_state.schema), facts = excluded.facts
 """
+IS_PUBLISHED = """
+SELECT EXISTS (SELECT FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
+                 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'anabranch')
+"""
 
 
 class PostgresStore:
@@ -406,6 +410,8 @@ def _drop_rows(connection: Connection, job: str) -> None:
     for name in mine:
         connection.execute(f"DELETE FROM anabranch.{name} WHERE job = %s".encode(), [job])
     if any(_one(connection, f"SELECT EXISTS (SELECT FROM anabranch.{name})") for name in mine):
+        return
+    if _one(connection, IS_PUBLISHED):  # a job that reads here knows by these tables what others have written
         return
     for name in (*mine, "meta"):
         connection.execute(f"DROP TABLE anabranch.{name}".encode())
