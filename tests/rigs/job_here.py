@@ -6,6 +6,7 @@ What does not live here: the job file and the comparison of both ends (scenario*
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 import time
@@ -64,13 +65,17 @@ class JobHere:
 
     def load(self, table: TableId | None = None, recreate: bool = False, keep: bool = False) -> None:
         """Preflight, and every table that is not loaded yet, or this one again. Capture runs meanwhile: tables without a key
-        may need it."""
+        may need it. A capture that fails ends the load, which would wait for it, and its error is raised."""
         job, is_over = self.job, threading.Event()
         with _in_haste(), ThreadPoolExecutor(1) as beside:
             begin_trail_if_none(job)
             captured = beside.submit(self._capture, job, lambda trail: is_over.is_set())
+            captured.add_done_callback(lambda _: None if is_over.is_set() else _thread.interrupt_main())
             try:
                 parts.run_load(job, table, recreate, engine=LocalEngine(Small()), keep=keep)
+            except KeyboardInterrupt:
+                if not captured.done():
+                    raise
             finally:
                 is_over.set()
             captured.result()
