@@ -70,10 +70,10 @@ class JobHere:
         with _in_haste(), ThreadPoolExecutor(1) as beside:
             begin_trail_if_none(job)
             captured = beside.submit(self._capture, job, lambda trail: is_over.is_set())
-            captured.add_done_callback(lambda _: None if is_over.is_set() else _thread.interrupt_main())
             try:
+                captured.add_done_callback(lambda _: None if is_over.is_set() else _thread.interrupt_main())
                 parts.run_load(job, table, recreate, engine=LocalEngine(Small()), keep=keep)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, SystemExit):
                 if not captured.done():
                     raise
             finally:
