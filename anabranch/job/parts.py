@@ -1,4 +1,7 @@
-"""The parts of a job, each in the process that calls it: capture, load, apply, verify."""
+"""The parts of a job, each in the process that calls it: capture, load, apply, verify.
+
+Modules that one part alone needs are imported by it: a capture stays small, since it is there as long as the job is.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch import log, waits
-from anabranch.apply.settings import ApplySettings
 from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import MemoryLimits
 from anabranch.contracts import Emptying, drift_of
-from anabranch.job.preflight import preflight_report
 from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, LoadWatcher, part
 from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
@@ -27,6 +28,7 @@ from anabranch.view.refusals import refuse_changed_job, refuse_load, refuse_swit
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from anabranch.apply.settings import ApplySettings
     from anabranch.model.ids import TableId
     from anabranch.verify.report import Verification
     from anabranch.verify.wanted import Wanted
@@ -96,6 +98,8 @@ def run_apply(job: JobView, engine: Engine | None = None) -> None:
 
 
 def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
+    from anabranch.apply.settings import ApplySettings
+
     apply = job.config.apply
     return ApplySettings(
         per_transaction=apply.mode == "transaction",
@@ -131,6 +135,7 @@ def run_load(
     keep: bool = False,
 ) -> None:
     """Run a load in this process. `engine`: used instead of Spark."""
+    from anabranch.job.preflight import preflight_report
     from anabranch.lifecycle.loading import Loading
 
     if table is not None:

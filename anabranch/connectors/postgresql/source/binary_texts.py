@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Slots = np.ndarray[Any, np.dtype[np.uint8]]
@@ -217,6 +216,8 @@ def _with_signs(
 
 
 def _with_special(values: pa.LargeBinaryArray, made: Slots, lengths: Numbers, sign: Numbers) -> pa.Array:
+    import pyarrow.compute as pc  # eight megabytes, for what is rare
+
     words = {code: word.decode() for code, word in _SIGNS.items()}
     here = np.zeros(len(values), np.int64)
     here[np.asarray(values.is_valid())] = sign

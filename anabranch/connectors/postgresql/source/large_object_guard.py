@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.connection import open_session
@@ -20,7 +19,6 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.chunk import META, Barrier, BarrierKind, Chunk, Op, TableRows
-from anabranch.rows.lines import texts
 
 _NUMBER = re.compile(r"\d+")
 _THERE = "SELECT oid::bigint FROM pg_catalog.pg_largeobject_metadata WHERE oid = ANY(%s::bigint[]::oid[])"
@@ -73,6 +71,10 @@ class LargeObjectGuard:
 
     def _first(self, batch: pa.RecordBatch, column: Column, place: int, form: ObjectForm) -> int | None:
         """Return the place of the first row whose new value names an object."""
+        import pyarrow.compute as pc  # eight megabytes, which only tables with such columns take
+
+        from anabranch.rows.lines import texts
+
         assert column.type is not None
         is_new = pc.is_in(batch.column("_op"), value_set=pa.array([Op.INSERT, Op.AFTER], batch.column("_op").type))
         values: Sequence[str | None] = pc.if_else(

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from anabranch.connectors.postgresql.source.binary_values import Reader
 from anabranch.connectors.postgresql.source.row_images import ABSENT, BINARY, TEXT, UNCHANGED, Images, images
@@ -168,6 +167,8 @@ class MessagePiece:
 
     def column_without(self, place: int, type: LogicalType, left_out: Sequence[int]) -> pa.Array:
         """Return a column, NULL in the images `left_out`."""
+        import pyarrow.compute as pc  # eight megabytes, for what is rare
+
         found = self.images.column(place)
         kept = np.ones(len(found), dtype=bool)
         kept[list(left_out)] = False

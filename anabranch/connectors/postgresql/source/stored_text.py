@@ -20,7 +20,6 @@ from anabranch.connectors.postgresql.source.errors import translate
 from anabranch.errors import SourceError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import TableSchema
-from anabranch.rows.lines import NULL, unescape
 from anabranch.rows.refused import LEAVE_OUT, NO_TEXT, readable, refused
 
 NO_ENCODING = "SQL_ASCII"
@@ -112,6 +111,8 @@ def no_character(encoding: str) -> str:
 
 
 def _key_text(cell: bytes, codec: str) -> str | None:
+    from anabranch.rows.lines import NULL, unescape  # with pyarrow.compute, which capture goes without
+
     if cell == NULL.encode():
         return None
     stored = unescape(cell)
