@@ -32,16 +32,24 @@ class NeedsSlowWay(Exception):
 
 
 def compact(
-    images: Images, table: TargetTable, *, checked: bool, unique: Collection[str] = (), newest_by: str = ""
+    images: Images,
+    table: TargetTable,
+    *,
+    checked: bool,
+    unique: Collection[str] = (),
+    newest_by: str = "",
+    from_first: bool = False,
 ) -> tuple[TableNet, pa.Table]:
     """Return the net change, and the keys (of a load window) that must be read again from the source.
 
-    `unique`: columns on which unique keys beside the primary depend. `newest_by`: TableNet has it. Raises NeedsSlowWay.
+    `unique`: columns on which unique keys beside the primary depend. `newest_by`: TableNet has it; `from_first`: its ages are
+    those of the rows before the first change, so that a row which somebody else has changed since is a conflict. Raises
+    NeedsSlowWay.
     """
     if not table.key:
         return multiset(images, table), _no_keys(table, images)
     keyed = _Keyed(images, table)
-    return (keyed.net(unique, newest_by), _no_keys(table, images)) if checked else keyed.in_window()
+    return (keyed.net(unique, newest_by, from_first), _no_keys(table, images)) if checked else keyed.in_window()
 
 
 class _Keyed:
@@ -53,7 +61,7 @@ class _Keyed:
 
     # --- a strict stage ------------------------------------------------------------------------------------------
 
-    def net(self, unique: Collection[str], newest_by: str) -> TableNet:
+    def net(self, unique: Collection[str], newest_by: str, from_first: bool = False) -> TableNet:
         self._require_alternation()
         moving = len(self._key_changes()) > 0
         rows = (rows_of_lives if moving else rows_of_keys)(self.images, self.groups)
@@ -63,7 +71,7 @@ class _Keyed:
         if missing[inserts].any():
             raise NeedsSlowWay(self.table, "a partial image where the whole row is needed")
         updates, gone = np.flatnonzero(was_there & is_there), was_there & ~is_there
-        ages = self._ages(rows.images, newest_by) if newest_by else None
+        ages = self._ages(rows.images, newest_by, from_first) if newest_by else None
         return TableNet(
             table=self.table,
             deletes=self._old_keys(rows.old[gone]),
@@ -73,12 +81,12 @@ class _Keyed:
             ages=ages.filter(pa.array(gone)) if ages is not None and gone.any() else None,
         )
 
-    def _ages(self, rows: Groups, name: str) -> pa.ChunkedArray:
-        """Return per row how new its last image is."""
+    def _ages(self, rows: Groups, name: str, from_first: bool) -> pa.ChunkedArray:
+        """Return per row how new its last image is, or its first."""
         place = self.table.columns.index(name)
         if not self.images.present(place).all():
             raise NeedsSlowWay(self.table, f"an image without {name}, by which the newest row is told")
-        return self.images.rows.column(place).take(pa.array(rows.last_image))
+        return self.images.rows.column(place).take(pa.array(rows.first_image if from_first else rows.last_image))
 
     def _require_alternation(self) -> None:
         sequence = self.removal[self.groups.at]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from anabranch.apply.pair import refuse_change
 from anabranch.contracts import Conflict, RowWriter
 from anabranch.rows.conflict import Age, ConflictPolicy, FoundRow, NotedConflict, OnConflict, Texts
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange
@@ -48,6 +49,8 @@ class Decider:
         """
         if not policy.decides:
             return Verdict((change,))
+        if policy.pair:
+            return self._in_pair(change, policy)
         if not change.table.key:
             return self._keyless(change, policy)
         if change.operation == INSERT:
@@ -98,6 +101,31 @@ class Decider:
         else:
             changes = (RowChange(change.table, DELETE, dict(new_key)), change)
         return Verdict(changes, kind="exists", decision="source", found=other.values)
+
+    def _in_pair(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
+        """Decide a change of a table that both ends write (K23): of two rows of one key the newer one stays at both ends, of
+        equally new ones that of the site that wins. It holds in any order and any batching, because a row only ever gets newer
+        (pair.py refuses what would break that)."""
+        age, is_insert = _age(change, policy.newest_by), change.operation == INSERT
+        key = {name: change.values.get(name) for name in change.table.key} if is_insert else dict(change.old_key)
+        refuse_change(change, policy.newest_by)
+        there = self.writer.row(change.table, key, replace(age, or_equal=policy.target_wins_ties))
+        whole = {} if is_insert else _whole(change)
+        if there is None:
+            row = change if is_insert else RowChange(change.table, INSERT, values=whole)
+            return Verdict((row,), kind="" if is_insert else "missing", decision="" if is_insert else "source")
+        if there.is_newer:
+            return Verdict(
+                (), stands=False, kind="exists" if is_insert else "newer", decision="target", found=there.values
+            )
+        if is_insert:
+            instead = replace(change, operation=UPDATE, old_key=key)
+            return Verdict((instead,), kind="exists", decision="source", found=there.values)
+        instead = replace(change, values=whole)  # also what the change left as it was: the target's may be another
+        before = self.writer.row(change.table, key, Age(policy.newest_by, change.before[policy.newest_by]))
+        if before is not None and before.is_newer:
+            return Verdict((instead,), kind="differs", decision="source", found=there.values)
+        return Verdict((instead,))
 
     def _missing(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
         if policy.name in (OnConflict.IGNORE_MISSING, OnConflict.TARGET_WINS):

@@ -80,7 +80,8 @@ class MergeCarrier:
         if self.progress.settings.truncate is not Emptying.TRUNCATE or not isinstance(self.writer, EmptiesApart):
             return []
         chunks = (feed.trail.load(ref) for ref in feed.refs if ref.has_barriers and ref.part is Part.WHOLE)
-        tables = self.progress.context.tables
+        followed = self.progress.context.tables.items()
+        tables = {table for table, one in followed if not one.on_conflict.pair}  # those of a pair are refused as ever
         found = {
             chunk.first_sequence + barrier.tx
             for chunk in chunks

@@ -17,6 +17,7 @@ from anabranch.apply.compact import compact
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.filter import with_filter_columns
 from anabranch.apply.images import END, ORDINAL_BITS, Images, gather, order_of, sequence_of
+from anabranch.apply.pair import refuse_truncates, refuse_unfit
 from anabranch.apply.stage import Group, Parked, Stage
 from anabranch.apply.unconverted import refuse_unconverted
 from anabranch.apply.waiting_rows import without_waiting
@@ -107,6 +108,7 @@ def stages(part: Group, context: ApplyContext) -> list[Stage]:
     """Return the group's stages in order. Raises NeedsSlowWay."""
     refuse_touched(part, context)
     refuse_unconverted(part.images, {table: context.tables[table].table for table in part.images})
+    refuse_truncates(part.truncates, context)
     starts = [-END, *sorted(_bounds(part, context))]
     found = []
     for start, stop in zip(starts, [*starts[1:], END], strict=True):
@@ -136,8 +138,17 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
         checked = followed.is_strict_from(part.base) or start >= order_of(followed.high + 1, part.base)
         if context.keys:
             context.keys.refuse_hidden(followed.table, images)
-        newest_by = followed.on_conflict.newest_by
-        net, again = compact(images, followed.table, checked=checked, unique=followed.unique, newest_by=newest_by)
+        newest_by, in_pair = followed.on_conflict.newest_by, followed.on_conflict.pair
+        if in_pair and checked:
+            refuse_unfit(images, followed.table, newest_by)
+        net, again = compact(
+            images,
+            followed.table,
+            checked=checked,
+            unique=followed.unique,
+            newest_by=newest_by,
+            from_first=in_pair,
+        )
         if net.row_count:
             nets.append(net)
         if again.num_rows:

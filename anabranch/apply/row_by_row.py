@@ -13,6 +13,7 @@ from anabranch.apply.abilities import MergeWriter
 from anabranch.apply.aside.permitted import parks, to_set_aside, touches, unfit
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
 from anabranch.apply.images import END, sequence_of
+from anabranch.apply.pair import refuse_emptied
 from anabranch.apply.progress import Progress
 from anabranch.apply.refusal import refused
 from anabranch.apply.row_steps import steps
@@ -62,6 +63,7 @@ class RowByRow:
             elif isinstance(step, Cascade):
                 work.reread(step.child.source, writer.cascade(step, step.rules))
             else:
+                refuse_emptied(step, work.context)
                 writer.truncate(step, work.context.truncate)
         if waits:  # unchecked changes are not set aside, so these could not wait
             where = self.progress.where(sequence_of(min(waits), part.base))

@@ -161,7 +161,11 @@ class ApplyRun:
             if query is not None:
                 self.query = query
                 self._loop(store)
-            chores.finisher.raise_sequences(progress.states)
+            tables = progress.context.tables
+            in_pair = {
+                table for table, followed in tables.items() if followed.on_conflict.pair
+            }  # the site counts for itself
+            chores.finisher.raise_sequences({t: s for t, s in progress.states.items() if t not in in_pair})
         except TrailError:
             with suppress(TargetUnavailable):
                 progress.look_for_another()  # another owner may have read on, and let the trail drop what is missing here

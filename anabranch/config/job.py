@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, model_validator
 
 from anabranch.config.changes import with_options
 from anabranch.config.lines import Path as KeyPath
@@ -20,6 +20,7 @@ from anabranch.config.sections.apply import Apply
 from anabranch.config.sections.capture import Capture
 from anabranch.config.sections.cutover import Cutover
 from anabranch.config.sections.load import Load
+from anabranch.config.sections.pair import Pair, refuse_misfits
 from anabranch.config.sections.retry import Retry
 from anabranch.config.sections.reverse import Reverse
 from anabranch.config.sections.rules import Rule
@@ -58,12 +59,19 @@ class JobConfig(Section):
     trace: Trace = Trace.model_construct()
     cutover: Cutover = Cutover.model_construct()
     reverse: Reverse = Reverse.model_construct()
+    pair: Pair | None = None
 
     _home: Path = PrivateAttr(default=Path(".anabranch"))
     _file: Path | None = PrivateAttr(default=None)
     _lines: dict[KeyPath, int] = PrivateAttr(default_factory=dict)
     _former: dict[KeyPath, KeyPath] = PrivateAttr(default_factory=dict)
     _unused: tuple[tuple[str, str], ...] = PrivateAttr(default=())
+
+    @model_validator(mode="after")
+    def _pair_fits(self) -> Self:
+        if self.pair is not None:
+            refuse_misfits(self)
+        return self
 
     @property
     def home(self) -> Path:

@@ -67,12 +67,16 @@ class FencedSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class Counter:
     """The count of a source in a column that gets its numbers from it: `last` number that was handed out, rolled back
-    or deleted ones among them, None where it gave none; `step` between two, below 0 where it counts down."""
+    or deleted ones among them, None where it gave none; `step` between two, below 0 where it counts down. `start`: one of its
+    numbers, from which `step` leads to all others. `odd` and `even`: statements after which it gives such numbers only."""
 
     table: TableId
     column: str
     last: int | None
     step: int = 1
+    start: int = 1
+    odd: str = ""
+    even: str = ""
 
 
 @runtime_checkable

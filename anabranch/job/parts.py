@@ -23,7 +23,13 @@ from anabranch.view.definitions import logs_cascades
 from anabranch.view.identity import followed_identity, new_trail_uuid, trail_uuid
 from anabranch.view.opened import source_of, spark_home, target_of
 from anabranch.view.options import log_options, source_limits, target_limits, value_rules
-from anabranch.view.refusals import refuse_changed_job, refuse_load, refuse_switch_while_loading, refuse_unarmed
+from anabranch.view.refusals import (
+    refuse_changed_job,
+    refuse_in_pair,
+    refuse_load,
+    refuse_switch_while_loading,
+    refuse_unarmed,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,6 +146,7 @@ def run_load(
 
     if table is not None:
         refuse_load(job)
+        refuse_in_pair(job, table)
     refuse_unarmed(job)
     engine = engine or SparkEngine(spark_factory(job, "load"))
     with Stop() as stop, part(job, "load", stop.asked) as state, stop.excused(), waits.in_tasks():

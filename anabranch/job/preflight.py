@@ -77,6 +77,10 @@ def preflight_report(job: JobView, reverse: bool = False) -> Report:
         found = preflight(
             job.config, job.rules, source, target_of(job), lambda: known(job), lambda: identity_now(job, source)
         )
+        if job.config.pair is not None:
+            from anabranch.lifecycle.pairing import pair_results
+
+            found = replace(found, results=(*found.results, *pair_results(job)))
         if not (reverse or job.config.reverse.enabled):
             return found
         from anabranch.lifecycle.reversing import reverse_results

@@ -11,6 +11,7 @@ from anabranch import log
 from anabranch.contracts import SourceSetUp
 from anabranch.errors import SourceError, StateError, TrailLocked
 from anabranch.model.markers import jobs_among
+from anabranch.model.pairing import Pairing
 from anabranch.trail import identity
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.storage import LocalStorage
@@ -123,6 +124,7 @@ def prepare_target(job: JobView, store: TargetStore) -> None:
             **({TARGET: job.names.target} if job.names.target else {}),
             **_origins(job, trail.job_uuid, known or {}),
             **_left_out(job),
+            **_pair(job),
         },
     )
 
@@ -151,3 +153,15 @@ def _left_out(job: JobView) -> dict[str, str]:
 
     left_out = job.config.source.leave_out
     return {LEAVES_OUT: origins_as_text(left_out)} if left_out else {}
+
+
+def _pair(job: JobView) -> dict[str, str]:
+    """Return how a job of a pair decides, for its twin, which asks for it."""
+    from anabranch.model.state import PAIR
+
+    pair = job.config.pair
+    if pair is None:
+        return {}
+    included = [schema for table, schema in history(job)[0].items() if job.rules.includes(table)]
+    policies = {job.rules.target_table(schema).target: job.rules.on_conflict(schema).newest_by for schema in included}
+    return {PAIR: Pairing(pair.site, pair.other, pair.winner, pair.twin, policies).as_text()}

@@ -129,7 +129,7 @@ def _ends(job: JobView) -> Ends:
 def _foreseen(job: JobView) -> dict[str, Any]:
     """Return how types of the target are read before they stand there. Of one family they are mostly the source's own."""
     families = {registry()[end.scheme].extra or end.scheme for end in (job.endpoint, job.config.source.endpoint)}
-    read = _read_end(job)
+    read = read_end(job)
     return {"spelled": read.spelled} if len(families) > 1 and isinstance(read, SpelledTypes) else {}
 
 
@@ -141,11 +141,11 @@ def _is_behind(table: TableId, states: Mapping[TableId, TableState]) -> bool:
 def _made(job: JobView, targets: list[TableId]) -> dict[TableId, TableSchema]:
     """Return the job's target tables as they are defined there now, those that are there."""
     wanted = frozenset(targets)
-    with target_asked(), closing(_read_end(job).catalog()) as catalog:
+    with target_asked(), closing(read_end(job).catalog()) as catalog:
         return catalog.tables(lambda table: table in wanted, whole=False)
 
 
-def _read_end(job: JobView) -> SourceConnector:
+def read_end(job: JobView) -> SourceConnector:
     """Return the job's target in the role of a source."""
     return connectors.source(replace(job.endpoint, limits=target_limits(job)))
 
@@ -238,7 +238,7 @@ def _other_roles(job: JobView, ends: Ends, back: WayBack) -> OtherRoles:
     found = _written(job, back)
     made = {table.read: ends.at_target[table.read] for table in back.tables if table.is_made}
     mirrored = {table.read: _mirrored(job, ends.at_source[table.written], table) for table in back.tables}
-    return OtherRoles(found.config, found.rules, _read_end(job), _written_end(job), made, mirrored | made)
+    return OtherRoles(found.config, found.rules, read_end(job), _written_end(job), made, mirrored | made)
 
 
 def _mirrored(job: JobView, schema: TableSchema, table: TableBack) -> TableSchema:

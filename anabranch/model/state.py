@@ -34,4 +34,5 @@ class Skipped:
 
 
 ORIGINS = "origins"  # a fact of a job: who writes to the tables that it reads (model/writers.py)
+PAIR = "pair"  # a fact of a job: two sites write its tables, and how it decides (model/pairing.py)
 LEAVES_OUT = "leave_out"  # a fact of a job: origins whose changes it does not read

@@ -24,7 +24,8 @@ class SourceWriter:
     """A job, or a subscription of the server's own. `key` tells it from others of its name: the job's uuid, the subscription's
     slot. `pairs`: what it reads where its source is, and what it writes here. `through`: the job that passes it on, where it
     writes to what that job reads, "" where it writes here itself. `source`: the identity of the server that it reads, "" where
-    that is known by other things (a slot). `leaves_out`: origins whose changes the job does not read ([source] leave_out)."""
+    that is known by other things (a slot). `leaves_out`: origins whose changes the job does not read ([source] leave_out).
+    `pair`: what it notes of a pair, as pairing.py reads it, "" for none."""
 
     name: str
     key: str
@@ -32,6 +33,7 @@ class SourceWriter:
     through: str = ""
     source: str = ""
     leaves_out: frozenset[str] = frozenset()
+    pair: str = ""
 
 
 def is_left_out(writer: SourceWriter, leave_out: Collection[str]) -> bool:

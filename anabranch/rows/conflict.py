@@ -28,11 +28,14 @@ class OnConflict(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ConflictPolicy:
     """The job's choice for a table where stream and target disagree. `newest_by`: the target's name of the column that
-    `OnConflict.NEWEST` compares.
+    `OnConflict.NEWEST` compares. `pair`: both ends write the table, and a job of each way decides by this policy (K23);
+    `target_wins_ties`: of two rows that are equally new the target's stays.
     """
 
     name: OnConflict = OnConflict.STOP
     newest_by: str = ""
+    pair: bool = False
+    target_wins_ties: bool = False
 
     @property
     def decides(self) -> bool:
@@ -45,10 +48,12 @@ STRICT = ConflictPolicy()
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """The age of a change: its value, in text form, of the column that tells which row is newest."""
+    """The age of a change: its value, in text form, of the column that tells which row is newest. `or_equal`: a row that is as
+    old counts as newer, too."""
 
     column: str
     value: str | None
+    or_equal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,8 @@ class NotedConflict:
     and `after`, as far as the log has them; `found` is what the target had.
 
     `kind`: `missing` (the row of an update or a delete) · `exists` (a row at the key that comes) · `newer` (the target's
-    row). `decision`: `source` (its row was written) · `target` (its row was kept) · `ignored` (there was nothing to keep)."""
+    row) · `differs` (the target's row was changed meanwhile, and is older). `decision`: `source` (its row was written) ·
+    `target` (its row was kept) · `ignored` (there was nothing to keep)."""
 
     sequence: int
     position: str

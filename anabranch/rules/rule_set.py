@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from anabranch.config import JobConfig, TableEntry
+from anabranch.config.sections.pair import Pair
 from anabranch.config.patterns import Pattern, Template
 from anabranch.contracts import TypeMap
 from anabranch.errors import ConfigError, Problem, SchemaError
@@ -42,6 +43,13 @@ def check_filter(text: str) -> None:
 
 
 # what may say which of two rows is newer
+# Kinds of which a greater value is greater at every end, and stays as exact.
+RISING = frozenset(
+    {
+        *(Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64),
+        *(Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT),
+    }
+)
 ORDERED = frozenset(
     {
         *(Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64),
@@ -225,6 +233,8 @@ class RuleSet:
     def on_conflict(self, schema: TableSchema) -> ConflictPolicy:
         """Return the policy for the table's conflicts. Raises ConfigError for a `newest_by` that does not fit the table."""
         entry = self._entries.get(schema.id)
+        if self._config.pair is not None:
+            return self._in_pair(self._config.pair, entry, schema)
         if entry is None or entry.on_conflict is None:
             return ConflictPolicy(OnConflict(self._config.apply.on_conflict))
         if entry.newest_by is None:
@@ -235,21 +245,44 @@ class RuleSet:
         column = self._renames(schema.id).get(entry.newest_by, entry.newest_by)
         return ConflictPolicy(OnConflict(entry.on_conflict), column)
 
-    def _unfit(self, entry: TableEntry, name: str, schema: TableSchema) -> str:
-        """Say why the column cannot tell which row is newest; "" if it can."""
+    def _in_pair(self, pair: Pair, entry: TableEntry | None, schema: TableSchema) -> ConflictPolicy:
+        """Return the policy for a table that both ends write."""
+        name = (entry.newest_by if entry else None) or pair.newest_by
+        problem = self._unfit(entry, name, schema, RISING)
+        if not problem and schema.column(name).nullable:
+            problem = f"{name} may be NULL, and a row without it is neither newer nor older than another"
+        if problem:
+            at = Problem(problem, line=self._config.line_of("pair", "newest_by"), key="[pair] newest_by")
+            where = "newest_by in its [[tables]] entry names another column"
+            raise ConfigError(f"the settings of [pair] do not fit {schema.id}", problems=[at], hint=where)
+        return ConflictPolicy(
+            OnConflict.NEWEST,
+            self._renames(schema.id).get(name, name),
+            pair=True,
+            target_wins_ties=pair.winner != pair.site,
+        )
+
+    def _unfit(
+        self, entry: TableEntry | None, name: str, schema: TableSchema, printed: Collection[Kind] = frozenset()
+    ) -> str:
+        """Say why the column cannot tell which row is newest; "" if it can. `printed`: kinds that also do as their source
+        prints them."""
         known = [column.name for column in schema.columns]
         if name not in known:
             nearest = "".join(f"; did you mean {n}?" for n in get_close_matches(name, known, 1))
             return f"the table has no column {name}{nearest}"
-        if name in entry.columns.drop:
+        if entry is not None and name in entry.columns.drop:
             return f"{name} is left out, so the target cannot tell which row is newest"
         if not schema.primary_key:
             return "the table has no primary key, so there is no one row to compare with"
         column = schema.column(name)
-        type_ = self._types.of(column, entry.columns.type.get(name, ""))
+        type_ = self._types.of(column, entry.columns.type.get(name, "") if entry else "")
         if type_ is not None and type_.at_target.sorts_as_text:
             return f"{name} is {type_.target} at the target, which sorts as text"
-        return "" if type_ and type_.carried in ORDERED else f"{name} is no number, date or time: {column.native}"
+        if type_ is not None and type_.kind in printed:
+            return ""
+        is_ordered = type_ is not None and not printed and type_.carried in ORDERED
+        return "" if is_ordered else f"{name} is no number, date or time: {column.native}"
 
     def _renames(self, table: TableId) -> Mapping[str, str]:
         entry = self._entries.get(table)

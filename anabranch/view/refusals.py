@@ -88,6 +88,18 @@ def refuse_load(job: JobView) -> None:
         )
 
 
+def refuse_in_pair(job: JobView, table: TableId) -> None:
+    """Raise ConfigError for a load of one table of a pair: it would empty the table at the other site, and what users have
+    written there since with it."""
+    if job.config.pair is not None:
+        raise ConfigError(
+            f"{table} is a table of a pair: to load it again would remove what users have written at {job.config.pair.other}",
+            job=job.config.name,
+            hint="anabranch parked resume lets a parked table go on. To load it all the same: let nobody write to it at"
+            " either site, take [pair] out of both job files, load it, put [pair] back",
+        )
+
+
 def targets_left_out(job: JobView) -> dict[str, list[str]]:
     """Return targets that the job file does not have, and what of the trail is held for them."""
     found: dict[str, list[str]] = {}

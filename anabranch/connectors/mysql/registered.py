@@ -15,7 +15,7 @@ import pymysql
 from anabranch.connectors.mysql.connection import ask
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.ids import TableId
-from anabranch.model.state import LEAVES_OUT, ORIGINS
+from anabranch.model.state import LEAVES_OUT, ORIGINS, PAIR
 from anabranch.model.writers import JOB, SourceWriter, from_text, origins_of_text
 
 STATE = "anabranch"  # the database in which jobs keep their state
@@ -55,16 +55,25 @@ def writers(connection: pymysql.Connection) -> list[SourceWriter]:
     origins = [(f"{JOB}{job}", of.get(ORIGINS)) for job, of in known.items()]
     others = [writer for name, text in origins if text for writer in from_text(text, name)]
     left_out = {job: origins_of_text(of.get(LEAVES_OUT)) for job, of in known.items()}
-    return _grouped(rows, left_out) + others
+    return _grouped(rows, left_out, {job: of.get(PAIR, "") for job, of in known.items()}) + others
 
 
 def _grouped(
-    rows: Iterable[tuple[str, str, str | None, str, str]], left_out: Mapping[str, frozenset[str]]
+    rows: Iterable[tuple[str, str, str | None, str, str]],
+    left_out: Mapping[str, frozenset[str]],
+    in_pair: Mapping[str, str],
 ) -> list[SourceWriter]:
     pairs = defaultdict(list)
     for job, key, source, read, written in rows:
         pairs[job, key, source or ""].append((TableId.parse(read), TableId.parse(written)))
     return [
-        SourceWriter(f"{JOB}{job}", key, tuple(found), source=source, leaves_out=left_out.get(job, frozenset()))
+        SourceWriter(
+            f"{JOB}{job}",
+            key,
+            tuple(found),
+            source=source,
+            leaves_out=left_out.get(job, frozenset()),
+            pair=in_pair.get(job, ""),
+        )
         for (job, key, source), found in pairs.items()
     ]

@@ -14,7 +14,7 @@ from typing import Any
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.model.ids import TableId
 from anabranch.model.markers import SCHEMA, TABLES
-from anabranch.model.state import LEAVES_OUT, ORIGINS
+from anabranch.model.state import LEAVES_OUT, ORIGINS, PAIR
 from anabranch.model.writers import SourceWriter, from_text, origins_of_text
 
 # No row: no job has its state here. to_regclass would raise an error for a schema that is closed to the user.
@@ -25,9 +25,10 @@ SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.o
 """
 # A table that was parked before its first load is written by nobody.
 JOBS = """
-SELECT 'the job ' || s.job, j.uuid, coalesce(j.source_identity, ''), j.facts ->> %s, s.source_table, s.target_table
+SELECT 'the job ' || s.job, j.uuid, coalesce(j.source_identity, ''), j.facts ->> %s, j.facts ->> %s,
+       s.source_table, s.target_table
   FROM anabranch.table_state s JOIN anabranch.job j USING (job)
- WHERE j.uuid IS NOT NULL AND (s.state <> 'parked' OR s.generation > 0) ORDER BY 1, 5
+ WHERE j.uuid IS NOT NULL AND (s.state <> 'parked' OR s.generation > 0) ORDER BY 1, 6
 """
 # What jobs have noted of those that write to what they read.
 PASSED_ON = """
@@ -61,7 +62,7 @@ def writers(connection: Connection) -> list[SourceWriter]:
     """Return jobs, where this user may read their state, and subscriptions: whatever writes to tables here."""
     if not may_read(connection):
         return subscriptions(connection)
-    rows, parse = connection.execute(JOBS, [LEAVES_OUT]).fetchall(), TableId.parse
+    rows, parse = connection.execute(JOBS, [LEAVES_OUT, PAIR]).fetchall(), TableId.parse
     found = [(*of, parse(read), parse(written)) for *of, read, written in rows]
     passed_on = connection.execute(PASSED_ON, [ORIGINS, ORIGINS]).fetchall()
     others = [writer for name, text in passed_on for writer in from_text(text, name)]
@@ -71,7 +72,7 @@ def writers(connection: Connection) -> list[SourceWriter]:
 def subscriptions(connection: Connection) -> list[SourceWriter]:
     """Return subscriptions that are switched on. A table has one name at both ends of them."""
     rows = connection.execute(SUBSCRIPTIONS).fetchall()
-    return _grouped((name, key, "", None, TableId(*table), TableId(*table)) for name, key, *table in rows)
+    return _grouped((name, key, "", None, None, TableId(*table), TableId(*table)) for name, key, *table in rows)
 
 
 # Names of publications end as slots do.
@@ -97,11 +98,12 @@ def reads_here(connection: Connection, writer: SourceWriter) -> bool:
 
 
 def _grouped(rows: Iterable[tuple[Any, ...]]) -> list[SourceWriter]:
-    """Make one of all rows of a writer: name, key, source, what it leaves out, a table that it reads, one that it writes."""
+    """Make one of all rows of a writer: name, key, source, what it leaves out, its pair, a table that it reads, one that it
+    writes."""
     pairs = defaultdict(list)
-    for name, key, source, leave_out, read, written in rows:
-        pairs[name, key, source, leave_out].append((read, written))
+    for name, key, source, leave_out, pair, read, written in rows:
+        pairs[name, key, source, leave_out, pair].append((read, written))
     return [
-        SourceWriter(name, key, tuple(found), source=source, leaves_out=origins_of_text(leave_out))
-        for (name, key, source, leave_out), found in pairs.items()
+        SourceWriter(name, key, tuple(found), source=source, leaves_out=origins_of_text(leave_out), pair=pair or "")
+        for (name, key, source, leave_out, pair), found in pairs.items()
     ]

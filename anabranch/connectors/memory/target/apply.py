@@ -176,7 +176,7 @@ class MemoryWriter:
         if place is None:
             return None
         values = relation.texts(relation.rows[place])
-        is_newer = age is not None and _is_later(values[age.column], age.value)
+        is_newer = age is not None and _is_later(values[age.column], age.value, age.or_equal)
         return FoundRow({name: values[name] for name in table.columns}, is_newer)
 
     def note(self, job: str, conflict: NotedConflict) -> None:
@@ -305,14 +305,15 @@ def _refuse_newer(net: TableNet, relation: Relation) -> None:
                 )
 
 
-def _is_later(there: str | None, value: str | None) -> bool:
+def _is_later(there: str | None, value: str | None, or_equal: bool = False) -> bool:
     """Compare by number where both are numbers, else by text, which is right for dates and times of one length."""
     if there is None or value is None:
         return there is not None
     try:
-        return Decimal(there) > Decimal(value)
+        one, other = Decimal(there), Decimal(value)
+        return one >= other if or_equal else one > other
     except InvalidOperation:
-        return there > value
+        return there >= value if or_equal else there > value
 
 
 def _insert(table: TargetTable, relation: Relation, values: Texts, checked: bool) -> None:

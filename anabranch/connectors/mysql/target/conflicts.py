@@ -58,7 +58,8 @@ def _newer(connection: Connection, table: TargetTable, age: Age | None, nul: str
     if age.value is None:
         return f"{quoted(age.column)} IS NOT NULL"
     values = equals(connection, table, age.column, _stripped(age.value, nul))
-    later = " AND ".join(f"{quoted(age.column)} > {value}" for value in values)
+    sign = ">=" if age.or_equal else ">"
+    later = " AND ".join(f"{quoted(age.column)} {sign} {value}" for value in values)
     return f"COALESCE({later}, FALSE)"
 
 

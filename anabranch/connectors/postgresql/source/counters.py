@@ -5,11 +5,12 @@ https://www.postgresql.org/docs/current/sql-createsequence.html#SQL-CREATESEQUEN
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import LiteralString
 
 from psycopg import sql
 
+from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.contracts import Counter
@@ -45,8 +46,19 @@ def counters(endpoint: Endpoint, tables: Mapping[TableId, TableSchema]) -> list[
         found = []
         for schema, name, column, *sequence, step, start in connection.execute(_SEQUENCES, names).fetchall():
             last, is_called = connection.execute(sql.SQL(_LAST).format(sql.Identifier(*sequence))).fetchall()[0]
-            found.append(Counter(TableId(schema, name), column, given_last(last, is_called, step, start), step))
+            given, each = given_last(last, is_called, step, start), _each_second(connection, sequence, last)
+            found.append(Counter(TableId(schema, name), column, given, step, last, *each))
     return found
+
+
+def _each_second(connection: Connection, sequence: Sequence[str], last: int) -> tuple[str, str]:
+    """Return the statements after which a sequence gives odd numbers, and even ones, all behind `last`."""
+    name = sql.Identifier(*sequence).as_string(connection)
+    odd, even = last + 1 + last % 2, last + 2 - last % 2
+    return (
+        f"ALTER SEQUENCE {name} INCREMENT BY 2 RESTART WITH {odd}",
+        f"ALTER SEQUENCE {name} INCREMENT BY 2 RESTART WITH {even}",
+    )
 
 
 def given_last(last: int, is_called: bool, step: int, start: int) -> int | None:

@@ -39,7 +39,7 @@ def row(connection: Connection, table: TargetTable, key: Texts, age: Age | None,
     from anabranch.rows.conflict import FoundRow  # most who open a store have nothing to do with conflicts
 
     has_value = age is not None and age.value is not None
-    statement = _find(table, age.column if age else "", has_value)
+    statement = _find(table, age.column if age else "", has_value, age is not None and age.or_equal)
     values = [age.value] if age is not None and has_value else []
     values += [key[name] for name in table.key]
     if nul == "strip":
@@ -79,12 +79,13 @@ def _conflict(found: tuple[Any, ...]) -> NotedConflict:
 
 
 @lru_cache(maxsize=1024)
-def _find(table: TargetTable, age: str, has_value: bool) -> bytes:
+def _find(table: TargetTable, age: str, has_value: bool, or_equal: bool = False) -> bytes:
     """Return the query that tells whether the row is newer, and its columns that we write, as text."""
     column, value = sql.Identifier(age), sql.SQL("\0")
     newer: sql.Composable = sql.SQL("false")
     if age:
-        newer = sql.SQL("coalesce({} > {}, false)" if has_value else "{} IS NOT NULL").format(column, value)
+        later = f"coalesce({{}} {'>=' if or_equal else '>'} {{}}, false)"
+        newer = sql.SQL(later if has_value else "{} IS NOT NULL").format(column, value)
     query = sql.SQL("SELECT {}, {} FROM {} WHERE {} FOR UPDATE").format(
         newer,
         sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name in table.columns),

@@ -1,0 +1,116 @@
+"""What a table that both ends write may not do (K23): whatever would let a row get older, or the two ends decide differently.
+
+Both jobs of a pair keep of two rows with one key the one that is newer by a column. That makes both ends equal, in any order
+and any batching, as long as each write of a row makes it newer, and no row comes to a key that another one has left: what is
+gone has no age. So a change that does not raise the column, a delete, a changed key and a TRUNCATE are refused: in the quick
+way by giving way to the slow one, there with the row's key. What does not live here: which of two rows stays (`conflict.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.apply.compact import NeedsSlowWay
+from anabranch.apply.context import ApplyContext
+from anabranch.apply.images import Images
+from anabranch.contracts import Conflict
+from anabranch.rows.chunk import Op
+from anabranch.rows.lines import texts
+from anabranch.rows.net import DELETE, INSERT, RowChange, TargetTable
+
+DELETED = "delete of a row of a pair: nobody could tell it from a newer row of the other site; mark rows as deleted by a column"
+MOVED = "a row of a pair gets another key: nobody could tell whether the other site has changed it"
+TRUNCATED = "TRUNCATE of a table of a pair: nobody could tell which rows of the other site it is to remove"
+
+
+def older(column: str) -> str:
+    """Say that a change has not raised the column by which the newest row is told."""
+    return f"update of a row of a pair that does not make {column} greater: the newest row could not be told by it"
+
+
+def refuse_unfit(images: Images, table: TargetTable, column: str) -> None:
+    """Raise NeedsSlowWay unless these images are inserts, and whole updates that keep the key and make the column greater."""
+    if not images.is_full:
+        raise NeedsSlowWay(table, "a partial image of a row of a pair")
+    if (images.op == Op.DELETE).any():
+        raise NeedsSlowWay(table, DELETED)
+    after = np.flatnonzero(images.op == Op.AFTER)
+    if not len(after):
+        return
+    for name in table.key:
+        of = images.rows.column(name)
+        if not pc.all(pc.equal(_at(of, after - 1), _at(of, after))).as_py():
+            raise NeedsSlowWay(table, MOVED)
+    of = images.rows.column(column)
+    if not _rises(table, column, _at(of, after - 1), _at(of, after)):
+        raise NeedsSlowWay(table, older(column))
+
+
+def refuse_change(change: RowChange, column: str) -> None:
+    """Raise Conflict for a change that a table of a pair may not have."""
+    what = ""
+    if change.operation == DELETE:
+        what = DELETED
+    elif change.operation != INSERT:
+        if any(change.values.get(name, value) != value for name, value in change.old_key.items()):
+            what = MOVED
+        elif not is_greater(change.before.get(column), change.values.get(column)):
+            what = older(column)
+    if what:
+        raise Conflict(change.table.source, f"{change.table.target}: {what}", dict(change.old_key))
+
+
+def refuse_truncates(truncates: Sequence[tuple[int, TargetTable]], context: ApplyContext) -> None:
+    """Raise NeedsSlowWay for a table of a pair among those that are emptied."""
+    for _, table in truncates:
+        if _in_pair(table, context):
+            raise NeedsSlowWay(table, TRUNCATED)
+
+
+def refuse_emptied(tables: Iterable[TargetTable], context: ApplyContext) -> None:
+    """Raise Conflict for a table of a pair among those that one statement empties."""
+    for table in tables:
+        if _in_pair(table, context):
+            raise Conflict(table.source, TRUNCATED)
+
+
+def is_greater(before: str | None, after: str | None) -> bool:
+    """Return whether a number, a date or a time is greater than before, both in text form (rows/lines.py); NULL is not."""
+    if before is None or after is None or "BC" in before + after:  # those go backwards
+        return False
+    try:
+        return Decimal(after) > Decimal(before)
+    except InvalidOperation:
+        return _sortable(after) > _sortable(before)
+
+
+def _sortable(text: str) -> tuple[int, str, str]:
+    """Return what sorts as the date or the time does, infinities outermost."""
+    if text in ("infinity", "-infinity"):
+        return (1 if text == "infinity" else -1), "", ""
+    whole, _, fraction = text.removesuffix("+00").partition(".")
+    return 0, whole.zfill(24), fraction.rstrip("0")
+
+
+def _in_pair(table: TargetTable, context: ApplyContext) -> bool:
+    followed = context.tables.get(table.source)
+    return followed is not None and followed.on_conflict.pair
+
+
+def _at(column: pa.ChunkedArray, places: Collection[int]) -> pa.ChunkedArray:
+    return column.take(pa.array(places))
+
+
+def _rises(table: TargetTable, name: str, before: pa.ChunkedArray, after: pa.ChunkedArray) -> bool:
+    """Return whether each value is greater than the one before."""
+    kind = before.type
+    if pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
+        return bool(pc.all(pc.fill_null(pc.greater(after, before), False)).as_py())
+    type = table.type_of(name)
+    pairs = zip(texts(type, before).to_pylist(), texts(type, after).to_pylist(), strict=True)
+    return all(is_greater(old, new) for old, new in pairs)

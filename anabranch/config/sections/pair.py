@@ -1,0 +1,85 @@
+"""`[pair]` of the job file: two sites that both write the same tables, with a job each way.
+
+What does not live here: whether the tables fit (`rules/rule_set.py`), what the twin's file says (`lifecycle/pairing.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from pydantic import Field, model_validator
+
+from anabranch.config.section import Section, refuse
+from anabranch.config.values import JobName
+from anabranch.errors import Problem
+from anabranch.model.markers import origin_of
+
+if TYPE_CHECKING:
+    from anabranch.config.job import JobConfig
+
+
+class Pair(Section):
+    """Two active sites: users write the same tables at both ends, and this job has a twin that goes the other way
+    ([two active sites](../howto/two-active-sites.md)). Of two versions of a row the newer one stays at both ends."""
+
+    site: str = Field(min_length=1, max_length=63)
+    """The name of this job's source as a site."""
+    other: str = Field(min_length=1, max_length=63)
+    """The name of its target as a site: the twin's `site`."""
+    winner: str = Field(min_length=1, max_length=63)
+    """The site whose row stays where two are equally new. The twin's file names the same."""
+    twin: JobName
+    """The name of the job that goes the other way. `[source] leave_out` has to name it, too."""
+    newest_by: str = Field(min_length=1)
+    """The column, NOT NULL at both ends, that each write of a row makes greater: a number, a date or a time. By it the newer of
+    two versions of a row is told. `newest_by` in a table's own entry takes precedence."""
+
+    @model_validator(mode="after")
+    def _names_two_sites(self) -> Self:
+        if self.site == self.other:
+            raise refuse(Problem(f"site and other are both {self.site!r}", expected="two names, one for each end"))
+        if self.winner not in (self.site, self.other):
+            expected = f"{self.site!r} or {self.other!r}"
+            raise refuse(Problem(f"winner {self.winner!r} is neither site nor other", expected=expected))
+        return self
+
+
+def refuse_misfits(config: JobConfig) -> None:
+    """Raise for settings that do not go with a pair: it could not be shown that both ends become equal."""
+    pair = config.pair
+    assert pair is not None
+    problems = []
+    if pair.twin == config.name:
+        problems.append(
+            Problem("[pair] twin is the job itself", expected="the name of the job that goes the other way")
+        )
+    if origin_of(pair.twin) not in config.source.leave_out:
+        line = f'leave_out = ["{origin_of(pair.twin)}"]'
+        problems.append(Problem("[source] leave_out lacks the twin of [pair]", expected=line))
+    if config.targets:
+        problems.append(Problem("[pair] and [[targets]]", expected="one [target]: a pair has two sites"))
+    if config.apply.on_conflict != "stop":
+        problems.append(Problem("[apply] on_conflict beside [pair]", expected="it left out: [pair] decides"))
+    if config.apply.on_error == "set_aside":
+        expected = '"stop" or "park": a row that waits is not there for the other site'
+        problems.append(Problem('[apply] on_error = "set_aside" beside [pair]', expected=expected))
+    if config.apply.triggers == "fire":
+        expected = "it left out: a trigger at the target would change what the other site has written"
+        problems.append(Problem('[apply] triggers = "fire" beside [pair]', expected=expected))
+    if config.load.existing == "empty":
+        expected = "it left out: the rows of the other site would be removed"
+        problems.append(Problem('[load] existing = "empty" beside [pair]', expected=expected))
+    for entry in config.tables:
+        if entry.on_conflict not in (None, "newest"):
+            expected = '"newest", which is what [pair] does'
+            problems.append(
+                Problem(f'on_conflict = "{entry.on_conflict}" of {entry.name} beside [pair]', expected=expected)
+            )
+        if entry.where is not None:
+            expected = "whole tables: a row that moves out of a filter would be removed at the other site alone"
+            problems.append(Problem(f"where of {entry.name} beside [pair]", expected=expected))
+        if entry.columns.drop:
+            expected = "all columns: a newer row has to bring the whole of it"
+            problems.append(Problem(f"columns.drop of {entry.name} beside [pair]", expected=expected))
+    if problems:
+        raise refuse(*problems)

@@ -1,0 +1,199 @@
+"""The checks of a pair: what the twin says, and whether the tables at both ends let the newer of two rows be told.
+
+The twin keeps its state at its target, which is this job's source: there its settings are found, as it last began. Reads only.
+What does not live here: what each change may do (`apply/pair.py`), settings of this file alone (`config/sections/pair.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from math import gcd
+from typing import TYPE_CHECKING
+
+from anabranch.config.sections.pair import Pair
+from anabranch.contracts import Counter, CountingSource, SourceConnector
+from anabranch.errors import ConfigError
+from anabranch.lifecycle.reversing import read_end
+from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.ids import TableId
+from anabranch.model.markers import origin_of
+from anabranch.model.pairing import Pairing
+from anabranch.model.schema import Column, TableSchema
+from anabranch.model.writers import JOB, SourceWriter
+from anabranch.preflight.way_back import target_asked
+from anabranch.rows.net import TargetTable
+from anabranch.view.opened import catalog_of, source_of
+
+if TYPE_CHECKING:
+    from anabranch.view.job_view import JobView
+
+OK, WARNING, FAILED = CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.FAILED
+TWIN, TABLES, NUMBERS = "pair.twin", "pair.tables", "pair.numbers"
+Tables = Mapping[TableId, TableSchema]
+
+
+def pair_results(job: JobView) -> list[CheckResult]:
+    """Return the checks of a job with [pair]. Raises the error of an end that cannot be asked."""
+    pair = job.config.pair
+    assert pair is not None
+    source = source_of(job)
+    with catalog_of(source) as catalog:
+        twin = next((one for one in catalog.writers() if one.name == f"{JOB}{pair.twin}" and not one.through), None)
+        here = catalog.tables(job.rules.includes, whole=False)
+    wanted = {target: table for table in here if (target := job.rules.target_of(table))}
+    far = read_end(job)
+    with target_asked(), closing(far.catalog()) as catalog:
+        there = catalog.tables(wanted.__contains__, whole=False)
+        made = {wanted[target]: schema for target, schema in there.items()}
+    columns = _columns(job, here)
+    return [
+        *_twin(job.config.name, pair, twin, columns),
+        *_told(job, pair, here, made, columns),
+        *_numbers(job, pair, source, far, here, made, twin is not None),
+    ]
+
+
+def _columns(job: JobView, here: Tables) -> dict[TableId, tuple[str, str]]:
+    """Return by source table the column, at the source and at the target, by which the newest row is told; tables that do not
+    fit are left out, which other checks say."""
+    found = {}
+    for table, schema in here.items():
+        try:
+            column = job.rules.on_conflict(schema).newest_by
+            target = job.rules.target_table(schema)
+        except ConfigError:
+            continue
+        found[table] = dict(zip(target.columns, target.source_columns, strict=True))[column], column
+    return found
+
+
+# --- the twin -------------------------------------------------------------------------------------------------------------
+
+
+def _twin(
+    name: str, pair: Pair, twin: SourceWriter | None, columns: Mapping[TableId, tuple[str, str]]
+) -> Iterator[CheckResult]:
+    if twin is None:
+        message = f"the twin {pair.twin} has not been seen at the source yet: its settings are compared once it has begun there"
+        yield CheckResult(
+            TWIN, WARNING, message, "each job of a pair compares both; the one that begins second does so first"
+        )
+        return
+    if not twin.pair:
+        message = f"the job {pair.twin} writes to the source, and was no job of a pair when it last began"
+        yield CheckResult(TWIN, FAILED, message, _settings(name, pair))
+        return
+    theirs, found = Pairing.of_text(twin.pair), []
+    for key, is_so, should in (
+        ("site", theirs.site, pair.other),
+        ("other", theirs.other, pair.site),
+        ("winner", theirs.winner, pair.winner),
+        ("twin", theirs.twin, name),
+    ):
+        if is_so != should:
+            found.append(f'its {key} is "{is_so}", and had to be "{should}"')
+    for table, (column, _) in sorted(columns.items()):
+        by = theirs.newest_by.get(table)
+        if by is not None and by != column:
+            found.append(f"it tells the newest row of {table} by {by}, this job by {column}")
+    for table in sorted(columns.keys() - theirs.newest_by.keys()):
+        found.append(f"it does not write to {table}, which this job reads")
+    if found:
+        message = f"the settings of {pair.twin}, as it last began, do not go with this job's: {'; '.join(found)}"
+        hint = "mend one of the files, then let its job note it: anabranch load JOB (arm JOB where it takes its tables over)"
+        yield CheckResult(TWIN, FAILED, message, hint)
+    else:
+        yield CheckResult(
+            TWIN, OK, f"{pair.twin} decides as this job does; {pair.winner} wins where rows are equally new"
+        )
+
+
+def _settings(name: str, pair: Pair) -> str:
+    lines = {"site": pair.other, "other": pair.site, "winner": pair.winner, "twin": name}
+    text = ", ".join(f'{key} = "{value}"' for key, value in lines.items())
+    return f'in its job file: [pair] {text}; [source] leave_out = ["{origin_of(name)}"]'
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------------
+
+
+def _told(
+    job: JobView, pair: Pair, here: Tables, made: Tables, columns: Mapping[TableId, tuple[str, str]]
+) -> Iterator[CheckResult]:
+    """Compare the columns by which the newest row is told: a value has to be the same at both ends, to its last digit."""
+    is_well = True
+    for table, (name, at_target) in sorted(columns.items()):
+        schema = made.get(table)
+        column = next((one for one in schema.columns if one.name == at_target), None) if schema else None
+        why = _unlike(here[table].column(name), column) if column is not None else ""
+        if why:
+            is_well = False
+            hint = "give both the same type, NOT NULL, before either job begins"
+            yield CheckResult(TABLES, FAILED, f"{name}, by which the newest row is told, {why}", hint, str(table))
+    if is_well and columns:
+        names = ", ".join(sorted({name for name, _ in columns.values()}))
+        yield CheckResult(TABLES, OK, f"{len(columns)} tables are told by {names} which of two rows is newer")
+
+
+def _unlike(here: Column, there: Column) -> str:
+    if there.nullable:
+        return "may be NULL at the target"
+    one, other = here.type, there.type
+    if one is None or other is None:
+        return f"is {here.native} here and {there.native} there, of which one is refused"
+    if (one.kind, one.precision, one.scale, one.fraction) != (other.kind, other.precision, other.scale, other.fraction):
+        return f"is {here.native} here and {there.native} there: a value would not be the same at both"
+    return ""
+
+
+# --- numbers --------------------------------------------------------------------------------------------------------------
+
+
+def _numbers(
+    job: JobView, pair: Pair, source: SourceConnector, far: SourceConnector, here: Tables, made: Tables, is_seen: bool
+) -> Iterator[CheckResult]:
+    """Compare the numbers that both ends give to new rows: none may be given by both."""
+    if not (isinstance(source, CountingSource) and isinstance(far, CountingSource)):
+        return
+    ours = {(one.table, one.column): one for one in source.counters(here)}
+    with target_asked():
+        theirs = {(one.table, one.column): one for one in far.counters({made[table].id: made[table] for table in made})}
+    count, is_well = 0, True
+    for (table, column), counter in sorted(ours.items()):
+        schema = made.get(table)
+        named = (
+            dict(zip(target.source_columns, target.columns, strict=True))
+            if (target := _target(job, here[table]))
+            else {}
+        )
+        other = theirs.get((schema.id, named[column])) if schema is not None and column in named else None
+        if other is None:
+            continue
+        count += 1
+        if _meet(counter, other):
+            is_well = False
+            each = f"every {_step(counter)} here, every {_step(other)} there"
+            message = f"both sites give the same numbers to new rows of {column}: {each}"
+            odd, even = (counter, other) if pair.winner == pair.site else (other, counter)
+            sites = pair.winner, pair.other if pair.winner == pair.site else pair.site
+            hint = f"at {sites[0]}: {odd.odd}; at {sites[1]}: {even.even}"
+            yield CheckResult(NUMBERS, FAILED if is_seen else WARNING, message, hint, str(table))
+    if is_well and count:
+        yield CheckResult(NUMBERS, OK, f"no number is given to new rows by both sites ({count} columns)")
+
+
+def _target(job: JobView, schema: TableSchema) -> TargetTable | None:
+    try:
+        return job.rules.target_table(schema)
+    except ConfigError:
+        return None
+
+
+def _step(counter: Counter) -> str:
+    return f"{abs(counter.step)} from {counter.start}"
+
+
+def _meet(one: Counter, other: Counter) -> bool:
+    """Return whether two counters may give the same number."""
+    return (one.start - other.start) % gcd(one.step, other.step) == 0

@@ -1,0 +1,33 @@
+"""How a job of a pair decides, as it notes it at its target for its twin, which reads there. Standard library only.
+
+What does not live here: the key of the job file (`config/sections/pair.py`), the comparison of both (`lifecycle/pairing.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anabranch.model.ids import TableId
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """`site` is the job's source, `other` its target. `newest_by`: by target table, the column there by which the newest row is
+    told."""
+
+    site: str
+    other: str
+    winner: str
+    twin: str
+    newest_by: Mapping[TableId, str]
+
+    def as_text(self) -> str:
+        tables = {str(table): column for table, column in sorted(self.newest_by.items())}
+        return json.dumps([self.site, self.other, self.winner, self.twin, tables], ensure_ascii=False)
+
+    @classmethod
+    def of_text(cls, text: str) -> Pairing:
+        site, other, winner, twin, tables = json.loads(text)
+        return cls(site, other, winner, twin, {TableId.parse(table): column for table, column in tables.items()})

@@ -1,0 +1,142 @@
+"""A table that both ends write: what may not be done to it, and that both ends become equal, whatever crosses (K23)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import pytest
+
+from anabranch.apply.conflict import Decider
+from anabranch.apply.pair import is_greater
+from anabranch.contracts import Conflict, RowWriter
+from anabranch.rows.conflict import Age, ConflictPolicy, FoundRow, OnConflict
+from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange, TargetTable
+from rigs.chunks import INT, TEXT, followed, schema
+
+TABLE = followed(schema("t", {"id": INT, "age": INT, "v": TEXT}, ["id"])).table
+Row = dict[str, str | None]
+
+
+def policy(target_wins_ties: bool) -> ConflictPolicy:
+    return ConflictPolicy(OnConflict.NEWEST, "age", pair=True, target_wins_ties=target_wins_ties)
+
+
+@dataclass
+class Site:
+    """The rows of one site, and what its users have done, for the other one. As much of a RowWriter as a Decider asks."""
+
+    is_winner: bool
+    rows: dict[str, Row] = field(default_factory=dict)
+    log: list[RowChange] = field(default_factory=list)
+
+    def row(self, table: TargetTable, key: Mapping[str, str | None], age: Age | None) -> FoundRow | None:
+        there = self.rows.get(str(key["id"]))
+        if there is None or age is None:
+            return there and FoundRow(there)
+        one, other = int(str(there["age"])), int(str(age.value))
+        return FoundRow(there, one >= other if age.or_equal else one > other)
+
+    def writes(self, key: str, age: int, text: str) -> None:
+        now: Row = {"id": key, "age": str(age), "v": text}
+        before = self.rows.get(key)
+        if before is None:
+            self.log.append(RowChange(TABLE, INSERT, values=now))
+        else:
+            self.log.append(RowChange(TABLE, UPDATE, {"id": key}, now, before=dict(before)))
+        self.rows[key] = now
+
+    def takes(self, change: RowChange) -> None:
+        verdict = Decider(cast(RowWriter, self)).decide(change, policy(target_wins_ties=self.is_winner))
+        for one in verdict.changes:
+            key = str(one.values.get("id") or one.old_key["id"])
+            assert one.operation != INSERT or key not in self.rows
+            self.rows[key] = {**self.rows.get(key, {}), **one.values}
+
+
+def history(seed: int) -> tuple[Site, Site, dict[str, str]]:
+    """Two writers on few keys with ages that often tie; what is under way arrives whenever. Returns what the rule says, too."""
+    chance = random.Random(seed)
+    sites, read = (Site(True), Site(False)), [0, 0]
+    written: dict[str, list[tuple[int, bool, str]]] = {}
+    left = chance.randrange(2, 12)
+    while left or any(at < len(site.log) for at, site in zip(read, sites, strict=True)):
+        number = chance.randrange(2)
+        site, other = sites[number], sites[1 - number]
+        if left and chance.random() < 0.5:
+            left -= 1
+            key = str(chance.randrange(2))
+            now = int(str(site.rows[key]["age"])) if key in site.rows else 0
+            age, text = now + chance.randrange(1, 3), f"{number} {left}"
+            written.setdefault(key, []).append((age, site.is_winner, text))
+            site.writes(key, age, text)
+        elif read[number] < len(site.log):
+            other.takes(site.log[read[number]])
+            read[number] += 1
+    return *sites, {key: max(versions)[2] for key, versions in written.items()}
+
+
+def test_rule_23_pitfall_69_histories_end_with_equal_sites_and_the_winner_of_the_rule() -> None:
+    for seed in range(4000):
+        one, other, expected = history(seed)
+        assert one.rows == other.rows, seed
+        assert {key: row["v"] for key, row in one.rows.items()} == expected, seed
+
+
+REFUSED = {
+    "delete": (RowChange(TABLE, DELETE, {"id": "1"}, before={"id": "1", "age": "1", "v": "x"}), "delete of a row"),
+    "key": (
+        RowChange(
+            TABLE, UPDATE, {"id": "1"}, {"id": "2", "age": "2", "v": "x"}, before={"id": "1", "age": "1", "v": "x"}
+        ),
+        "another key",
+    ),
+    "as old": (
+        RowChange(
+            TABLE, UPDATE, {"id": "1"}, {"id": "1", "age": "1", "v": "y"}, before={"id": "1", "age": "1", "v": "x"}
+        ),
+        "does not make age greater",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), REFUSED.values(), ids=REFUSED)
+def test_rule_23_a_change_that_nobody_could_order_is_refused_with_its_key(change: RowChange, words: str) -> None:
+    site = Site(True, {"1": {"id": "1", "age": "1", "v": "x"}})
+    with pytest.raises(Conflict, match=words) as refused:
+        site.takes(change)
+    assert refused.value.key == {"id": "1"}
+
+
+def test_pitfall_68_a_newer_row_brings_what_its_change_left_as_it_was() -> None:
+    """A large value that a PostgreSQL does not log again, beside another one of the other site."""
+    site = Site(False, {"1": {"id": "1", "age": "5", "v": "of the other site"}})
+    change = RowChange(TABLE, UPDATE, {"id": "1"}, {"age": "6"}, before={"id": "1", "age": "4", "v": "large"})
+    site.takes(change)
+    assert site.rows["1"] == {"id": "1", "age": "6", "v": "large"}
+    partial = replace(change, before={"id": "1", "age": "4"}, values={"age": "7"})
+    with pytest.raises(Conflict, match="lacks some of its columns"):
+        site.takes(partial)
+
+
+GREATER = [
+    ("9", "10", True),
+    ("1.50", "1.5", False),
+    ("2026-01-01 00:00:00.9", "2026-01-01 00:00:00.91", True),
+    ("2026-01-01 00:00:00", "2026-01-01 00:00:00.000001", True),
+    ("2026-01-01 00:00:00.100000+00", "2026-01-01 00:00:00.1+00", False),
+    ("9999-12-31", "10000-01-01", True),
+    ("infinity", "2026-01-01", False),
+    ("-infinity", "2026-01-01", True),
+    ("0044-03-15 BC", "2026-01-01", False),
+    (None, "1", False),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), GREATER)
+def test_rule_23_greater_is_told_of_numbers_dates_and_times(
+    before: str | None, after: str | None, expected: bool
+) -> None:
+    assert is_greater(before, after) is expected

@@ -1,0 +1,57 @@
+"""`[pair]` of the job file: what two jobs between the same tables may say, and what a pair cannot have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.config import JobConfig, load_job
+from anabranch.errors import ConfigError
+
+PAIR = '[pair]\nsite = "berlin"\nother = "paris"\nwinner = "berlin"\ntwin = "back"\nnewest_by = "changed_at"\n'
+JOB = """\
+name = "shop"
+[source]
+url = "postgresql://a@127.0.0.1/shop"
+leave_out = ["anabranch:back"]
+[target]
+url = "mysql://b@127.0.0.1"
+[[rules]]
+include = ["public.*"]
+"""
+
+
+def load(tmp_path: Path, text: str) -> JobConfig:
+    (tmp_path / "job.toml").write_text(text)
+    return load_job(tmp_path / "job.toml", {})
+
+
+def test_rule_23_a_pair_names_two_sites_and_its_twin(tmp_path: Path) -> None:
+    pair = load(tmp_path, JOB + PAIR).pair
+    assert pair is not None
+    assert (pair.site, pair.other, pair.winner, pair.twin) == ("berlin", "paris", "berlin", "back")
+    assert load(tmp_path, JOB).pair is None
+
+
+MISFITS = {
+    "winner is neither": (PAIR.replace('winner = "berlin"', 'winner = "rome"'), "'rome' is neither site nor other"),
+    "one site": (PAIR.replace('other = "paris"', 'other = "berlin"'), "site and other are both"),
+    "itself": (PAIR.replace('twin = "back"', 'twin = "shop"'), "twin is the job itself"),
+    "left out": (PAIR.replace('twin = "back"', 'twin = "other"'), 'leave_out = ["anabranch:other"]'),
+    "no column": (PAIR.replace('newest_by = "changed_at"\n', ""), "newest_by"),
+    "policy": (PAIR + '[apply]\non_conflict = "source_wins"\n', "on_conflict beside"),
+    "triggers": (PAIR + '[apply]\ntriggers = "fire"\n', "triggers"),
+    "aside": (PAIR + '[apply]\non_error = "set_aside"\n', "set_aside"),
+    "empty": (PAIR + '[load]\nexisting = "empty"\n', "existing"),
+    "policy of a table": (PAIR + '[[tables]]\nname = "public.t"\non_conflict = "target_wins"\n', "of public.t"),
+    "filter": (PAIR + '[[tables]]\nname = "public.t"\nwhere = "id > 1"\n', "where of public.t"),
+    "drop": (PAIR + '[[tables]]\nname = "public.t"\ncolumns.drop = ["v"]\n', "columns.drop of public.t"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), MISFITS.values(), ids=MISFITS)
+def test_rule_23_what_cannot_be_shown_to_become_equal_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, JOB + text)
+    assert words in "; ".join(map(str, refused.value.problems))
