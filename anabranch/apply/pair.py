@@ -1,4 +1,4 @@
-"""What a table that both ends write may not do (K23): whatever would let a row get older, or the two ends decide differently.
+"""Refusals of changes to a table that both ends write (K23), which would let a row get older, or the ends differ.
 
 Both jobs of a pair keep of two rows with one key the one that is newer by a column. That makes both ends equal, in any order
 and any batching, as long as each write of a row makes it newer, and no row comes to a key that another one has left: what is

@@ -1,4 +1,4 @@
-"""How a job of a pair decides, as it notes it at its target for its twin, which reads there. Standard library only.
+"""The rules of a pair, as a job notes them at its target for its twin, which reads there. Standard library only.
 
 What does not live here: the key of the job file (`config/sections/pair.py`), the comparison of both (`lifecycle/pairing.py`).
 """

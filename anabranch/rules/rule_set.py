@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from anabranch.config import JobConfig, TableEntry
-from anabranch.config.sections.pair import Pair
 from anabranch.config.patterns import Pattern, Template
+from anabranch.config.sections.pair import Pair
 from anabranch.contracts import TypeMap
 from anabranch.errors import ConfigError, Problem, SchemaError
 from anabranch.model.at_target import TextForm
