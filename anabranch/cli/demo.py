@@ -11,6 +11,13 @@ from anabranch.cli.options import Verb, log_level
 
 @click.command(cls=Verb)
 @click.option(
+    "--scenario",
+    type=click.Choice(["follow", "cutover"]),
+    default="follow",
+    metavar="NAME",
+    help="follow (the default), or cutover: to the target and back, under a writer.",
+)
+@click.option(
     "--seconds", type=click.FloatRange(min=1), default=60, show_default=True, metavar="N", help="How long to stream."
 )
 @click.option("--forever", is_flag=True, help="Stream until stopped with Ctrl-C.")
@@ -38,13 +45,15 @@ from anabranch.cli.options import Verb, log_level
     help="The target: postgresql (the default), mysql, mariadb",
 )
 @log_level("warning")
-def demo(seconds: float, forever: bool, keep: bool, rate: float, source: str, target: str) -> None:
-    """Show it all on two private servers: load, follow, verify.
+def demo(scenario: str, seconds: float, forever: bool, keep: bool, rate: float, source: str, target: str) -> None:
+    """Show it all on two private servers: load, follow, verify; or cut over, and return.
 
-    Starts them, loads and follows a lively shop, verifies, and leaves nothing running.
+    Starts them, loads and follows a lively shop, verifies, and leaves nothing running. With --scenario cutover the shop's
+    writer is led to the target and back, in three minutes; --seconds and --forever have no meaning there.
 
     The first Ctrl-C ends the streaming early and verifies; the second stops at once.
     """
     from anabranch.demo import run_demo
 
-    sys.exit(run_demo(None if forever else seconds, keep=keep, rate=rate, source=source, target=target))
+    ends = {"source": source, "target": target}
+    sys.exit(run_demo(None if forever else seconds, keep=keep, rate=rate, scenario=scenario, **ends))

@@ -10,7 +10,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -50,18 +50,23 @@ class DemoFailed(AnabranchError):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The job in `directory`: `shop.toml` and the variables that its URLs name, also as a file for another shell."""
+    """The job in `directory`: `shop.toml` and the variables that its URLs name, also as a file for another shell. `name` is
+    another one for its way back."""
 
     directory: Path
     variables: dict[str, str] = field(repr=False)
+    name: str = NAME
 
     @classmethod
-    def write(cls, directory: Path, source: End, target: End, java: Mapping[str, str]) -> Pipeline:
-        """Write job file and variables, `java` with them; the latter are readable by their owner only."""
+    def write(
+        cls, directory: Path, source: End, target: End, java: Mapping[str, str], form: str = JOB_FILE
+    ) -> Pipeline:
+        """Write job file and variables, `java` with them; the latter are readable by their owner only. `form`: the job file
+        with the places of JOB_FILE."""
         is_postgresql = source.database.server.name == "postgresql"
         schema, path = ("public", f"/{NAME}") if is_postgresql else (NAME, "")
         family = target.database.server.name
-        job_file = JOB_FILE.format(
+        job_file = form.format(
             name=NAME,
             schema=schema,
             source=f"{source.database.server.name}://{ACCOUNT}:${{{PASSWORDS[0]}}}@{source.address}{path}",
@@ -78,7 +83,7 @@ class Pipeline:
 
     @property
     def job_file(self) -> Path:
-        return self.directory / f"{NAME}.toml"
+        return self.directory / f"{self.name}.toml"
 
     @property
     def env_file(self) -> Path:
@@ -97,11 +102,15 @@ class Pipeline:
 
     def verify(self) -> dict[str, Any]:
         """Run `anabranch verify --json` and return its output. Raises DemoFailed."""
-        with self.command("verify", "--json", stdout=subprocess.PIPE) as child:
+        return self.answer("verify", allowed=(DifferencesFound.exit_code, TablesParked.exit_code))
+
+    def answer(self, verb: str, *options: str, allowed: Sequence[int] = ()) -> dict[str, Any]:
+        """Run `anabranch VERB --json` and return its output. Raises DemoFailed on a code that is neither 0 nor `allowed`."""
+        with self.command(verb, *options, "--json", stdout=subprocess.PIPE) as child:
             said, _ = child.process.communicate()
             code = child.process.returncode
-        if code not in (0, DifferencesFound.exit_code, TablesParked.exit_code):
-            raise DemoFailed("verify", code)
+        if code not in (0, *allowed):
+            raise DemoFailed(verb, code)
         found: dict[str, Any] = json.loads(said)
         return found
 

@@ -20,6 +20,7 @@ from anabranch.demo.child import Child
 from anabranch.demo.following import follow
 from anabranch.demo.pipeline import Pipeline
 from anabranch.demo.summary import Summary
+from anabranch.demo.switching import SwitchSummary, there_and_back
 from anabranch.errors import ConfigError, install_hint
 from anabranch.testing import class_archive, packages
 from anabranch.testing.cache import ServerUnavailable
@@ -35,11 +36,17 @@ TARGETS: dict[str, tuple[str, Callable[[Path], Server]]] = {
     "mysql": ("MySQL", partial(start_mysql, options=("--local-infile=1",))),
     "mariadb": ("MariaDB", start_mariadb),
 }
+# Targets that keep the log of which the way back is fed.
+LOGGING: dict[str, tuple[str, Callable[[Path], Server]]] = {
+    **TARGETS,
+    "postgresql": ("PostgreSQL", partial(start_postgresql, options=("--wal-level=logical",))),
+}
 FINDERS: dict[str, Callable[[], object]] = {
     "postgresql": lambda: packages.find_postgresql(),
     "mariadb": lambda: packages.find_mariadb(),
     "mysql": lambda: packages.find_mysql(),
 }
+SCENARIOS = FOLLOW, CUTOVER = "follow", "cutover"
 DRIVERS = ("pymysql", "psycopg", "pyspark")
 MAKE_ARCHIVE = "from anabranch.testing.class_archive import environment; environment()"
 LEVEL_VARIABLE = "ANABRANCH_LOG_LEVEL"
@@ -52,16 +59,26 @@ def run_demo(
     rate: float = RATE,
     source: str = "mariadb",
     target: str = "postgresql",
+    scenario: str = FOLLOW,
 ) -> int:
     """Run the demo in the working directory. `source`: a key of SOURCES; `target`: one of TARGETS. `seconds`: None runs until
-    Ctrl-C. Returns the exit code: 0 only if everything is identical."""
+    Ctrl-C. `scenario`: one of SCENARIOS. Returns the exit code: 0 only if everything is identical."""
+    if scenario == CUTOVER and source != "mariadb":
+        raise ConfigError(
+            "the shop of a PostgreSQL has arrays and ranges, which do not come back from everywhere",
+            hint="anabranch demo --scenario cutover --source mariadb",
+        )
     started = time.monotonic()
     java_home = requirements(source, target)
     os.environ.setdefault("JAVA_HOME", str(java_home))
     if sys.stderr.isatty():
         os.environ.setdefault(LEVEL_VARIABLE, "warning")  # the job's log lines would tear its live line
     with place.demo_directory(Path.cwd()) as directory:
-        summary = _on_servers(directory, java_home, seconds, rate, (source, target))
+        summary: Summary | SwitchSummary = (
+            _there_and_back(directory, java_home, rate, (source, target))
+            if scenario == CUTOVER
+            else _on_servers(directory, java_home, seconds, rate, (source, target))
+        )
         print("\n".join(["", *summary.lines(), ""]), flush=True)
         if keep or summary.exit_code:
             say(f"databases, job and trail are kept in {_short(directory)} until the next demo")
@@ -112,6 +129,16 @@ def _on_servers(
         say(_command("verify", pipeline))
         verification = pipeline.verify()
         return Summary(pipeline.job().status(), verification, streamed)
+
+
+def _there_and_back(directory: Path, java_home: Path, rate: float, families: tuple[str, str]) -> SwitchSummary:
+    (title, start), (title_there, start_there) = SOURCES[families[0]], LOGGING[families[1]]
+    say(f"starting {title}, the old side, and {title_there}, the new one, privately")
+    with start(directory / "source") as origin, start_there(directory / "target") as place_there:
+        say(f"  old  {_described(origin)}", f"  new  {_described(place_there)}")
+        source, target = shop.create_source(origin), shop.create_target(place_there)
+        java = {"JAVA_HOME": str(java_home), **class_archive.found()}
+        return there_and_back(directory, source, target, java, rate, say)
 
 
 def _keep_classes() -> None:

@@ -44,18 +44,25 @@ class Shop:
     """The transactions of one worker, on one connection. Each method returns whether its transaction is to be
     committed."""
 
-    def __init__(self, connection: Any, worker: int, words: Words) -> None:
-        self.connection, self.worker, self.words = connection, worker, words
-        self.cursor = connection.cursor()
+    def __init__(self, connection: Any, worker: int, words: Words, is_keyed: bool = False) -> None:
+        """`is_keyed`: leave alone the table without a key."""
+        self.enter(connection, words)
+        self.worker, self.is_keyed = worker, is_keyed
         self.random = random.Random(worker)
         self.orders: deque[int] = deque(maxlen=500)  # own orders, newest last
         self.customers: deque[int] = deque(maxlen=200)
         self.number = 0
         self.totals = Totals()
 
+    def enter(self, connection: Any, words: Words) -> None:
+        """Go on with another connection, which may be one to another server."""
+        self.connection, self.words, self.cursor = connection, words, connection.cursor()
+
     def one(self) -> None:
         """Run one transaction with its ledger row. Raises driver errors other than collisions and refused rows."""
         event, work = self.random.choices(EVENTS, WEIGHTS)[0]
+        while self.is_keyed and work in KEYLESS:
+            event, work = self.random.choices(EVENTS, WEIGHTS)[0]
         try:
             keep = work(self)
             self.write_ledger(event)
@@ -170,8 +177,9 @@ class Shop:
         """Insert a customer with two addresses."""
         customer = self.insert(
             "INSERT INTO customers (email, name, interests, flags, preferences, secret) VALUES (%s, %s, %s, %s, %s, %s)",
-            *(f"{self.worker}.{time.time_ns()}@example.org", "Renée Ångström", self.random.randint(0, 31)),
-            *(self.random.randint(0, 255), '{"theme": "dark", "size": 1.50}', self.random.randbytes(16)),
+            *(f"{self.worker}.{time.time_ns()}@example.org", "Renée Ångström"),
+            *(self.words.interests(self.random.randint(0, 31)), self.words.flags(self.random.randint(0, 255))),
+            *('{"theme": "dark", "size": 1.50}', self.random.randbytes(16)),
         )
         for kind in ("home", "work"):
             self.run(
@@ -189,7 +197,8 @@ class Shop:
 
     def edit_customer(self) -> bool:
         self.run(
-            "UPDATE customers SET credit = credit + 1, status = %s, is_newsletter = NOT is_newsletter, born = %s WHERE id = %s",
+            f"UPDATE customers SET credit = credit + 1, status = %s, is_newsletter = {self.words.other_newsletter}, born = %s "
+            "WHERE id = %s",
             *(self.random.choice(STATUSES), self.random.choice((None, "1999-12-31")), self.some_customer()),
         )
         return True
@@ -258,6 +267,7 @@ LIFE: tuple[tuple[str, Callable[[Shop], bool], int], ...] = (
 )
 EVENTS = [(event, work) for event, work, _ in LIFE]
 WEIGHTS = [weight for _, _, weight in LIFE]
+KEYLESS = (Shop.browse, Shop.tidy)
 
 
 class Writer:

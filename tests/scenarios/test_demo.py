@@ -65,6 +65,23 @@ def test_demo_ends_with_both_ends_identical_and_nothing_left(here: Path, source:
     assert not (here / ".anabranch" / "demo").exists()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("target", ["postgresql", "mysql"])
+def test_rule_24_the_demo_of_a_cutover_goes_there_and_back(here: Path, target: str) -> None:
+    """Both switches are through without an alarm, every acknowledged transaction is at both ends, which are equal."""
+    demo = start(here, "--scenario", "cutover", "--target", target, "--rate", "60")
+    printed, _ = demo.communicate()
+    assert demo.returncode == 0, (here / "stderr").read_text()
+    assert "identical:  9 of 9 tables" in printed
+    assert re.search(r"^there +finished, downtime [\d.]+ s; .* alarms: 0$", printed, re.MULTILINE), printed
+    assert re.search(r"^back +finished, downtime [\d.]+ s; .* alarms: 0$", printed, re.MULTILINE), printed
+    assert figure(r"([\d,]+) transactions committed at the old side", printed) > 60
+    assert figure(r"([\d,]+) at the new one", printed) > 60
+    assert "lost        0 at the old side, 0 at the new one" in printed
+    assert not list(processes(here))
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("end", "code"),
