@@ -16,6 +16,7 @@ from bench import (
     capture,
     catchup,
     conflicts,
+    cutover,
     growth,
     latency,
     load,
@@ -48,6 +49,7 @@ WORKLOADS: dict[str, Workload] = {
     "W9": transactions.run,
     "W10": tables.run,
     "presence": presence.run,
+    "cutover": cutover.run,
 }
 BY_NAME: dict[str, Workload] = {"stage": staging.run}  # only where it is asked for: what a constant is made of
 # The part of the full sizes that `reduced` takes.
@@ -63,6 +65,7 @@ REDUCED = {
     "W9": 1.0,
     "W10": 1.0,
     "presence": 1.0,
+    "cutover": 0.1,
     "stage": 0.1,
 }
 POSTGRESQL = "postgresql"

@@ -24,6 +24,7 @@ TITLES = {
     "W9": "Transactions one by one",
     "W10": "Many tables",
     "presence": "Being there",
+    "cutover": "Downtime of a cut-over",
 }
 # A figure's curve: its title, what is across, whether it goes up by powers of ten, what its goals are lines of.
 CURVES = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import shlex
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -184,7 +185,7 @@ def _side(end: End, is_target: bool) -> Side:
 
 def _way_back(forth: Pipeline, way: Way) -> Pipeline:
     back = replace(forth, name=BACK)
-    with forth.command("reverse", "-o", str(back.job_file)) as child:
+    with forth.command("reverse", "-o", str(back.job_file), stdout=sys.stderr.fileno()) as child:
         if code := child.process.wait():
             raise DemoFailed("reverse", code)
     with back.job_file.open("a") as file:
