@@ -71,10 +71,10 @@ def test_the_flip_command_leads_the_application_and_may_be_run_twice(tmp_path: P
 def test_the_job_leaves_out_its_way_back_and_the_table_without_a_key(
     target: str, options: dict[str, str] | None, tmp_path: Path
 ) -> None:
-    ends = [
+    source, end = (
         End(Database(Server(one, "1", "127.0.0.1", 1, "root", ""), "shop"), "secret") for one in ("mariadb", target)
-    ]
-    made = Pipeline.write(tmp_path, *ends, {}, form_for(ends[1]))
+    )
+    made = Pipeline.write(tmp_path, source, end, {}, form_for(end))
     job = tomllib.loads(made.job_file.read_text())
     assert job["source"]["leave_out"] == ["anabranch:shop-reverse"]
     assert job["rules"][0]["exclude"] == ["shop.event_log"]
