@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
-def _parsed_time(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+def parsed_time(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
     """Parse a time, as seconds."""
     if text is None:
         return None
@@ -50,7 +50,7 @@ def _parsed_time(context: click.Context, parameter: click.Parameter, text: str |
 @click.option(
     "--budget",
     metavar="TIME",
-    callback=_parsed_time,
+    callback=parsed_time,
     help="Stop after '90s', '10m', '2h': the rest is pending.",
 )
 @click.option(

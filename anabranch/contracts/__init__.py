@@ -2,8 +2,9 @@
 
 An engine reaches these through `connectors.source` and `connectors.target`; a connector implements them and knows no engine.
 A source's are in `source`, `log`, `source_catalog` and `snapshot`; a target's in `target`, `store`, `journal`, `tables`,
-`loader`, `writer`, `appender` and `reader`; those of both in `values`, `checks` and, for a cut-over, `fence`. None has more
-than eight methods: an ability that not every database has is a protocol of its own, and one object may have several.
+`loader`, `writer`, `appender` and `reader`; those of both in `values`, `checks` and, for a cut-over, `fence`; a drill's in
+`shadow`. None has
+more than eight methods: an ability that not every database has is a protocol of its own, and one object may have several.
 """
 
 from anabranch.contracts.appender import Appender, AppendTarget

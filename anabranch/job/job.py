@@ -17,6 +17,7 @@ from anabranch.view.job_view import JobView
 
 if TYPE_CHECKING:
     from anabranch.cutover.report import CutoverReport
+    from anabranch.job.drill_report import DrillReport
     from anabranch.job.drop import Leftovers
     from anabranch.job.printing import Script
     from anabranch.job.pruning import Pruned
@@ -98,6 +99,27 @@ class Job(JobView):
 
             preflight_report(self).require()
             return arm(self)
+
+    def drill(
+        self, tables: Sequence[str] = (), seconds: float = 60.0, tell: Callable[[str], None] = lambda line: None
+    ) -> DrillReport:
+        """Show that the way back would work, beside the running job: a shadow of the source's tables, or of those that one of
+        the patterns `tables` fits, is loaded from the target, takes its stream and is compared; then all is removed. `seconds`:
+        in which every table may get a change. `tell` is given a line now and then. Raises nothing for what it finds: look at
+        the result."""
+        with self._named("drill", tables=" ".join(tables)):
+            from anabranch.job.drill_child import running
+            from anabranch.job.drilling import Drill, Wish
+
+            return Drill(self, type(self).from_file, running, tell).run(Wish(tuple(tables), seconds))
+
+    def clean_drill(self) -> list[str]:
+        """Remove what a drill left that was killed. Returns what was removed."""
+        with self._named("drill", clean=True):
+            from anabranch.job.drill_child import running
+            from anabranch.job.drilling import Drill
+
+            return Drill(self, type(self).from_file, running, lambda line: None).clean()
 
     def setup(self, execute: bool = False, remove: bool = False) -> list[str]:
         """Return the statements that prepare the source for capture, or that remove this again. Runs them if `execute`.

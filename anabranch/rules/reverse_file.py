@@ -15,6 +15,7 @@ from anabranch.rules.inverted import inverted
 from anabranch.rules.way_back import TableBack, WayBack
 
 SUFFIX = "-reverse"
+DRILL = "-drill"
 NAME_LIMIT = 63  # letters of a job's name
 WIDTH = 118  # of a line of names
 # Sections that say how a job works, at whichever end, and their keys that belong to one end or to one direction.
@@ -39,6 +40,31 @@ def reverse_file(raw: Mapping[str, Any], back: WayBack, written: str) -> str:
     """Return the text. `raw`: the job's own file, as it is written. `written`: when, and from which file, for its first line.
     Raises ValueError where no rules bring the tables back."""
     return "\n".join(_lines(raw, back, written)) + "\n"
+
+
+def drill_name_of(job: str) -> str:
+    """Return the name of the job that a drill runs."""
+    return job[: NAME_LIMIT - len(DRILL)] + DRILL
+
+
+def drill_file(raw: Mapping[str, Any], back: WayBack, written: str) -> str:
+    """Return the file of a drill: the way back into other tables (`back.tables`), which are loaded, and which take what the job
+    itself writes. Raises ValueError where no rules bring the tables there."""
+    return "\n".join(_drill_lines(raw, back, written)) + "\n"
+
+
+def _drill_lines(raw: Mapping[str, Any], back: WayBack, written: str) -> Iterator[str]:
+    job = str(raw["name"])
+    yield f"# The drill of the way back of the job {comment_of(job)}: {comment_of(written)}."
+    yield "# anabranch drill made it and removes it: anabranch drill JOB --clean after a kill."
+    yield f"name = {text_of(drill_name_of(job))}"
+    yield ""
+    yield from ("[source]", f"url = {text_of(_target(raw)['url'])}", "")
+    yield from ("[target]", f"url = {text_of(raw['source']['url'])}", "")
+    yield from _rules(back)
+    for table in back.tables:
+        yield from _table(table)
+    yield from _settings(raw)
 
 
 def _lines(raw: Mapping[str, Any], back: WayBack, written: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.cli.verify import _parsed_time
+from anabranch.cli.verify import parsed_time
 from anabranch.verify.display import DIGESTS, silent, telling
 
 
@@ -30,4 +30,4 @@ def test_progress_is_shown_on_a_terminal_alone() -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("10m", 600.0), ("2h", 7200.0), ("5", 5.0), (None, None)])
 def test_a_budget_is_a_number_and_a_unit(text: str | None, seconds: float | None) -> None:
-    assert _parsed_time(cast(Any, None), cast(Any, None), text) == seconds
+    assert parsed_time(cast(Any, None), cast(Any, None), text) == seconds

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SourceFence,
         ValueGuard,
     )
+    from anabranch.contracts.shadow import Shadow
     from anabranch.model.datatype import LogicalType
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.ids import TableId
@@ -111,6 +112,11 @@ class PostgresSource:
         from anabranch.connectors.postgresql.source.fence import PostgresFence
 
         return PostgresFence(self.endpoint, name)
+
+    def shadow(self, schema: str, job: str) -> Shadow:
+        from anabranch.connectors.postgresql.source.shadow import PostgresShadow
+
+        return PostgresShadow(self.endpoint, schema, job)
 
     def counters(self, tables: Mapping[TableId, TableSchema]) -> list[Counter]:
         from anabranch.connectors.postgresql.source.counters import counters
