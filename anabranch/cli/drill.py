@@ -27,7 +27,7 @@ from anabranch.cli.verify import parsed_time
     metavar="TIME",
     default="60s",
     callback=parsed_time,
-    help="Stream until each table had a change, at most so long  [default: 60s]",
+    help="Stream at most so long, until tables changed.",
 )
 @click.option("--clean", is_flag=True, help="Only remove what a drill left that was killed.")
 @json_option

@@ -22,6 +22,7 @@ from anabranch.contracts.journal import AsideStore, Journal
 from anabranch.contracts.loader import LoadedChunk, Loader, NewLoad, RawLoader
 from anabranch.contracts.log import LogOrder, LogReader, Select, UncommittedOrder, UncommittedReader, ValueGuard
 from anabranch.contracts.reader import ComputedReader, HashingReader, PlacedReader, TargetReader
+from anabranch.contracts.shadow import Shadow, ShadowedSource, Unlike, UnlikeRow
 from anabranch.contracts.snapshot import (
     ComputingReader,
     HashingSnapshot,
@@ -109,6 +110,8 @@ __all__ = [
     "RowTarget",
     "RowWriter",
     "Select",
+    "Shadow",
+    "ShadowedSource",
     "SharingReader",
     "SnapshotReader",
     "SourceCatalog",
@@ -131,6 +134,8 @@ __all__ = [
     "TypeMap",
     "UncommittedOrder",
     "UncommittedReader",
+    "Unlike",
+    "UnlikeRow",
     "ValueGuard",
     "ValueRules",
     "WaryReader",

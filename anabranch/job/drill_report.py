@@ -1,4 +1,4 @@
-"""What a fail-back drill has found: its values, its JSON shape, and its form for people.
+"""The result of a fail-back drill: its values, its JSON shape, and its form for people.
 
 What does not live here: the drill (drilling.py).
 """

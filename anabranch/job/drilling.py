@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.config import raw_job
 from anabranch.config.patterns import Pattern
-from anabranch.contracts.shadow import Shadow, ShadowedSource, UnlikeRow
+from anabranch.contracts import Shadow, ShadowedSource, UnlikeRow
 from anabranch.cutover.following import Following
 from anabranch.errors import AnabranchError, ConfigError, SourceUnavailable, StateError
 from anabranch.job.drill_report import DrilledRow, DrilledTable, DrillReport

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
         LogOptions,
         LogOrder,
         LogReader,
+        Shadow,
         SnapshotReader,
         SourceCatalog,
         SourceConnector,
         SourceFence,
         ValueGuard,
     )
-    from anabranch.contracts.shadow import Shadow
     from anabranch.model.datatype import LogicalType
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.ids import TableId

@@ -14,7 +14,7 @@ from psycopg import sql
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.errors import translated
-from anabranch.contracts.shadow import Unlike, UnlikeRow
+from anabranch.contracts import Unlike, UnlikeRow
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
