@@ -49,6 +49,10 @@ class SourceFence(Protocol):
         """Look whether the fence stands as it was raised, or as `admit` has left it for `back`, and whether somebody is inside;
         [] where it does and nobody is."""
 
+    def changes(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
+        """Say which of the tables are not what they were before `deny`, where the fence keeps nobody from changing their
+        definitions; [] where it does. Has a meaning until the flip only."""
+
     def lift(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
         """Let writers in again at once, then put everything back as it was before. Returns what could not be removed yet,
         which refuses nobody."""

@@ -44,6 +44,9 @@ def flip(job: JobView, command: Sequence[str], position: str) -> None:
         JOB: job.config.name,
         POSITION: position,
     }
+    if not command:
+        hint = "the job file had one when the cut-over began: put it back"
+        raise ConfigError("[cutover] flip: no command leads the application there", job=job.label, hint=hint)
     lock = flip_lock(job)
     try:
         made = subprocess.Popen(

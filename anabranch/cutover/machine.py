@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from anabranch.cutover import looking
@@ -50,15 +51,22 @@ class CutOver:
         self._job = ends.job.config.name
         ends.store.prepare()
         self._cutover = Cutover.of(ends.store.cutovers.cutover_notes(self._job))
-        self._following = Following(ends.job, ends.store, TrailReader(ends.job.trail), ends.source.order)
         if self._cutover.is_under_way:  # what was asked for when it began still is
             began = self._cutover.facts(Step.BEGIN, Phase.BEGINS)
-            self.terms = terms = replace(
+            self.terms = replace(
                 terms,
                 is_verified=terms.is_verified or bool(began.get("verify")),
                 allows_parked=terms.allows_parked or bool(began.get("allow_parked")),
             )
-        self._steps = Steps(ends, terms, self._following, lambda: self._cutover, self._note)
+
+    @cached_property
+    def _following(self) -> Following:
+        """Open the trail, which taking back does without."""
+        return Following(self.ends.job, self.ends.store, TrailReader(self.ends.job.trail), self.ends.source.order)
+
+    @cached_property
+    def _steps(self) -> Steps:
+        return Steps(self.ends, self.terms, self._following, lambda: self._cutover, self._note)
 
     def plan(self) -> Report:
         """Look what keeps it from being begun. Nothing is changed."""
@@ -79,6 +87,7 @@ class CutOver:
             }
             self._note(Step.BEGIN, Phase.BEGINS, {**_who(), **wishes})
         try:
+            self._steps.look_again()
             while (step := self._cutover.next) is not None:
                 self._carry_out(step)
         except BaseException as error:
@@ -95,7 +104,8 @@ class CutOver:
         self._take_back()
 
     def close(self) -> None:
-        self._following.trail.close()
+        if "_following" in vars(self):
+            self._following.trail.close()
         self.ends.fence.close()
 
     # --- steps ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Keys of rows are in it, values are not.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ STATES = ("not begun", "under way", "flip unknown", "flipped", "finished", "abor
 
 @dataclass(frozen=True)
 class CutoverReport:
-    """`job`: with its target, if it has several. `cutover`: the notes."""
+    """`job`: with its target, if it has several. `cutover`: the notes. `gaps`: what is open in the fence now, where that was
+    asked."""
 
     job: str
     cutover: Cutover
+    gaps: tuple[str, ...] = ()
 
     @property
     def state(self) -> str:
@@ -51,6 +53,7 @@ class CutoverReport:
             "asked_by": dict(self.cutover.facts(Step.BEGIN, Phase.BEGINS)),
             "steps": [self._step(step) for step in (*STEPS, Step.ABORT) if self._times(step)],
             "alarms": self.alarms,
+            "gaps": list(self.gaps),
         }
 
     def to_markdown(self) -> str:
@@ -61,6 +64,9 @@ class CutoverReport:
         yield f"# Cut-over of {self.job}: {self.state}"
         yield ""
         yield f"{self.cutover.who_writes()}."
+        for gap in self.gaps:
+            yield ""
+            yield f"**The fence is not known to hold**: {gap}."
         if who:
             yield ""
             yield f"Asked for by {who['user']} on {who['host']}, anabranch {who['release']}."
@@ -99,8 +105,8 @@ class CutoverReport:
         return self.cutover.note(step, Phase.BEGINS), self.cutover.note(step, Phase.DONE)
 
 
-def report_of(job: str, cutover: Cutover) -> CutoverReport:
-    return CutoverReport(job, cutover)
+def report_of(job: str, cutover: Cutover, gaps: Sequence[str] = ()) -> CutoverReport:
+    return CutoverReport(job, cutover, tuple(gaps))
 
 
 def write_files(home: Path, report: CutoverReport) -> None:

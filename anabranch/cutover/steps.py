@@ -17,6 +17,7 @@ from anabranch.cutover import looking
 from anabranch.cutover.counted import unmatched
 from anabranch.cutover.flip import flip
 from anabranch.cutover.following import TICK, Following, said
+from anabranch.cutover.standing import gaps_of
 from anabranch.cutover.terms import Ends, Terms
 from anabranch.errors import DifferencesFound, NotCaughtUp, SourceError, StateError, TargetError
 from anabranch.failpoints import reach
@@ -68,6 +69,18 @@ class Steps:
             Step.GRACE: self._grace,
         }
         return does[step]()
+
+    def look_again(self) -> None:
+        """Look whether a fence that was raised has outlived what ended the cut-over: one with gaps breaks it off before the
+        flip, and is told behind it."""
+        cutover = self.cutover()
+        if not cutover.is_done(Step.FENCE) or cutover.next in (Step.FLIP, Step.REPORT):
+            return  # not raised yet; the flip looks itself; or it does not matter any more
+        if not cutover.is_flipped:
+            self._require_fence()
+            return
+        for gap in self._gaps():
+            self.terms.tell(f"ALARM: the fence does not hold any more: {gap}")
 
     # --- up to the fence ----------------------------------------------------------------------------------------------
 
@@ -231,7 +244,7 @@ class Steps:
         return str(self.cutover().facts(Step.REVERSE, Phase.BEGINS).get("job", ""))
 
     def _gaps(self) -> list[str]:
-        return self.ends.fence.gaps(self._tables(), self._fenced_before(), self._back())
+        return gaps_of(self.ends.fence, self.cutover())
 
     def _mark(self) -> LogMark:
         """Return the fence's place in the log."""

@@ -92,9 +92,12 @@ class Ends:
     fence: SourceFence
 
 
-def opened(job: JobView, store: TargetStore) -> Ends:
-    """Open them. Raises StateError where the job has no trail, ConfigError where its source cannot be fenced."""
+def opened(job: JobView, store: TargetStore, needs_trail: bool = True) -> Ends:
+    """Open them. `needs_trail`: else what the target keeps of the job will do. Raises StateError where there is neither,
+    ConfigError where its source cannot be fenced."""
     uuid, source = trail_uuid(job), source_of(job)
+    if uuid is None and not needs_trail and store.exists():
+        uuid = (store.jobs.job(job.config.name) or {}).get("uuid")
     if uuid is None or not store.exists():
         raise StateError("the job has not begun", job=job.label, hint="anabranch run JOB loads and follows first")
     if not isinstance(source, FencedSource):

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.cutover.machine import CutOver, alarmed
 from anabranch.cutover.report import CutoverReport, report_of
+from anabranch.cutover.standing import gaps_of
 from anabranch.cutover.terms import Terms, Verified, WayBack, opened
-from anabranch.errors import ConfigError, StateError
+from anabranch.errors import AnabranchError, ConfigError, StateError
 from anabranch.job.way_back import way_back_of, way_forth
-from anabranch.model.cutover import Cutover
+from anabranch.model.cutover import Cutover, Step
 from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.view.opened import store_of
 from anabranch.view.refusals import TAKE_OVER, refuse_changed_job
 
 if TYPE_CHECKING:
+    from anabranch.contracts import TargetStore
     from anabranch.job.job import Job
     from anabranch.preflight.report import Report
     from anabranch.verify.report import Verification
@@ -79,10 +81,20 @@ def _refuse_way_back(job: JobView, other: WayBack | None) -> None:
 
 
 def told(job: JobView) -> CutoverReport:
-    """Return what the notes tell. Asks the target only."""
+    """Return what the notes tell, and whether a fence that was raised still stands."""
     with store_of(job) as store:
-        notes = store.cutovers.cutover_notes(job.config.name) if store.exists() else []
-    return report_of(job.label, Cutover.of(notes))
+        cutover = Cutover.of(store.cutovers.cutover_notes(job.config.name) if store.exists() else [])
+        gaps = _gaps(job, store, cutover) if cutover.is_fenced and cutover.is_done(Step.FENCE) else []
+    return report_of(job.label, cutover, gaps)
+
+
+def _gaps(job: JobView, store: TargetStore, cutover: Cutover) -> list[str]:
+    """Ask the source; one that cannot be asked keeps nobody from reading the notes."""
+    try:
+        with closing(opened(job, store, needs_trail=False).fence) as fence:
+            return gaps_of(fence, cutover)
+    except AnabranchError as error:
+        return [f"nobody could look: {error.message}"]
 
 
 def terms(
@@ -131,7 +143,7 @@ def _alone(job: JobView) -> Iterator[None]:
 def _machine(job: JobView, terms: Terms, is_same_file: bool = True) -> Iterator[CutOver]:
     if is_same_file:
         refuse_changed_job(job)
-    with store_of(job) as store, closing(CutOver(opened(job, store), terms)) as machine:
+    with store_of(job) as store, closing(CutOver(opened(job, store, is_same_file), terms)) as machine:
         yield machine
 
 

@@ -463,6 +463,47 @@ def test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on(
         assert steps >= {Step.FENCE, Step.DRAIN, Step.HOLD, Step.VERIFY, Step.COUNTERS}
 
 
+def test_pitfall_74_a_fence_that_was_lost_is_told_and_an_abort_needs_no_trail(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between a kill and the command that goes on, somebody opens the fence, or alters a table, which no trigger refuses."""
+    with job(request, "postgresql", "mysql", tmp_path / "job") as cut:
+        source, at = cut.made.source, cut.here.job.cutover_status
+
+        def killed_behind_the_fence() -> None:
+            while at().cutover.next != Step.DRAIN:
+                monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.noted=exit@2")
+                assert cut.made.cli("cutover", code=None).code == EXIT_CODE
+                monkeypatch.delenv("ANABRANCH_FAILPOINTS")
+            assert at().gaps == ()
+
+        with running(cut):
+            killed_behind_the_fence()
+            source.execute("ALTER TABLE item DISABLE TRIGGER ALL")
+            assert ["public.item has not both triggers" in gap for gap in at().to_json()["gaps"]] == [True]
+            refused = cut.made.cli("cutover", code=5).stderr
+            assert "the fence does not hold: public.item" in refused and "broken off" in refused
+            assert at().state == "aborted" and cut.admits() and not cut.flips.exists()
+            cut.wait_equal()
+
+            killed_behind_the_fence()
+            source.execute("ALTER TABLE draft ALTER v TYPE int USING v + 1")
+            told = cut.made.cli("cutover", "--status").stdout
+            assert "**The fence is not known to hold**: public.draft was rewritten" in told
+            with pytest.raises(SourceError, match=r"does not hold: public\.draft was rewritten"):
+                cut.run()
+            assert at().state == "aborted" and cut.admits()
+            source.execute("ALTER TABLE draft ALTER v TYPE int USING v - 1")
+            killed_behind_the_fence()
+
+        kept = cut.here.job.trail.rename(tmp_path / "elsewhere")
+        cut.made.job_file.write_text(f'{cut.made.job_file.read_text()}[[rules]]\ninclude = ["public.new"]\n')
+        assert cut.made.cli("cutover", code=None).code != 0 and at().cutover.is_fenced and at().gaps == ()
+        assert cut.here.job.abort_cutover(tell=cut.told.append).state == "aborted", cut.told
+        assert cut.admits() and source.query("SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'anabranch%'") == [(0,)]
+        kept.rename(cut.here.job.trail)
+
+
 def says_who_writes(cut: Cut) -> Step | None:
     """The step that comes next; what is said of the source is true."""
     cutover = cut.here.job.cutover_status().cutover

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -85,6 +86,32 @@ def test_rule_24_pitfall_72_no_write_passes_the_fence_of_a_postgresql(
     assert fence.lift(FENCED, before) == []
     for statement in WRITES:
         database.execute(statement)
+
+
+def test_rule_24_ddl_behind_the_fence_of_a_postgresql_is_seen(
+    postgresql_source: Server, source_database: Callable[[Server], Database]
+) -> None:
+    """No trigger fires for it: what was dropped, renamed, rewritten or altered is known by its definition from before."""
+    database = source_database(postgresql_source)
+    database.execute(*TABLES, "CREATE TYPE mood AS ENUM ('sad', 'ok')", "ALTER TABLE child ADD m mood DEFAULT 'sad'")
+    fence = fence_of(database)
+    before = json.loads(json.dumps(fence.before(FENCED)))  # as a note keeps it
+    assert fence.deny(FENCED, before) == [] and fence.changes(FENCED, before) == []
+    database.execute("ANALYZE plain", "VACUUM plain", "CREATE INDEX ON plain (v)", "CREATE TABLE more (id int)")
+    assert fence.changes(FENCED, before) == [], "none of this changes rows"
+    for statements, said in (
+        (("ALTER TABLE plain ALTER v TYPE int USING v + 1",), ["public.plain was rewritten"]),
+        (("ALTER TABLE plain ALTER v TYPE bigint USING v + 1",), ["columns of public.plain were changed"]),
+        (("ALTER TYPE mood RENAME VALUE 'sad' TO 'low'",), ["columns of public.child were changed"]),
+        (("VACUUM FULL parts_1",), ["public.parts_1 was rewritten"]),
+        (("ALTER TABLE parts_1 RENAME TO parts_0",), ["public.parts_1 was renamed: public.parts_0"]),
+        (("DROP TABLE plain CASCADE",), ["public.plain was dropped"]),
+    ):
+        database.execute(*statements)
+        found = fence.changes(FENCED, before)
+        assert all(any(line.startswith(words) for line in found) for words in said), (statements, found)
+    assert fence.gaps(FENCED, before) == [], "the triggers of what is left tell nothing of it"
+    assert fence.lift(FENCED, before) == [] and traces(database) == []
 
 
 def test_rule_24_older_transactions_hold_the_fence_up_and_readers_do_not(

@@ -58,6 +58,8 @@ def test_another_end_than_0_is_an_error(job: Job) -> None:
         flip(job, [sys.executable, "-c", "raise SystemExit(3)"], "x")
     with pytest.raises(ConfigError, match="cannot be started"):
         flip(job, ["/no/such/command"], "x")
+    with pytest.raises(ConfigError, match="no command leads the application there"):
+        flip(job, [], "x")  # the job file had one when the cut-over began
     flip_lock(job).close()
 
 

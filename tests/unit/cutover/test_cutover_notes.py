@@ -78,3 +78,9 @@ def test_the_report_has_times_downtime_and_alarms() -> None:
     assert (
         "**15.000 s**" in text and "insert shop.item {'id': '1'} at 7@x" in text and "Asked for by ann on db1" in text
     )
+
+
+def test_a_report_tells_where_the_fence_is_open() -> None:
+    report = CutoverReport("shop", noted(*through(Step.DRAIN)), ("read_only is OFF at the source",))
+    assert report.to_json()["gaps"] == ["read_only is OFF at the source"]
+    assert "**The fence is not known to hold**: read_only is OFF at the source." in report.to_markdown()

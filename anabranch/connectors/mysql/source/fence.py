@@ -104,6 +104,10 @@ class MysqlFence:
             inside = [] if back else _inside(connection)  # the way back is; whoever else is, the log tells
             return [*gaps, *fence_checks.replicates(connection), *inside]
 
+    def changes(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
+        """Return []: `read_only` refuses statements that change definitions, too."""
+        return []
+
     def lift(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
         with self._session() as connection:
             now = variables(connection, READ_ONLY, SUPER, EVENTS)

@@ -22,6 +22,7 @@ from anabranch.connectors.postgresql.fence_names import SCHEMA, admitted
 from anabranch.connectors.postgresql.source.catalog import mark
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.errors import translate, translated
+from anabranch.connectors.postgresql.source.fence_definitions import KEY, changes, definitions
 from anabranch.connectors.postgresql.source.fence_holders import holders
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
@@ -124,8 +125,10 @@ class PostgresFence:
         return results or [_fine(f"{len(found)} tables get triggers that refuse writes, of superusers too")]
 
     def before(self, tables: Sequence[TableId]) -> dict[str, Any]:
-        """Return nothing: whatever is made is ours alone, and is removed as a whole."""
-        return {}
+        """Return the definitions of the tables, with their partitions: DDL passes the triggers. Whatever is made is ours alone,
+        and is removed as a whole."""
+        with open_session(self._endpoint) as connection, translated("read definitions before the fence"):
+            return {KEY: definitions(connection, [table.oid for table in self._tables(connection, tables)])}
 
     def deny(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
         with open_session(self._endpoint) as connection:
@@ -183,6 +186,10 @@ class PostgresFence:
         if not refuses or not refuses[0]:
             gaps.append(f"the function {SCHEMA}.refuse_{self._digest} does not refuse writes")
         return gaps
+
+    def changes(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
+        with open_session(self._endpoint) as connection, translated("compare definitions behind the fence"):
+            return changes(connection, before)
 
     def lift(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
         with open_session(self._endpoint) as connection, translated("lift the fence of the source"):
