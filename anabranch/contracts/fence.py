@@ -45,13 +45,12 @@ class SourceFence(Protocol):
         """Let the sessions of the job `back` write, and nobody else who was refused, as far as the server can tell them apart.
         Only behind `mark`."""
 
-    def gaps(self, tables: Sequence[TableId], before: Mapping[str, Any], back: str = "") -> list[str]:
+    def gaps(
+        self, tables: Sequence[TableId], before: Mapping[str, Any], back: str = "", is_flipped: bool = False
+    ) -> list[str]:
         """Look whether the fence stands as it was raised, or as `admit` has left it for `back`, and whether somebody is inside;
-        [] where it does and nobody is."""
-
-    def changes(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
-        """Say which of the tables are not what they were before `deny`, where the fence keeps nobody from changing their
-        definitions; [] where it does. Has a meaning until the flip only."""
+        [] where it does and nobody is. Before the flip also: which tables are not what they were before `deny`, where it
+        keeps nobody from changing their definitions; behind it `back` may change them."""
 
     def lift(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
         """Let writers in again at once, then put everything back as it was before. Returns what could not be removed yet,

@@ -15,5 +15,5 @@ def gaps_of(fence: SourceFence, cutover: Cutover) -> list[str]:
     on the way back may change them. Raises SourceUnavailable and SourceError."""
     noted = cutover.facts(Step.FENCE, Phase.BEGINS)
     tables, before = [TableId.parse(text) for text in noted["tables"]], noted["before"]
-    found = fence.gaps(tables, before, str(cutover.facts(Step.REVERSE, Phase.BEGINS).get("job", "")))
-    return found if cutover.has(Step.FLIP, Phase.BEGINS) else [*found, *fence.changes(tables, before)]
+    back = str(cutover.facts(Step.REVERSE, Phase.BEGINS).get("job", ""))
+    return fence.gaps(tables, before, back, is_flipped=cutover.has(Step.FLIP, Phase.BEGINS))

@@ -12,7 +12,7 @@ from anabranch.cutover.report import CutoverReport, report_of
 from anabranch.cutover.standing import gaps_of
 from anabranch.cutover.terms import Terms, Verified, WayBack, opened
 from anabranch.errors import AnabranchError, ConfigError, StateError
-from anabranch.job.way_back import way_back_of, way_forth
+from anabranch.job.way_back import J, read_like, way_back_of, way_forth
 from anabranch.model.cutover import Cutover, Step
 from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.view.opened import store_of
@@ -20,7 +20,6 @@ from anabranch.view.refusals import TAKE_OVER, refuse_changed_job
 
 if TYPE_CHECKING:
     from anabranch.contracts import TargetStore
-    from anabranch.job.job import Job
     from anabranch.preflight.report import Report
     from anabranch.verify.report import Verification
     from anabranch.view.job_view import JobView
@@ -63,13 +62,13 @@ def abort(
     return told(job)
 
 
-def turned(job: Job) -> tuple[Job, WayBack]:
+def turned(job: J) -> tuple[J, WayBack]:
     """Return the way back of a job, to be cut over in its turn, and the job as what goes on then. Raises ConfigError."""
     found = way_back_of(job)
     if not found.file.exists():
         hint = f"anabranch reverse {job.path} -o {found.file} writes it"
         raise ConfigError(f"the job has no way back: there is no {found.file}", job=job.label, hint=hint)
-    back = type(job).from_file(found.file)
+    back = read_like(job, found.file)
     return back, way_forth(back, job)
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from anabranch.config import load_job
 from anabranch.cutover.terms import opened
 from anabranch.errors import AnabranchError
 from anabranch.job.drop import drop
@@ -23,6 +24,7 @@ from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step
 from anabranch.model.ids import TableId
 from anabranch.rules.reverse_file import name_of
+from anabranch.rules.rule_set import check_filter
 from anabranch.view.opened import store_of
 from anabranch.view.refusals import TAKE_OVER
 from anabranch.view.running import running
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from anabranch.contracts import TargetStore
     from anabranch.view.job_view import JobView
 
+J = TypeVar("J", bound="JobView")
 CHECK = "cutover.reverse"
 FAILED, OK = CheckVerdict.FAILED, CheckVerdict.OK
 
@@ -119,10 +122,7 @@ class OtherWay:
     # --- its file --------------------------------------------------------------------------------------------------------
 
     def _job(self) -> JobView:
-        """Read the file. Raises ConfigError."""
-        from anabranch.job.job import Job
-
-        return Job.from_file(self.file)
+        return read_like(self.of, self.file)
 
     def _mistakes(self) -> Iterator[CheckResult]:
         """Yield what keeps the file from being that of the job, and whether a way back has begun already."""
@@ -151,6 +151,11 @@ class OtherWay:
         elif _is_armed(back):
             hint = f"anabranch drop {self.file} --execute: the cut-over arms it anew"
             yield CheckResult(CHECK, FAILED, f"{self.name} is armed already, before the cut-over", hint)
+
+
+def read_like(job: J, file: Path) -> J:
+    """Read the file of a job of the same kind. Raises ConfigError."""
+    return type(job)(load_job(str(file), check_filter=check_filter), file)
 
 
 def way_back_of(job: JobView) -> OtherWay:

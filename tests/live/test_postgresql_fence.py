@@ -96,9 +96,9 @@ def test_rule_24_ddl_behind_the_fence_of_a_postgresql_is_seen(
     database.execute(*TABLES, "CREATE TYPE mood AS ENUM ('sad', 'ok')", "ALTER TABLE child ADD m mood DEFAULT 'sad'")
     fence = fence_of(database)
     before = json.loads(json.dumps(fence.before(FENCED)))  # as a note keeps it
-    assert fence.deny(FENCED, before) == [] and fence.changes(FENCED, before) == []
+    assert fence.deny(FENCED, before) == [] and fence.gaps(FENCED, before) == []
     database.execute("ANALYZE plain", "VACUUM plain", "CREATE INDEX ON plain (v)", "CREATE TABLE more (id int)")
-    assert fence.changes(FENCED, before) == [], "none of this changes rows"
+    assert fence.gaps(FENCED, before) == [], "none of this changes rows"
     for statements, said in (
         (("ALTER TABLE plain ALTER v TYPE int USING v + 1",), ["public.plain was rewritten"]),
         (("ALTER TABLE plain ALTER v TYPE bigint USING v + 1",), ["columns of public.plain were changed"]),
@@ -108,9 +108,9 @@ def test_rule_24_ddl_behind_the_fence_of_a_postgresql_is_seen(
         (("DROP TABLE plain CASCADE",), ["public.plain was dropped"]),
     ):
         database.execute(*statements)
-        found = fence.changes(FENCED, before)
+        found = fence.gaps(FENCED, before)
         assert all(any(line.startswith(words) for line in found) for words in said), (statements, found)
-    assert fence.gaps(FENCED, before) == [], "the triggers of what is left tell nothing of it"
+    assert fence.gaps(FENCED, before, is_flipped=True) == [], "the triggers of what is left tell nothing of it"
     assert fence.lift(FENCED, before) == [] and traces(database) == []
 
 

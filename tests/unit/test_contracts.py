@@ -16,6 +16,7 @@ MOST = 8  # methods of a contract, inherited ones among them
 OF_ONE_ROOM = (
     "apply",
     "capture",
+    "cutover",
     "job",
     "lifecycle",
     "spark",

@@ -91,7 +91,10 @@ class MysqlFence:
                 ask(connection, f"SET GLOBAL {READ_ONLY} = ON")
                 ask(connection, f"SET GLOBAL {SUPER} = OFF")
 
-    def gaps(self, tables: Sequence[TableId], before: Mapping[str, Any], back: str = "") -> list[str]:
+    def gaps(
+        self, tables: Sequence[TableId], before: Mapping[str, Any], back: str = "", is_flipped: bool = False
+    ) -> list[str]:
+        """`read_only` refuses statements that change definitions, too."""
         wanted = {READ_ONLY: "ON"} | ({SUPER: "ON"} if SUPER in before and not back else {})
         wanted |= {EVENTS: "OFF"} if EVENTS in before else {}
         with self._session() as connection:
@@ -103,10 +106,6 @@ class MysqlFence:
             ]
             inside = [] if back else _inside(connection)  # the way back is; whoever else is, the log tells
             return [*gaps, *fence_checks.replicates(connection), *inside]
-
-    def changes(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
-        """Return []: `read_only` refuses statements that change definitions, too."""
-        return []
 
     def lift(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
         with self._session() as connection:

@@ -176,20 +176,19 @@ class PostgresFence:
         """Return the statement that makes the triggers' function refuse everybody, but for the sessions of the job `back`."""
         return sql.SQL(REFUSES).format(function=self._function, let_in=admitted(back))
 
-    def gaps(self, tables: Sequence[TableId], before: Mapping[str, Any], back: str = "") -> list[str]:
+    def gaps(
+        self, tables: Sequence[TableId], before: Mapping[str, Any], back: str = "", is_flipped: bool = False
+    ) -> list[str]:
         """Nobody can be inside: see `deny`. A writer who is just being refused holds the same lock as one who is not."""
         with open_session(self._endpoint) as connection, translated("look whether the fence stands"):
             found = self._tables(connection, tables)
             refuses = connection.execute(IS_REFUSING, [SCHEMA, f"refuse_{self._digest}"]).fetchone()
+            changed = [] if is_flipped else changes(connection, before)
         missing = [str(t.id) for t in found if not t.is_whole and t.triggers < len(TRIGGERS)]
         gaps = [f"{table} has not both triggers of the fence, always enabled" for table in missing]
         if not refuses or not refuses[0]:
             gaps.append(f"the function {SCHEMA}.refuse_{self._digest} does not refuse writes")
-        return gaps
-
-    def changes(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
-        with open_session(self._endpoint) as connection, translated("compare definitions behind the fence"):
-            return changes(connection, before)
+        return gaps + changed
 
     def lift(self, tables: Sequence[TableId], before: Mapping[str, Any]) -> list[str]:
         with open_session(self._endpoint) as connection, translated("lift the fence of the source"):
