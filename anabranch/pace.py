@@ -34,6 +34,7 @@ class Pace:
     block_changes: int = 0  # changes of one shape from which on several transactions go in one statement
     repair_poll: float = 0.2  # between two looks whether apply has answered a repair
     verify_poll: float = 0.05  # between two looks whether capture and apply have come to what a verification has read
+    verify_lost: float = 1.0  # before a verification asks an end again that was lost; then twice as long each time
 
 
 current = Pace()

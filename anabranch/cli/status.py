@@ -159,7 +159,19 @@ def _remarks(table: Mapping[str, Any]) -> list[str]:
     settled = f"{number:,} conflicts settled: anabranch conflicts ls JOB" if number else ""
     waiting = table.get("set_aside", 0)
     aside = f"{waiting:,} row changes set aside: anabranch parked show JOB {table['source']}" if waiting else ""
-    return [*filter(None, [table.get("reason"), aside, settled]), *table.get("not_built", ())]
+    verified = _verified(table["verified"]) if table.get("verified") else ""
+    return [*filter(None, [table.get("reason"), aside, settled, verified]), *table.get("not_built", ())]
+
+
+def _verified(found: Mapping[str, Any]) -> str:
+    """Show the last result of `verify --watch`."""
+    least = "" if found["is_complete"] else "at least "
+    counts = [f"{least}{found[name]:,} {name}" for name in ("differing", "pending") if found[name]]
+    told = ", ".join([f"{found['rows']:,} rows", *counts])
+    why = f"; {found['why']}" if found["why"] else ""
+    result = click.style("DIFFERENT", fg="red") if found["result"] == "different" else found["result"]
+    place = f", up to {found['positions'][1]}" if found["positions"][1] else ""
+    return f"verified {found['at']} in {_duration(found['seconds'])}{place}: {result}, {told}{why}"
 
 
 def _columns(rows: list[tuple[str, ...]], remarks_of: list[list[str]]) -> Iterable[str]:

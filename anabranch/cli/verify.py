@@ -14,8 +14,10 @@ from anabranch.cli.each import of_each
 from anabranch.cli.options import Verb, each_target_option, job_argument, json_option, log_level
 
 if TYPE_CHECKING:
+    from anabranch.job import Job
     from anabranch.verify.report import Verification
 
+SHARE = 0.1  # of the time that --watch reads
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -27,6 +29,23 @@ def parsed_time(context: click.Context, parameter: click.Parameter, text: str | 
     if not (number.isascii() and number.isdigit() and int(number)):
         raise click.BadParameter("a time is wanted, as 90s, 10m or 2h", context, parameter)
     return float(int(number) * UNITS[unit])
+
+
+def _parsed_share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """Parse a share as '10%', as a fraction."""
+    if text is None:
+        return None
+    number = text.removesuffix("%")
+    if not (number.isascii() and number.isdigit() and 0 < int(number) <= 100):
+        raise click.BadParameter("a share of the time is wanted, from 1% to 100%", context, parameter)
+    return int(number) / 100
+
+
+def _watch(job: Job, target: str | None, share: float | None, tables: tuple[str, ...], by_rows: bool) -> None:
+    if target is None and len(job.targets()) > 1:
+        raise click.UsageError("--watch is for one target of several: name it with --target")
+    one = job.on(target) if target is not None else job.targets()[0]
+    one.keep_verifying(tables, by_rows, share or SHARE, lambda line: click.echo(line))
 
 
 @click.command(cls=Verb)
@@ -59,6 +78,13 @@ def parsed_time(context: click.Context, parameter: click.Parameter, text: str | 
     default="",
     help="Only rows that changed since a position of the trail.",
 )
+@click.option("--watch", is_flag=True, help="Go on for ever, a table at a time; results stand in status.")
+@click.option(
+    "--share",
+    metavar="SHARE",
+    callback=_parsed_share,
+    help="With --watch: read at most '10%' of the time.",
+)
 @each_target_option
 @json_option
 @log_level("warning")
@@ -70,6 +96,8 @@ def verify(
     tables: tuple[str, ...],
     budget: float | None,
     since: str,
+    watch: bool,
+    share: float | None,
     as_json: bool,
 ) -> None:
     """Compare both ends: sums of every table, then rows that differ.
@@ -79,6 +107,14 @@ def verify(
     rows where they can, with 64 bits; --by-rows compares digests of 128 bits instead.
     """
     from anabranch.job import Job
+
+    if watch and (repair or budget is not None or since or as_json):
+        raise click.UsageError("--watch goes with --tables, --by-rows, --share and --target only")
+    if share is not None and not watch:
+        raise click.UsageError("--share is for --watch")
+    if watch:
+        _watch(Job.from_file(job), target, share, tables, by_rows)
+        return
 
     def ask(one: Job) -> Verification:
         return one.verify(repair, by_rows, tables, budget, since, sys.stderr)

@@ -47,6 +47,7 @@ from anabranch.contracts.store import JobStore, TableStates, TargetStore
 from anabranch.contracts.tables import LabelTables, StandingTables, TargetCatalog, TargetTables
 from anabranch.contracts.target import RowTarget, StandingTypes, TargetConnector, TypeMap
 from anabranch.contracts.values import Bounds, LogOptions
+from anabranch.contracts.verified import VerifiedStore
 from anabranch.contracts.writer import (
     Begun,
     Cascader,
@@ -138,6 +139,7 @@ __all__ = [
     "UnlikeRow",
     "ValueGuard",
     "ValueRules",
+    "VerifiedStore",
     "WaryReader",
     "Writer",
     "drift_of",

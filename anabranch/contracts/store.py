@@ -7,6 +7,7 @@ from typing import Protocol
 
 from anabranch.contracts.fence import CutoverStore
 from anabranch.contracts.journal import AsideStore, Journal
+from anabranch.contracts.verified import VerifiedStore
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
@@ -80,6 +81,9 @@ class TargetStore(Protocol):
 
     @property
     def cutovers(self) -> CutoverStore: ...
+
+    @property
+    def verifications(self) -> VerifiedStore: ...
 
     def exists(self) -> bool:
         """Say whether there is any state of any job. Reads only."""

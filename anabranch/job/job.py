@@ -196,6 +196,21 @@ class Job(JobView):
             seconds = math.inf if budget is None else budget
             return run_verify(self, Wanted(repair, by_rows, tuple(tables), seconds, since, show))
 
+    def keep_verifying(
+        self,
+        tables: Sequence[str] = (),
+        by_rows: bool = False,
+        share: float = 0.1,
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Verify beside the running job until stopped by SIGINT or SIGTERM, a table at a time, the one first that was looked at
+        longest ago. Reading takes at most `share` of the time. The last result of each table stands in `status`; `tell` is
+        given a line for each. Of a job with several targets, for one (`on`)."""
+        with self._named():
+            from anabranch.job.parts import run_watch
+
+            run_watch(self, tables, by_rows, share, tell)
+
     def cutover(
         self,
         verify: bool = False,

@@ -6,7 +6,7 @@ Modules that one part alone needs are imported by it: a capture stays small, sin
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -170,6 +170,14 @@ def _await_trail(job: JobView, stop: Stop) -> None:
     """Wait until the trail has begun: capture may be beginning it at this moment."""
     while not stop.asked() and not (exists(job.trail) and TrailReader(job.trail).end().resume):
         stop.wait(0.1)
+
+
+def run_watch(job: JobView, patterns: Sequence[str], by_rows: bool, share: float, tell: Callable[[str], None]) -> None:
+    """Verify a table at a time until stopped, and keep each one's last result at the target."""
+    from anabranch.job.keep_verifying import Watch, alone
+
+    with Stop() as stop, stop.excused(), waits.in_tasks(), alone(job):
+        Watch(job, spark_factory(job, "verify"), patterns, by_rows, share, stop, tell).run()
 
 
 def run_verify(job: JobView, wanted: Wanted) -> Verification:

@@ -27,8 +27,10 @@ from anabranch.model.status import (
     Status,
     TableStatus,
     TargetStatus,
+    VerifiedStatus,
 )
 from anabranch.model.table_life import TableState
+from anabranch.model.verified import Verified
 from anabranch.state.store import StateStore, time_text
 from anabranch.trail.reader import TrailEnd, TrailReader, exists
 from anabranch.trail.staging import waiting
@@ -206,9 +208,9 @@ def _target(
         with store_of(job) as store:
             if store.exists():
                 checkpoint = store.jobs.checkpoint(job.config.name)
-                tables = [
-                    _table(s, snapshot) for _, s in sorted(store.states.tables(job.config.name, whole=False).items())
-                ]
+                verified = {one.source: one for one in store.verifications.verified(job.config.name)}
+                states = sorted(store.states.tables(job.config.name, whole=False).items())
+                tables = [_table(s, snapshot, verified.get(table)) for table, s in states]
     except (SourceError, TargetError) as error:
         errors.append(told(job, error))
     reached = _reached(checkpoint, end)
@@ -231,7 +233,7 @@ def _several(job: JobView, snapshot: dict[str, Any]) -> SeveralStatus:
     return SeveralStatus(str(job.endpoint), snapshot["phase"], snapshot["detail"], _last_error([snapshot]))
 
 
-def _table(state: TableState, snapshot: dict[str, Any]) -> TableStatus:
+def _table(state: TableState, snapshot: dict[str, Any], verified: Verified | None = None) -> TableStatus:
     loading = snapshot["progress"].get(str(state.source), {}).get("done", 0) if state.is_loading else 0
     return TableStatus(
         str(state.source),
@@ -243,6 +245,21 @@ def _table(state: TableState, snapshot: dict[str, Any]) -> TableStatus:
         state.facts.set_aside,
         state.facts.conflicts,
         list(state.facts.not_built),
+        _verified(verified) if verified and verified.generation == state.generation else None,
+    )
+
+
+def _verified(found: Verified) -> VerifiedStatus:
+    return VerifiedStatus(
+        found.result,
+        time_text(found.at),
+        list(found.positions),
+        found.rows,
+        found.differing,
+        found.pending,
+        found.is_complete,
+        round((found.at - found.began) / 1_000_000, 3),
+        found.why,
     )
 
 

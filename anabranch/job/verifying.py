@@ -66,19 +66,46 @@ def verify(
     Raises ConfigError for a pattern that is none or that no table of the job fits and for a position that is none, StateError
     while a table of them is not past its load, and where `since` is wanted of a job that does not run.
     """
+    if wanted.since:
+        sequence_of(job, wanted.since)  # before anything is asked of an end
     if wanted.repairs:
         refuse_while_cut_over(job)
         require_apply(job)
     states, others = _states(job, wanted.patterns)
     tables, beside = _tables(job, states, others), _beside(job)
-    found = _compared(job, spark, tables, wanted, beside)
+    found = _compared_whole(job, spark, tables, wanted, beside)
     if wanted.repairs and any(table.differs for table in found.tables):
         done = repair(job, tables, found.tables, stop)
-        found = replace(_compared(job, spark, tables, wanted, beside), repaired=tuple(done))
+        found = replace(_compared_whole(job, spark, tables, wanted, beside), repaired=tuple(done))
     if beside is not None:
         states, found = _still_streaming(job, states, found)
     parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.is_parked)
     return replace(found, parked=parked, set_aside=_set_aside(job, states))
+
+
+def verify_one(
+    job: JobView,
+    spark: Callable[[], SparkSession],
+    state: TableState,
+    by_rows: bool,
+    patience: float,
+    stop: Callable[[], bool],
+) -> Verification | None:
+    """Compare one table that streams, beside the running job; what is undecided after `patience` seconds, and as long as the
+    first comparison took, is pending. None when stopped, or where no part of the job runs. The table is not in the result
+    if it does not stream any more."""
+    beside = _beside(job)
+    if beside is None:
+        return None
+    with store_of(job) as store:
+        others = store.states.others(job.config.name)
+        whole = store.states.table(job.config.name, state.source)
+    if whole is None or not whole.is_streaming or whole.generation != state.generation:
+        return Verification(())
+    states = {state.source: whole}
+    beside = replace(beside, patience=patience, extends=False)
+    found = _compared(job, spark, _tables(job, states, others), Wanted(by_rows=by_rows), beside, stop)
+    return None if found is None else _still_streaming(job, states, found)[1]
 
 
 def _beside(job: JobView) -> Beside | None:
@@ -134,13 +161,27 @@ def _as_compared(rules: RuleSet, schema: TableSchema, reader: TargetReader) -> T
     )
 
 
-def _compared(
+def _compared_whole(
     job: JobView,
     spark: Callable[[], SparkSession],
     tables: Sequence[VerifyTable],
     wanted: Wanted,
     beside: Beside | None,
 ) -> Verification:
+    found = _compared(job, spark, tables, wanted, beside)
+    assert found is not None, "nothing stops it"
+    return found
+
+
+def _compared(
+    job: JobView,
+    spark: Callable[[], SparkSession],
+    tables: Sequence[VerifyTable],
+    wanted: Wanted,
+    beside: Beside | None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Verification | None:
+    """Compare tables; None when stopped."""
     trail, began = identity.load(LocalStorage(job.trail)), _position(job)
     expected = trail.source_identity if trail else ""
     limit_keys = KEYS if wanted.repairs else max(LIMIT_KEYS, len(set_aside(job)) + 1)
@@ -161,9 +202,9 @@ def _compared(
                 beside=beside,
                 budget=wanted.budget,
                 tell=tell,
+                stop=stop,
             )
-    assert found is not None, "nothing stops it"
-    return found if beside is None else replace(found, positions=(began, _position(job)))
+    return found if beside is None or found is None else replace(found, positions=(began, _position(job)))
 
 
 def _since(
@@ -225,7 +266,7 @@ def _states(job: JobView, patterns: Sequence[str]) -> tuple[dict[TableId, TableS
         others = store.states.others(job.config.name) if found else frozenset()
     if not found:
         raise StateError("the job has loaded nothing yet", job=job.config.name, hint="anabranch run JOB")
-    found = _fitting(found, patterns) if patterns else found
+    found = fitting(found, patterns) if patterns else found
     loading = [str(table) for table, state in found.items() if state.is_before_stream]
     if loading:
         raise StateError(
@@ -236,7 +277,7 @@ def _states(job: JobView, patterns: Sequence[str]) -> tuple[dict[TableId, TableS
     return found, others
 
 
-def _fitting(states: Mapping[TableId, TableState], patterns: Sequence[str]) -> dict[TableId, TableState]:
+def fitting(states: Mapping[TableId, TableState], patterns: Sequence[str]) -> dict[TableId, TableState]:
     """Return the states of tables that one of the patterns fits."""
     found: dict[TableId, TableState] = {}
     for text in patterns:

@@ -74,6 +74,21 @@ class LagStatus:
 
 
 @dataclass(frozen=True)
+class VerifiedStatus:
+    """Last result of `verify --watch` for a table since its last load (model/verified.py)."""
+
+    result: str
+    at: str | None
+    positions: list[str]
+    rows: int
+    differing: int
+    pending: int
+    is_complete: bool
+    seconds: float
+    why: str
+
+
+@dataclass(frozen=True)
 class TableStatus:
     """State of a table at a target, with its rows and changes as counted."""
 
@@ -86,6 +101,7 @@ class TableStatus:
     set_aside: int | None = field(default=None, metadata=SPARE)
     conflicts: int | None = field(default=None, metadata=SPARE)
     not_built: list[str] | None = field(default=None, metadata=SPARE)
+    verified: VerifiedStatus | None = field(default=None, metadata=SPARE)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,14 @@ looked at (beside.py).
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from anabranch import pace
 from anabranch.contracts import PlacedReader, RowTarget, SnapshotReader, SourceConnector, ValueRules
@@ -35,10 +37,13 @@ from anabranch.verify.plan import VerifyTable
 from anabranch.verify.rule import Rows, Window, expected
 from anabranch.verify.touched import Parent, Passing, Watched, all_pass, changed, is_touched, seen
 
+T = TypeVar("T")
+
 AT_ONCE = 2_000  # keys of one look
 KEYS_AT_ONCE = 50_000  # of the trail, in memory
 REST = 2.0  # seconds: the longest pause between two looks at the same keys
 PATIENCE = 10.0  # seconds that a look waits for capture to reach the source's end, and for apply behind it
+RECONNECTS = 5  # tries in a row at an end that is away
 TRIES = 3  # looks in a row that may fail with an error of an end
 
 CHANGING = "rows changed each time they were looked at"
@@ -57,7 +62,7 @@ class Beside:
     """The job beside which is verified. `lock`: its `[load] lock`. `parents`: by table, what changes rows of it without
     a record in the log. `patience`: seconds after the first comparison until what is still undecided is given up.
     `tells_all`: the trail has every change of the source's rows; where an origin is left out it has not, and nothing
-    that differs can be told."""
+    that differs can be told. `extends`: whether more time is given where whole tables are read again."""
 
     job: str
     trail: Path
@@ -65,6 +70,7 @@ class Beside:
     parents: Mapping[TableId, Mapping[TableId, Parent]] = field(default_factory=dict)
     patience: float = 60.0
     tells_all: bool = True
+    extends: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +113,43 @@ class Again:
         """Open both ends. `passing`: who tells which rows pass a table's filter."""
         self._source, self._rules, self._identity, self._beside = source, rules, identity, beside
         self._stop, self._until, self._tell, self._passing = stop, float("inf"), tell, passing
-        self._open = ExitStack()
-        reader = self._open.enter_context(closing(target.reader(rules)))
-        assert isinstance(reader, PlacedReader), "every target that keeps rows keeps the checkpoint beside them"
-        self._reader: PlacedReader = reader
-        self._catalog = self._open.enter_context(closing(source.catalog()))
-        self._trail = self._open.enter_context(TrailReader(beside.trail, name="verify"))
+        self._target = target
+        self._connect()
+        self._trail = TrailReader(beside.trail, name="verify")
         self._places = Places(self._trail, source.order)
         self._found: dict[TableId, bool] = {}
         self._lock, self._is_limited = "none", False
 
     def close(self) -> None:
         self._open.close()
+        self._trail.close()
+
+    def _connect(self) -> None:
+        """Connect both ends; each connection opens when it is first used."""
+        self._open = ExitStack()
+        reader = self._open.enter_context(closing(self._target.reader(self._rules)))
+        assert isinstance(reader, PlacedReader), "every target that keeps rows keeps the checkpoint beside them"
+        self._reader: PlacedReader = reader
+        self._catalog = self._open.enter_context(closing(self._source.catalog()))
+
+    def _reconnect(self, tried: int, lost: AnabranchError) -> None:
+        """Connect anew after an end was lost, after a pause. Raises `lost` after the last try."""
+        if tried + 1 >= RECONNECTS or self.is_over:
+            raise lost
+        with suppress(AnabranchError):
+            self._open.close()
+        self._places.floor = None  # it may be another server by now
+        self.rest(pace.current.verify_lost * 2**tried)
+        self._connect()
+
+    def _outlasting(self, ask: Callable[[], T]) -> T:
+        """Ask again where a connection was lost meanwhile."""
+        for tried in itertools.count():
+            try:
+                return ask()
+            except (SourceUnavailable, TargetUnavailable) as lost:
+                self._reconnect(tried, lost)
+        raise AssertionError("the last try raises")
 
     def until(self, moment: float, is_limited: bool = False) -> None:
         """Give up what is undecided at this moment of `time.monotonic`, which `is_limited` if a person has set it."""
@@ -138,7 +169,7 @@ class Again:
 
     def extend(self, seconds: float) -> None:
         """Give so much more time, where no budget says when it is over."""
-        if not self._is_limited:
+        if not self._is_limited and self._beside.extends:
             self._until += seconds
 
     def rest(self, seconds: float) -> None:
@@ -149,6 +180,9 @@ class Again:
 
     def begin(self, one: VerifyTable) -> Bracket:
         """Note where both ends are before all rows of a table are read."""
+        return self._outlasting(lambda: self._begun(one))
+
+    def _begun(self, one: VerifyTable) -> Bracket:
         placed, low = self._placed(one.table.source), None
         if self._has_floor():
             with closing(self._source.snapshot(self._identity)) as snapshot:
@@ -161,6 +195,9 @@ class Again:
 
     def is_quiet(self, one: VerifyTable, began: Bracket) -> bool:
         """Return whether no row of the table changed, at either end, since `begin`; then what was read is of one position."""
+        return self._outlasting(lambda: self._is_quiet(one, began))
+
+    def _is_quiet(self, one: VerifyTable, began: Bracket) -> bool:
         if not self._beside.tells_all or began.low is None or began.generation is None:
             return False
         if not self._is_captured(self._catalog.mark()):
@@ -226,7 +263,7 @@ class Again:
         stays so, halves are tried, down to the row that an end does not give: nobody can tell of it."""
         for _ in range(TRIES):
             try:
-                return self._look(one, keys, found)
+                return self._outlasting(lambda: self._look(one, keys, found))
             except (SourceUnavailable, TargetUnavailable):
                 raise
             except (AnabranchError, ValueError) as error:

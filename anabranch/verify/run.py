@@ -18,7 +18,9 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
+from anabranch import pace
 from anabranch.contracts import RowTarget, SourceConnector, ValueRules
+from anabranch.errors import AnabranchError, Retry, SourceUnavailable, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.rows.fingerprint import Hashing
 from anabranch.spark import pieces
@@ -26,7 +28,7 @@ from anabranch.spark.pieces import MOST_TOGETHER
 from anabranch.spark.where import where
 from anabranch.spark.work import Outcome, Work
 from anabranch.verify import fingerprints
-from anabranch.verify.again import LATE, Again, Beside
+from anabranch.verify.again import LATE, RECONNECTS, Again, Beside
 from anabranch.verify.beside import Buckets, Differences, Undecided, settle
 from anabranch.verify.compare import Comparison, Found, Picking
 from anabranch.verify.digest import Summing, Sums
@@ -178,19 +180,46 @@ class _Run:
         share a task.
         """
 
-        done = count(1)
+        done, left = count(1), list(pieces)
+        lost: list[tuple[VerifyPiece, AnabranchError]] = []
 
         def take(outcome: Outcome) -> None:
             into[outcome.piece.one.table.source].add(outcome.piece.is_source, outcome.value)
             self.tell(what, next(done), len(pieces))
 
-        if not pieces or self.is_over():
-            return not self.stop()
-        spark = self.spark_factory()
-        return self._run(spark, list(self._outcomes(spark, work, pieces, together)), take) or not self.stop()
+        for tried in count():
+            if not left or self.is_over():
+                break
+            lost.clear()
+            spark = self.spark_factory()
+            if not self._run(spark, list(self._outcomes(spark, work, left, together)), take, lost):
+                break
+            left = [piece for piece, _ in lost]
+            if lost:
+                self._rest(tried, lost[0][1])
+        return not self.stop()
+
+    def _rest(self, tried: int, lost: AnabranchError) -> None:
+        """Pause before pieces are read again whose end was lost meanwhile. Raises `lost` after the last try."""
+        if tried + 1 >= RECONNECTS:
+            raise lost
+        until = min(self.until, time.monotonic() + pace.current.verify_lost * 2**tried)
+        while not self.stop() and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
 
     def differences(self, work: Picking, comparison: Comparison) -> dict[TableId, list[Found]] | None:
-        """Bring rows of buckets together and compare them; {} where there was no time for all of it, None when stopped."""
+        """Bring rows of buckets together and compare them, again where an end was lost meanwhile; {} where there was no time
+        for all of it, None when stopped."""
+        for tried in count():
+            try:
+                return self._differences(work, comparison)
+            except (SourceUnavailable, TargetUnavailable) as lost:
+                self._rest(tried, lost)
+                if self.is_over():
+                    return None if self.stop() else {}
+        raise AssertionError("the last try raises")
+
+    def _differences(self, work: Picking, comparison: Comparison) -> dict[TableId, list[Found]] | None:
         found: dict[TableId, list[Found]] = {table: [] for table in work.buckets}
 
         def take(outcome: Outcome) -> None:
@@ -221,12 +250,23 @@ class _Run:
             assert one.filter is not None
             yield pieces.filtered(spark, work, some, where(one.schema, one.table, one.filter))
 
-    def _run(self, spark: SparkSession, outcomes: list[Any], take: Callable[[Outcome], None]) -> bool:
+    def _run(
+        self,
+        spark: SparkSession,
+        outcomes: list[Any],
+        take: Callable[[Outcome], None],
+        lost: list[tuple[VerifyPiece, AnabranchError]] | None = None,
+    ) -> bool:
+        """Run the outcomes; False when time is over. `lost` takes pieces whose end was lost meanwhile; that is no error."""
+
         def checked(outcome: Outcome) -> None:
             if outcome.failure is not None:
                 error = outcome.failure.error()
                 error.table = error.table or str(outcome.piece.one.table.source)
-                raise error
+                if lost is None or error.retry is not Retry.TIMED:
+                    raise error
+                lost.append((outcome.piece, error))
+                return
             take(outcome)
 
         return pieces.run(spark, outcomes, checked, self.is_over)

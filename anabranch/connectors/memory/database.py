@@ -23,6 +23,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped
 from anabranch.model.table_life import TableState
+from anabranch.model.verified import Verified
 from anabranch.rows.appended import Appended
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
@@ -120,6 +121,7 @@ class JobState:
     skipped: dict[int, Skipped] = field(default_factory=dict)
     trace: dict[str, dict[str, Any]] = field(default_factory=dict)  # by id
     cutover: list[CutoverNote] = field(default_factory=list)
+    verified: dict[TableId, Verified] = field(default_factory=dict)
 
 
 @dataclass

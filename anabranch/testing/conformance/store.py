@@ -21,6 +21,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.model.state import Skipped
 from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import Life, TableState, begin, heard_of, park
+from anabranch.model.verified import Verified
 from anabranch.testing.conformance.subject import refuses
 from anabranch.testing.in_time import until
 
@@ -64,7 +65,7 @@ def nothing_is_there_before_it_is_prepared(stores: Stores) -> None:
         assert (
             store.journal.conflicts(JOB) == [] and store.journal.skipped(JOB) == [] and store.journal.trace(JOB) == []
         )
-        assert store.cutovers.cutover_notes(JOB) == []
+        assert store.cutovers.cutover_notes(JOB) == [] and store.verifications.verified(JOB) == []
         assert store.journal.forget_conflicts(JOB, 9) == 0 and not store.journal.add_trace(JOB, [], "")
         assert store.asides.set_aside(JOB) == [] and store.asides.count_aside(JOB) == {} and not store.asides.asked(JOB)
         store.jobs.drop(JOB)
@@ -337,6 +338,27 @@ def of_two_that_note_a_step_of_a_cut_over_one_is_fenced(stores: Stores) -> None:
         assert store.cutovers.cutover_notes(JOB) == []
 
 
+def of_two_results_of_a_verification_the_newer_is_kept(stores: Stores) -> None:
+    first = Verified(
+        TableId("shop", "Ärzte "), 5, 3, "pending", 1, ("1@a", "2@b"), 1 << 40, 0, 7, False, "späte 😀 \\ 'x'"
+    )
+    with closing(prepared(stores)) as store, closing(stores()) as other:
+        assert store.verifications.verified(JOB) == []
+        store.verifications.note_verified(JOB, first)
+        later, other_table = (
+            replace(first, at=9, result="identical", why=""),
+            replace(first, source=TableId("shop", "b")),
+        )
+        for found in (later, replace(first, at=8), other_table):
+            other.verifications.note_verified(JOB, found)
+        assert sorted(store.verifications.verified(JOB), key=lambda one: one.at) == [other_table, later]
+        assert store.verifications.verified(OTHER) == []
+        store.jobs.drop(JOB)
+        assert store.verifications.verified(JOB) == []
+        store.prepare()
+        assert store.verifications.verified(JOB) == []
+
+
 def entry(number: int, **more: object) -> dict[str, object]:
     usual = {"level": "info", "event": "began", "task": "apply", "host": "here", "pid": 7}
     return {"id": f"{number:020d}-7-1", "at": f"2026-01-02T03:04:05.{number:06d}Z", **usual, **more}
@@ -391,6 +413,7 @@ CHECKS = (
     tables_of_other_jobs_are_told,
     skipped_transactions_are_kept_in_their_order,
     of_two_that_note_a_step_of_a_cut_over_one_is_fenced,
+    of_two_results_of_a_verification_the_newer_is_kept,
     a_trace_is_added_to_once_and_ends_where_it_is_told,
     nothing_waits_before_it_is_set_aside,
 )

@@ -15,6 +15,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint, Skipped
 from anabranch.model.table_life import Place, TableState
+from anabranch.model.verified import Verified
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
 
@@ -41,6 +42,10 @@ class MemoryStore:
 
     @property
     def cutovers(self) -> MemoryStore:
+        return self
+
+    @property
+    def verifications(self) -> MemoryStore:
         return self
 
     def exists(self) -> bool:
@@ -171,6 +176,15 @@ class MemoryStore:
             if note.number != len(notes) + 1:
                 raise Fenced("another process is at the same cut-over", job=job)
             notes.append(note)
+
+    def verified(self, job: str) -> list[Verified]:
+        return [found for _, found in sorted(self._database.job(job).verified.items())]
+
+    def note_verified(self, job: str, found: Verified) -> None:
+        with self._database.lock:
+            kept = self._database.job(job).verified
+            if found.source not in kept or kept[found.source].at <= found.at:
+                kept[found.source] = found
 
     def taken_off(self, job: str) -> list[str]:
         return []

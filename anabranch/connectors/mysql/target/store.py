@@ -1,6 +1,6 @@
 """State of jobs at a MySQL target: database `anabranch` (`migrate.py`), in parts over one connection.
 
-What does not live here: the parts (`jobs.py`, `states.py`, `journal.py`, `aside.py`, `cutover_notes.py`), the
+What does not live here: the parts (`jobs.py`, `states.py`, `journal.py`, `aside.py`, `cutover_notes.py`, `verified.py`), the
 checkpoint's compare-and-set (`apply.py`), the ledger of chunks (`load.py`).
 """
 
@@ -15,6 +15,7 @@ from anabranch.connectors.mysql.target.journal import MysqlJournal
 from anabranch.connectors.mysql.target.migrate import migrate, shipped
 from anabranch.connectors.mysql.target.state_session import StateSession, only_one
 from anabranch.connectors.mysql.target.states import MysqlTableStates
+from anabranch.connectors.mysql.target.verified import MysqlVerified
 from anabranch.connectors.sql.migrations import Migration, newest
 from anabranch.model.endpoint import Endpoint
 
@@ -32,6 +33,7 @@ class MysqlStore:
         self.journal = MysqlJournal(self._session)
         self.asides = MysqlAsides(self._session)
         self.cutovers = MysqlCutovers(self._session)
+        self.verifications = MysqlVerified(self._session)
 
     def exists(self) -> bool:
         return self._session.is_there()

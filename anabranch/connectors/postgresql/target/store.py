@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
-from anabranch.connectors.postgresql.target import aside, conflicts, cutover_notes, skipped, trace
+from anabranch.connectors.postgresql.target import aside, conflicts, cutover_notes, skipped, trace, verified
 from anabranch.connectors.postgresql.target.migrate import migrate, shipped
 from anabranch.connectors.postgresql.target.stage_sweep import sweep
 from anabranch.connectors.sql.migrations import KNOWS, Migration, newest
@@ -28,6 +28,7 @@ from anabranch.model.table_life import Place, TableState, read_stored
 if TYPE_CHECKING:  # `status` goes without what these bring along
     from anabranch.model.cutover import CutoverNote
     from anabranch.model.schema import TableSchema
+    from anabranch.model.verified import Verified
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import NotedConflict
 
@@ -41,6 +42,7 @@ MORE_TABLES = (
     "set_aside",
     "trace",
     "cutover",
+    "verified",
 )  # an earlier release may not have made them
 COLUMNS = ("uuid", "source_identity", "definition")  # of a job; what else it says goes into facts
 
@@ -139,6 +141,10 @@ class PostgresStore:
 
     @property
     def cutovers(self) -> PostgresStore:
+        return self
+
+    @property
+    def verifications(self) -> PostgresStore:
         return self
 
     def exists(self) -> bool:
@@ -291,6 +297,14 @@ class PostgresStore:
     def note_cutover(self, job: str, note: CutoverNote) -> None:
         with self._session("note a step of the cut-over") as connection:
             cutover_notes.add(connection, job, note)
+
+    def verified(self, job: str) -> list[Verified]:
+        with self._session("read the results of verification") as connection:
+            return verified.read(connection, job) if _exists(connection, "verified") else []
+
+    def note_verified(self, job: str, found: Verified) -> None:
+        with self._session("keep a result of verification") as connection:
+            verified.keep(connection, job, found)
 
     def taken_off(self, job: str) -> list[str]:
         from anabranch.connectors.postgresql.target import constraints  # `status` goes without what this brings along

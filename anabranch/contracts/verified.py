@@ -1,0 +1,17 @@
+"""The contract of what a target keeps of verifications that go on for ever."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from anabranch.model.verified import Verified
+
+
+class VerifiedStore(Protocol):
+    """Keeps the last result of each table of a job."""
+
+    def verified(self, job: str) -> list[Verified]:
+        """Return all of a job, by table; none where the state is of a release without them."""
+
+    def note_verified(self, job: str, found: Verified) -> None:
+        """Keep a result in place of the table's last one, unless that is newer."""

@@ -1,0 +1,64 @@
+"""The last result that `verify --watch` has of a table.
+
+What does not live here: the result of one verification with its rows (verify/report.py), keeping it (`VerifiedStore`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.model.ids import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How a table was found. `at`: when that was known, microseconds since 1970 UTC, by the clock of who looked; `began`: the
+    same of the beginning. `result`: identical, different or pending. `positions`: where the job was at the target before and
+    after. `rows`: at the source. `differing`, `pending`: rows; at least so many unless `is_complete`."""
+
+    source: TableId
+    at: int
+    began: int
+    result: str
+    generation: int
+    positions: tuple[str, str]
+    rows: int
+    differing: int
+    pending: int
+    is_complete: bool
+    why: str = ""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return what is kept beside the table's name and `at`, in JSON's values."""
+        return {
+            "began": self.began,
+            "result": self.result,
+            "generation": self.generation,
+            "positions": list(self.positions),
+            "rows": self.rows,
+            "differing": self.differing,
+            "pending": self.pending,
+            "is_complete": self.is_complete,
+            "why": self.why,
+        }
+
+    @classmethod
+    def of(cls, source: str, at: int, facts: Mapping[str, Any]) -> Verified:
+        """Return what was kept."""
+        before, after = facts["positions"]
+        return cls(
+            TableId.parse(source),
+            at,
+            facts["began"],
+            facts["result"],
+            facts["generation"],
+            (before, after),
+            facts["rows"],
+            facts["differing"],
+            facts["pending"],
+            facts["is_complete"],
+            facts["why"],
+        )
