@@ -264,8 +264,11 @@ class Again:
         for _ in range(TRIES):
             try:
                 return self._outlasting(lambda: self._look(one, keys, found))
-            except (SourceUnavailable, TargetUnavailable):
-                raise
+            except (SourceUnavailable, TargetUnavailable) as lost:
+                if not self.is_over:
+                    raise
+                found.why = lost.message
+                return list(keys)
             except (AnabranchError, ValueError) as error:
                 found.why, self._places.floor = getattr(error, "message", str(error)), None
                 if self.is_over:

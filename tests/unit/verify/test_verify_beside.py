@@ -5,21 +5,24 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from anabranch import pace
 from anabranch.errors import SourceUnavailable, TargetError, ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.net import TargetTable
 from anabranch.verify import again
-from anabranch.verify.again import Again, Beside, Bracket, Settled
+from anabranch.verify.again import RECONNECTS, Again, Beside, Bracket, Settled
 from anabranch.verify.beside import Undecided, settle
 from anabranch.verify.compare import Comparison, Found
 from anabranch.verify.digest import bucket_of, key_of
@@ -194,7 +197,8 @@ def looking(*outcomes: Any) -> Again:
     """Of these looks, one after the other: a list of keys that are left, or an error."""
     made, left = object.__new__(Again), list(outcomes)
     made._stop, made._until, made._places, made._tell = lambda: False, float("inf"), cast(Any, Settled()), silent
-    made._beside = Beside("job", Path("trail"))
+    made._beside, made._connect = Beside("job", Path("trail")), lambda: None  # type: ignore[method-assign]  # nothing to connect
+    made._open = ExitStack()
 
     def look(one: VerifyTable, keys: Sequence[bytes], found: Settled) -> list[bytes]:
         outcome = left.pop(0)
@@ -206,12 +210,29 @@ def looking(*outcomes: Any) -> Again:
     return made
 
 
-def test_pitfall_75_a_look_that_fails_is_no_answer() -> None:
-    """The table was emptied in between: it is looked at again. A line that broke, or an error that stays, is told."""
+def over_at_once(made: Again, error: Exception) -> Any:
+    def look(*_: Any) -> list[bytes]:
+        made.until(0.0)
+        raise error
+
+    return look
+
+
+def test_pitfall_75_a_look_that_fails_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table was emptied in between: it is looked at again. So it is behind a line that broke; one that stays broken, or an error that stays,
+    is told, and pending where time is over."""
     error = TargetError("the table was redefined")
     assert looking(error, error, [b"1"], error, []).settle(table(), [b"1", b"2"], 9).pending == []
+    monkeypatch.setattr(pace, "current", replace(pace.current, verify_lost=0.001))
+    broken = SourceUnavailable("the line broke")
+    assert looking(broken, broken, []).settle(table(), [b"1"], 9).pending == []
     with pytest.raises(SourceUnavailable):
-        looking(SourceUnavailable("the line broke")).settle(table(), [b"1"], 9)
+        looking(*RECONNECTS * [broken]).settle(table(), [b"1"], 9)
+    late = looking(broken)
+    late.until(time.monotonic() + 60)
+    late._look = over_at_once(late, broken)  # type: ignore[method-assign]  # this look alone is played
+    found = late.settle(table(), [b"1"], 9)
+    assert (found.pending, found.why) == ([b"1"], "the line broke")
 
 
 def test_a_row_that_an_end_does_not_give_is_pending_and_no_other() -> None:
