@@ -219,8 +219,8 @@ def over_at_once(made: Again, error: Exception) -> Any:
 
 
 def test_pitfall_75_a_look_that_fails_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table was emptied in between: it is looked at again. So it is behind a line that broke; one that stays broken, or an error that stays,
-    is told, and pending where time is over."""
+    """The table was emptied in between: it is looked at again. So it is behind a line that broke. One that stays broken, or
+    an error that stays, is told; where time is over it is pending."""
     error = TargetError("the table was redefined")
     assert looking(error, error, [b"1"], error, []).settle(table(), [b"1", b"2"], 9).pending == []
     monkeypatch.setattr(pace, "current", replace(pace.current, verify_lost=0.001))
