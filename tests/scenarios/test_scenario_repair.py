@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from rigs.scenario import Scenario
 from rigs.scenario_busy import busy
@@ -67,6 +68,7 @@ def test_rows_that_differ_are_repaired(mariadb: Server, scenario: Make) -> None:
     assert {one["source"].partition(".")[2] for one in last["tables"] if not one["identical"]} == {"log", "ratio"}
     assert all("load JOB --table" in one["left"] for one in last["repaired"])
     what_the_target_refuses_is_said(made)
+    verification_for_ever_ends_with_its_signal(made)
     run.stop()
 
 
@@ -88,3 +90,18 @@ def what_the_target_refuses_is_said(made: Scenario) -> None:
     assert f"repaired   {made.source.name}.item: 1 rows" in text and "identical: 1 of 1 tables" in text
     made.sync()
     made.assert_identical("item")
+
+
+def verification_for_ever_ends_with_its_signal(made: Scenario) -> None:
+    watching = made.start("verify", "--watch", "--share", "100%", "--tables", f"{made.schema}.[lp]*")
+
+    def results() -> dict[str, str]:
+        tables = made.status()["targets"][0]["tables"]
+        return {one["source"].partition(".")[2]: one["verified"]["result"] for one in tables if "verified" in one}
+
+    until(lambda: results().keys() >= {"log", "parent"}, "tables were verified")
+    assert results()["log"] == "different"
+    refused = made.cli("verify", "--watch", code=7)
+    assert "is being verified for ever by" in refused.stderr
+    assert "DIFFERENT" in watching.stop(code=0).stdout
+    assert "--watch goes with" in made.cli("verify", "--watch", "--repair", code=2).stderr
