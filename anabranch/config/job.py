@@ -70,7 +70,8 @@ class JobConfig(Section):
     @model_validator(mode="after")
     def _pair_fits(self) -> Self:
         if self.pair is not None:
-            refuse_misfits(self)
+            several = bool(self.targets)
+            refuse_misfits(self.pair, self.name, self.source, several, self.apply, self.load, self.tables)
         return self
 
     @property

@@ -5,17 +5,19 @@ What does not live here: whether the tables fit (`rules/rule_set.py`), what the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Sequence
+from typing import Self
 
 from pydantic import Field, model_validator
 
 from anabranch.config.section import Section, refuse
+from anabranch.config.sections.apply import Apply
+from anabranch.config.sections.load import Load
+from anabranch.config.sections.source import Source
+from anabranch.config.sections.tables import TableEntry
 from anabranch.config.values import JobName
 from anabranch.errors import Problem
 from anabranch.model.markers import origin_of
-
-if TYPE_CHECKING:
-    from anabranch.config.job import JobConfig
 
 
 class Pair(Section):
@@ -44,32 +46,38 @@ class Pair(Section):
         return self
 
 
-def refuse_misfits(config: JobConfig) -> None:
-    """Raise for settings that do not go with a pair: it could not be shown that both ends become equal."""
-    pair = config.pair
-    assert pair is not None
+def refuse_misfits(
+    pair: Pair,
+    name: str,
+    source: Source,
+    has_several_targets: bool,
+    apply: Apply,
+    load: Load,
+    tables: Sequence[TableEntry],
+) -> None:
+    """Raise for settings of a job that do not go with a pair: it could not be shown that both ends become equal."""
     problems = []
-    if pair.twin == config.name:
+    if pair.twin == name:
         problems.append(
             Problem("[pair] twin is the job itself", expected="the name of the job that goes the other way")
         )
-    if origin_of(pair.twin) not in config.source.leave_out:
+    if origin_of(pair.twin) not in source.leave_out:
         line = f'leave_out = ["{origin_of(pair.twin)}"]'
         problems.append(Problem("[source] leave_out lacks the twin of [pair]", expected=line))
-    if config.targets:
+    if has_several_targets:
         problems.append(Problem("[pair] and [[targets]]", expected="one [target]: a pair has two sites"))
-    if config.apply.on_conflict != "stop":
+    if apply.on_conflict != "stop":
         problems.append(Problem("[apply] on_conflict beside [pair]", expected="it left out: [pair] decides"))
-    if config.apply.on_error == "set_aside":
+    if apply.on_error == "set_aside":
         expected = '"stop" or "park": a row that waits is not there for the other site'
         problems.append(Problem('[apply] on_error = "set_aside" beside [pair]', expected=expected))
-    if config.apply.triggers == "fire":
+    if apply.triggers == "fire":
         expected = "it left out: a trigger at the target would change what the other site has written"
         problems.append(Problem('[apply] triggers = "fire" beside [pair]', expected=expected))
-    if config.load.existing == "empty":
+    if load.existing == "empty":
         expected = "it left out: the rows of the other site would be removed"
         problems.append(Problem('[load] existing = "empty" beside [pair]', expected=expected))
-    for entry in config.tables:
+    for entry in tables:
         if entry.on_conflict not in (None, "newest"):
             expected = '"newest", which is what [pair] does'
             problems.append(
