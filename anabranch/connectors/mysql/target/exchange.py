@@ -56,6 +56,7 @@ SELECT 1 FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_SCHEMA 
 def exchange(stages: StagingTables, parts: Sequence[Staged]) -> None:
     """Carry out updates of one table that contend. Raises Conflict; driver errors pass."""
     connection, table = stages.connection, parts[0][0].table
+    stages.reading_in.contended(table.target, sum(number for _, _, number in parts))
     if has_triggers(connection, table.target):
         raise Conflict(table.source, CANNOT_PARK)
     if not may_leave(connection, table):
@@ -134,6 +135,7 @@ def replaced(stages: StagingTables, parts: Sequence[Part]) -> Iterator[Part]:
     if not are_whole(stages, pieces) or has_triggers(stages.connection, table.target):
         return
     if may_leave(stages.connection, table):
+        stages.reading_in.contended(table.target, sum(len(arrays[0]) for _, arrays in parts))
         yield _departure(parts)
         yield from (_arrival(*part) for part in parts)
 

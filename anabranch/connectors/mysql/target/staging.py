@@ -22,6 +22,7 @@ from anabranch.connectors.mysql.target.known_columns import KnownColumns, KnownT
 from anabranch.connectors.mysql.target.load_data import FORM, Way, insert, send
 from anabranch.connectors.mysql.target.local_lines import VALUE, NoRow, RowForm
 from anabranch.connectors.mysql.target.merge import DIGEST, Stage
+from anabranch.connectors.mysql.target.reading_in import ReadingIn, read_in
 from anabranch.connectors.mysql.target.session import FED, Connection, ask, column_list, quoted, run, table_name, warned
 from anabranch.connectors.sql.merge_pieces import MergePiece, StageColumn
 from anabranch.contracts import Conflict
@@ -52,6 +53,7 @@ class StagingTables:
 
     def __init__(self, connection: Connection) -> None:
         self.connection, self.known = connection, KnownColumns(connection)
+        self.reading_in = ReadingIn()
         self._free: dict[Shape, list[Stage]] = {}
         self._stands: dict[Stage, int] = {}  # rows that a commit has left
         self._now: dict[Stage, int] = {}  # rows of tables that this transaction used
@@ -101,6 +103,10 @@ class StagingTables:
             if rows > FEW_LEFT:
                 run(self.connection, f"TRUNCATE TABLE {table_name(stage)}")
                 self._stands[stage] = 0
+        if wanted := self.reading_in.wanted():
+            with _outside(self.connection):
+                for table in wanted:
+                    read_in(self.connection, table)
         if len(self._stands) > KEPT:
             names = ", ".join(table_name(stage) for stage in self._stands)
             with _outside(self.connection):
