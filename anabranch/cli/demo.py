@@ -15,7 +15,7 @@ from anabranch.cli.options import Verb, log_level
     type=click.Choice(["follow", "cutover"]),
     default="follow",
     metavar="NAME",
-    help="follow (the default), or cutover: to the target and back, under a writer.",
+    help="follow (the default); cutover: there and back",
 )
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=60, show_default=True, metavar="N", help="How long to stream."
@@ -35,7 +35,7 @@ from anabranch.cli.options import Verb, log_level
     type=click.Choice(["mariadb", "postgresql"]),
     metavar="NAME",
     default="mariadb",
-    help="The shop's database: mariadb or postgresql  [default: mariadb]",
+    help="The shop's: mariadb (the default), postgresql",
 )
 @click.option(
     "--target",
@@ -49,7 +49,7 @@ def demo(scenario: str, seconds: float, forever: bool, keep: bool, rate: float, 
     """Show it all on two private servers: load, follow, verify; or cut over, and return.
 
     Starts them, loads and follows a lively shop, verifies, and leaves nothing running. With --scenario cutover the shop's
-    writer is led to the target and back, in three minutes; --seconds and --forever have no meaning there.
+    writer is led to the target and back, which takes some minutes; --seconds and --forever have no meaning there.
 
     The first Ctrl-C ends the streaming early and verifies; the second stops at once.
     """

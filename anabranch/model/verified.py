@@ -14,9 +14,9 @@ from anabranch.model.ids import TableId
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """How a table was found. `at`: when that was known, microseconds since 1970 UTC, by the clock of who looked; `began`: the
-    same of the beginning. `result`: identical, different or pending. `positions`: where the job was at the target before and
-    after. `rows`: at the source. `differing`, `pending`: rows; at least so many unless `is_complete`."""
+    """Keep how a table was found. `at`: when that was known, microseconds since 1970 UTC, by the clock of who looked; `began`:
+    the same of the beginning. `result`: identical, different or pending. `positions`: where the job was at the target before
+    and after. `rows`: at the source. `differing`, `pending`: rows; at least so many unless `is_complete`."""
 
     source: TableId
     at: int

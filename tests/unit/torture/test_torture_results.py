@@ -42,6 +42,7 @@ RARE = {
     "cutover.denied": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
     "cutover.marked": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
     "cutover.claimed": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
+    "cutover.admitted": "live/test_cutover.py::test_rule_24_the_way_back_is_armed_behind_the_fence_and_passes_it",
     "cutover.flipped": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
     "cutover.carried.out": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
     "cutover.lifted": "live/test_cutover.py::test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on",
