@@ -2,15 +2,16 @@
 begins and commits.
 
 What a policy covers is settled and noted; what the target refuses may be set aside. What does not live here: the steps
-(`row_steps.py`), which changes may be set aside (`aside/`), what a policy decides (`conflict.py`).
+(`row_steps.py`), which changes may be set aside, and setting them aside (`aside/`), what a policy decides (`conflict.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from anabranch.apply.abilities import MergeWriter
-from anabranch.apply.aside.permitted import parks, to_set_aside, touches, unfit
+from anabranch.apply.aside.permitted import parks, touches
+from anabranch.apply.aside.set_row_aside import set_aside
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
 from anabranch.apply.images import END, sequence_of
 from anabranch.apply.pair import refuse_emptied
@@ -22,7 +23,6 @@ from anabranch.apply.stage import Disputable, Group
 from anabranch.apply.unconverted import words
 from anabranch.apply.work import Work
 from anabranch.contracts import Conflict
-from anabranch.errors import RowRefused
 from anabranch.failpoints import reach
 from anabranch.rows.net import Cascade, RowChange, TableNet
 
@@ -47,7 +47,7 @@ class RowByRow:
                 number = len(work.asides)
                 if step.order in waits:
                     waits.remove(step.order)
-                    self._set_aside(step, work, BEHIND, is_first=False)
+                    set_aside(step, work, self.progress, writer, BEHIND, is_first=False)
                 elif self.sets_aside and step.change.table.key and not (step.ahead or step.follow):
                     self._settle_or_set_aside(step, work)
                 else:
@@ -86,18 +86,8 @@ class RowByRow:
             with self.writer.alone(self.at_once):
                 self.settle(step, work)
         except Conflict as reason:
-            self._set_aside(step, work, refused(reason, self.progress.checkpoint.position).message)
-
-    def _set_aside(self, step: Disputable, work: Work, reason: str, is_first: bool = True) -> None:
-        """Set a change aside, in the epoch's transaction. Raises RowRefused where that may not be."""
-        table, where = step.change.table.source, self.progress.where(step.sequence)
-        why_not = unfit(step, work.context, work.states, is_first)
-        reason = words(step.unconverted) if step.unconverted and is_first else reason
-        if why_not:
-            raise RowRefused(f"{reason}; not set aside: {why_not}", table=str(table), position=where.position)
-        change = to_set_aside(step.change, where, reason, step.unconverted)
-        work.set_aside(replace(change, number=self.writer.set_aside(self.progress.job, change)))
-        reach("apply.set.aside")
+            why = refused(reason, self.progress.checkpoint.position).message
+            set_aside(step, work, self.progress, self.writer, why)
 
     def settle(self, step: Disputable, work: Work, where: Where | None = None) -> None:
         """Carry out a change that may disagree with the target: do what its table's policy decides, and note the

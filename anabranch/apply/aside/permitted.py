@@ -6,7 +6,8 @@ without looking ahead: a later change of the row itself waits behind it, in orde
 row (`aside_values.py`, a cascade, a truncate) is not applied, and parks its table there, with the tables that foreign
 keys connect it with. So what waits for a row, carried out in order, is always all that the source has done to it since.
 
-What does not live here: carrying out (`row_by_row.py`), releasing and discarding (`release.py`).
+What does not live here: setting a row aside (`set_row_aside.py`), carrying out (`row_by_row.py`), releasing and
+discarding (`release.py`).
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def unfit(step: Disputable, context: ApplyContext, states: Mapping[TableId, Tabl
     linked = {name for link in found for name in link.own}
     if not linked.isdisjoint(step.unconverted):
         return "it is a column of a unique or foreign key"
-    if not linked <= _known(change).keys():
+    if not linked <= row_of(change).keys():
         return "the log's image of the row lacks columns of unique or foreign keys"
     if len(aside.changes) >= aside.limit:
         return f"{aside.limit:,} changes of its table are set aside already (set_aside_limit)"
@@ -151,24 +152,6 @@ def _not_streaming(table: TableId, states: Mapping[TableId, TableState]) -> Tabl
     return next((one for one in sorted(component([table], schemas)) if not states[one].is_streaming), None)
 
 
-def _known(change: RowChange) -> dict[str, str | None]:
+def row_of(change: RowChange) -> dict[str, str | None]:
     """Return the row before the change; for an insert, the new row."""
     return {**change.before, **change.old_key} if change.operation != INSERT else dict(change.values)
-
-
-def to_set_aside(change: RowChange, where: Where, reason: str, unconverted: Mapping[str, str]) -> AsideChange:
-    is_insert = change.operation == INSERT
-    return AsideChange(
-        where.sequence,
-        where.position,
-        where.commit_time,
-        change.table.source,
-        change.table.target,
-        {name: change.values[name] for name in change.table.key} if is_insert else dict(change.old_key),
-        change.operation,
-        None if is_insert else _known(change),
-        dict(change.values) if change.operation != DELETE else None,
-        reason,
-        change.keys_off,
-        unconverted=dict(unconverted),
-    )
