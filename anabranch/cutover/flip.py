@@ -24,6 +24,10 @@ SOURCE, TARGET, JOB, POSITION = (
 )
 
 
+class FlipRefused(StateError):
+    """The command has ended, and says that it failed: it has taken back what it did."""
+
+
 def flip_lock(job: JobView) -> OsLock:
     """Take the lock that a flip command holds as long as it, or what it has started, runs. Raises StateError while one does."""
     job.target_home.mkdir(parents=True, exist_ok=True)
@@ -36,7 +40,7 @@ def flip_lock(job: JobView) -> OsLock:
 
 
 def flip(job: JobView, command: Sequence[str], position: str) -> None:
-    """Run the command, and wait for its end. Raises StateError where it says that it failed, ConfigError where it cannot be
+    """Run the command, and wait for its end. Raises FlipRefused where it says that it failed, ConfigError where it cannot be
     started. The URLs have no password: what needs one has it from where the job has it."""
     facts = {
         SOURCE: str(job.config.source.endpoint),
@@ -64,4 +68,4 @@ def flip(job: JobView, command: Sequence[str], position: str) -> None:
     if (code := made.wait()) != 0:
         ended = f"by signal {-code}" if code < 0 else f"with {code}"
         hint = "what it wrote stands above; it has to take back what it did before it fails"
-        raise StateError(f"[cutover] flip: {command[0]} ended {ended}", job=job.label, hint=hint)
+        raise FlipRefused(f"[cutover] flip: {command[0]} ended {ended}", job=job.label, hint=hint)

@@ -18,7 +18,7 @@ from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.cutover import Cutover, Phase, Step
 from anabranch.model.writers import own_targets
 from anabranch.view.identity import trail_uuid
-from anabranch.view.opened import catalog_of
+from anabranch.view.opened import catalog_of, store_of
 
 if TYPE_CHECKING:
     from anabranch.model.ids import TableId
@@ -32,16 +32,30 @@ def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> It
     """Yield every finding."""
     if cutover.notes:
         yield CheckResult("cutover.state", FAILED if cutover.is_finished else OK, cutover.who_writes())
+    yield from _other_targets(ends)
     states = ends.store.states.tables(ends.job.config.name)
     yield from tables(states, terms.allows_parked)
     yield from unknown(ends, states)
-    yield from ends.fence.checks(sorted(states))
+    if not (cutover.is_fenced and cutover.is_under_way):
+        yield from ends.fence.checks(sorted(states))
     yield _lag(ends, terms, following)
     yield from _one_server(ends.job)
     yield from _reverse(terms, cutover)
     yield _flip(terms)
     if not isinstance(ends.source, CountingSource):
         yield CheckResult("cutover.counters", WARNING, "the source counts in no column: no counter is set")
+
+
+def _other_targets(ends: Ends) -> Iterator[CheckResult]:
+    """Yield targets of the job which are cut over to: all of them share one fence, and only one may take writes."""
+    for one in ends.job.whole.targets() if ends.job.is_one_of_several else ():
+        if one.target == ends.job.target:
+            continue
+        with store_of(one) as store:
+            notes = store.cutovers.cutover_notes(one.config.name) if store.exists() else []
+        if (cutover := Cutover.of(notes)).is_fenced:
+            said = f"the job is cut over to its target {one.target}: {cutover.who_writes()}"
+            yield CheckResult("cutover.targets", FAILED, said, f"take that back first, with --target {one.target}")
 
 
 def tables(states: Mapping[TableId, TableState], allows_parked: bool) -> Iterator[CheckResult]:

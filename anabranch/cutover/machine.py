@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from anabranch.cutover import looking
-from anabranch.cutover.flip import flip_lock
+from anabranch.cutover.flip import FlipRefused, flip_lock
 from anabranch.cutover.following import Following
 from anabranch.cutover.report import CutoverReport, report_of, write_files
 from anabranch.cutover.steps import PAUSE, Steps
@@ -77,6 +77,7 @@ class CutOver:
         begin, and whatever broke it off: the message says who writes then."""
         if self._cutover.is_fenced and self._cutover.is_under_way:
             self._refuse_half_taken_back()
+            flip_lock(self.ends.job).close()
             self.terms.tell(f"goes on: {self._cutover.who_writes()}")
         else:  # also where one was begun and did nothing yet: its look at the lag is old
             self.plan().require()
@@ -114,13 +115,15 @@ class CutOver:
         if step == Step.REPORT:
             self._report()
             return
+        was_unknown = step == Step.FLIP and self._cutover.is_flip_unknown
         if step != Step.FENCE or not self._cutover.has(step, Phase.BEGINS):  # what was there before it is noted once
             self._note(step, Phase.BEGINS, self._steps.before(step))
         reach("cutover.noted")
         try:
             facts = self._steps.carry_out(step)
         except AnabranchError as error:
-            if step == Step.FLIP:  # the command has ended, and says that it did nothing
+            # The command says that it did nothing; or it was not started now, and had not been before.
+            if step == Step.FLIP and (isinstance(error, FlipRefused) or not was_unknown):
                 self._note(step, Phase.FAILED, {"error": error.message})
             raise
         reach("cutover.carried.out")
@@ -176,15 +179,16 @@ class CutOver:
             self.terms.tell(f"what is left refuses nobody, and is removed by hand: {'; '.join(left)}")
 
     def _shut(self) -> None:
-        """Shut the target again, where the flip had opened it. What keeps it open is told; the source is opened in any case."""
+        """Shut the target again, where the flip had opened it: before that the source stays shut, so that there are never two
+        sides that take writes. Raises TargetError where somebody is in the way."""
         if not self._cutover.facts(Step.FLIP, Phase.BEGINS).get("opens"):
             return
-        try:
-            inside = self.terms.way_back.shut()
-        except AnabranchError as error:
-            inside = [error.message]
-        if inside:
-            self.terms.tell(f"the target's fence, which the flip had lifted, does not stand: {'; '.join(inside)}")
+        until = time.monotonic() + LIFT_SECONDS
+        while inside := self.terms.way_back.shut():
+            if time.monotonic() > until:
+                said = f"the target cannot be shut again, where the flip had opened it: {'; '.join(inside[:5])}"
+                raise TargetError(said, job=self.ends.job.label, hint="end their transactions, then --abort again")
+            time.sleep(PAUSE)
 
     def _disarm(self) -> list[str]:
         """Remove the way back, where it may have been armed; behind the fence's end, which may keep its state from being

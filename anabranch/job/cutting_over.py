@@ -56,6 +56,7 @@ def plan(job: JobView, allows_parked: bool, wait: float, other: WayBack | None =
 def abort(
     job: JobView, is_flip_undone: bool, tell: Callable[[str], None], other: WayBack | None = None
 ) -> CutoverReport:
+    _refuse_way_back(job, other)
     made = terms(job, 0.0, _unasked, False, False, tell, other)
     with _alone(job), _machine(job, made, is_same_file=False) as machine:
         machine.abort(is_flip_undone)

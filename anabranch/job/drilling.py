@@ -23,12 +23,12 @@ from anabranch.contracts import Shadow, ShadowedSource, UnlikeRow
 from anabranch.cutover.following import Following
 from anabranch.errors import AnabranchError, ConfigError, SourceUnavailable, StateError
 from anabranch.job.drill_report import DrilledRow, DrilledTable, DrillReport
-from anabranch.job.drop import drop
+from anabranch.job.drop import DRILL, drop
 from anabranch.job.preflight import preflight_report
 from anabranch.lifecycle.reversing import reverse_results, reversed_job
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
-from anabranch.rules.reverse_file import drill_file
+from anabranch.rules.reverse_file import drill_file, drill_name_of
 from anabranch.rules.way_back import TableBack, WayBack
 from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.trail.reader import TrailReader
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from anabranch.model.table_life import TableState
     from anabranch.view.job_view import JobView
 
-FILE, LOCK = "drill.toml", "drill.lock"  # in the job's home
+FILE, LOCK = DRILL, "drill.lock"  # in the job's home
 PREFIX = "anabranch_drill_"
 ROWS = 1_000  # of a table that differ, which are looked at again
 TICK, REST = 0.2, 1.0  # seconds between two looks at states, at rows on their way
@@ -108,8 +108,17 @@ class Drill:
     def _clean(self, shadow: Shadow) -> list[str]:
         """Remove the drill's job, then the shadow: while that stands, it says whose all this is."""
         file, removed = self.job.config.home / FILE, list[str]()
+        if not file.exists() and shadow.owner() is not None:
+            said = (
+                f"schema {shadow_of(self.job.config.name)} at the source is of a drill that this home knows nothing of"
+            )
+            hint = (
+                "run drill --clean where that drill was started; where its home is gone: drop the schema at the source,"
+            )
+            hint += f" and slot and publication of {drill_name_of(self.job.config.name)} at the target"
+            raise StateError(said, job=self.job.label, hint=hint)
         if file.exists():
-            left = drop(self.read(file), execute=True)
+            left = drop(self.read(file), execute=True, needs_all=True)
             left.require()
             removed += left.lines
         if shadow.owner() is not None:
@@ -138,6 +147,9 @@ class Drill:
         file = self.job.config.home / FILE
         turned = replace(back, tables=tuple(replace(t, written=into[t.written]) for t in back.tables), left_out={})
         raw = raw_job(self.job.config.file or self.job.path)
+        if (home := self.job.config.home.with_name(drill_name_of(self.job.config.name))).exists():
+            said = f"{home} is there already, of a job that this drill would take for its own"
+            raise StateError(said, job=self.job.label, hint="give that job another name, or remove it: anabranch drop")
         file.write_text(drill_file(raw, turned, f"written by anabranch {__version__}"), "utf-8")
         file.chmod(0o600)
         shadow.make(into)

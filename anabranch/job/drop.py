@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.contracts import remains_of
-from anabranch.errors import AnabranchError, SourceError, TargetError, TrailCorrupt
+from anabranch.errors import AnabranchError, SourceError, StateError, TargetError, TrailCorrupt
 from anabranch.trail import retention
 from anabranch.trail.reader import exists
 from anabranch.trail.staging import waiting
@@ -25,6 +25,7 @@ from anabranch.view.running import CAPTURE, require_stopped
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
+DRILL = "drill.toml"  # in the home: the job file of a drill
 NOT_BACK = "the note of a key that a load took off and that nobody puts back now; put it back by hand"
 LEFT = "what the job left there stays: anabranch drop JOB again when it can be reached, unless it is gone for good"
 
@@ -46,11 +47,14 @@ class Leftovers:
             raise first
 
 
-def drop(job: JobView, execute: bool) -> Leftovers:
+def drop(job: JobView, execute: bool, needs_all: bool = False) -> Leftovers:
     """Remove what the job left. Refuses while a part runs. For one of several targets only its own: the others may go
-    on with capture.
+    on with capture. `needs_all`: where an end cannot be asked the home stays, by which it is found later.
     """
     is_alone = not job.is_one_of_several
+    if execute and is_alone and (job.config.home / DRILL).exists():
+        hint = "anabranch drill JOB --clean removes what it left, at both ends"
+        raise StateError("a drill of the job was not removed", job=job.label, hint=hint)
     if execute:
         require_stopped(job, but=() if is_alone else (CAPTURE,))
         with suppress(TargetError):  # one that is away is told of below
@@ -63,6 +67,8 @@ def drop(job: JobView, execute: bool) -> Leftovers:
         if not is_alone:
             _try(one, _refuse_other, execute, lines, errors)
         _try(one, _target, execute, lines, errors)
+    if needs_all and errors:
+        return Leftovers(tuple(lines), tuple(errors))
     _try(job, _home if is_alone else _beside_the_trail, execute, lines, errors)
     return Leftovers(tuple(lines), tuple(errors))
 

@@ -123,6 +123,8 @@ class Watch:
 
     def _keep(self, found: Verified) -> None:
         with store_of(self._job) as store:
+            if not store.exists() or store.jobs.job(self._job.config.name) is None:
+                return  # it was dropped meanwhile
             store.prepare()  # of an earlier release it has no place for it
             store.verifications.note_verified(self._job.config.name, found)
 

@@ -35,7 +35,7 @@ from anabranch.verify.wanted import Wanted
 from anabranch.view.definitions import logs_cascades
 from anabranch.view.opened import source_of, store_of, target_of
 from anabranch.view.options import value_rules
-from anabranch.view.refusals import refuse_while_cut_over
+from anabranch.view.refusals import refuse_unaged, refuse_while_cut_over
 from anabranch.view.running import APPLY, CAPTURE, RUN, running
 
 PATIENCE = 60.0  # seconds beside a running job, and as long as the first comparison took, until the rest is pending
@@ -69,6 +69,7 @@ def verify(
     if wanted.since:
         sequence_of(job, wanted.since)  # before anything is asked of an end
     if wanted.repairs:
+        refuse_unaged(job, "--repair")
         refuse_while_cut_over(job)
         require_apply(job)
     states, others = _states(job, wanted.patterns)
@@ -103,7 +104,8 @@ def verify_one(
     if whole is None or not whole.is_streaming or whole.generation != state.generation:
         return Verification(())
     states = {state.source: whole}
-    beside = replace(beside, patience=patience, extends=False)
+    # A lock that the job takes for one load is not for looks that go on for ever.
+    beside = replace(beside, patience=patience, extends=False, lock="none")
     found = _compared(job, spark, _tables(job, states, others), Wanted(by_rows=by_rows), beside, stop)
     return None if found is None else _still_streaming(job, states, found)[1]
 

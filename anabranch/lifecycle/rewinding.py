@@ -33,7 +33,7 @@ from anabranch.view.alone import alone
 from anabranch.view.definitions import logs_cascades
 from anabranch.view.opened import catalog_of, source_of, store_of, target_of
 from anabranch.view.options import value_rules
-from anabranch.view.refusals import refuse_changed_job, refuse_while_cut_over
+from anabranch.view.refusals import refuse_changed_job, refuse_unaged, refuse_while_cut_over
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -66,6 +66,7 @@ def rewind(job: JobView, position: str, execute: bool) -> Rewound:
     Raises ConfigError for a place that the trail does not have or the target has not passed, StateError where a load is
     not through or apply runs.
     """
+    refuse_unaged(job, "going back")
     if not exists(job.trail):
         raise StateError(f"no trail in {job.trail}", job=job.config.name, hint="start capture first")
     with alone(job) if execute else nullcontext():

@@ -90,7 +90,8 @@ class Cutover:
 
     @property
     def is_finished(self) -> bool:
-        return self.is_done(Step.REPORT)
+        """Return whether it is through, and nobody has returned since."""
+        return self.is_done(Step.REPORT) and not self.is_aborted
 
     @property
     def is_under_way(self) -> bool:

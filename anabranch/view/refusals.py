@@ -100,6 +100,16 @@ def refuse_in_pair(job: JobView, table: TableId) -> None:
         )
 
 
+def refuse_unaged(job: JobView, what: str) -> None:
+    """Raise ConfigError for what would write rows of a pair without asking which of two is the newer one."""
+    if job.config.pair is not None:
+        raise ConfigError(
+            f"{what} would write over rows that are newer at {job.config.pair.other}: the job has [pair]",
+            job=job.config.name,
+            hint="write the row once more at the site that is right, with a greater column: it then goes to the other one",
+        )
+
+
 def targets_left_out(job: JobView) -> dict[str, list[str]]:
     """Return targets that the job file does not have, and what of the trail is held for them."""
     found: dict[str, list[str]] = {}

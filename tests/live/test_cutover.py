@@ -328,6 +328,12 @@ def returned(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
         until(lambda: -8 in cut.at_target(), "the job goes on")
         cut.made.assert_identical("item", "draft")
 
+        assert cut.run().state == "finished" and not cut.admits(), "and to the target once more"
+        assert cut.here.job.failback_status().state == "aborted"
+        cut.made.target.execute(f"UPDATE {item} SET v = -9 WHERE v = -8")
+        until(lambda: cut.made.source.query("SELECT count(*) FROM item WHERE v = -9") == [(1,)], "the way back goes on")
+        cut.made.assert_identical("item", "draft")
+
 
 @dataclass
 class Turned:

@@ -74,9 +74,11 @@ def refuse_misfits(
     if apply.triggers == "fire":
         expected = "it left out: a trigger at the target would change what the other site has written"
         problems.append(Problem('[apply] triggers = "fire" beside [pair]', expected=expected))
-    if load.existing == "empty":
-        expected = "it left out: the rows of the other site would be removed"
-        problems.append(Problem('[load] existing = "empty" beside [pair]', expected=expected))
+    if load.existing in ("empty", "keep"):
+        expected = (
+            "it left out: rows of the other site would be removed, or written over without a look at which is newer"
+        )
+        problems.append(Problem(f'[load] existing = "{load.existing}" beside [pair]', expected=expected))
     for entry in tables:
         if entry.on_conflict not in (None, "newest"):
             expected = '"newest", which is what [pair] does'

@@ -135,6 +135,7 @@ class MemoryStore:
                 raise Fenced("the table's state was changed meanwhile", job=job, table=str(before.source))
             del tables[before.source]
             forget_aside(self._database.job(job), before.source)
+            self._database.job(job).verified.pop(before.source, None)
 
     def skip(self, job: str, one: Skipped) -> None:
         found = self._database.job(job).skipped

@@ -38,6 +38,9 @@ NODES = "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_size'"
 def checks(connection: pymysql.Connection, has_super: bool) -> Iterator[CheckResult]:
     """Yield what is missing, and who passes. `has_super`: the server has super_read_only."""
     found = [*_rights(connection, has_super), *_others(connection)]
+    if variables(connection, "read_only").get("read_only") == "ON":
+        hint = "where that is another job's fence, that job has to return first; else SET GLOBAL read_only = OFF"
+        found.append(_failed("read_only is on at the source: something else keeps the server shut", hint))
     found += [] if has_super else _accounts(connection)
     if not any(one.verdict == CheckVerdict.FAILED for one in found):
         by = (

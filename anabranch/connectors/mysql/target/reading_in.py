@@ -14,12 +14,19 @@ from dataclasses import dataclass, field
 
 import pymysql
 
+from anabranch.connectors.mysql.connection import family
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted, run, table_name
 from anabranch.model.ids import TableId
 
 MANY = 1_000  # rows that have contended, before it is worth reading
-MOST = 1_000_000  # entries of one key, half a second
-GONE = (1146, 1176)  # the table, or the key: dropped meanwhile, or invisible
+MOST = 1_000_000  # entries of one key, half a second where they are in memory or near
+MOST_MS = 1_000  # whatever they are
+# The server ends a statement that takes longer. https://dev.mysql.com/doc/refman/8.0/en/optimizer-hints.html ·
+# https://mariadb.com/kb/en/set-statement/
+LIMITED = {
+    "mysql": f"SELECT /*+ MAX_EXECUTION_TIME({MOST_MS}) */ 1 FROM",
+    "mariadb": f"SET STATEMENT max_statement_time = {MOST_MS / 1000} FOR SELECT 1 FROM",
+}
 BUFFERING = "SHOW GLOBAL VARIABLES LIKE 'innodb_change_buffering'"
 BUFFERS_DELETES = ("all", "changes", "deletes")
 KEYS = """
@@ -46,13 +53,15 @@ class ReadingIn:
 
 
 def read_in(connection: Connection, table: TableId) -> int:
-    """Read the unique keys beside the primary, and return how many. Outside of a transaction; driver errors pass."""
+    """Read the unique keys beside the primary, and return how many. Outside of a transaction. A key that cannot be read, or not
+    in time, is passed over: nothing depends on it. Errors of a lost connection pass."""
     done = 0
     for name in list(_to_read(connection, table)):
         try:
-            run(connection, f"SELECT 1 FROM {table_name(table)} FORCE INDEX ({quoted(name)}) LIMIT {MOST}, 1")
-        except pymysql.err.Error as error:
-            if error.args[0] not in GONE:
+            select = f"{LIMITED[family(connection)]} {table_name(table)} FORCE INDEX ({quoted(name)}) LIMIT {MOST}, 1"
+            run(connection, select)
+        except pymysql.err.Error:
+            if not connection.open:
                 raise
             continue
         done += 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
-from anabranch.connectors.mysql.target import aside
+from anabranch.connectors.mysql.target import aside, verified
 from anabranch.connectors.mysql.target.errors import DUPLICATE
 from anabranch.connectors.mysql.target.session import Connection, ask, bound, run, transaction
 from anabranch.connectors.mysql.target.state_session import IN_ONE_STATEMENT, StateSession
@@ -103,6 +103,7 @@ class MysqlTableStates:
             aside.forget(connection, job, before.source)
             for statement in FORGET_TABLE:
                 run(connection, statement, job, str(before.source))
+            verified.forget(connection, job, before.source)
 
 
 def require_same(connection: Connection, job: str, before: Iterable[TableState]) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 
+from anabranch.connectors.mysql.target.session import Connection, ask, run
 from anabranch.connectors.mysql.target.state_session import StateSession
+from anabranch.model.ids import TableId
 from anabranch.model.verified import Verified
 
 READ = """
@@ -20,6 +22,13 @@ ON DUPLICATE KEY UPDATE `facts` = IF(VALUES(`verified_at`) >= `verified_at`, VAL
     `verified_at` = GREATEST(`verified_at`, VALUES(`verified_at`))
 """
 IS_THERE = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'anabranch' AND TABLE_NAME = 'verified'"
+FORGET = "DELETE FROM `anabranch`.`verified` WHERE `job` = %s AND `source_table` = %s"
+
+
+def forget(connection: Connection, job: str, table: TableId) -> None:
+    """Remove the result of a table, in the caller's transaction. A release before may not have made the place."""
+    if ask(connection, IS_THERE):
+        run(connection, FORGET, job, str(table))
 
 
 class MysqlVerified:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import LiteralString
 
-from psycopg import sql
+from psycopg import errors, sql
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.connection import open_session
@@ -18,6 +18,7 @@ from anabranch.contracts import Unlike, UnlikeRow
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
+LOCK_SECONDS = 5  # whoever changes a definition would keep us, and we those who wait behind us
 STATE = "anabranch"  # the schema of jobs' state
 NOTE = "anabranch_drill_note"  # in the shadow: which job's drill made it
 HAS_SCHEMA: LiteralString = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s)"
@@ -56,6 +57,7 @@ class PostgresShadow:
 
     def make(self, tables: Mapping[TableId, TableId]) -> None:
         with translated(f"cannot make the shadow {self.schema}"), self._open.transaction():
+            self._open.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
             makes_state = not self._is(HAS_SCHEMA, STATE)
             self._open.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(self.schema)))
             self._open.execute(sql.SQL("CREATE TABLE {} (job text, makes_state boolean)").format(self._note))
@@ -79,10 +81,18 @@ class PostgresShadow:
             note = self._open.execute(sql.SQL("SELECT makes_state FROM {}").format(self._note)).fetchone()
             removed = [f"source: schema {self.schema}"]
             if note and note[0] and self._is_unused():
-                self._open.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(STATE)))
-                removed.append(f"source: schema {STATE}, which the drill had made")
+                removed += self._remove_state()
             self._open.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(self.schema)))
             return removed
+
+    def _remove_state(self) -> list[str]:
+        """Remove the schema of the state, if nothing is in it by now."""
+        try:
+            with self._open.transaction():
+                self._open.execute(sql.SQL("DROP SCHEMA {}").format(sql.Identifier(STATE)))
+        except errors.DependentObjectsStillExist:
+            return []
+        return [f"source: schema {STATE}, which the drill had made"]
 
     def close(self) -> None:
         if self._session is not None:

@@ -95,6 +95,7 @@ FORGET_TABLE: tuple[LiteralString, ...] = (
     "DELETE FROM anabranch.table_state WHERE job = %s AND source_table = %s",
     "DELETE FROM anabranch.load_chunk WHERE job = %s AND source_table = %s",
 )
+FORGET_VERIFIED = "DELETE FROM anabranch.verified WHERE job = %s AND source_table = %s"
 FORGET_UNTOUCHED = """
 DELETE FROM anabranch.table_state WHERE job = %s AND source_table = %s AND generation = 0 AND schema IS NULL
 """
@@ -232,6 +233,8 @@ class PostgresStore:
             aside.forget(connection, job, before.source)
             for statement in FORGET_TABLE:
                 connection.execute(statement, [job, str(before.source)])
+            if _exists(connection, "verified"):
+                connection.execute(FORGET_VERIFIED, [job, str(before.source)])
 
     def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         with self._session("read the conflicts") as connection:
