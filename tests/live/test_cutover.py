@@ -16,6 +16,7 @@ import psycopg
 import pymysql
 import pytest
 
+from anabranch.cutover.flip import flip_lock
 from anabranch.cutover.report import CutoverReport
 from anabranch.errors import ConfigError, DifferencesFound, PreflightFailed, SourceError, StateError
 from anabranch.failpoints import EXIT_CODE
@@ -462,6 +463,9 @@ def test_pitfall_74_a_kill_at_any_step_says_who_writes_and_goes_on(
         assert killed("cutover.flipped=exit") and cut.here.job.cutover_status().state == "flip unknown"
         refused = cut.made.cli("cutover", "--abort", code=7)
         assert "nobody knows how it ended" in refused.stderr and not cut.admits()
+        with closing(flip_lock(cut.here.job)):  # the command of before still runs
+            assert "still runs" in cut.made.cli("cutover", code=7).stderr and not cut.admits()
+        assert cut.here.job.cutover_status().state == "flip unknown"
         assert "being cut over" in cut.made.cli("verify", "--repair", code=7).stderr
         assert not killed("") and cut.here.job.cutover_status().state == "finished"
         assert len(cut.flips.read_text().splitlines()) == 3, "one that may have run is run again"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from anabranch import failpoints
-from anabranch.errors import RowRefused
+from anabranch.errors import ConfigError, RowRefused
 from anabranch.failpoints import FailpointReached
 from anabranch.testing.databases import Database, create_database, drop_database
 from rigs.both_ways import End, Way, settle, writing
@@ -222,6 +222,9 @@ def refusals(out: Way, back: Way) -> None:
     back.source.database.execute("DELETE FROM t WHERE id = 1")
     with pytest.raises(RowRefused, match="delete of a row of a pair"):
         apply(back)
+    for what in (lambda: out.job.verify(repair=True), lambda: out.job.rewind("0")):
+        with pytest.raises(ConfigError, match="would write over rows that are newer at other"):
+            what()
 
 
 def said(way: Way, check: str) -> str:

@@ -44,6 +44,7 @@ MISFITS = {
     "triggers": (PAIR + '[apply]\ntriggers = "fire"\n', "triggers"),
     "aside": (PAIR + '[apply]\non_error = "set_aside"\n', "set_aside"),
     "empty": (PAIR + '[load]\nexisting = "empty"\n', "existing"),
+    "keep": (PAIR + '[load]\nexisting = "keep"\n', "existing"),
     "policy of a table": (PAIR + '[[tables]]\nname = "public.t"\non_conflict = "target_wins"\n', "of public.t"),
     "filter": (PAIR + '[[tables]]\nname = "public.t"\nwhere = "id > 1"\n', "where of public.t"),
     "drop": (PAIR + '[[tables]]\nname = "public.t"\ncolumns.drop = ["v"]\n', "columns.drop of public.t"),
