@@ -212,7 +212,7 @@ def numbers(out: Way, back: Way) -> None:
 
 
 def refusals(out: Way, back: Way) -> None:
-    """What would let the ends differ stops the job, with the row's key; the twin's settings are compared at both ends."""
+    """A job stops at a change that would let the ends differ, with the row's key; the twin's settings are compared at both."""
     back.write(text=f'[load]\nexisting = "take_over"\n{section("other", "one", out.name, "other")}')
     assert 'its winner is "one", and had to be "other"' in said(back, "pair.twin")
     out.source.database.execute("UPDATE t SET v = 'older' WHERE id = 10")

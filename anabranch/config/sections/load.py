@@ -15,7 +15,7 @@ class Load(Section):
     parallel: int = Field(default=4, ge=1, le=1024)
     """Chunks that are copied at the same time."""
     existing: Literal["refuse", "empty", "keep", "take_over"] = "refuse"
-    """What to do with target tables that hold rows: refuse to start, empty them, or keep the rows: for tables that several
+    """Treat target tables that hold rows so: refuse to start, empty them, or keep the rows: for tables that several
     jobs write to, each its own keys. `take_over`: the tables have the source's rows already, and nothing is ever loaded;
     `anabranch arm` lets such a job begin ([the way back](../howto/migrate-with-a-way-back.md))."""
     lock: Literal["none", "table", "global"] = "none"

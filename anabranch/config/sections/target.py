@@ -39,7 +39,7 @@ class NamedTarget(Section):
     """Databases that are written from one trail, each at its own pace. All other settings hold for every one of them."""
 
     name: Annotated[str, AfterValidator(_target_name)]
-    """What commands and status call it: small letters, digits, `_`, `-`. `target` is the name of the one in `[target]`,
+    """The name of it in commands and status: small letters, digits, `_`, `-`. `target` is the name of the one in `[target]`,
     beside which these may stand."""
     endpoint: TargetUrl = Field(alias="url")
     """As in `[target]`. A database of a PostgreSQL, or a server of MySQL or MariaDB, is one target of a job."""

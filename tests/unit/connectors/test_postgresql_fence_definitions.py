@@ -1,4 +1,4 @@
-"""What DDL has done to tables behind a fence, by their definitions before and now."""
+"""Tell what DDL has done to tables behind a fence, by their definitions before and now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a drill tells: the exit code of what it found, its text, and the job file that it runs."""
+"""Test what a drill tells: the exit code of what it found, its text, and the job file that it runs."""
 
 from __future__ import annotations
 
