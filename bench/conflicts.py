@@ -2,7 +2,8 @@
 and shifts keys, against one of the same size in which nothing meets anything; in turns, on the same rows.
 
 Capture and apply run, with Spark warm; capture's process is stopped while a backlog is made, as in W3. Where both ends are of
-one kind, the server's own replica follows the same backlogs, in the same turns: what contention costs the server itself."""
+one kind, the server's own replica follows backlogs made in the same way, once ours are through: what contention costs the
+server itself. In the same turns it would let our side rest until Spark ends its worker, and starting one takes a second."""
 
 from __future__ import annotations
 
@@ -125,19 +126,18 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
         with job.start("apply") as apply:
             _wait_for_indexes(looking, job, seats, apply)
             before = job.at.epochs(looking, job.name)
-            if replica:
-                replica.catch_up()
             for _ in range(repeat):
                 for procedure, found in costs.items():
                     with stopped(capture):
                         goal = job.written() + seats.backlog(procedure, transactions)
                     found.append(catch_up(stand, job, looking, goal, capture, apply))
-                    if replica:
-                        native[procedure].append(Cost(replica.catch_up(), 0.0, 0.0))
             epochs, slow = (
                 job.at.epochs(looking, job.name) - before,
                 StateStore(job.home).snapshot()["slow_epochs"],
             )
+            if replica:
+                goal = job.written() + _follow(replica, seats, transactions, native, repeat, capture)
+                until(lambda: job.applied(looking) >= goal, 600, "the replica's backlogs", check=apply.check)
     _check(source, job)
     changes = transactions * CHANGES_PER_BLOCK
     free, ours = (
@@ -155,6 +155,20 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
         *(_beside_replica(stand, ours, native) if replica else ()),
         Figure("W6 conflicts", stand.pair, "slow_epochs_per_1000", 1000 * count / max(epochs, 1), 1, True, why),
     ]
+
+
+def _follow(
+    replica: Replica, seats: Seats, transactions: int, found: dict[str, list[Cost]], repeat: int, capture: Program
+) -> int:
+    """Measure the replica on backlogs of its own, of each kind in turns; ours wait meanwhile. Returns the transactions."""
+    total = 0
+    with stopped(capture):
+        replica.catch_up()
+        for _ in range(repeat):
+            for procedure, costs in found.items():
+                total += seats.backlog(procedure, transactions)
+                costs.append(Cost(replica.catch_up(), 0.0, 0.0))
+    return total
 
 
 def _beside_replica(stand: Stand, ours: Side, native: dict[str, list[Cost]]) -> list[Figure]:
