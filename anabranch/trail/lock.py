@@ -14,6 +14,7 @@ from anabranch.errors import TrailLocked
 
 FILE = "lock"
 MAINTENANCE = "maintenance"
+LOOKED_AT = 10.0  # seconds that one may be stopped who only looks whether somebody has a lock
 
 
 class LockHeld(Exception):
@@ -36,10 +37,18 @@ class OsLock:
             os.pwrite(self._fd, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
 
     def _take(self, deadline: float, stop: Callable[[], bool]) -> None:
+        looked_at = time.monotonic() + LOOKED_AT
         while not _taken(self._fd, fcntl.LOCK_EX):
-            if time.monotonic() >= deadline or stop():
+            is_looked_at = self._is_looked_at()
+            if time.monotonic() >= max(deadline, looked_at if is_looked_at else deadline) or stop():
                 raise LockHeld(_holder(self._fd))
-            time.sleep(0.05)
+            time.sleep(0.002 if is_looked_at else 0.05)
+
+    def _is_looked_at(self) -> bool:
+        """Return whether nobody has it but for a moment: who asks `holder`, or this question."""
+        if found := _taken(self._fd, fcntl.LOCK_SH):
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        return found
 
     def fileno(self) -> int:
         """Return the file, for a process that inherits it: the lock is held until that one ends, too."""
