@@ -22,7 +22,7 @@ from anabranch.testing.in_time import NotInTime, in_time
 
 PATIENCE = 240.0
 OPTIONS = LogOptions(reader_id=4_000_001, flush_interval=0.05, name="conformance")
-LARGE = 45_000  # images of a transaction that no reader gives in one chunk
+LARGE = 21_000  # images of a transaction that no reader gives in one chunk
 
 Image = tuple[TableId, Op, dict[str, str | None]]
 
