@@ -1,5 +1,5 @@
 """[retry] at a PostgreSQL, on real lines: an address that swallows packets, a server that stops answering in the middle, a
-statement that hangs without a lock."""
+statement that hangs without a lock. All but the first do nothing but wait, for half a minute: they wait side by side."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.faults import Proxy
 from anabranch.testing.in_time import in_time
 from rigs.endpoints import endpoint_of
-from rigs.waiting import Doing
+from rigs.waiting import Doing, at_once
 
 SOON = 240.0
 ENOUGH = 10.0  # seconds that a second connection may take on a busy machine
@@ -54,7 +55,16 @@ def test_an_address_that_swallows_packets(target_database: Database, open_it: Ca
         open_it(usual).close()
 
 
-def test_a_server_that_stops_answering_in_the_middle(target_database: Database) -> None:
+def test_limits_of_time_at_a_postgresql(target_database: Database) -> None:
+    stories = (
+        a_server_that_stops_answering_in_the_middle,
+        a_server_that_answers_others_is_not_cut,
+        a_statement_that_hangs_without_a_lock,
+    )
+    at_once(*(partial(story, target_database) for story in stories))
+
+
+def a_server_that_stops_answering_in_the_middle(target_database: Database) -> None:
     """Nothing comes back, and the line looks as if it lived: it is cut, since a second connection is not answered either."""
     with Proxy(target_database.server.host, target_database.server.port) as proxy:
         end = by(proxy, target_database, EndLimits(connect=ENOUGH, silence=5.0))
@@ -74,14 +84,14 @@ def test_a_server_that_stops_answering_in_the_middle(target_database: Database) 
         proxy.restore()
 
 
-def test_a_server_that_answers_others_is_not_cut(target_database: Database) -> None:
+def a_server_that_answers_others_is_not_cut(target_database: Database) -> None:
     """A long statement is no silence."""
     end = replace(endpoint_of(target_database), limits=EndLimits(connect=ENOUGH, silence=12.0))
     with closing(connect(end, "anabranch-load", autocommit=True)) as ours:
         assert ours.execute("SELECT 1 FROM pg_sleep(18)").fetchone() == (1,)
 
 
-def test_a_statement_that_hangs_without_a_lock(target_database: Database) -> None:
+def a_statement_that_hangs_without_a_lock(target_database: Database) -> None:
     """Ended after the job's time, and the error is one that is tried again. What copies rows has no limit."""
     end = replace(endpoint_of(target_database), limits=EndLimits(statement=3.0))
     with (
@@ -89,9 +99,9 @@ def test_a_statement_that_hangs_without_a_lock(target_database: Database) -> Non
         pytest.raises(TargetBusy),
         translated("ask"),
     ):
-        apply.execute("SELECT pg_sleep(600)")
+        apply.execute("SELECT pg_sleep(700)")
     with closing(open_session(end)) as source, pytest.raises(SourceUnavailable), translated_at_source("ask"):
-        source.execute("SELECT pg_sleep(600)")
+        source.execute("SELECT pg_sleep(700)")
     for unlimited in (connect(end, "anabranch-load", autocommit=True), open_session(end, limited=False)):
         with closing(unlimited):
             unlimited.execute("SELECT pg_sleep(5)")

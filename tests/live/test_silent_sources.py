@@ -3,10 +3,12 @@ often preflight asks an end that swallows packets."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,10 +23,10 @@ from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.testing.databases import Database, create_database, unique_name
 from anabranch.testing.faults import Proxy, descendants, frozen
 from anabranch.testing.in_time import until
-from anabranch.testing.servers import Server, start_postgresql
+from anabranch.testing.servers import Server, start_mariadb, start_mysql, start_postgresql
 from rigs.endpoints import endpoint_of
 from rigs.postgresql_log import LogFollower
-from rigs.waiting import Doing
+from rigs.waiting import Doing, at_once
 
 SOON = 240.0
 LIMITS = EndLimits(connect=10.0, silence=5.0)
@@ -64,7 +66,33 @@ def ends(reader: LogReader) -> None:
         reader.read(0.2)
 
 
-def test_a_mysql_that_stands_still(own_source: Server) -> None:
+@pytest.fixture
+def own(quick_directory: Path) -> Iterator[Callable[..., Server]]:
+    """Servers of one test alone, all of whose processes may be made to stand still."""
+    with ExitStack() as stack:
+
+        def started(start: Callable[..., Server], *options: str) -> Server:
+            directory = quick_directory / unique_name("still")
+            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            server = start(directory, options=options)
+            stack.callback(server.stop, immediate=True)
+            return server
+
+        yield started
+
+
+def test_sources_that_stand_still_or_answer_others(own: Callable[..., Server]) -> None:
+    """Each waits for as long as the limits are, so that they do it side by side."""
+    still_one, busy_one = (create_database(own(start_postgresql, "--wal-level=logical"), "still") for _ in range(2))
+    at_once(
+        partial(a_mysql_that_stands_still, own(start_mariadb)),
+        partial(a_mysql_that_stands_still, own(start_mysql)),
+        partial(a_postgresql_that_stands_still, still_one),
+        partial(a_postgresql_that_answers_others_is_not_cut, busy_one),
+    )
+
+
+def a_mysql_that_stands_still(own_source: Server) -> None:
     """Its heartbeats come while nothing happens, and then they do not."""
     end = Endpoint(
         own_source.name, own_source.host, own_source.port, own_source.user, own_source.password, limits=LIMITS
@@ -80,13 +108,7 @@ def test_a_mysql_that_stands_still(own_source: Server) -> None:
         assert time.monotonic() - begun > 3.0
 
 
-@pytest.fixture
-def own_database(servers_directory: Path) -> Iterator[Database]:
-    with start_postgresql(servers_directory / unique_name("still"), options=("--wal-level=logical",)) as server:
-        yield create_database(server, "still")
-
-
-def test_a_postgresql_that_stands_still(own_database: Database) -> None:
+def a_postgresql_that_stands_still(own_database: Database) -> None:
     """No second connection is answered either."""
     with closing(LogFollower(own_database, "pgoutput", limits=LIMITS)) as follower:
         goes_on(follower.reader, 1.5 * LIMITS.silence)
@@ -98,7 +120,7 @@ def test_a_postgresql_that_stands_still(own_database: Database) -> None:
         assert time.monotonic() - begun > 3.0
 
 
-def test_a_postgresql_that_answers_others_is_not_cut(own_database: Database) -> None:
+def a_postgresql_that_answers_others_is_not_cut(own_database: Database) -> None:
     """As one that decodes for long what is not ours: the process that sends the log is busy, the server is not."""
     own_database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with closing(LogFollower(own_database, "pgoutput", limits=LIMITS)) as follower:

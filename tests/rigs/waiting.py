@@ -66,3 +66,17 @@ class Doing:
             raise NotInTime("it still waits")
         if self._error is not None:
             raise self._error
+
+
+def at_once(*stories: Callable[[], object]) -> None:
+    """Tell stories that do little but wait side by side, each in a thread of its own; raise what any of them raised."""
+    errors: list[BaseException] = []
+    for story in [Doing(story) for story in stories]:
+        try:
+            story.done()
+        except BaseException as error:  # noqa: BLE001 - raised when all have ended
+            errors.append(error)
+    if len(errors) > 1:
+        raise BaseExceptionGroup("several of them failed", errors)
+    if errors:
+        raise errors[0]
