@@ -28,7 +28,9 @@ BY_DECODING = (
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.module.__name__.rpartition("test_")[2] in BY_DECODING:
-        decodings = ["python"] if compiled.NATIVE is None else ["native", "python"]
+        is_one = metafunc.definition.get_closest_marker("one_decoder")
+        python = pytest.param("python", marks=pytest.mark.long) if is_one else "python"
+        decodings = ["python"] if compiled.NATIVE is None else ["native", python]
         metafunc.parametrize("decoding", decodings, indirect=True)
 
 

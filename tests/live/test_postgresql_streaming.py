@@ -198,6 +198,7 @@ def test_savepoints_take_back_rows_truncates_and_altered_tables(
 FAULTS = ("capture.kept=raise@{}", "capture.appended=raise@{}", "capture.read=raise@{}", "trail.frame.written=raise@{}")
 
 
+@pytest.mark.one_decoder
 def test_rule_06_a_death_at_any_place_loses_and_doubles_nothing(logical_postgresql: Server, make: Make) -> None:
     """While rows go beside the trail, behind that, and while they enter it at the commit."""
     one = make(logical_postgresql)
@@ -227,6 +228,7 @@ def test_rule_06_a_death_at_any_place_loses_and_doubles_nothing(logical_postgres
     assert one.kept() == []
 
 
+@pytest.mark.one_decoder
 def test_a_stop_in_order_leaves_nothing_beside_the_trail(logical_postgresql: Server, make: Make) -> None:
     """What is open comes again."""
     one = make(logical_postgresql)
@@ -240,6 +242,7 @@ def test_a_stop_in_order_leaves_nothing_beside_the_trail(logical_postgresql: Ser
     assert ids(one, "own0") == list(range(1, 3001)) and one.kept() == []
 
 
+@pytest.mark.one_decoder
 @pytest.mark.parametrize("release", ["", pytest.param("15", marks=pytest.mark.servers)], ids=["18", "15"])
 def test_rule_06_a_server_that_crashes_ends_what_is_open(release: str, servers_directory: Path, tmp_path: Path) -> None:
     """Its log has no end of such a transaction, and the server does not give it again."""
@@ -274,6 +277,7 @@ def test_rule_06_a_server_that_crashes_ends_what_is_open(release: str, servers_d
         server.stop()
 
 
+@pytest.mark.one_decoder
 def test_a_line_that_is_cut(logical_postgresql: Server, make: Make) -> None:
     """What is open comes again, over the next one."""
     with Proxy(logical_postgresql.host, logical_postgresql.port) as proxy:
@@ -292,6 +296,7 @@ def test_a_line_that_is_cut(logical_postgresql: Server, make: Make) -> None:
     assert ids(one, "own0") == list(range(1, 3001)) and len(one.found()) == 1 and one.kept() == []
 
 
+@pytest.mark.one_decoder
 def test_a_table_joins_while_a_transaction_with_rows_of_it_is_open(logical_postgresql: Server, make: Make) -> None:
     """They come again, with that table's, when it has joined."""
     one, table = make(logical_postgresql), TableId("public", OTHER)
@@ -357,6 +362,7 @@ def test_an_end_that_was_read_ahead_of_a_new_selection_is_read_again(logical_pos
     assert given == 2000
 
 
+@pytest.mark.one_decoder
 def test_reading_that_begins_again_twice_in_a_row_gives_nothing_twice(logical_postgresql: Server, make: Make) -> None:
     """Of what is open each is told to be over, also where only the first was when it began again."""
     one = make(logical_postgresql)
