@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench import (
+    beside,
     capture,
     catchup,
     conflicts,
@@ -50,6 +51,7 @@ WORKLOADS: dict[str, Workload] = {
     "W10": tables.run,
     "presence": presence.run,
     "cutover": cutover.run,
+    "beside": beside.run,
 }
 BY_NAME: dict[str, Workload] = {"stage": staging.run}  # only where it is asked for: what a constant is made of
 # The part of the full sizes that `reduced` takes.
@@ -66,6 +68,7 @@ REDUCED = {
     "W10": 1.0,
     "presence": 1.0,
     "cutover": 0.1,
+    "beside": 0.1,
     "stage": 0.1,
 }
 POSTGRESQL = "postgresql"

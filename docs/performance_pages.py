@@ -25,6 +25,7 @@ TITLES = {
     "W10": "Many tables",
     "presence": "Being there",
     "cutover": "Downtime of a cut-over",
+    "beside": "Verification beside writers",
 }
 # A figure's curve: its title, what is across, whether it goes up by powers of ten, what its goals are lines of.
 CURVES = {
