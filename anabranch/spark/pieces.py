@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
-from pyspark import AccumulatorParam, InheritableThread
+from pyspark import AccumulatorParam, InheritableThread, accumulators
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -209,6 +209,7 @@ def run(
         job.give(take)
     finally:
         job.cancel()
+        job.forget()
     job.check()
     return True
 
@@ -252,6 +253,11 @@ class _Job:
         while not self._ended.is_set() and time.monotonic() < until:
             self._context.cancelJobGroup(self._group)
             self._ended.wait(POLL)
+
+    def forget(self) -> None:
+        """Take the list of outcomes out of what PySpark keeps for ever; one that tasks may still add to stays there."""
+        if self._ended.is_set():
+            accumulators._accumulatorRegistry.pop(self._found.aid, None)
 
     def check(self) -> None:
         if self._problem is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import accumulators
 
 from anabranch.errors import AnabranchError, TargetError
 from anabranch.spark import pieces
@@ -132,6 +133,18 @@ def test_an_error_that_is_none_of_ours_is_one_message(spark: Any) -> None:
 
     with pytest.raises(AnabranchError, match="KeyError: 'a bug'"):
         pieces.run(spark, [spark.sparkContext.parallelize([1], 1).map(work)], lambda outcome: None, lambda: False)
+
+
+def test_nothing_of_a_job_is_kept(spark: Any) -> None:
+    """A verification that goes on for ever runs jobs without end."""
+    before, seen = set(accumulators._accumulatorRegistry), list[int]()
+    for _ in range(3):
+        rdd = spark.sparkContext.parallelize(range(8), 4).map(lambda number: Outcome(number, number))
+        assert pieces.run(spark, [rdd], lambda outcome: seen.append(outcome.value), lambda: False)
+    assert not pieces.run(
+        spark, [spark.sparkContext.parallelize([1], 1).map(Outcome)], lambda outcome: None, lambda: True
+    )
+    assert sorted(seen) == sorted(3 * [*range(8)]) and set(accumulators._accumulatorRegistry) <= before
 
 
 def test_a_worker_that_is_killed_is_tried_again(spark: Any, tmp_path: Path) -> None:
