@@ -45,10 +45,12 @@ from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.spark.engine import Engine, Epochs
 from anabranch.trail import retention
+from anabranch.trail.holding import Held
 from anabranch.trail.reader import TrailReader
 
 BEGINS = ("", Waiting.LOAD)  # nothing is missing
 HELD = "for the cut-over: the target is, or will be, written by its users; anabranch cutover JOB --status tells"
+HELD_POLL = 0.005  # seconds between two looks at a verification's hold
 FULL_SECONDS = 1.0  # between two looks whether a full disk has room
 T = TypeVar("T")
 
@@ -91,8 +93,10 @@ class ApplyRun:
     patience: Patience = field(init=False)
     chores: Chores = field(init=False)  # it has the applier
     query: Epochs = field(init=False)
+    _held: Held = field(init=False)
 
     def __post_init__(self) -> None:
+        self._held = Held(self.settings.names.held(self.trail_directory))
         self.patience = Patience(retry=self.settings.retry)
 
     def run(self) -> None:
@@ -297,6 +301,16 @@ class ApplyRun:
             return catalog.guards([self.tables.target_table(schema) for schema in schemas])
 
     def _epoch(self, upto: int) -> None:
+        """Apply up to a sequence; while a verification holds apply, up to its place first."""
+        while (bound := self._held.bound()) is not None and bound < upto and not self.stop():
+            if bound > self._at():
+                self._apply(bound)
+            else:
+                time.sleep(HELD_POLL)
+        if bound is None or bound >= upto:
+            self._apply(upto)
+
+    def _apply(self, upto: int) -> None:
         progress = self._progress
         slow = progress.totals.slow_epochs
         if upto > self._at():  # it may last: with a backlog, or where each transaction is one of the target's

@@ -167,7 +167,8 @@ def _verified(found: Mapping[str, Any]) -> str:
     """Show the last result of `verify --watch`."""
     least = "" if found["is_complete"] else "at least "
     counts = [f"{least}{found[name]:,} {name}" for name in ("differing", "pending") if found[name]]
-    told = ", ".join([f"{found['rows']:,} rows", *counts])
+    part = f" in a sample of {found['sample']}" if found.get("sample") else ""
+    told = ", ".join([f"{found['rows']:,} rows{part}", *counts])
     why = f"; {found['why']}" if found["why"] else ""
     result = click.style("DIFFERENT", fg="red") if found["result"] == "different" else found["result"]
     place = f", up to {found['positions'][1]}" if found["positions"][1] else ""

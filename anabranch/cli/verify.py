@@ -5,6 +5,7 @@ What does not live here: comparing (`verify/`).
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from anabranch.verify.report import Verification
 
 SHARE = 0.1  # of the time that --watch reads
+PERCENT, LEAST_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%"), 0.01
+LONGEST_PAUSE = 60  # seconds; trail/holding.py
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -41,11 +44,31 @@ def _parsed_share(context: click.Context, parameter: click.Parameter, text: str 
     return int(number) / 100
 
 
-def _watch(job: Job, target: str | None, share: float | None, tables: tuple[str, ...], by_rows: bool) -> None:
+def _parsed_pause(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """Parse a time for which apply may be held."""
+    seconds = parsed_time(context, parameter, text)
+    if seconds is not None and seconds > LONGEST_PAUSE:
+        raise click.BadParameter(f"apply is held for {LONGEST_PAUSE} s at most", context, parameter)
+    return seconds
+
+
+def _parsed_part(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """Parse a part of the rows as '5%' or '0.5%', as a fraction."""
+    if text is None:
+        return None
+    found = PERCENT.fullmatch(text)
+    if not found or not LEAST_PERCENT <= float(found[1]) <= 100:
+        raise click.BadParameter("a part of the rows is wanted, from 0.01% to 100%", context, parameter)
+    return float(found[1]) / 100
+
+
+def _watch(
+    job: Job, target: str | None, share: float | None, tables: tuple[str, ...], by_rows: bool, sample: float | None
+) -> None:
     if target is None and len(job.targets()) > 1:
         raise click.UsageError("--watch is for one target of several: name it with --target")
     one = job.on(target) if target is not None else job.targets()[0]
-    one.keep_verifying(tables, by_rows, share or SHARE, lambda line: click.echo(line))
+    one.keep_verifying(tables, by_rows, share or SHARE, lambda line: click.echo(line), sample)
 
 
 @click.command(cls=Verb)
@@ -78,6 +101,21 @@ def _watch(job: Job, target: str | None, share: float | None, tables: tuple[str,
     default="",
     help="Only rows that changed since a position of the trail.",
 )
+@click.option(
+    "--sample",
+    metavar="PART",
+    callback=_parsed_part,
+    help="Only '5%' of the rows of each table, by ranges of its key.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", help="With --sample: draw the ranges that N drew before."
+)
+@click.option(
+    "--max-pause",
+    metavar="TIME",
+    callback=_parsed_pause,
+    help="Read both ends at one position: hold apply for '5s' at most.",
+)
 @click.option("--watch", is_flag=True, help="Go on for ever, a table at a time; results stand in status.")
 @click.option(
     "--share",
@@ -96,6 +134,9 @@ def verify(
     tables: tuple[str, ...],
     budget: float | None,
     since: str,
+    sample: float | None,
+    seed: int | None,
+    max_pause: float | None,
     watch: bool,
     share: float | None,
     as_json: bool,
@@ -108,16 +149,22 @@ def verify(
     """
     from anabranch.job import Job
 
-    if watch and (repair or budget is not None or since or as_json):
-        raise click.UsageError("--watch goes with --tables, --by-rows, --share and --target only")
+    if watch and (repair or budget is not None or since or max_pause or as_json):
+        raise click.UsageError("--watch goes with --tables, --by-rows, --sample, --share and --target only")
     if share is not None and not watch:
         raise click.UsageError("--share is for --watch")
+    if sample is not None and (since or repair):
+        raise click.UsageError("--sample compares ranges of keys, without --since and without --repair")
+    if max_pause and since:
+        raise click.UsageError("--since judges each row at its own position, without --max-pause")
+    if seed is not None and (sample is None or watch):
+        raise click.UsageError("--seed is for --sample; --watch draws other ranges at each turn")
     if watch:
-        _watch(Job.from_file(job), target, share, tables, by_rows)
+        _watch(Job.from_file(job), target, share, tables, by_rows, sample)
         return
 
     def ask(one: Job) -> Verification:
-        return one.verify(repair, by_rows, tables, budget, since, sys.stderr)
+        return one.verify(repair, by_rows, tables, budget, since, sys.stderr, sample, seed, max_pause or 0.0)
 
     answers = of_each(Job.from_file(job), target, ask)
     answers.show(as_json, lambda result: result.to_json(), lambda result: result.write(sys.stdout))

@@ -21,7 +21,14 @@ from anabranch.contracts.fence import (
 from anabranch.contracts.journal import AsideStore, Journal
 from anabranch.contracts.loader import LoadedChunk, Loader, NewLoad, RawLoader
 from anabranch.contracts.log import LogOrder, LogReader, Select, UncommittedOrder, UncommittedReader, ValueGuard
-from anabranch.contracts.reader import ComputedReader, HashingReader, PlacedReader, TargetReader
+from anabranch.contracts.reader import (
+    ComputedReader,
+    HashingReader,
+    PlacedReader,
+    RangedReader,
+    SharedReader,
+    TargetReader,
+)
 from anabranch.contracts.shadow import Shadow, ShadowedSource, Unlike, UnlikeRow
 from anabranch.contracts.snapshot import (
     ComputingReader,
@@ -106,6 +113,7 @@ __all__ = [
     "PipelinedWriter",
     "PlacedReader",
     "PreflightContext",
+    "RangedReader",
     "RawLoader",
     "RawReader",
     "RowTarget",
@@ -113,6 +121,7 @@ __all__ = [
     "Select",
     "Shadow",
     "ShadowedSource",
+    "SharedReader",
     "SharingReader",
     "SnapshotReader",
     "SourceCatalog",

@@ -90,6 +90,9 @@ class LogOrder(Protocol):
         Along one server's log no True follows a False, except where `mark` is a set of GTIDs.
         """
 
+    def server(self, mark: LogMark) -> str:
+        """Return which server the mark was read at: equal for marks of one server, whoever has read them."""
+
     def is_set(self, mark: LogMark) -> bool:
         """Return whether the mark is a set of transactions only. Then `includes` needs `gtid`, and a True may follow a
         False.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from anabranch.contracts.values import Bounds
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
@@ -55,6 +56,31 @@ class PlacedReader(Protocol):
 
     def leave(self) -> None:
         """End the snapshot, where one is open."""
+
+
+@runtime_checkable
+class SharedReader(Protocol):
+    """Lets several connections of a target read in one snapshot, beside a TargetReader; an ability that not all have."""
+
+    def share(self, job: str) -> tuple[str, Checkpoint] | None:
+        """Open a snapshot and keep it until `close` or the next call; what others need to read in it, and where the job is in
+        it. None where the target has no such job. No lock is kept."""
+
+    def open_shared(self, shared: str) -> bool:
+        """Read in the snapshot that another reader shares, until `leave`; False where it is gone."""
+
+    def leave(self) -> None:
+        """End the snapshot, where one is open."""
+
+
+@runtime_checkable
+class RangedReader(Protocol):
+    """Reads ranges of keys that another database has cut, beside a TargetReader; an ability of targets with an index over keys.
+    Only whole numbers have one order in all databases."""
+
+    def ranges(self, table: TargetTable, columns: Sequence[str], bounds: Sequence[Bounds]) -> list[str]:
+        """Return a piece for each range of these columns of the target, whole numbers with whose values every row has; [] where
+        no index begins with them, so that each piece would take a reading of the table."""
 
 
 @runtime_checkable

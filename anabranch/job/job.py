@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -183,18 +184,25 @@ class Job(JobView):
         budget: float | None = None,
         since: str = "",
         show: IO[str] | None = None,
+        sample: float | None = None,
+        seed: int | None = None,
+        max_pause: float = 0.0,
     ) -> Verification:
         """Compare every loaded table, or those that one of the patterns `tables` fits. With `repair`, put right what differs
         and compare again. `by_rows`: read all rows, even where servers can sum up their own. `budget`: seconds after which
         what is not decided is pending. `since`: only rows that changed behind this position of the trail, beside a running
-        job. `show`: where people see how far it is, if that is a terminal. Raises nothing for differences: look at the
-        result."""
+        job. `show`: where people see how far it is, if that is a terminal. `sample`: the share of each table that is compared,
+        above 0, at most 1, by ranges of keys which `seed` draws (None: another number each time). `max_pause`:
+        seconds for which apply may be held, so that both ends are read at one position. Raises nothing for differences: look
+        at the result."""
         with self._named("verify", changes=repair, repair=repair, by_rows=by_rows, tables=" ".join(tables)):
             from anabranch.job.parts import run_verify
-            from anabranch.verify.wanted import Wanted
+            from anabranch.verify.wanted import SEEDS, Sample, Wanted
 
             seconds = math.inf if budget is None else budget
-            return run_verify(self, Wanted(repair, by_rows, tuple(tables), seconds, since, show))
+            drawn = random.randrange(SEEDS) if seed is None else seed
+            part = None if sample is None else Sample(sample, drawn)
+            return run_verify(self, Wanted(repair, by_rows, tuple(tables), seconds, since, show, part, max_pause))
 
     def keep_verifying(
         self,
@@ -202,14 +210,16 @@ class Job(JobView):
         by_rows: bool = False,
         share: float = 0.1,
         tell: Callable[[str], None] = lambda line: None,
+        sample: float | None = None,
     ) -> None:
         """Verify beside the running job until stopped by SIGINT or SIGTERM, a table at a time, the one first that was looked at
         longest ago. Reading takes at most `share` of the time. The last result of each table stands in `status`; `tell` is
-        given a line for each. Of a job with several targets, for one (`on`)."""
+        given a line for each. `sample`: the share of a table that is compared at each of its turns, by other ranges each time.
+        Of a job with several targets, for one (`on`)."""
         with self._named():
             from anabranch.job.parts import run_watch
 
-            run_watch(self, tables, by_rows, share, tell)
+            run_watch(self, tables, by_rows, share, tell, sample)
 
     def cutover(
         self,

@@ -6,6 +6,7 @@ one was. What does not live here: comparing (verifying.py), keeping a result (`V
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from anabranch.model.table_life import TableState
 from anabranch.model.verified import Verified
 from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.verify.report import TableResult, Verification
+from anabranch.verify.wanted import SEEDS, Sample, Wanted
 from anabranch.view.opened import store_of
 
 if TYPE_CHECKING:
@@ -47,10 +49,12 @@ class Watch:
         share: float,
         stop: Stop,
         tell: Callable[[str], None],
+        sample: float | None = None,
     ) -> None:
-        """Set it up. `share`: of the time that may be read, above 0, at most 1. `patterns`: of source tables; () for all."""
+        """Set it up. `share`: of the time that may be read, above 0, at most 1. `patterns`: of source tables; () for all.
+        `sample`: the share of each table that is compared at each of its turns, by other ranges each time; None: all of it."""
         self._job, self._spark, self._patterns, self._by_rows = job, spark, patterns, by_rows
-        self._share, self._stop, self._tell = share, stop, tell
+        self._share, self._stop, self._tell, self._sample = share, stop, tell, sample
         self._tried: dict[TableId, int] = {}  # when, where no result came of it
         self._said: dict[TableId, str] = {}  # tables that were passed over, and why
         self._waits, self._failures = "", 0
@@ -95,7 +99,9 @@ class Watch:
     def _verified(self, state: TableState, began: int) -> Verification | None:
         """Compare a table. An error that a later try does not mend makes its result pending."""
         try:
-            return verify_one(self._job, self._spark, state, self._by_rows, PATIENCE, self._stop.asked)
+            sample = None if self._sample is None else Sample(self._sample, random.randrange(SEEDS))
+            wanted = Wanted(by_rows=self._by_rows, sample=sample)
+            return verify_one(self._job, self._spark, state, wanted, PATIENCE, self._stop.asked)
         except AnabranchError as error:
             if error.retry in TRIED_AGAIN or self._stop.asked():
                 raise
@@ -182,6 +188,7 @@ def _as_kept(one: TableResult, state: TableState, found: Verification, began: in
         one.pending,
         one.is_complete,
         one.why,
+        None if found.sample is None else found.sample.percent,
     )
 
 

@@ -172,12 +172,19 @@ def _await_trail(job: JobView, stop: Stop) -> None:
         stop.wait(0.1)
 
 
-def run_watch(job: JobView, patterns: Sequence[str], by_rows: bool, share: float, tell: Callable[[str], None]) -> None:
+def run_watch(
+    job: JobView,
+    patterns: Sequence[str],
+    by_rows: bool,
+    share: float,
+    tell: Callable[[str], None],
+    sample: float | None = None,
+) -> None:
     """Verify a table at a time until stopped, and keep each one's last result at the target."""
     from anabranch.job.keep_verifying import Watch, alone
 
     with Stop() as stop, stop.excused(), waits.in_tasks(), alone(job):
-        Watch(job, spark_factory(job, "verify"), patterns, by_rows, share, stop, tell).run()
+        Watch(job, spark_factory(job, "verify"), patterns, by_rows, share, stop, tell, sample).run()
 
 
 def run_verify(job: JobView, wanted: Wanted) -> Verification:

@@ -260,6 +260,7 @@ def _verified(found: Verified) -> VerifiedStatus:
         found.is_complete,
         round((found.at - found.began) / 1_000_000, 3),
         found.why,
+        found.sample,
     )
 
 

@@ -25,6 +25,7 @@ from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
 from anabranch.verify.again import Again, Beside
 from anabranch.verify.display import Tell, telling
+from anabranch.verify.exact import Opening
 from anabranch.verify.filtering import Filtering
 from anabranch.verify.plan import VerifyTable, with_computed
 from anabranch.verify.report import Parked, SetAside, Verification
@@ -68,6 +69,14 @@ def verify(
     """
     if wanted.since:
         sequence_of(job, wanted.since)  # before anything is asked of an end
+    if wanted.sample and (wanted.since or wanted.repairs):
+        other = "rows that changed since a position" if wanted.since else "--repair"
+        raise ConfigError(
+            f"a sample does not go with {other}",
+            job=job.config.name,
+            hint="compare either ranges of keys that are drawn (--sample) or what changed (--since); repair by a comparison"
+            " of whole tables",
+        )
     if wanted.repairs:
         refuse_unaged(job, "--repair")
         refuse_while_cut_over(job)
@@ -88,13 +97,13 @@ def verify_one(
     job: JobView,
     spark: Callable[[], SparkSession],
     state: TableState,
-    by_rows: bool,
+    wanted: Wanted,
     patience: float,
     stop: Callable[[], bool],
 ) -> Verification | None:
     """Compare one table that streams, beside the running job; what is undecided after `patience` seconds, and as long as the
-    first comparison took, is pending. None when stopped, or where no part of the job runs. The table is not in the result
-    if it does not stream any more."""
+    first comparison took, is pending. `wanted` says how, not what. None when stopped, or where no part of the job runs. The
+    table is not in the result if it does not stream any more."""
     beside = _beside(job)
     if beside is None:
         return None
@@ -106,7 +115,7 @@ def verify_one(
     states = {state.source: whole}
     # A lock that the job takes for one load is not for looks that go on for ever.
     beside = replace(beside, patience=patience, extends=False, lock="none")
-    found = _compared(job, spark, _tables(job, states, others), Wanted(by_rows=by_rows), beside, stop)
+    found = _compared(job, spark, _tables(job, states, others), wanted, beside, stop)
     return None if found is None else _still_streaming(job, states, found)[1]
 
 
@@ -203,10 +212,29 @@ def _compared(
                 expected_identity=expected,
                 beside=beside,
                 budget=wanted.budget,
+                sample=wanted.sample,
+                opening=_opening(job, wanted, beside, expected),
                 tell=tell,
                 stop=stop,
             )
     return found if beside is None or found is None else replace(found, positions=(began, _position(job)))
+
+
+def _opening(job: JobView, wanted: Wanted, beside: Beside | None, identity: str) -> Opening | None:
+    """Return how both ends are read at one position; None where that is not wanted, or the job does not run."""
+    if not wanted.max_pause or beside is None:
+        return None
+    return Opening(
+        job.config.name,
+        job.trail,
+        job.names.held(job.trail),
+        wanted.max_pause,
+        source_of(job),
+        target_of(job),
+        value_rules(job),
+        identity,
+        is_told=beside.tells_all,
+    )
 
 
 def _since(

@@ -86,6 +86,7 @@ class VerifiedStatus:
     is_complete: bool
     seconds: float
     why: str
+    sample: str | None = field(default=None, metadata=SPARE)
 
 
 @dataclass(frozen=True)

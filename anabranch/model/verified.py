@@ -16,7 +16,8 @@ from anabranch.model.ids import TableId
 class Verified:
     """Keep how a table was found. `at`: when that was known, microseconds since 1970 UTC, by the clock of who looked; `began`:
     the same of the beginning. `result`: identical, different or pending. `positions`: where the job was at the target before
-    and after. `rows`: at the source. `differing`, `pending`: rows; at least so many unless `is_complete`."""
+    and after. `rows`: at the source. `differing`, `pending`: rows; at least so many unless `is_complete`. `sample`: the share
+    of the table that was compared, as "5%"; None: all of it."""
 
     source: TableId
     at: int
@@ -29,6 +30,7 @@ class Verified:
     pending: int
     is_complete: bool
     why: str = ""
+    sample: str | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -43,6 +45,7 @@ class Verified:
             "pending": self.pending,
             "is_complete": self.is_complete,
             "why": self.why,
+            **({"sample": self.sample} if self.sample else {}),
         }
 
     @classmethod
@@ -61,4 +64,5 @@ class Verified:
             facts["pending"],
             facts["is_complete"],
             facts["why"],
+            facts.get("sample"),
         )

@@ -68,6 +68,10 @@ class Names:
         """Return the mailbox between `verify --repair` and apply."""
         return trail / self._first("repairs")
 
+    def held(self, trail: Path) -> Path:
+        """Return the place of a verification's hold of apply."""
+        return trail / self._first("held")
+
     def has(self, name: str) -> bool:
         return name in (self.apply, self.load) or self.is_table(name) or self.leaving(name) is not None
 

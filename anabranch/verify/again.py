@@ -118,6 +118,7 @@ class Again:
         self._trail = TrailReader(beside.trail, name="verify")
         self._places = Places(self._trail, source.order)
         self._found: dict[TableId, bool] = {}
+        self._server = ""  # at which marks were read since the ends were connected
         self._lock, self._is_limited = "none", False
 
     def close(self) -> None:
@@ -138,7 +139,7 @@ class Again:
             raise lost
         with suppress(AnabranchError):
             self._open.close()
-        self._places.floor = None  # it may be another server by now
+        self._places.floor, self._server = None, ""  # it may be another server by now
         self.rest(pace.current.verify_lost * 2**tried)
         self._connect()
 
@@ -200,7 +201,7 @@ class Again:
     def _is_quiet(self, one: VerifyTable, began: Bracket) -> bool:
         if not self._beside.tells_all or began.low is None or began.generation is None:
             return False
-        if not self._is_captured(self._catalog.mark()):
+        if not self._is_captured(self._of_one_server(self._catalog.mark())):
             return False
         placed = self._placed(one.table.source)
         if placed is None or not placed[1].is_streaming or placed[1].generation != began.generation:
@@ -288,7 +289,7 @@ class Again:
         with closing(self._source.snapshot(self._identity)) as snapshot:
             low = self._opened(snapshot, one)
             source = self._rows(one, wanted, self._lines_at_source(snapshot, one, keys))
-        mark = self._catalog.mark()
+        mark = self._of_one_server(self._catalog.mark())
         if not self._is_captured(mark):
             found.why = NOT_CAPTURED
             return list(keys)
@@ -327,14 +328,23 @@ class Again:
     def _opened(self, snapshot: SnapshotReader, one: VerifyTable) -> LogMark:
         """Open a snapshot; return its `low`. The job's lock is taken only at a source that has no other way to tell."""
         try:
-            return snapshot.open(one.schema, self._lock)[0]
+            return self._of_one_server(snapshot.open(one.schema, self._lock)[0])
         except SourceUnavailable:
             raise
         except SourceError:
             if self._lock == self._beside.lock:
                 raise
             self._lock = self._beside.lock
-            return snapshot.open(one.schema, self._lock)[0]
+            return self._of_one_server(snapshot.open(one.schema, self._lock)[0])
+
+    def _of_one_server(self, mark: LogMark) -> LogMark:
+        """Return a mark of the source. Raises SourceUnavailable where it is of another server than the ones before: places of
+        two logs cannot be compared, and snapshots alone are checked for which server they are of."""
+        server = self._source.order.server(mark)
+        if self._server not in ("", server):
+            raise SourceUnavailable(f"connections to the source lead to two servers, {self._server} and {server}")
+        self._server = server
+        return mark
 
     def _raise_floor(self, low: int) -> None:
         """Note that every later snapshot has all up to `low`. A lock says that of one table alone."""
@@ -366,6 +376,7 @@ class Again:
         if self._places.floor is None or self._places.floor + 1 < self._trail.first():
             until = time.monotonic() + PATIENCE
             self._places.floor = None
+            self._of_one_server(self._catalog.mark())
             return self._places.find_floor(self._catalog, lambda: self.is_over or time.monotonic() > until)
         return True
 

@@ -15,18 +15,30 @@ from zlib import crc32
 import numpy as np
 
 from anabranch.contracts import RowTarget, SnapshotReader, SourceConnector, TargetReader, ValueRules
+from anabranch.errors import SourceError, TargetError
 from anabranch.rows import compiled
 from anabranch.rows.left_out import as_lines
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import read_columns
 from anabranch.verify.canonical import Canonical
-from anabranch.verify.plan import VerifyPiece
+from anabranch.verify.plan import VerifyPiece, VerifyTable
 
 BUCKETS = 4096
 DIGEST_BYTES = 16
 WORD = np.dtype("<u8")
 
+GONE = "the snapshot that a verification reads in is gone, or the table was emptied or rewritten since"
+
 Key = Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Snapshots of both ends at one position of the trail, in which any number of connections read."""
+
+    source: str
+    target: str
+    position: str
 
 
 def key_of(table: TargetTable) -> Key:
@@ -103,6 +115,7 @@ class PieceReading:
     target: RowTarget
     rules: ValueRules
     expected_identity: str = ""
+    shared: Shared | None = field(default=None, kw_only=True)  # in which it is read; None: the ends as they are now
     kept: dict[str, Any] | None = field(default=None, compare=False, kw_only=True)  # what a task has open, by its end
 
     @contextmanager
@@ -122,18 +135,26 @@ class PieceReading:
             with self.reader() as reader:
                 yield b"", reader.lines(one.table, piece.place)
         else:
-            with self.snapshot() as snapshot:
+            with self.snapshot(one) as snapshot:
                 columns = read_columns(one.table, one.filter)
                 yield b"", as_lines(snapshot.lines(one.schema, columns, piece.bounds, self.rules), columns)
 
     @contextmanager
     def reader(self) -> Iterator[TargetReader]:
         with self._open("target", lambda: self.target.reader(self.rules)) as reader:
+            if self.shared is None:
+                yield reader
+                return
+            if not reader.open_shared(self.shared.target):
+                raise TargetError(GONE)
             yield reader
+            reader.leave()  # whoever empties the table waits for this transaction
 
     @contextmanager
-    def snapshot(self) -> Iterator[SnapshotReader]:
+    def snapshot(self, one: VerifyTable) -> Iterator[SnapshotReader]:
         with self._open("source", lambda: self.source.snapshot(self.expected_identity)) as snapshot:
+            if self.shared is not None and snapshot.open_shared(one.schema, self.shared.source) is None:
+                raise SourceError(GONE, table=str(one.table.source))
             yield snapshot
 
     @contextmanager

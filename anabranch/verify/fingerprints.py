@@ -59,7 +59,7 @@ class Fingerprinting(PieceReading):
                 found = reader.fingerprint(one.table, _target_columns(one), piece.place, self.hashing)
                 yield pickle.dumps(found), iter(())
             return
-        with self.snapshot() as snapshot:
+        with self.snapshot(one) as snapshot:
             if isinstance(snapshot, HashingSnapshot) and self.hashing in snapshot.hashings:
                 found = snapshot.fingerprint(one.schema, _source_columns(one), piece.bounds, self.hashing)
                 yield pickle.dumps(found), iter(())

@@ -51,6 +51,14 @@ class Places:
         outside = (seq for seq, native, gtid in behind if not self.order.includes(mark, native, gtid))
         return next(outside, last + 1) - 1
 
+    def exact(self, mark: LogMark) -> int | None:
+        """Return the sequence up to which a snapshot has everything, and nothing behind it; None where it has something behind
+        what it lacks. The trail has reached the log's end as it was behind the snapshot. The mark is its `low`, and exact."""
+        last, behind = self._behind()
+        lacks = next((seq for seq, native, gtid in behind if not self.order.includes(mark, native, gtid)), None)
+        has_more = any(self.order.includes(mark, native, gtid) for _, native, gtid in behind)
+        return None if has_more else last if lacks is None else lacks - 1
+
     def high(self, mark: LogMark) -> int:
         """Return the last sequence that is before a mark, a place in the log that the trail has reached."""
         last, behind = self._behind()

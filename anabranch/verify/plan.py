@@ -73,11 +73,11 @@ def cut(
     """Return every piece of both sides, the tables with most pieces first. `by_place`: rows of a source may be cut by
     where they lie, of which one that moves may be missed: not beside writers, where the target's may be, too."""
     with closing(source.snapshot(expected_identity)) as snapshot, closing(target.reader(rules)) as reader:
-        found = [_pieces(snapshot, reader, one, rows_per_piece, rules, by_place) for one in tables]
+        found = [pieces_of(snapshot, reader, one, rows_per_piece, rules, by_place) for one in tables]
     return [piece for pieces in sorted(found, key=len, reverse=True) for piece in pieces]
 
 
-def _pieces(
+def pieces_of(
     snapshot: SnapshotReader,
     reader: TargetReader,
     one: VerifyTable,
@@ -86,13 +86,13 @@ def _pieces(
     by_place: bool,
 ) -> list[VerifyPiece]:
     """Return the pieces of both sides in turns, so that both servers work all the time."""
-    there = [] if not by_place or _has_json_key(one.schema, rules) else _by_place(snapshot, one, rows_per_piece)
+    there = [] if not by_place or has_json_key(one.schema, rules) else _by_place(snapshot, one, rows_per_piece)
     there = there or [VerifyPiece(one, bounds=bounds) for bounds in snapshot.bounds(one.schema, rows_per_piece)]
     here = [VerifyPiece(one, place=place) for place in reader.pieces(one.table, rows_per_piece)]
     return [piece for pair in zip_longest(there, here) for piece in pair if piece]
 
 
-def _has_json_key(schema: TableSchema, rules: ValueRules) -> bool:
+def has_json_key(schema: TableSchema, rules: ValueRules) -> bool:
     """Return whether a column would be JSON at the target if it were in no key, as it is where a table is cut by place."""
     types = (schema.column(name).type for name in schema.primary_key)
     return any(json_texts.wanted(type, rules) is not TextForm.OF_KIND for type in types)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
 from anabranch.errors import DifferencesFound, NotCaughtUp, TablesParked
+from anabranch.verify.wanted import Sample
 
 VERSION = 1
 SHOWN = 10  # differences of a table on a terminal; --json has the whole sample
@@ -42,7 +43,10 @@ class Difference:
 class TableResult:
     """`missing`, `extra`, `different` count rows; they are exact if `is_complete`, else at least so many. `sample` has the
     first of them. `others`: rows that only the target has, where other jobs write to it; nobody can say whose they are.
-    `pending`: rows that differed, of which nobody can tell whether they do at one position, because the job runs; and `why`."""
+    `pending`: rows that differed, of which nobody can tell whether they do at one position, because the job runs; and `why`.
+    `ranges`: of a sample, how many ranges of the key were compared, and into how many the table was cut; then `rows_source` and
+    `rows_target` count rows of these, and `about` is how many rows the source says that the table has, 0 where it does not
+    know."""
 
     source: str
     target: str
@@ -57,6 +61,8 @@ class TableResult:
     others: int = 0
     pending: int = 0
     why: str = ""
+    ranges: tuple[int, int] | None = None
+    about: int = 0
 
     @property
     def is_undecided(self) -> bool:
@@ -72,17 +78,25 @@ class TableResult:
             return f"PENDING    {self.source} -> {self.target}: {self._pending}; {self.why}"
         if self.identical:
             beside = f", beside {self.others} of other jobs" if self.others else ""
-            return f"identical  {self.source} -> {self.target}: {self.rows_source} rows{beside}"
+            return f"identical  {self.source} -> {self.target}: {self.rows_source} rows{self._sampled}{beside}"
         least = "" if self.is_complete else "at least "
         counts = ", ".join(
             f"{least}{count} {what}"
             for count, what in ((self.missing, "missing"), (self.extra, "extra"), (self.different, "different"))
             if count
         )
-        rows = f"{self.rows_source} rows at the source, {self.rows_target} at the target"
+        rows = f"{self.rows_source} rows at the source, {self.rows_target} at the target{self._sampled}"
         counts = counts or "not compared in full: too many rows of other jobs"
         more = f", {self._pending}" if self.pending else ""
         return f"DIFFERENT  {self.source} -> {self.target}: {rows}; {counts}{more}"
+
+    @property
+    def _sampled(self) -> str:
+        """Say which part of the table was compared; nothing where that was all of it."""
+        if self.ranges is None or self.ranges[0] == self.ranges[1]:
+            return ""
+        about = f" of some {self.about:,}" if self.about else ""
+        return f"{about}, in {self.ranges[0]} of {self.ranges[1]} ranges of its key"
 
     @property
     def _pending(self) -> str:
@@ -128,7 +142,10 @@ class SetAside:
 class Verification:
     """`repaired`: what was done about differences; then `tables` is how they are afterwards. `positions`: beside a running job,
     where it was at the target before and after; each row was judged at a position between the two. `since`: only rows
-    were looked at that changed behind this position, and `rows_source` says how many."""
+    were looked at that changed behind this position, and `rows_source` says how many. `sample`: only ranges of keys were
+    compared, and by which number these were drawn. `exact`: the position at which both ends
+    were read, so that `positions` are those at which rows that differed there were looked at again; `not_exact`: why they were
+    not, where that was wanted; `paused`: for how many seconds apply was held for it, at most."""
 
     tables: tuple[TableResult, ...]
     parked: tuple[Parked, ...] = ()
@@ -136,6 +153,10 @@ class Verification:
     set_aside: tuple[SetAside, ...] = ()
     positions: tuple[str, str] | None = None
     since: str = ""
+    sample: Sample | None = None
+    exact: str = ""
+    not_exact: str = ""
+    paused: float = 0.0
 
     @property
     def identical(self) -> bool:
@@ -171,7 +192,11 @@ class Verification:
             "version": VERSION,
             "identical": self.identical,
             **({"positions": dict(zip(("from", "to"), self.positions, strict=True))} if self.positions else {}),
+            **({"paused": round(self.paused, 3)} if self.positions else {}),
+            **({"exact": self.exact} if self.exact else {}),
+            **({"not_exact": self.not_exact} if self.not_exact else {}),
             **({"since": self.since} if self.since else {}),
+            **({"sample": asdict(self.sample)} if self.sample else {}),
             "tables": [asdict(table) for table in self.tables],
             "parked": [asdict(table) for table in self.parked],
             **({"repaired": [asdict(table) for table in self.repaired]} if self.repaired else {}),
@@ -197,6 +222,15 @@ class Verification:
             )
         if self.since:
             file.write(f"only rows that changed since {self.since} were compared\n")
+        if self.sample:
+            rows = sum(table.rows_source for table in self.tables)
+            again = f"--seed {self.sample.seed} compares the same ranges again"
+            file.write(f"a sample of {self.sample.percent}: {rows:,} rows at the source were compared; {again}\n")
         if self.positions:
-            file.write(f"the job ran meanwhile, at the target from {self.positions[0]} to {self.positions[1]}\n")
+            if self.exact:
+                file.write(f"exact at {self.exact}: both ends were read there, what differed was looked at again\n")
+            elif self.not_exact:
+                file.write(f"looked again until {self.positions[1]}, not exact: {self.not_exact}\n")
+            ran = f"the job ran meanwhile, at the target from {self.positions[0]} to {self.positions[1]}"
+            file.write(f"{ran}; apply was held for {self.paused:.3g} s\n")
         file.write(f"{self.summary}\n")

@@ -31,11 +31,14 @@ from anabranch.verify import fingerprints
 from anabranch.verify.again import LATE, RECONNECTS, Again, Beside
 from anabranch.verify.beside import Buckets, Differences, Undecided, settle
 from anabranch.verify.compare import Comparison, Found, Picking
-from anabranch.verify.digest import Summing, Sums
+from anabranch.verify.digest import GONE, Shared, Summing, Sums
 from anabranch.verify.display import DIGESTS, FINGERPRINTS, ROWS, Tell, silent
+from anabranch.verify.exact import OnePosition, Opening
 from anabranch.verify.filtering import Filtering
 from anabranch.verify.plan import VerifyPiece, VerifyTable, cut
 from anabranch.verify.report import Difference, TableResult, Verification
+from anabranch.verify.sampling import Part, cut_sample, of_parts
+from anabranch.verify.wanted import Sample
 
 ROWS_PER_PIECE = 200_000
 LIMIT_KEYS = 100
@@ -89,31 +92,24 @@ def verify_tables(
     expected_identity: str = "",
     beside: Beside | None = None,
     budget: float = math.inf,
+    sample: Sample | None = None,
+    opening: Opening | None = None,
     tell: Tell = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> Verification | None:
     """Compare tables; None when `stop()` ended it. At most `limit_keys` keys are shown per table; `by_rows`: all rows are read,
     also where servers can sum up their own; `beside`: the job that runs meanwhile; `budget`: seconds after which what is not
-    decided is pending. Raises what a task raised, as one message."""
+    decided is pending; `sample`: of each table only ranges of its key are compared; `opening`: how both ends can be read
+    at one position. Raises what a task raised, as one message."""
     values, began = rules or ValueRules(), time.monotonic()
-    ends = (source, target, values, expected_identity)
-    all_pieces = cut(
-        source,
-        target,
-        tables,
-        rows_per_piece=rows_per_piece,
-        rules=values,
-        expected_identity=expected_identity,
-        by_place=beside is None,
-    )
-    run = _Run(spark_factory, all_pieces, stop, began + budget, tell)
+    ends, every = (source, target, values, expected_identity), tables
+    pieces, parts = _pieces(source, target, every, rows_per_piece, values, expected_identity, beside is None, sample)
+    tables = [one for one in every if parts is None or one.table.source in parts]
+    run = _Run(spark_factory, pieces, stop, began + budget, tell)
     hashing = None if by_rows else fingerprints.agreed(source, target, values)
-    hashed = {one.table.source for one in fingerprints.possible(tables, hashing)}
-    equal = run.equal(fingerprints.Fingerprinting(*ends, hashing or Hashing.LOOKUP3), hashed)
-    read = None if equal is None else run.sides(Summing(*ends), equal)
-    if equal is None or read is None:
+    sides, one_position = _first_look(run, ends, tables, hashing, opening)
+    if sides is None:
         return None
-    sides = equal | read
     found = [Undecided(one, dict(sides[one.table.source].differing)) for one in tables if one.table.source in sides]
     comparison = Comparison({one.table.source: one.table for one in tables}, limit_keys, show_values)
 
@@ -133,7 +129,58 @@ def verify_tables(
         return None
     is_limited = beside is not None or budget < math.inf
     results = {one.source: _result(one, sides[one.source], limit_keys, is_limited) for one in found}
-    return Verification(tuple(results.get(one.table.source) or _not_compared(one) for one in tables))
+    told = tuple(results.get(one.table.source) or _not_compared(one) for one in tables)
+    told = told if parts is None else of_parts(every, told, parts)
+    exact = one_position.shared.position if one_position.shared else ""
+    return Verification(told, sample=sample, exact=exact, not_exact=one_position.why, paused=one_position.paused)
+
+
+Ends = tuple[SourceConnector, RowTarget, ValueRules, str]
+
+
+def _first_look(
+    run: _Run, ends: Ends, tables: Sequence[VerifyTable], hashing: Hashing | None, opening: Opening | None
+) -> tuple[dict[TableId, _Sides] | None, OnePosition]:
+    """Sum up both ends, at one position where that is wanted and can be; None when stopped."""
+    if opening is None or not tables:
+        return _sums(run, ends, tables, hashing, None), OnePosition()
+    with opening.opened(tables) as found:
+        try:
+            if found.shared is not None:
+                return _sums(run, ends, tables, hashing, found.shared), found
+        except AnabranchError as gone:
+            if gone.message != GONE:
+                raise
+            found.shared, found.why = None, GONE
+    return _sums(run, ends, tables, hashing, None), found
+
+
+def _sums(
+    run: _Run, ends: Ends, tables: Sequence[VerifyTable], hashing: Hashing | None, shared: Shared | None
+) -> dict[TableId, _Sides] | None:
+    """Return both ends of each table: first those whose fingerprints are equal. None when stopped."""
+    hashed = {one.table.source for one in fingerprints.possible(tables, hashing)}
+    equal = run.equal(fingerprints.Fingerprinting(*ends, hashing or Hashing.LOOKUP3, shared=shared), hashed)
+    read = None if equal is None else run.sides(Summing(*ends, shared=shared), equal)
+    return None if equal is None or read is None else equal | read
+
+
+def _pieces(
+    source: SourceConnector,
+    target: RowTarget,
+    tables: Sequence[VerifyTable],
+    rows_per_piece: int,
+    rules: ValueRules,
+    identity: str,
+    by_place: bool,
+    sample: Sample | None,
+) -> tuple[list[VerifyPiece], Mapping[TableId, Part] | None]:
+    """Return what is read of both sides, and, of a sample, which parts of the tables that is."""
+    how: Any = {"rows_per_piece": rows_per_piece, "rules": rules, "expected_identity": identity}
+    if sample is None:
+        return cut(source, target, tables, **how, by_place=by_place), None
+    found = cut_sample(source, target, tables, sample, **how)
+    return found.pieces, found.parts
 
 
 def _decide_once(tables: Sequence[Undecided], comparison: Comparison, differences: Differences) -> bool:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,16 @@ import psycopg
 import pymysql
 import pytest
 
+from anabranch.contracts import Bounds
 from anabranch.errors import ConfigError, StateError
 from anabranch.job import verifying
+from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.in_time import in_time, until
-from anabranch.verify import again, run, since
+from anabranch.verify import again, run, sampling, since
 from anabranch.verify.report import Verification
+from anabranch.verify.sampling import drawn
+from anabranch.verify.wanted import Sample
 from anabranch.view.running import Part
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
@@ -126,6 +131,7 @@ def test_rule_25_pitfall_75_verification_beside_writers(here: JobHere, monkeypat
         what_has_no_key_is_pending(here, monkeypatch)
         what_differs_is_found(here)
         what_changed_since_a_position_is_looked_at(here)
+        what_is_drawn_is_compared(here, monkeypatch)
         what_takes_too_long_is_pending(here)
         capture.set()
         without_capture_it_is_pending(here, monkeypatch, committed)
@@ -205,6 +211,31 @@ def what_changed_since_a_position_is_looked_at(here: JobHere) -> None:
         here.verify(since="yesterday")
     target.execute(*(f"UPDATE {there}.still SET word = 'still {key}' WHERE id = {key}" for key in (20, 21, 22)))
     here.made.source.execute(*(f"UPDATE still SET word = 'still {key}' WHERE id = {key}" for key in (21, 22)))
+
+
+def what_is_drawn_is_compared(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range of the key by its number: what is wrong in it is found, what is wrong elsewhere is not, nothing else is told."""
+    still, last = TableId(here.made.schema, "still"), Bounds(("40",))
+    ends = [None, *((str(end),) for end in range(0, 50, 10)), None]
+    bounds = [Bounds(low, high) for low, high in pairwise(ends)]
+    numbers = {last in drawn(Sample(0.1, seed), still, bounds): seed for seed in range(100)}
+    with monkeypatch.context() as cut:
+        cut.setattr(sampling, "FEWEST", 10)
+        cut.setattr(sampling, "UNKNOWN", 10)
+        told = here.verify(patterns=keyed(here), sample=Sample(0.25, 1))
+        nothing_differs(told)
+        many = next(one for one in told.tables if one.source.endswith(".many"))
+        assert many.ranges is not None and 0 < many.ranges[0] < many.ranges[1] and many.rows_source < MANY
+        cut.setattr(sampling, "_distinct", lambda found: iter(bounds))
+        here.made.target.execute(f"INSERT INTO {here.made.there}.still VALUES (1000, 'extra')")
+        alone = (f"{here.made.schema}.still",)
+        (found,) = here.verify(patterns=alone, sample=Sample(0.1, numbers[True])).tables
+        assert (found.extra, found.rows_source, found.rows_target, found.ranges) == (1, 9, 10, (1, 6))
+        (other,) = here.verify(patterns=alone, sample=Sample(0.1, numbers[False])).tables
+        assert other.identical and other.ranges == (1, 6) and other.rows_source < 50
+        here.made.target.execute(f"DELETE FROM {here.made.there}.still WHERE id = 1000")
+    with pytest.raises(ConfigError, match="a sample does not go with"):
+        here.verify(since="1", sample=Sample(0.1, 1))
 
 
 def what_takes_too_long_is_pending(here: JobHere) -> None:

@@ -68,7 +68,9 @@ def test_rule_25_verification_that_goes_on_for_ever(here: JobHere, monkeypatch: 
             pass
 
 
-def watched(here: JobHere, results: int, patterns: tuple[str, ...] = (), ends: str = "\n") -> list[str]:
+def watched(
+    here: JobHere, results: int, patterns: tuple[str, ...] = (), ends: str = "\n", sample: float | None = None
+) -> list[str]:
     """Watch until there are so many results, or a line ends so. Returns the lines."""
     stop, told = Stop(), list[str]()
 
@@ -78,7 +80,7 @@ def watched(here: JobHere, results: int, patterns: tuple[str, ...] = (), ends: s
             stop.ask()
 
     wanted = patterns or tuple(f"{here.made.schema}.{name}" for name in "abc")
-    Watch(here.job, cast(Any, local_verify.LocalSpark), wanted, False, 1.0, stop, tell).run()
+    Watch(here.job, cast(Any, local_verify.LocalSpark), wanted, False, 1.0, stop, tell, sample).run()
     return told
 
 
@@ -98,6 +100,11 @@ def all_are_looked_at_in_turn(here: JobHere) -> None:
         "abc", ("identical", 2, 0)
     )
     assert all(one.began <= one.at and "@" in one.positions[0] for one in found.values())
+    assert names(watched(here, 1, sample=0.05)) == ["b"]
+    sampled = kept(here)
+    assert (sampled["b"].sample, sampled["b"].result, sampled["a"].sample) == ("5%", "identical", None)
+    assert "identical, 2 rows in a sample of 5%" in click.unstyle("\n".join(lines(here.job.status())))
+    assert names(watched(here, 2)) == ["c", "a"]
 
 
 def a_new_process_goes_on_with_the_oldest_and_finds_what_differs(here: JobHere) -> None:

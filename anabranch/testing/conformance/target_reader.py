@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
 from hashlib import sha256
+from itertools import pairwise
 
-from anabranch.contracts import HashingReader, PlacedReader
+from anabranch.contracts import Bounds, HashingReader, PlacedReader, RangedReader, TargetReader
 from anabranch.errors import TargetError
 from anabranch.rows.fingerprint import MODULUS, Fingerprint, Hashed, Hashing
 from anabranch.rows.lines import parse_line
@@ -53,6 +54,38 @@ def pieces_are_the_table(target: Target) -> None:
     for size in (50, 10_000):
         pieces = _piece_by_piece(target, of, size)
         assert Counter(row for piece in pieces for row in piece) == Counter(there)
+
+
+def ranges_are_those_of_their_numbers(target: Target) -> None:
+    """Whoever has cut them: lower < key <= upper, open ends, negative numbers, nothing between."""
+    there: list[Line] = [(str(number), str(number // 3), "word") for number in range(-5, 40)]
+    of = make(target, table("a"), there)
+    ends = [None, ("-3",), ("0",), ("9",), ("100",), None]
+    bounds = [Bounds(low, high) for low, high in pairwise(ends)]
+    with closing(target.connector.reader(RULES)) as reader:
+        assert isinstance(reader, RangedReader)
+        pieces = reader.ranges(of, ["id"], bounds)
+        found = [{int(row[0] or 0) for row in _rows_of(reader, of, piece)} for piece in pieces]
+        (whole,) = reader.ranges(of, ["id"], [Bounds()])
+        assert len(_rows_of(reader, of, whole)) == len(there)
+        assert reader.ranges(of, ["parent"], bounds) == [], "no index begins with it"
+    assert found == [{-5, -4, -3}, {-2, -1, 0}, set(range(1, 10)), set(range(10, 40)), set()]
+
+
+def ranges_of_two_columns_go_by_both(target: Target) -> None:
+    there: list[Line] = [(str(one), str(two), "word") for one in range(3) for two in range(-2, 3)]
+    of = make(target, replace(table("a"), key=("parent", "id")), [(two, one, word) for one, two, word in there])
+    with closing(target.connector.reader(RULES)) as reader:
+        assert isinstance(reader, RangedReader)
+        (piece,) = reader.ranges(of, ["parent", "id"], [Bounds(("0", "1"), ("2", "-1"))])
+        found = sorted((int(row[1] or 0), int(row[0] or 0)) for row in _rows_of(reader, of, piece))
+        (leading,) = reader.ranges(of, ["parent"], [Bounds(("0",), ("1",))])
+        assert {row[1] for row in _rows_of(reader, of, leading)} == {"1"}
+    assert found == [(0, 2), *((1, two) for two in range(-2, 3)), (2, -2), (2, -1)]
+
+
+def _rows_of(reader: TargetReader, of: TargetTable, piece: str) -> list[list[str | None]]:
+    return [parse_line(line) for line in b"".join(reader.lines(of, piece)).split(b"\n")[:-1]]
 
 
 def equal_rows_of_a_keyless_table_come_each(target: Target) -> None:
@@ -187,6 +220,8 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     a_table_without_rows_is_read,
     words_come_back_as_they_went,
     pieces_are_the_table,
+    ranges_are_those_of_their_numbers,
+    ranges_of_two_columns_go_by_both,
     equal_rows_of_a_keyless_table_come_each,
     a_reader_reads_again,
     a_table_that_is_not_there_is_refused,

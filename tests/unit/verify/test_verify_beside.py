@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from anabranch import pace
+from anabranch.connectors.memory.source.capture import MemoryOrder, mark
 from anabranch.errors import SourceUnavailable, TargetError, ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -233,6 +235,21 @@ def test_pitfall_75_a_look_that_fails_is_no_answer(monkeypatch: pytest.MonkeyPat
     late._look = over_at_once(late, broken)  # type: ignore[method-assign]  # this look alone is played
     found = late.settle(table(), [b"1"], 9)
     assert (found.pending, found.why) == ([b"1"], "the line broke")
+
+
+def test_places_of_two_servers_are_not_compared() -> None:
+    """Snapshots alone are checked for which server they are of; the log's end is asked over a connection of its own, which a
+    proxy may lead elsewhere."""
+    made = looking()
+    made._source, made._server = cast(Any, SimpleNamespace(order=MemoryOrder())), ""
+    assert made._of_one_server(mark("one", 3)) == mark("one", 3) and made._of_one_server(mark("one", 4)) == mark(
+        "one", 4
+    )
+    with pytest.raises(SourceUnavailable, match="lead to two servers, one and other"):
+        made._of_one_server(mark("other", 4))
+    made.rest = lambda seconds: None  # type: ignore[method-assign]  # nobody waits for it
+    made._reconnect(0, SourceUnavailable("the line broke"))
+    assert made._of_one_server(mark("other", 4)) == mark("other", 4)
 
 
 def test_a_row_that_an_end_does_not_give_is_pending_and_no_other() -> None:

@@ -25,4 +25,4 @@ def test_a_key_that_would_be_json_outside_of_a_key_is_not_cut_by_place(rules: Va
         Column("n", logical_type("integer"), "integer"),
     )
     schemas = {one.name: TableSchema(TableId("s", "t"), columns, (one.name,)) for one in columns}
-    assert [name for name, schema in schemas.items() if plan._has_json_key(schema, rules)] == by_key
+    assert [name for name, schema in schemas.items() if plan.has_json_key(schema, rules)] == by_key

@@ -37,6 +37,9 @@ class MemoryOrder:
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
         return int(native) <= number_of(mark)
 
+    def server(self, mark: LogMark) -> str:
+        return str(json.loads(mark.resume)["identity"])
+
     def is_set(self, mark: LogMark) -> bool:
         return False
 

@@ -1,16 +1,35 @@
-"""Reads the twin's target tables for verification; a piece is a range of row numbers."""
+"""Reads the twin's target tables for verification; a piece is a range of row numbers, or of whole numbers of a key."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.connectors.memory.database import Database, Relation
+from anabranch.contracts import Bounds
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.lines import escaped_line
 from anabranch.rows.net import TargetTable
+
+RANGE = "range "
+Values = Mapping[str, str | None]
+
+
+def _between(rows: Sequence[Values], piece: str) -> Sequence[Values]:
+    first, last = map(int, piece.split(":"))
+    return rows[first:last]
+
+
+def _inside(rows: Sequence[Values], piece: str) -> Iterator[Values]:
+    columns, lower, upper = json.loads(piece.removeprefix(RANGE))
+    low, high = (None if end is None else [int(value) for value in end] for end in (lower, upper))
+    for values in rows:
+        key = [int(values[name] or 0) for name in columns]
+        if (low is None or key > low) and (high is None or key <= high):
+            yield values
 
 
 class MemoryReader:
@@ -22,11 +41,15 @@ class MemoryReader:
         count = len(self._database.table(table.target).rows)
         return [f"{first}:{first + rows_per_piece}" for first in range(0, max(count, 1), rows_per_piece)]
 
+    def ranges(self, table: TargetTable, columns: Sequence[str], bounds: Sequence[Bounds]) -> list[str]:
+        if tuple(columns) != table.key[: len(columns)]:
+            return []
+        return [f"{RANGE}{json.dumps([columns, one.lower, one.upper])}" for one in bounds]
+
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
-        first, last = map(int, piece.split(":"))
         relation = self._database.table(table.target)
-        for row in list(relation.rows.values())[first:last]:
-            values = relation.texts(row)
+        rows = [relation.texts(row) for row in list(relation.rows.values())]
+        for values in _inside(rows, piece) if piece.startswith(RANGE) else _between(rows, piece):
             yield escaped_line(values[name] for name in table.columns)
 
     def place(self, job: str, table: TableId) -> tuple[Checkpoint, TableState] | None:

@@ -225,6 +225,9 @@ class BinlogOrder:
             raise LogLost(f"the source's binary log changed its name from {marked} to {name}: order is not known")
         return (number, int(offset)) <= (marked_number, place.offset)
 
+    def server(self, mark: LogMark) -> str:
+        return place_of(mark.resume).identity
+
     def is_set(self, mark: LogMark) -> bool:
         return place_of(mark.resume).gtid_only
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from anabranch.connectors.mysql.cutting import beyond, evenly
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted, table_name
+from anabranch.contracts import Bounds
 from anabranch.errors import TargetError
 from anabranch.model.ids import TableId
 
@@ -78,6 +79,21 @@ def pieces(connection: Connection, table: TableId, rows: int) -> list[str]:
     return _conditions(key, list(ends))
 
 
+def ranges(connection: Connection, table: TableId, columns: Sequence[str], bounds: Sequence[Bounds]) -> list[str]:
+    """Return a condition for each range of columns of whole numbers; [] unless the primary key begins with them."""
+    key, _ = _key(connection, table)
+    leading = key[: len(columns)]
+    if [one.name.lower() for one in leading] != [name.lower() for name in columns]:
+        return []
+    if not all(one.type in (*INTEGERS, "decimal") for one in leading):
+        return []
+    return [_inside(leading, _numbers(one.lower), _numbers(one.upper)) for one in bounds]
+
+
+def _numbers(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(str(int(value)) for value in values)
+
+
 def source(table: TableId, piece: str) -> str:
     """Return what stands behind FROM for the rows of a piece, which uses the primary key whatever the statistics say."""
     name = table_name(table)
@@ -122,11 +138,14 @@ def _by_walking(connection: Connection, table: str, key: Sequence[KeyColumn], ro
 
 def _conditions(key: Sequence[KeyColumn], ends: Sequence[tuple[str, ...]]) -> list[str]:
     """Return `low < key <= high` for neighbouring ends; the first and the last are open."""
-    if not ends:
-        return [WHOLE]
-    above = ["", *(_compared(key, end, ">", ">") for end in ends)]
-    below = [*(_compared(key, end, "<", "<=") for end in ends), ""]
-    return [" AND ".join(filter(None, pair)) for pair in zip(above, below, strict=True)]
+    return [_inside(key, lower, upper) for lower, upper in zip([None, *ends], [*ends, None], strict=True)]
+
+
+def _inside(key: Sequence[KeyColumn], lower: tuple[str, ...] | None, upper: tuple[str, ...] | None) -> str:
+    """Return `lower < key <= upper`; None: open."""
+    above = "" if lower is None else _compared(key, lower, ">", ">")
+    below = "" if upper is None else _compared(key, upper, "<", "<=")
+    return " AND ".join(filter(None, (above, below))) or WHOLE
 
 
 def _compared(key: Sequence[KeyColumn], values: Sequence[str], strict: str, last: str) -> str:

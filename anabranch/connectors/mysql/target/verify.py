@@ -21,6 +21,7 @@ from anabranch.connectors.mysql.target.literals import Literals, comparable
 from anabranch.connectors.mysql.target.session import Connection, ask, connect, quoted, run, table_name
 from anabranch.connectors.mysql.target.states import READ_TABLE, state_of
 from anabranch.connectors.mysql.target.words import bare
+from anabranch.contracts import Bounds
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -61,6 +62,10 @@ class MysqlTargetReader:
             except TargetError as error:
                 error.table = error.table or str(table.source)
                 raise
+
+    def ranges(self, table: TargetTable, columns: Sequence[str], bounds: Sequence[Bounds]) -> list[str]:
+        with translated(f"read the keys of {table.target}"):
+            return pieces.ranges(self._session(), table.target, columns, bounds)
 
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
         place = "the whole table" if piece == pieces.WHOLE else f"the piece {piece}"

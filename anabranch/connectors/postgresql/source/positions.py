@@ -105,6 +105,9 @@ class WalOrder:
             return lsn_of(native) <= place.lsn  # of a snapshot: whatever it has is before
         return Snapshot.parse(place.snapshot).sees(int(gtid))
 
+    def server(self, mark: LogMark) -> str:
+        return place_of(mark.resume).identity
+
     def is_set(self, mark: LogMark) -> bool:
         return bool(place_of(mark.resume).snapshot)
 

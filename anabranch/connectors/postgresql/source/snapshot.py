@@ -66,7 +66,7 @@ class PostgresSnapshot:
     def __init__(self, endpoint: Endpoint, expected: str = "", options: PostgresSourceOptions = USUAL) -> None:
         self._endpoint, self._expected, self._options = endpoint, expected, options
         self._connection: Connection | None = None
-        self._own: dict[TableId, Operators] = {}  # of keys' types
+        self._own: dict[tuple[TableId, tuple[str, ...]], Operators] = {}  # of keys' types
 
     def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
         if not table.primary_key:
@@ -84,10 +84,14 @@ class PostgresSnapshot:
         return self._sampled(table, rows) if is_large else self._walked(table, rows)
 
     def _sampled(self, table: TableSchema, rows: int) -> Iterator[tuple[str, ...]]:
-        """Yield edges from a sample of the table. https://www.postgresql.org/docs/current/sql-select.html#SQL-FROM"""
+        """Yield edges from a sample of the table, the same ones as long as its pages are the same.
+
+        https://www.postgresql.org/docs/current/sql-select.html#SQL-FROM
+        """
         query = sql.SQL(
             "SELECT {texts} FROM (SELECT {key}, row_number() OVER (ORDER BY {key}) AS {place}, count(*) OVER () AS {all}"
-            " FROM {table} TABLESAMPLE SYSTEM ({percent})) AS t CROSS JOIN LATERAL ceil({all} / {sampled}) AS {chunks}"
+            " FROM {table} TABLESAMPLE SYSTEM ({percent}) REPEATABLE (1)) AS t"
+            " CROSS JOIN LATERAL ceil({all} / {sampled}) AS {chunks}"
             " WHERE floor({place} * {chunks} / {all}) > floor(({place} - 1) * {chunks} / {all}) AND {place} < {all}"
             " ORDER BY {order}"
         )
@@ -154,7 +158,7 @@ class PostgresSnapshot:
                 holder.execute(lock)
                 files = {str(table.id): _files(holder, table) for table in tables}
                 connection.execute("SET idle_in_transaction_session_timeout = 0")
-                connection.execute(BEGIN)
+                _begin(connection)
                 mark = _mark(connection)
                 name = str(one(connection, "SELECT pg_catalog.pg_export_snapshot()"))
         except SourceUnavailable:  # a lock that is not given in time: each chunk has a snapshot of its own then
@@ -259,11 +263,11 @@ class PostgresSnapshot:
         return compared(names, operator, typed, self._operators(table))
 
     def _operators(self, table: TableSchema) -> Operators:
-        if table.id not in self._own:
-            names = table.primary_key
+        names = table.primary_key
+        if (table.id, names) not in self._own:
             own = operators(self._session(), table, names) if may_have_own(table, names) else {}
-            self._own[table.id] = own
-        return self._own[table.id]
+            self._own[table.id, names] = own
+        return self._own[table.id, names]
 
     def close(self) -> None:
         if self._connection is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
@@ -18,6 +19,7 @@ from anabranch.connectors.postgresql.fingerprint import HASHINGS, fingerprint
 from anabranch.connectors.postgresql.pages import SIZE, TID_RANGES_SINCE, page_edges
 from anabranch.connectors.postgresql.target import choices
 from anabranch.connectors.postgresql.target.store import READ_CHECKPOINT, READ_TABLE, TARGET, checkpoint_of, state_of
+from anabranch.contracts import Bounds
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -29,6 +31,12 @@ from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing
 from anabranch.rows.net import TargetTable
 
 WHOLE_TABLE = "true"
+# Whoever shared a snapshot is gone: its file, what it says, its transaction.
+GONE = (
+    psycopg.errors.UndefinedObject,
+    psycopg.errors.InvalidParameterValue,
+    psycopg.errors.ObjectNotInPrerequisiteState,
+)
 BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # its first query makes the snapshot
 
 # Infinite and BC values have no six-decimal form: they keep PostgreSQL's own text, which no source value has.
@@ -36,6 +44,14 @@ _CLOCK = (
     "CASE WHEN isfinite({0}) AND {0} >= '0001-01-01' "
     "THEN to_char({0}, 'YYYY-MM-DD HH24:MI:SS.US'){1} ELSE {0}::text END"
 )
+# An index whose first columns are these, in this order.
+INDEXED = """
+SELECT count(*) FROM pg_index i
+ WHERE i.indrelid = %s::regclass AND i.indisvalid AND i.indpred IS NULL AND %s::text[] =
+       (SELECT array_agg(a.attname::text ORDER BY k.place)
+          FROM unnest(i.indkey::int2[]) WITH ORDINALITY k (number, place)
+          JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.place <= %s)
+"""
 _SIZE = "to_char(make_interval(secs => abs(extract(epoch FROM {0}))::float8), 'HH24:MI:SS.US')"
 
 # Kind -> expression of the column, where COPY's own text is not the text form already.
@@ -65,6 +81,12 @@ class PostgresReader:
             return [WHOLE_TABLE]
         return page_ranges(pages, rows, rows_per_piece)
 
+    def ranges(self, table: TargetTable, columns: Sequence[str], bounds: Sequence[Bounds]) -> list[str]:
+        name = table_name(table.target).as_string(None)
+        with translated(f"read the keys of {table.target}"):
+            found = self._session().execute(INDEXED, [name, list(columns), len(columns)]).fetchone()
+        return [_inside(columns, one) for one in bounds] if found and found[0] else []
+
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
         place = "the whole table" if piece == WHOLE_TABLE else f"the piece {piece}"
         yield from self._lines(table, sql.SQL(piece), place)
@@ -85,6 +107,28 @@ class PostgresReader:
             at = session.execute(READ_CHECKPOINT, [job, TARGET]).fetchone()
             state = session.execute(READ_TABLE, [job, str(table)]).fetchone()
         return None if at is None or state is None else (checkpoint_of(at), state_of(state, whole=False))
+
+    def share(self, job: str) -> tuple[str, Checkpoint] | None:
+        self.leave()
+        with translated("share a snapshot"):
+            session = self._session()
+            session.execute("SET idle_in_transaction_session_timeout = 0")
+            session.execute(BEGIN)
+            at = session.execute(READ_CHECKPOINT, [job, TARGET]).fetchone()
+            name = session.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
+        return None if at is None or name is None else (str(name[0]), checkpoint_of(at))
+
+    def open_shared(self, shared: str) -> bool:
+        self.leave()
+        with translated("open a shared snapshot"):
+            session = self._session()
+            session.execute(BEGIN)
+            try:
+                session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(shared)))
+            except GONE:
+                session.execute("ROLLBACK")
+                return False
+        return True
 
     def finds(self, table: TargetTable) -> bool:
         return bool(table.key)
@@ -132,6 +176,14 @@ def page_ranges(pages: int, rows: int, rows_per_piece: int) -> list[str]:
     return [
         " AND ".join(filter(None, (f"ctid >= '({start},0)'", end))) for start, end in zip(starts, ends, strict=True)
     ]
+
+
+def _inside(columns: Sequence[str], bounds: Bounds) -> str:
+    """Return `lower < columns <= upper` as SQL."""
+    row = "(" + ", ".join(sql.Identifier(name).as_string(None) for name in columns) + ")"
+    ends = ((">", bounds.lower), ("<=", bounds.upper))
+    parts = [f"{row} {sign} ({', '.join(str(int(value)) for value in end)})" for sign, end in ends if end is not None]
+    return " AND ".join(parts) or WHOLE_TABLE
 
 
 def _form(logical: LogicalType) -> str:

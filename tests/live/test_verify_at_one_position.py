@@ -1,0 +1,171 @@
+"""Verification at one position beside writers, PostgreSQL to PostgreSQL: apply is held for a moment, and both ends are read in
+snapshots of one place. Where that cannot be, the result says why, and is right all the same. Without Spark."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.in_time import PATIENCE, in_time, until
+from anabranch.trail.holding import Hold
+from anabranch.trail.reader import TrailReader
+from anabranch.verify import exact
+from anabranch.verify.digest import GONE
+from anabranch.verify.report import TableResult, Verification
+from anabranch.verify.wanted import Sample
+from rigs.job_here import JobHere
+from rigs.scenario_postgresql import FromPostgres
+
+TABLES = (
+    "CREATE TABLE hot (id int PRIMARY KEY, n int NOT NULL)",
+    "CREATE TABLE bag (n int, word text)",
+    "CREATE TABLE still (id int PRIMARY KEY, word text)",
+    "INSERT INTO hot SELECT n, 0 FROM generate_series(1, 20) n",
+    "INSERT INTO bag VALUES (1, 'a'), (1, 'a'), (2, 'b')",
+    "INSERT INTO still SELECT n, 'still ' || n FROM generate_series(1, 50) n",
+)
+MOST = 30.0  # seconds: a busy machine is to have the time
+
+
+@pytest.fixture
+def here(logical_postgresql: Any, postgresql: Any, tmp_path: Path) -> Iterator[JobHere]:
+    source, target = create_database(logical_postgresql, "exact"), create_database(postgresql, "exact")
+    source.execute(*TABLES)
+    made = JobHere(FromPostgres(source, target, tmp_path, name=unique_name("job")))
+    made.load()
+    made.stream()
+    yield made
+    made.job.drop(execute=True)
+    drop_database(source)
+    drop_database(target)
+
+
+@contextmanager
+def writer(database: Database) -> Iterator[None]:
+    """Two rows change their values together, and equal rows come and go: no two moments are alike."""
+    is_over, draw = threading.Event(), random.Random(1)
+
+    def write() -> None:
+        with closing(database.connect(autocommit=False)) as connection, closing(connection.cursor()) as cursor:
+            while not is_over.wait(0.003):
+                one, other = draw.sample(range(1, 21), 2)
+                cursor.execute(f"UPDATE hot SET n = n + 1 WHERE id = {one}")
+                cursor.execute(f"UPDATE hot SET n = n - 1 WHERE id = {other}")
+                cursor.execute(f"INSERT INTO bag VALUES ({draw.randrange(5)}, 'x')")
+                cursor.execute(f"DELETE FROM bag WHERE n = {draw.randrange(5)} AND word = 'x'")
+                connection.commit()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def named(found: Verification) -> dict[str, TableResult]:
+    return {one.source.partition(".")[2]: one for one in found.tables}
+
+
+def exactly(here: JobHere, **wanted: Any) -> Verification:
+    """Verify until both ends were read at one position: a busy machine may need longer than apply may be held."""
+    late = time.monotonic() + PATIENCE
+    while not (found := here.verify(max_pause=MOST, **wanted)).exact:
+        assert not [str(one) for one in found.tables if one.differs]
+        in_time(late, found.not_exact)
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_rule_25_both_ends_are_read_at_one_position(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    with here.running() as (_, apply), writer(here.made.source):
+        all_of_it_is_equal_also_what_has_no_key_and_never_rests(here)
+        what_differs_is_found(here)
+        two_at_once(here)
+        nothing_is_applied_while_it_is_held(here)
+        a_snapshot_that_is_gone_is_said(here, monkeypatch)
+        apply.set()
+        where_nothing_is_applied_it_is_not_exact(here)
+
+
+def all_of_it_is_equal_also_what_has_no_key_and_never_rests(here: JobHere) -> None:
+    found = exactly(here)
+    assert [str(one) for one in found.tables if not one.identical] == [] and found.exit_code == 0
+    assert found.paused > 0 and "@" in found.exact and not found.not_exact
+    assert found.to_json()["exact"] == found.exact and found.to_json()["paused"] > 0
+    assert here.verify(patterns=("public.still",)).exact == "", "nobody asked for it"
+    part = exactly(here, sample=Sample(0.5, 1), patterns=("public.hot",))
+    assert part.identical and part.sample is not None
+
+
+def what_differs_is_found(here: JobHere) -> None:
+    there = here.made.there
+    here.made.target.execute(f"UPDATE {there}.still SET word = 'still 8' WHERE id = 7")
+    found = named(exactly(here))
+    assert (found["still"].different, found["still"].sample[0].key) == (1, {"id": "7"})
+    assert [name for name, one in found.items() if one.differs] == ["still"]
+    here.made.target.execute(f"UPDATE {there}.still SET word = 'still 7' WHERE id = 7")
+
+
+def two_at_once(here: JobHere) -> None:
+    """The second one does not wait: it looks again."""
+    job = here.job
+    with closing(Hold(job.names.held(job.trail), 1 << 60, 60.0)):
+        found = here.verify(max_pause=MOST, patterns=("public.still",))
+    assert found.identical and not found.exact and "held by another verification" in found.not_exact
+
+
+def nothing_is_applied_while_it_is_held(here: JobHere) -> None:
+    """Nor lost: it comes as soon as apply is let go, and at once where the time is over."""
+    job, target = here.job, here.made.target
+    newest = f"SELECT count(*) FROM {here.made.there}.still WHERE id = 1000"
+    hold = Hold(job.names.held(job.trail), 0, 60.0)
+    with TrailReader(job.trail) as trail:
+        before = trail.end().position.sequence
+        here.made.source.execute("INSERT INTO still VALUES (1000, 'held')")
+        until(lambda: trail.end().position.sequence > before + 20, "capture has it")
+    is_there, lasted = target.query(newest) == [(1,)], time.monotonic() - hold.began
+    assert not is_there or lasted > 55, "nobody holds apply for longer than a minute"
+    hold.close()
+    until(lambda: target.query(newest) == [(1,)], "it is applied")
+    here.made.source.execute("DELETE FROM still WHERE id = 1000")
+    with closing(Hold(job.names.held(job.trail), 0, 0.2)):
+        until(lambda: target.query(newest) == [(0,)], "it is applied although apply is held")
+
+
+def a_snapshot_that_is_gone_is_said(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is emptied at the source behind the snapshot, which does not keep its rows."""
+    opened = exact.Opening._held
+
+    def emptied(self: Any, *ends: Any) -> Any:
+        found = opened(self, *ends)
+        if found.shared is not None:
+            here.made.source.execute("TRUNCATE still")
+        return found
+
+    late = time.monotonic() + PATIENCE
+    with monkeypatch.context() as patched:
+        patched.setattr(exact.Opening, "_held", emptied)
+        while (found := here.verify(max_pause=MOST, by_rows=True)).not_exact != GONE:
+            in_time(late, found.not_exact)
+    assert not found.exact and not [str(one) for one in found.tables if one.differs]
+
+
+def where_nothing_is_applied_it_is_not_exact(here: JobHere) -> None:
+    """As where apply has just been killed: its end is waited for no longer than it might have been held."""
+    job = here.job
+    with TrailReader(job.trail) as trail:
+        before = trail.end().position.sequence
+        until(lambda: trail.end().position.sequence > before + 20, "more is captured than was applied")
+    found = here.verify(max_pause=0.3, patterns=("public.still",), budget=20.0)
+    assert not found.exact and not [str(one) for one in found.tables if one.differs]
+    assert found.not_exact in (exact.IN_NO_TIME.format(0.3), exact.NO_PLACE)
