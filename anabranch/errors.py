@@ -227,7 +227,10 @@ class TargetFull(TargetUnavailable):
 
 
 class RowRefused(TargetError):
+    """`is_taken`: another row at the target has values that have to be unique."""
+
     code = "row_refused"
+    is_taken = False
 
 
 class Redefined(RowRefused):

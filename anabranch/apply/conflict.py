@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from anabranch.apply.pair import refuse_change
+from anabranch.apply.pair import added_up, refuse_change
 from anabranch.contracts import Conflict, RowWriter
 from anabranch.rows.conflict import Age, ConflictPolicy, FoundRow, NotedConflict, OnConflict, Texts
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange
@@ -114,14 +114,16 @@ class Decider:
         if there is None:
             row = change if is_insert else RowChange(change.table, INSERT, values=whole)
             return Verdict((row,), kind="" if is_insert else "missing", decision="" if is_insert else "source")
+        sums = added_up(change, policy, there.values)
         if there.is_newer:
-            return Verdict(
-                (), stands=False, kind="exists" if is_insert else "newer", decision="target", found=there.values
-            )
+            changed = {name: value for name, value in sums.items() if value != there.values[name]}
+            added = (RowChange(change.table, UPDATE, key, changed),) if changed else ()
+            kind = "exists" if is_insert else "newer"
+            return Verdict(added, stands=False, kind=kind, decision="target", found=there.values)
         if is_insert:
-            instead = replace(change, operation=UPDATE, old_key=key)
+            instead = replace(change, operation=UPDATE, old_key=key, values={**change.values, **sums})
             return Verdict((instead,), kind="exists", decision="source", found=there.values)
-        instead = replace(change, values=whole)  # also what the change left as it was: the target's may be another
+        instead = replace(change, values={**whole, **sums})  # also what it left as it was: the target's may be another
         before = self.writer.row(change.table, key, Age(policy.newest_by, change.before[policy.newest_by]))
         if before is not None and before.is_newer:
             return Verdict((instead,), kind="differs", decision="source", found=there.values)

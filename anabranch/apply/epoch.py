@@ -100,7 +100,8 @@ class Applier:
     # --- what the target refuses ---------------------------------------------------------------------------------------
 
     def _may_park(self, refusal: RowRefused) -> bool:
-        asked_for = self.progress.settings.parks or isinstance(refusal, Redefined)
+        settings = self.progress.settings
+        asked_for = settings.parks or isinstance(refusal, Redefined) or (refusal.is_taken and settings.parks_taken)
         return asked_for and refused_table(refusal, self.progress.context) is not None
 
     def _is_told(self, refusal: RowRefused) -> bool:

@@ -8,8 +8,8 @@ way by giving way to the slow one, there with the row's key. What does not live 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from decimal import Decimal, InvalidOperation
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation, localcontext
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +20,14 @@ from anabranch.apply.context import ApplyContext
 from anabranch.apply.images import Images
 from anabranch.contracts import Conflict
 from anabranch.rows.chunk import Op
+from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.lines import texts
 from anabranch.rows.net import DELETE, INSERT, RowChange, TargetTable
 
 DELETED = "delete of a row of a pair: nobody could tell it from a newer row of the other site; mark rows as deleted by a column"
 MOVED = "a row of a pair gets another key: nobody could tell whether the other site has changed it"
 TRUNCATED = "TRUNCATE of a table of a pair: nobody could tell which rows of the other site it is to remove"
+DIGITS = 100  # no column has as many
 
 
 def older(column: str) -> str:
@@ -33,8 +35,10 @@ def older(column: str) -> str:
     return f"update of a row of a pair that does not make {column} greater: the newest row could not be told by it"
 
 
-def refuse_unfit(images: Images, table: TargetTable, column: str) -> None:
-    """Raise NeedsSlowWay unless these images are inserts, and whole updates that keep the key and make the column greater."""
+def refuse_unfit(images: Images, table: TargetTable, policy: ConflictPolicy) -> None:
+    """Raise NeedsSlowWay unless these images are inserts, and whole updates that keep the key and make the column greater, of
+    a table without columns that are added up: what to write into those depends on the row that is there."""
+    column = policy.newest_by
     if not images.is_full:
         raise NeedsSlowWay(table, "a partial image of a row of a pair")
     if (images.op == Op.DELETE).any():
@@ -42,6 +46,8 @@ def refuse_unfit(images: Images, table: TargetTable, column: str) -> None:
     after = np.flatnonzero(images.op == Op.AFTER)
     if not len(after):
         return
+    if policy.delta:
+        raise NeedsSlowWay(table, f"{', '.join(policy.delta)} is added up")
     for name in table.key:
         of = images.rows.column(name)
         if not pc.all(pc.equal(_at(of, after - 1), _at(of, after))).as_py():
@@ -63,6 +69,22 @@ def refuse_change(change: RowChange, column: str) -> None:
             what = older(column)
     if what:
         raise Conflict(change.table.source, f"{change.table.target}: {what}", dict(change.old_key))
+
+
+def added_up(change: RowChange, policy: ConflictPolicy, there: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the sums of a change and the row that is `there`: of an update what it adds, of an insert the whole of its value,
+    since the row there began with a value of its own. The change must have passed `refuse_change`. Raises Conflict for a
+    NULL, which has no sum."""
+    found = dict[str, str | None]()
+    for name in policy.delta:
+        before = "0" if change.operation == INSERT else change.before.get(name)
+        after, now = change.values.get(name, before), there.get(name)
+        if before is None or after is None or now is None:
+            what = f"{change.operation} in {change.table.target}: {name} is added up, and is NULL"
+            raise Conflict(change.table.source, what, dict(change.old_key))
+        with localcontext(prec=DIGITS):
+            found[name] = f"{Decimal(now) + Decimal(after) - Decimal(before):f}"
+    return found
 
 
 def refuse_truncates(truncates: Sequence[tuple[int, TargetTable]], context: ApplyContext) -> None:

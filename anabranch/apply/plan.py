@@ -140,7 +140,7 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
             context.keys.refuse_hidden(followed.table, images)
         newest_by, in_pair = followed.on_conflict.newest_by, followed.on_conflict.pair
         if in_pair and checked:
-            refuse_unfit(images, followed.table, newest_by)
+            refuse_unfit(images, followed.table, followed.on_conflict)
         net, again = compact(
             images,
             followed.table,

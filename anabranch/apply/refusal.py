@@ -15,10 +15,12 @@ def refused(reason: Conflict | NeedsSlowWay, position: Position) -> RowRefused:
         hint = reason.hint if isinstance(reason, Unconvertible) else ""
         return RowRefused(reason.why, table=str(reason.table), position=str(position), hint=hint)
     key = ", ".join(f"{name} = {value}" for name, value in reason.key.items())
-    return RowRefused(
+    error = RowRefused(
         f"{reason.what}" + (f" (row {key})" if key else ""),
         table=str(reason.table),
         position=str(position),
         hint="correct the row or the table at the target, then start again: the job continues from here; on_conflict decides"
         " about rows that are missing or already there",
     )
+    error.is_taken = reason.is_taken
+    return error

@@ -18,6 +18,9 @@ class ApplySettings:
     lock: str = "none"  # what a snapshot may lock at the source when rows are read again
     logs_cascades: bool = False  # does the source's log have what its foreign keys do?
     parks: bool = False  # park tables whose rows are refused
+    parks_taken: bool = (
+        False  # park tables with rows of a pair whose unique values another row has, whatever else stops
+    )
     sets_aside: bool = False  # set single refused rows aside, where nothing depends on them
     aside_limit: int = 1000  # changes of a table that may be set aside
     rests: bool = False  # leave the checkpoint where it is while the log has nothing for us: another job reads it (K21)

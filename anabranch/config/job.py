@@ -20,7 +20,7 @@ from anabranch.config.sections.apply import Apply
 from anabranch.config.sections.capture import Capture
 from anabranch.config.sections.cutover import Cutover
 from anabranch.config.sections.load import Load
-from anabranch.config.sections.pair import Pair, refuse_misfits
+from anabranch.config.sections.pair import Pair, refuse_misfits, refuse_sums
 from anabranch.config.sections.retry import Retry
 from anabranch.config.sections.reverse import Reverse
 from anabranch.config.sections.rules import Rule
@@ -72,6 +72,8 @@ class JobConfig(Section):
         if self.pair is not None:
             several = bool(self.targets)
             refuse_misfits(self.pair, self.name, self.source, several, self.apply, self.load, self.tables)
+        else:
+            refuse_sums(self.tables)
         return self
 
     @property

@@ -10,6 +10,7 @@ more than eight methods: an ability that not every database has is a protocol of
 from anabranch.contracts.appender import Appender, AppendTarget
 from anabranch.contracts.checks import Checks, PreflightContext
 from anabranch.contracts.fence import (
+    ComparingSource,
     Counter,
     CounterSet,
     CountingSource,
@@ -81,6 +82,7 @@ __all__ = [
     "Bounds",
     "Cascader",
     "Checks",
+    "ComparingSource",
     "ComputedReader",
     "ComputingReader",
     "Conflict",

@@ -37,6 +37,9 @@ class PreflightContext:
     writers: tuple[SourceWriter, ...] = ()  # SourceCatalog.writers, without the job itself
     filtered: frozenset[TableId] = frozenset()  # tables of which the job leaves rows out
     leave_out: frozenset[str] = frozenset()  # LogOptions.leave_out
+    told_by: Mapping[TableId, str] = field(
+        default_factory=dict
+    )  # of a job of a pair: by source table, the column at the target by which the newest row is told
     longest: Callable[[TableSchema, Sequence[str]], Mapping[str, int] | None] = _not_asked  # SourceLengths.longest
 
 

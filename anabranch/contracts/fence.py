@@ -90,6 +90,15 @@ class CountingSource(Protocol):
         """Return the counters of columns of these tables, as they are now."""
 
 
+@runtime_checkable
+class ComparingSource(Protocol):
+    """Says by what a source takes two keys for equal; an ability of those where different texts may be equal."""
+
+    def loose_keys(self, tables: Mapping[TableId, TableSchema]) -> dict[tuple[TableId, str], str]:
+        """Return the columns of these tables' primary keys in which different texts may be equal, each with the name of what
+        compares them there."""
+
+
 @dataclass(frozen=True, slots=True)
 class CounterSet:
     """A counter of the target: `next`, the number that it will give next. `problem`: why it could not be set."""

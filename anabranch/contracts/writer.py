@@ -26,11 +26,14 @@ types, or the source has no such table."""
 
 class Conflict(Exception):
     """A Writer found the target other than expected: wrong count, unique or foreign-key violation, value refused. The
-    engine rolls back and goes the slow way; in the slow way it becomes RowRefused with the row's key."""
+    engine rolls back and goes the slow way; in the slow way it becomes RowRefused with the row's key. `is_taken`: another row
+    has values that have to be unique."""
 
-    def __init__(self, table: TableId, what: str, key: Mapping[str, str | None] | None = None) -> None:
+    def __init__(
+        self, table: TableId, what: str, key: Mapping[str, str | None] | None = None, is_taken: bool = False
+    ) -> None:
         super().__init__(f"{table}: {what}")
-        self.table, self.what, self.key = table, what, dict(key or {})
+        self.table, self.what, self.key, self.is_taken = table, what, dict(key or {}), is_taken
 
 
 class Begun(StrEnum):

@@ -97,7 +97,9 @@ class Job(JobView):
         with self._named("arm"):
             from anabranch.job.preflight import preflight_report
             from anabranch.lifecycle.arming import arm
+            from anabranch.lifecycle.pair_start import note_pairing
 
+            note_pairing(self)
             preflight_report(self).require()
             return arm(self)
 

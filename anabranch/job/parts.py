@@ -17,6 +17,7 @@ from anabranch.contracts import Emptying, drift_of
 from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, LoadWatcher, part
 from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
+from anabranch.lifecycle.pair_start import note_pairing, refuse_unlike_twin
 from anabranch.spark.engine import Engine, SparkEngine
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.definitions import logs_cascades
@@ -87,6 +88,8 @@ def run_apply(job: JobView, engine: Engine | None = None) -> None:
     engine = engine or SparkEngine(spark_factory(job, "apply"), job.config.apply.runner)
     with Stop(ends_waits=False) as stop, part(job, "apply", stop.asked) as state:
         refuse_changed_job(job)
+        note_pairing(job)
+        refuse_unlike_twin(job)
         source = source_of(job)
         ApplyRun(
             job=job.config.name,
@@ -113,6 +116,7 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
         lock=job.config.load.lock,
         logs_cascades=logs_cascades,
         parks=apply.on_error != "stop",
+        parks_taken=job.config.pair is not None and job.config.pair.on_unique_conflict == "park",
         sets_aside=apply.on_error == "set_aside",
         aside_limit=apply.set_aside_limit,
         rests=bool(job.config.source.leave_out),
@@ -152,6 +156,7 @@ def run_load(
     with Stop() as stop, part(job, "load", stop.asked) as state, stop.excused(), waits.in_tasks():
         has_looked = os.environ.get(SUPERVISED) and not os.environ.get(PREFLIGHT)  # `run` has made the preflight
         if table is None and not has_looked:
+            note_pairing(job)
             preflight_report(job).require()
         begin_trail_if_none(job, stop.asked)
         _await_trail(job, stop)

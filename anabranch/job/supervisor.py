@@ -31,6 +31,7 @@ from anabranch.job.lanes import Lane, refuse_if_all_failed, worst
 from anabranch.job.preflight import preflight_report
 from anabranch.job.signals import Stop
 from anabranch.job.watching import part
+from anabranch.lifecycle.pair_start import note_pairing
 from anabranch.model.checks import CheckVerdict
 from anabranch.model.condition import Waiting
 from anabranch.state.store import StateStore
@@ -61,6 +62,7 @@ class Supervisor:
         with self.stop, only_one(self.job, self.stop), part(self.job, "run", self.stop.asked) as state:
             state.clear_last_error()
             state.forget_gone("run")
+            note_pairing(self.job)
             away = self._preflight(state)
             refuse_changed_job(self.job)
             refuse_unarmed(self.job)

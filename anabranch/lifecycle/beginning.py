@@ -124,7 +124,7 @@ def prepare_target(job: JobView, store: TargetStore) -> None:
             **({TARGET: job.names.target} if job.names.target else {}),
             **_origins(job, trail.job_uuid, known or {}),
             **_left_out(job),
-            **_pair(job),
+            **pair_facts(job),
         },
     )
 
@@ -155,7 +155,7 @@ def _left_out(job: JobView) -> dict[str, str]:
     return {LEAVES_OUT: origins_as_text(left_out)} if left_out else {}
 
 
-def _pair(job: JobView) -> dict[str, str]:
+def pair_facts(job: JobView) -> dict[str, str]:
     """Return how a job of a pair decides, for its twin, which asks for it."""
     from anabranch.model.state import PAIR
 
@@ -163,5 +163,7 @@ def _pair(job: JobView) -> dict[str, str]:
     if pair is None:
         return {}
     included = [schema for table, schema in history(job)[0].items() if job.rules.includes(table)]
-    policies = {job.rules.target_table(schema).target: job.rules.on_conflict(schema).newest_by for schema in included}
-    return {PAIR: Pairing(pair.site, pair.other, pair.winner, pair.twin, policies).as_text()}
+    policies = {job.rules.target_table(schema).target: job.rules.on_conflict(schema) for schema in included}
+    newest_by = {table: policy.newest_by for table, policy in policies.items()}
+    delta = {table: tuple(sorted(policy.delta)) for table, policy in policies.items()}
+    return {PAIR: Pairing(pair.site, pair.other, pair.winner, pair.twin, newest_by, delta).as_text()}

@@ -8,28 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
 
 from anabranch.config.sections.pair import Pair
-from anabranch.contracts import Counter, CountingSource, SourceConnector
+from anabranch.contracts import ComparingSource, Counter, CountingSource, SourceConnector
 from anabranch.errors import ConfigError
 from anabranch.lifecycle.reversing import read_end
 from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.markers import origin_of
 from anabranch.model.pairing import Pairing
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.writers import JOB, SourceWriter
 from anabranch.preflight.way_back import target_asked
-from anabranch.rows.net import TargetTable
 from anabranch.view.opened import catalog_of, source_of
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 OK, WARNING, FAILED = CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.FAILED
-TWIN, TABLES, NUMBERS = "pair.twin", "pair.tables", "pair.numbers"
+TWIN, TABLES, KEYS, NUMBERS = "pair.twin", "pair.tables", "pair.keys", "pair.numbers"
+BYTES = "its bytes"  # by which keys are compared where different texts are never equal
 Tables = Mapping[TableId, TableSchema]
 
 
@@ -38,9 +40,7 @@ def pair_results(job: JobView) -> list[CheckResult]:
     pair = job.config.pair
     assert pair is not None
     source = source_of(job)
-    with catalog_of(source) as catalog:
-        twin = next((one for one in catalog.writers() if one.name == f"{JOB}{pair.twin}" and not one.through), None)
-        here = catalog.tables(job.rules.includes, whole=False)
+    twin, here = _at_source(job, pair, source)
     wanted = {target: table for table in here if (target := job.rules.target_of(table))}
     far = read_end(job)
     with target_asked(), closing(far.catalog()) as catalog:
@@ -50,30 +50,59 @@ def pair_results(job: JobView) -> list[CheckResult]:
     return [
         *_twin(job.config.name, pair, twin, columns),
         *_told(job, pair, here, made, columns),
+        *_keys(job, source, far, here, made),
         *_numbers(job, pair, source, far, here, made, twin is not None),
     ]
 
 
-def _columns(job: JobView, here: Tables) -> dict[TableId, tuple[str, str]]:
-    """Return by source table the column, at the source and at the target, by which the newest row is told; tables that do not
-    fit are left out, which other checks say."""
+def twin_results(job: JobView) -> list[CheckResult]:
+    """Return what the twin's settings, as it began last, say to those of this job with [pair]. Raises the source's error."""
+    pair = job.config.pair
+    assert pair is not None
+    twin, here = _at_source(job, pair, source_of(job))
+    return list(_twin(job.config.name, pair, twin, _columns(job, here)))
+
+
+def _at_source(job: JobView, pair: Pair, source: SourceConnector) -> tuple[SourceWriter | None, Tables]:
+    """Return the twin, as it began last, and the job's tables."""
+    with catalog_of(source) as catalog:
+        twin = next((one for one in catalog.writers() if one.name == f"{JOB}{pair.twin}" and not one.through), None)
+        return twin, catalog.tables(job.rules.includes, whole=False)
+
+
+@dataclass(frozen=True)
+class Told:
+    """How a table decides. A column is its name at the source, and at the target: the one by which the newest row is told, and
+    those that are added up."""
+
+    newest_by: tuple[str, str]
+    delta: tuple[tuple[str, str], ...]
+
+    @property
+    def sums(self) -> str:
+        """The columns of the source that are added up, for people; "none" for none."""
+        return ", ".join(sorted(name for name, _ in self.delta)) or "none"
+
+
+def _columns(job: JobView, here: Tables) -> dict[TableId, Told]:
+    """Return by source table how it decides; tables that do not fit are left out, which other checks say."""
     found = {}
     for table, schema in here.items():
         try:
-            column = job.rules.on_conflict(schema).newest_by
+            policy = job.rules.on_conflict(schema)
             target = job.rules.target_table(schema)
         except ConfigError:
             continue
-        found[table] = dict(zip(target.columns, target.source_columns, strict=True))[column], column
+        named = dict(zip(target.columns, target.source_columns, strict=True))
+        delta = tuple((named[name], name) for name in policy.delta)
+        found[table] = Told((named[policy.newest_by], policy.newest_by), delta)
     return found
 
 
 # --- the twin -------------------------------------------------------------------------------------------------------------
 
 
-def _twin(
-    name: str, pair: Pair, twin: SourceWriter | None, columns: Mapping[TableId, tuple[str, str]]
-) -> Iterator[CheckResult]:
+def _twin(name: str, pair: Pair, twin: SourceWriter | None, columns: Mapping[TableId, Told]) -> Iterator[CheckResult]:
     if twin is None:
         message = f"the twin {pair.twin} has not been seen at the source yet: its settings are compared once it has begun there"
         yield CheckResult(
@@ -93,15 +122,18 @@ def _twin(
     ):
         if is_so != should:
             found.append(f'its {key} is "{is_so}", and had to be "{should}"')
-    for table, (column, _) in sorted(columns.items()):
-        by = theirs.newest_by.get(table)
+    for table, told in sorted(columns.items()):
+        by, column = theirs.newest_by.get(table), told.newest_by[0]
         if by is not None and by != column:
             found.append(f"it tells the newest row of {table} by {by}, this job by {column}")
+        sums = ", ".join(sorted(theirs.delta.get(table, ()))) or "none"
+        if by is not None and sums != told.sums:
+            found.append(f"of {table} it adds up {sums}, this job {told.sums}")
     for table in sorted(columns.keys() - theirs.newest_by.keys()):
         found.append(f"it does not write to {table}, which this job reads")
     if found:
         message = f"the settings of {pair.twin}, as it last began, do not go with this job's: {'; '.join(found)}"
-        hint = "mend one of the files, then let its job note it: anabranch load JOB (arm JOB where it takes its tables over)"
+        hint = "mend one of the files; where both agree by now, start the other job: each notes its settings when it starts"
         yield CheckResult(TWIN, FAILED, message, hint)
     else:
         yield CheckResult(
@@ -119,20 +151,29 @@ def _settings(name: str, pair: Pair) -> str:
 
 
 def _told(
-    job: JobView, pair: Pair, here: Tables, made: Tables, columns: Mapping[TableId, tuple[str, str]]
+    job: JobView, pair: Pair, here: Tables, made: Tables, columns: Mapping[TableId, Told]
 ) -> Iterator[CheckResult]:
-    """Compare the columns by which the newest row is told: a value has to be the same at both ends, to its last digit."""
+    """Compare the columns by which the newest row is told, and those that are added up: a value has to be the same at both
+    ends, to its last digit."""
     is_well = True
-    for table, (name, at_target) in sorted(columns.items()):
+    every = [
+        (table, *column, what)
+        for table, told in sorted(columns.items())
+        for column, what in (
+            (told.newest_by, "by which the newest row is told"),
+            *((one, "which is added up") for one in told.delta),
+        )
+    ]
+    for table, name, at_target, what in every:
         schema = made.get(table)
         column = next((one for one in schema.columns if one.name == at_target), None) if schema else None
         why = _unlike(here[table].column(name), column) if column is not None else ""
         if why:
             is_well = False
             hint = "give both the same type, NOT NULL, before either job begins"
-            yield CheckResult(TABLES, FAILED, f"{name}, by which the newest row is told, {why}", hint, str(table))
+            yield CheckResult(TABLES, FAILED, f"{name}, {what}, {why}", hint, str(table))
     if is_well and columns:
-        names = ", ".join(sorted({name for name, _ in columns.values()}))
+        names = ", ".join(sorted({told.newest_by[0] for told in columns.values()}))
         yield CheckResult(TABLES, OK, f"{len(columns)} tables are told by {names} which of two rows is newer")
 
 
@@ -145,6 +186,37 @@ def _unlike(here: Column, there: Column) -> str:
     if (one.kind, one.precision, one.scale, one.fraction) != (other.kind, other.precision, other.scale, other.fraction):
         return f"is {here.native} here and {there.native} there: a value would not be the same at both"
     return ""
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------------
+
+
+def _keys(
+    job: JobView, source: SourceConnector, far: SourceConnector, here: Tables, made: Tables
+) -> Iterator[CheckResult]:
+    """Compare by what both ends take two keys for equal: what is one row here and two there cannot become equal."""
+    if not (isinstance(source, ComparingSource) and isinstance(far, ComparingSource)):
+        return
+    ours = source.loose_keys(here)
+    with target_asked():
+        theirs = far.loose_keys({schema.id: schema for schema in made.values()})
+    for table, schema in sorted(made.items()):
+        for name, there in _named(job, here[table]).items():
+            if name not in here[table].primary_key or not _are_texts(here[table], name, schema, there):
+                continue
+            one, other = ours.get((table, name), BYTES), theirs.get((schema.id, there), BYTES)
+            if one != other:
+                message = (
+                    f"{name} of the key is compared by {one} here and by {other} there: two rows here may be one there"
+                )
+                hint = "give it the same collation at both sites, best one that compares bytes and does not fill up with blanks"
+                yield CheckResult(KEYS, FAILED, message, hint, str(table))
+
+
+def _are_texts(here: TableSchema, name: str, there: TableSchema, column: str) -> bool:
+    """Return whether both ends have the column as text, which any other type of a key has in one form only."""
+    types = here.column(name).type, next((one.type for one in there.columns if one.name == column), None)
+    return all(type is not None and type.kind in (Kind.TEXT, Kind.NATIVE) for type in types)
 
 
 # --- numbers --------------------------------------------------------------------------------------------------------------
@@ -161,12 +233,7 @@ def _numbers(
         theirs = {(one.table, one.column): one for one in far.counters({made[table].id: made[table] for table in made})}
     count, is_well = 0, True
     for (table, column), counter in sorted(ours.items()):
-        schema = made.get(table)
-        named = (
-            dict(zip(target.source_columns, target.columns, strict=True))
-            if (target := _target(job, here[table]))
-            else {}
-        )
+        schema, named = made.get(table), _named(job, here[table])
         other = theirs.get((schema.id, named[column])) if schema is not None and column in named else None
         if other is None:
             continue
@@ -183,11 +250,13 @@ def _numbers(
         yield CheckResult(NUMBERS, OK, f"no number is given to new rows by both sites ({count} columns)")
 
 
-def _target(job: JobView, schema: TableSchema) -> TargetTable | None:
+def _named(job: JobView, schema: TableSchema) -> dict[str, str]:
+    """Return the target's name of each column; {} for a table that has no form there, which other checks say."""
     try:
-        return job.rules.target_table(schema)
+        target = job.rules.target_table(schema)
     except ConfigError:
-        return None
+        return {}
+    return dict(zip(target.source_columns, target.columns, strict=True))
 
 
 def _step(counter: Counter) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.model.ids import TableId
 
@@ -15,19 +15,29 @@ from anabranch.model.ids import TableId
 @dataclass(frozen=True)
 class Pairing:
     """`site` is the job's source, `other` its target. `newest_by`: by target table, the column there by which the newest row is
-    told."""
+    told; `delta`: the columns there that are added up."""
 
     site: str
     other: str
     winner: str
     twin: str
     newest_by: Mapping[TableId, str]
+    delta: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
 
     def as_text(self) -> str:
         tables = {str(table): column for table, column in sorted(self.newest_by.items())}
-        return json.dumps([self.site, self.other, self.winner, self.twin, tables], ensure_ascii=False)
+        sums = {str(table): columns for table, columns in sorted(self.delta.items()) if columns}
+        return json.dumps([self.site, self.other, self.winner, self.twin, tables, sums], ensure_ascii=False)
 
     @classmethod
     def of_text(cls, text: str) -> Pairing:
-        site, other, winner, twin, tables = json.loads(text)
-        return cls(site, other, winner, twin, {TableId.parse(table): column for table, column in tables.items()})
+        site, other, winner, twin, tables, *more = json.loads(text)  # the sums came later
+        sums = more[0] if more else {}
+        return cls(
+            site,
+            other,
+            winner,
+            twin,
+            {TableId.parse(table): column for table, column in tables.items()},
+            {TableId.parse(table): tuple(columns) for table, columns in sums.items()},
+        )

@@ -34,6 +34,7 @@ class Selection:
     logs_cascades: bool = False
     waiting: frozenset[TableId] = frozenset()  # included and not followed at present
     writers: tuple[SourceWriter, ...] = ()  # to tables of the source, without the job itself
+    told_by: dict[TableId, str] = field(default_factory=dict)  # PreflightContext.told_by
 
     def add(
         self, check: str, verdict: CheckVerdict, message: str, hint: str = "", table: TableId | None = None
@@ -131,6 +132,9 @@ def _filter(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
 
 
 def _on_conflict(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
-    writes_missing = rules.on_conflict(schema).name in (OnConflict.SOURCE_WINS, OnConflict.NEWEST)
+    policy = rules.on_conflict(schema)
+    if policy.pair:
+        selection.told_by[schema.id] = policy.newest_by
+    writes_missing = policy.name in (OnConflict.SOURCE_WINS, OnConflict.NEWEST)
     if writes_missing and schema.id not in selection.needs_full_images:
         selection.needs_full_images.append(schema.id)

@@ -204,6 +204,7 @@ def _context(
         writers=selection.writers,
         filtered=frozenset(filter(rules.has_filter, selection.tables)),
         leave_out=frozenset(config.source.leave_out),
+        told_by=selection.told_by,
     )
 
 

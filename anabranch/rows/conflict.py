@@ -29,13 +29,15 @@ class OnConflict(StrEnum):
 class ConflictPolicy:
     """The job's choice for a table where stream and target disagree. `newest_by`: the target's name of the column that
     `OnConflict.NEWEST` compares. `pair`: both ends write the table, and a job of each way decides by this policy (K23);
-    `target_wins_ties`: of two rows that are equally new the target's stays.
+    `target_wins_ties`: of two rows that are equally new the target's stays; `delta`: the target's names of columns that are
+    added up, whichever row is newer.
     """
 
     name: OnConflict = OnConflict.STOP
     newest_by: str = ""
     pair: bool = False
     target_wins_ties: bool = False
+    delta: tuple[str, ...] = ()
 
     @property
     def decides(self) -> bool:

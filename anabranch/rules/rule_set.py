@@ -50,6 +50,8 @@ RISING = frozenset(
         *(Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT),
     }
 )
+# Kinds of which a sum is the same at every end, in whatever order it was made.
+SUMMED = RISING - {Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT}
 ORDERED = frozenset(
     {
         *(Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64),
@@ -255,12 +257,35 @@ class RuleSet:
             at = Problem(problem, line=self._config.line_of("pair", "newest_by"), key="[pair] newest_by")
             where = "newest_by in its [[tables]] entry names another column"
             raise ConfigError(f"the settings of [pair] do not fit {schema.id}", problems=[at], hint=where)
+        renames, delta = self._renames(schema.id), entry.delta if entry else []
+        for one in delta:
+            if entry and (problem := self._no_sum(entry, one, name, schema)):
+                at = self._at(entry, problem, "delta")
+                raise ConfigError(f"the settings of {schema.id} do not fit the table", problems=[at])
         return ConflictPolicy(
             OnConflict.NEWEST,
-            self._renames(schema.id).get(name, name),
+            renames.get(name, name),
             pair=True,
             target_wins_ties=pair.winner != pair.site,
+            delta=tuple(renames.get(one, one) for one in delta),
         )
+
+    def _no_sum(self, entry: TableEntry, name: str, newest_by: str, schema: TableSchema) -> str:
+        """Say why a column of a pair cannot be added up; "" if it can."""
+        if name not in {column.name for column in schema.columns}:
+            return f"the table has no column {name}"
+        column = schema.column(name)
+        if name == newest_by or name in schema.primary_key:
+            return f"{name} says which row it is, or which is newer, and cannot be added up"
+        type_ = self._types.of(column, entry.columns.type.get(name, ""))
+        if (
+            type_ is None
+            or type_.carried not in SUMMED
+            or type_.kind not in SUMMED
+            or (column.type and column.type.printed)
+        ):
+            return f"{name} is {column.native}: only whole numbers and decimals of a fixed scale can be added up"
+        return f"{name} may be NULL, which has no sum" if column.nullable else ""
 
     def _unfit(
         self, entry: TableEntry | None, name: str, schema: TableSchema, printed: Collection[Kind] = frozenset()

@@ -368,6 +368,34 @@ KEYS_THERE = {
 }
 
 
+AGING = {
+    "sets": "NEW.n := 1",
+    "asks": "IF current_setting(''application_name'') NOT LIKE ''anabranch%'' THEN NEW.n := 1; END IF",
+    "minds": "NEW.name := upper(NEW.name)",
+}
+
+
+def test_rule_23_a_trigger_that_makes_rows_newer_is_refused_in_a_pair(target_database: Any, poor_user: str) -> None:
+    """Only one that fires, sets the column by which the newest row is told, and does not ask whose session it is."""
+    target_database.execute(GOOD, f"ALTER TABLE items OWNER TO {poor_user}")
+    for name, what in AGING.items():
+        target_database.execute(
+            f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN {what}; RETURN NEW; END'",
+            f"CREATE TRIGGER {name} BEFORE INSERT OR UPDATE ON items FOR EACH ROW EXECUTE FUNCTION {name}()",
+        )
+    endpoint = endpoint_of(target_database, poor_user, "p")
+
+    def refused(context: PreflightContext) -> list[CheckResult]:
+        return [one for one in run(endpoint, context) if one.verdict == "failed" and one.check == "target.triggers"]
+
+    assert not refused(CONTEXT)
+    in_pair = replace(CONTEXT, told_by={ITEMS.id: "n"})
+    (found,) = refused(in_pair)
+    assert found.message == "trigger sets fires for rows of the other site and sets n, by which the newest row is told"
+    target_database.execute(found.hint)
+    assert not refused(in_pair)
+
+
 def test_rule_07_pitfall_41_what_acts_without_the_right_is_named(target_database: Any, poor_user: str) -> None:
     """What would lose rows, or hide them, is refused; hints mend it. With the right nothing of it matters but rules and
     row security."""

@@ -6,7 +6,7 @@ What does not live here: whether the tables fit (`rules/rule_set.py`), what the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -35,6 +35,10 @@ class Pair(Section):
     newest_by: str = Field(min_length=1)
     """The column, NOT NULL at both ends, that each write of a row makes greater: a number, a date or a time. By it the newer of
     two versions of a row is told. `newest_by` in a table's own entry takes precedence."""
+
+    on_unique_conflict: Literal["stop", "park"] = "stop"
+    """Decide about a row that comes with a unique value which another row of this end has by now: stop the job with the row's
+    key, or park the table, while the others go on. `[apply] on_error = "park"` parks it in any case."""
 
     @model_validator(mode="after")
     def _names_two_sites(self) -> Self:
@@ -93,3 +97,9 @@ def refuse_misfits(
             problems.append(Problem(f"columns.drop of {entry.name} beside [pair]", expected=expected))
     if problems:
         raise refuse(*problems)
+
+
+def refuse_sums(tables: Sequence[TableEntry]) -> None:
+    """Raise for columns that are added up by a job without a twin: there is nobody else who adds."""
+    if sums := ", ".join(entry.name for entry in tables if entry.delta):
+        raise refuse(Problem(f"delta of {sums} without [pair]", expected="it only where two sites write the table"))

@@ -60,6 +60,10 @@ class TableEntry(Section):
     newest_by: str | None = Field(default=None, min_length=1)
     """The source column that says how new a row is, for `on_conflict = "newest"`: a number, a date or a time."""
 
+    delta: list[str] = []
+    """Source columns of a table of a [pair] that are added up: what one site adds or takes away is added or taken away at the
+    other one, too, whichever row is newer. Whole numbers and decimals, NOT NULL, of the same type at both sites."""
+
     @model_validator(mode="after")
     def _newest_by_a_column(self) -> Self:
         if self.on_conflict == "newest" and self.newest_by is None:

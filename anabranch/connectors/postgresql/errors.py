@@ -20,6 +20,7 @@ from anabranch.model.ids import TableId
 from anabranch.waits import said
 
 LOCKED = "55P03"  # a lock was not given in time
+TAKEN = frozenset({"23505", "23P01"})  # another row has values that have to be unique, or that exclude these
 
 
 class Meaning(Enum):
@@ -258,7 +259,7 @@ def translate(
     if kind is Meaning.CONFLICT and table is not None:
         from anabranch.contracts import Conflict  # all contracts come with it: not for who only asks
 
-        return Conflict(table, what + (f" — {hint}" if hint else ""), key)
+        return Conflict(table, what + (f" — {hint}" if hint else ""), key, is_taken=error.sqlstate in TAKEN)
     return WAITED_FOR.get(kind, TargetError)(what, hint=hint, table=str(table) if table else None)
 
 

@@ -56,3 +56,12 @@ def test_rule_23_what_cannot_be_shown_to_become_equal_is_refused(tmp_path: Path,
     with pytest.raises(ConfigError) as refused:
         load(tmp_path, JOB + text)
     assert words in "; ".join(map(str, refused.value.problems))
+
+
+def test_rule_23_columns_are_added_up_in_a_pair_only(tmp_path: Path) -> None:
+    table = '[[tables]]\nname = "public.t"\ndelta = ["stock"]\n'
+    config = load(tmp_path, JOB + PAIR + table)
+    assert config.tables[0].delta == ["stock"]
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, JOB + table)
+    assert "delta of public.t without [pair]" in str(refused.value.problems[0])

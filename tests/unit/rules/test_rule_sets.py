@@ -229,6 +229,50 @@ def test_a_column_that_cannot_tell_the_newest_row_is_refused_by_its_line(
     assert refused.value.problems[0].key == "[[tables]] newest_by" and refused.value.problems[0].line == 12
 
 
+STOCKS = TableSchema(
+    TableId("shop", "customers"),
+    (
+        Column("id", INT, "int", nullable=False),
+        Column("age", INT, "int", nullable=False),
+        Column("stock", LogicalType(Kind.DECIMAL, precision=10, scale=2), "decimal(10,2)", nullable=False),
+        Column("name", TEXT, "text", nullable=False),
+        Column("spare", INT, "int"),
+        Column("weight", LogicalType(Kind.FLOAT64), "double", nullable=False),
+    ),
+    primary_key=("id",),
+)
+PAIR = '\n[pair]\nsite = "a"\nother = "b"\nwinner = "b"\ntwin = "back"\nnewest_by = "age"\n'
+
+
+def in_pair(tmp_path: Path, settings: str) -> RuleSet:
+    text = customers(settings) + PAIR
+    (tmp_path / "job.toml").write_text(HEAD.replace("[target]", 'leave_out = ["anabranch:back"]\n[target]') + text)
+    return RuleSet(load_job(tmp_path / "job.toml", {}), PostgresTypes())
+
+
+def test_rule_23_a_pair_adds_up_columns_by_the_targets_names(tmp_path: Path) -> None:
+    found = in_pair(tmp_path, 'delta = ["stock"]\ncolumns = { rename = { stock = "left" } }').on_conflict(STOCKS)
+    assert found == ConflictPolicy("newest", "age", pair=True, target_wins_ties=True, delta=("left",))
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("stok", "has no column stok"),
+        ("age", "age says which row it is, or which is newer"),
+        ("id", "id says which row it is"),
+        ("name", "name is text: only whole numbers and decimals"),
+        ("weight", "weight is double: only whole numbers and decimals"),
+        ("spare", "spare may be NULL, which has no sum"),
+    ],
+)
+def test_rule_23_a_column_that_has_no_sum_is_refused(tmp_path: Path, column: str, message: str) -> None:
+    found = in_pair(tmp_path, f'delta = ["{column}"]')
+    with pytest.raises(ConfigError) as refused:
+        found.on_conflict(STOCKS)
+    assert message in str(refused.value.problems[0]) and refused.value.problems[0].key == "[[tables]] delta"
+
+
 def test_columns_that_the_target_computes_are_neither_written_nor_refused(tmp_path: Path) -> None:
     total = Column("total", None, "integer", generated=True, expression="(id + 1) STORED")
     columns = (CUSTOMERS.columns[0], total, CUSTOMERS.columns[1])

@@ -103,6 +103,11 @@ class MysqlSource:
 
         return counters(self.endpoint, tables)
 
+    def loose_keys(self, tables: Mapping[TableId, TableSchema]) -> dict[tuple[TableId, str], str]:
+        from anabranch.connectors.mysql.collations import loose_keys
+
+        return loose_keys(tables)
+
     def witness(self) -> AbstractContextManager[str]:
         from anabranch.connectors.mysql.source.witness import witness
 

@@ -253,7 +253,7 @@ class MysqlWriter:
         is_tried = self._tried.get(table.target) == spelled
         if "" in statements or (is_tried and statements <= self._not_added):
             words = "; ".join([conflict.what, *(lack.words for lack in lacks)])
-            raise Conflict(conflict.table, words, conflict.key) from None
+            raise Conflict(conflict.table, words, conflict.key, conflict.is_taken) from None
         self._tried[table.target] = spelled
         self.close()
         added = labels.add_labels(self._endpoint, [(now, table)]) if lacks else []

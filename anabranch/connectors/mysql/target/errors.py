@@ -31,6 +31,7 @@ from anabranch.waits import said
 
 DEADLOCK = 1213
 DUPLICATE = 1062
+TAKEN = frozenset({DUPLICATE, 1586})  # another row has values that have to be unique
 NO_TABLE = 1146
 
 
@@ -347,7 +348,7 @@ def _of_number(
     if kind is _CONFLICT and table is not None:
         from anabranch.contracts import Conflict  # all contracts come with it: not for who only asks
 
-        return Conflict(table, what + (f" — {hint}" if hint else ""), key)
+        return Conflict(table, what + (f" — {hint}" if hint else ""), key, is_taken=number in TAKEN)
     return WAITED_FOR.get(kind, TargetError)(what, hint=hint, table=str(table) if table else None)
 
 

@@ -123,6 +123,11 @@ class PostgresSource:
 
         return counters(self.endpoint, tables)
 
+    def loose_keys(self, tables: Mapping[TableId, TableSchema]) -> dict[tuple[TableId, str], str]:
+        from anabranch.connectors.postgresql.source.loose_keys import loose_keys
+
+        return loose_keys(self.endpoint, tables)
+
     def witness(self) -> AbstractContextManager[str]:
         from anabranch.connectors.postgresql.source.witness import witness
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.target.preflight_acting import (
+    check_aging_triggers,
     check_bypass,
     check_key_actions,
     check_logged_actions,
@@ -104,6 +105,7 @@ LIVE_CHECKS: tuple[Check, ...] = (
     check_not_null,
     check_keys,
     check_constraints,
+    check_aging_triggers,
     check_other_triggers,
     check_key_actions,
     check_rules,

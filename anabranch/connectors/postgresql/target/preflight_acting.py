@@ -6,10 +6,12 @@ What does not live here: what is taken off for a load (preflight_tables.py).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 
 from anabranch.connectors.postgresql.fence_names import SCHEMA, prefixes
+from anabranch.connectors.postgresql.lookout import APPLICATION
 from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.row_security import hidden
 from anabranch.connectors.postgresql.target.constraints import grant_statement
@@ -32,6 +34,13 @@ TRIGGERS = """
 SELECT tgname::text, tgenabled::text, tgtype FROM pg_trigger
  WHERE tgrelid = %s AND NOT tgisinternal AND tgenabled <> 'D' ORDER BY 1
 """
+# With the code of its function, and what is handed to it (moddatetime('changed_at')).
+WRITING_TRIGGERS = """
+SELECT t.tgname::text, t.tgtype, p.prosrc || ' ' || encode(t.tgargs, 'escape')
+  FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+ WHERE t.tgrelid = %s AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND t.tgtype & 20 <> 0 ORDER BY 1
+"""
+BEFORE = 2  # a bit of pg_trigger.tgtype
 FENCE = """
 SELECT t.tgname::text, f.prosrc FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid
   JOIN pg_namespace n ON n.oid = f.pronamespace
@@ -93,6 +102,22 @@ def _firing(live: Live) -> Iterator[str]:
             if enabled in "OA":
                 events = " OR ".join(event for bit, event in EVENTS.items() if bits & bit)
                 yield f"{name} on {existing.id} ({events})"
+
+
+def check_aging_triggers(live: Live) -> Iterator[CheckResult]:
+    """Check for triggers that fire and set the column by which a pair tells the newest row: our copy of a row would be newer
+    than the row itself, at one site only. One whose code asks for our sessions (application_name) leaves them alone."""
+    for table, existing in live.tables() if not live.may_bypass else ():
+        column = live.context.told_by.get(table.source, "")
+        for name, bits, code in live.connection.execute(WRITING_TRIGGERS, [existing.oid]) if column else ():
+            if bits & BEFORE or re.search(r"\bupdate\b", code, re.IGNORECASE):
+                is_named = re.search(rf"(?<!\w){re.escape(column)}(?!\w)", code, re.IGNORECASE)
+                if is_named and APPLICATION not in code.lower():
+                    text = f"trigger {name} fires for rows of the other site and sets {column}, by which the newest row is told"
+                    drop = f"ALTER TABLE {qualified(existing.id)} DISABLE TRIGGER {quote(name)}"
+                    since = live.version >= PARAMETER_GRANTS_SINCE
+                    hint = grant_statement(live.user) if since else drop
+                    yield failed("triggers", text, hint, table, [name])
 
 
 def check_other_triggers(live: Live) -> Iterator[CheckResult]:
