@@ -1,0 +1,290 @@
+"""Histories of two active sites: writers at both change the same few rows at once while the jobs' processes are killed. At the
+end both sites are equal, and of each row stands the version that the rule says (K23).
+
+A history is its seed: what each writer does, how large epochs are, and which process is killed after how many commits. How
+writers and jobs meet is the machine's affair. Both jobs begin once; histories one after the other take keys of their
+own, so that each takes a few seconds. What does not live here: one scenario step by step (live/test_two_active_sites.py).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anabranch import failpoints
+from anabranch.testing.databases import unique_name
+from anabranch.testing.in_time import PATIENCE, in_time
+from anabranch.testing.torture.local import Small
+from anabranch.testing.torture.parts import Parts
+from rigs.both_ways import End, Way, settle
+
+PARTS = ("capture", "apply")
+TABLES = ROWS, SUMS = "site_rows", "site_sums"  # the newest row stays whole; its stock is added up
+KEYS = 1000  # of one history, at most
+EXITS = (
+    "capture.appended",
+    "capture.published",
+    "apply.begun",
+    "apply.merged",
+    "apply.one",
+    "apply.conflict",
+    "apply.conflict.noted",
+    "apply.commit",
+    "apply.committed",
+)
+IN_THE_WAY = ("TargetBusy", "TargetUnavailable", "SourceUnavailable", "TrailLocked")
+AGAIN = (
+    "40001",
+    "40P01",
+    "23505",
+    1205,
+    1213,
+    1062,
+    1020,
+)  # a deadlock, a row that came meanwhile: the writer begins anew
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A process that is killed once both sites have committed `after` transactions of this history. `way`: 0 or 1."""
+
+    after: int
+    way: int
+    part: str
+
+
+@dataclass(frozen=True)
+class History:
+    """What is drawn. `scripts`: by site, of each writer, its transactions: rows, by how much each gets newer, which is also by
+    how much its stock grows."""
+
+    seed: int
+    scripts: tuple[tuple[tuple[tuple[tuple[int, int], ...], ...], ...], ...]
+    faults: tuple[Fault, ...]
+    exits: tuple[str, str]
+    """By way, failpoints at which its processes end themselves."""
+    small: Small
+
+    @property
+    def table(self) -> str:
+        return TABLES[self.seed % 2]
+
+    @classmethod
+    def drawn(cls, seed: int) -> History:
+        chance = random.Random(f"two sites {seed}")
+        keys = chance.choice((1, 2, 5, 40))
+
+        def script() -> tuple[tuple[tuple[int, int], ...], ...]:
+            many = [chance.choice((1, 1, 2, 4)) for _ in range(chance.randrange(5, 25))]
+            rows = [sorted(chance.sample(range(keys), min(keys, number))) for number in many]
+            return tuple(tuple((key, chance.choice((1, 1, 1, 2, 3))) for key in one) for one in rows)
+
+        scripts = tuple(tuple(script() for _ in range(chance.choice((1, 1, 2)))) for _ in range(2))
+        total = sum(len(one) for site in scripts for one in site)
+        faults = sorted(
+            (chance.randrange(1, total), chance.randrange(2), chance.choice(PARTS))
+            for _ in range(chance.randrange(1, 4))
+        )
+        exits = [
+            ";".join(f"{name}=exit@{chance.randrange(1, 4)}" for name in chance.sample(EXITS, chance.randrange(3)))
+            for _ in range(2)
+        ]
+        small = Small(epoch_rows=chance.choice((1, 3, 10, 200_000)), segment_bytes=chance.choice((0, 4096)))
+        return cls(seed, scripts, tuple(Fault(*one) for one in faults), (exits[0], exits[1]), small)
+
+
+@dataclass
+class Written:
+    """Every version that was committed, by key: how new, whether at the site that wins, the text, its stock; for both
+    sites. `sums`: what was added to the stock of each."""
+
+    versions: dict[int, list[tuple[int, bool, str, int]]] = field(default_factory=dict)
+    sums: dict[int, int] = field(default_factory=dict)
+    commits: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, rows: dict[int, tuple[int, bool, str, int]], sums: dict[int, int]) -> None:
+        with self.lock:
+            self.commits += 1
+            for key, version in rows.items():
+                self.versions.setdefault(key, []).append(version)
+                self.sums[key] = self.sums.get(key, 0) + sums[key]
+
+    def expected(self, table: str) -> dict[int, tuple[int, str, int]]:
+        """The rule: the newest version of each row, of equally new ones the winning site's; the stock with it, or the sum."""
+        newest = {key: max(every) for key, every in self.versions.items()}
+        return {
+            key: (then, text, self.sums[key] if table == SUMS else stock)
+            for key, (then, _, text, stock) in newest.items()
+        }
+
+
+class Sites:
+    """Two jobs that know of each other, begun. The first one's source wins where rows are equally new."""
+
+    def __init__(self, one: End, other: End, directory: Path) -> None:
+        for end in (one, other):
+            kind = "timestamp(6)" if end.is_postgresql else "datetime(6)"
+            for table in TABLES:
+                columns = f"id int PRIMARY KEY, v varchar(80), changed {kind} NOT NULL, stock int NOT NULL"
+                end.database.execute(f"CREATE TABLE {table} ({columns})")
+                if end.is_postgresql:
+                    end.database.execute(f"ALTER TABLE {table} REPLICA IDENTITY FULL")
+        names = unique_name("out"), unique_name("back")
+        out, back = (
+            Way(*ends, directory, name=names[number], leave_out=(names[1 - number],), tables="site_*")
+            for number, ends in enumerate(((one, other), (other, one)))
+        )
+        out.write(text=_pair(one, "one", "other", back.name))
+        back.write(text=f'[load]\nexisting = "take_over"\n{_pair(other, "other", "one", out.name)}')
+        self.ways, self.directory = (out, back), directory
+        out.here.load()
+        back.job.arm()
+
+    def run(self, history: History) -> Written:
+        """Carry out a history, and compare. Raises AssertionError with the seed."""
+        written, parts_follow = Written(), threading.Event()
+        place = self.directory / f"history_{history.seed}"
+        place.mkdir()
+        with self._running(history, place) as parts, ThreadPoolExecutor(5) as pool:
+            writers = [
+                pool.submit(self._write, number, writer, script, history, written, parts_follow)
+                for number, site in enumerate(history.scripts)
+                for writer, script in enumerate(site)
+            ]
+            until, left = time.monotonic() + PATIENCE, list(history.faults)
+            while left or not all(one.done() for one in writers):
+                in_time(until, f"history {history.seed}: writers do not end")
+                if not parts_follow.is_set() and all(map(_follows, parts)):
+                    parts_follow.set()
+                if left and written.commits >= left[0].after:
+                    fault = left.pop(0)
+                    parts[fault.way].running[fault.part].kill()
+                _begin_again(parts, history.seed)
+                time.sleep(0.01)
+            for one in writers:
+                one.result()
+        settle(*self.ways)
+        self._compare(history, written)
+        return written
+
+    @contextmanager
+    def _running(self, history: History, place: Path) -> Iterator[list[Parts]]:
+        """The processes of both jobs; at the end all are killed, wherever they are."""
+        every = []
+        for number, way in enumerate(self.ways):
+            mine = place / str(number)
+            mine.mkdir()
+            failing = {failpoints.VARIABLE: history.exits[number], failpoints.LOG_VARIABLE: str(mine / "reached")}
+            environment = {**way.here.made.environment, **failing}
+            every.append(Parts(mine, way.job_file, environment, history.small, PARTS))
+        try:
+            for parts in every:
+                parts.start()
+            yield every
+        finally:
+            for parts in every:
+                parts.kill()
+
+    def _write(
+        self,
+        number: int,
+        writer: int,
+        script: tuple[tuple[tuple[int, int], ...], ...],
+        history: History,
+        written: Written,
+        begin: threading.Event,
+    ) -> None:
+        """Be a writer: each transaction makes its rows newer than the site has them, under their locks."""
+        end, seed = self.ways[number].source, history.seed
+        chance = random.Random(f"pauses {seed} {number} {writer}")
+        assert begin.wait(PATIENCE), f"history {seed}: the jobs do not begin"
+        with closing(end.database.connect(autocommit=False)) as connection:
+            for count, rows in enumerate(script):
+                text = f"{seed}: {('one', 'other')[number]} {writer}.{count}"
+                until = time.monotonic() + PATIENCE
+                made = None
+                while made is None:
+                    in_time(until, f"history {seed}: {text} is never committed")
+                    made = _transaction(connection, history.table, rows, seed * KEYS, text, is_winner=not number)
+                written.add(made, {seed * KEYS + place: newer for place, newer in rows})
+                time.sleep(chance.choice((0.0, 0.0, 0.02, 0.1)))
+
+    def _compare(self, history: History, written: Written) -> None:
+        seed, first = history.seed, history.seed * KEYS
+        here, there = (
+            {
+                key: (instant.microsecond, text, stock)
+                for key, text, instant, stock in end.database.query(
+                    f"SELECT id, v, changed, stock FROM {history.table} WHERE id >= %s AND id < %s",
+                    [first, first + KEYS],
+                )
+            }
+            for end in (self.ways[0].source, self.ways[1].source)
+        )
+        assert here == there, f"history {seed}: the sites differ: {set(here.items()) ^ set(there.items())}"
+        wanted = written.expected(history.table)
+        assert here == wanted, f"history {seed}: {set(here.items()) ^ set(wanted.items())}"
+
+    def drop(self) -> None:
+        for way in self.ways:
+            way.drop()
+
+
+def _pair(source: End, site: str, other: str, twin: str) -> str:
+    names = f'site = "{site}"\nother = "{other}"\nwinner = "one"\ntwin = "{twin}"\n'
+    sums = f'[[tables]]\nname = "{source.schema}.{SUMS}"\ndelta = ["stock"]\n'
+    return f'{sums}[pair]\n{names}newest_by = "changed"\n'
+
+
+def _follows(parts: Parts) -> bool:
+    """Return whether capture and apply of a job have begun to follow."""
+    log = Path(parts.environment[failpoints.LOG_VARIABLE])
+    reached = log.read_text().splitlines() if log.exists() else []
+    return "capture.following" in reached and "apply.registered" in reached
+
+
+def _begin_again(every: list[Parts], seed: int) -> None:
+    """Start what a fault has ended, or an end that was in the way; anything else is wrong."""
+    for parts in every:
+        for name, one in list(parts.running.items()):
+            ended = one.ended()
+            if ended is None:
+                continue
+            is_killed = ended.code < 0 or ended.code == failpoints.EXIT_CODE
+            assert is_killed or ended.error in IN_THE_WAY, f"history {seed}: {ended}\n{one.tail()}"
+            parts.restart(name)
+
+
+def _transaction(
+    connection: Any, table: str, rows: tuple[tuple[int, int], ...], first: int, text: str, is_winner: bool
+) -> dict[int, tuple[int, bool, str, int]] | None:
+    """Write the rows; None where the server wants it begun anew."""
+    made = {}
+    with closing(connection.cursor()) as cursor:
+        try:
+            for place, newer in rows:
+                key = first + place
+                cursor.execute(f"SELECT changed, stock FROM {table} WHERE id = %s FOR UPDATE", [key])
+                found = cursor.fetchall()
+                then, stock = (found[0][0].microsecond + newer, found[0][1] + newer) if found else (newer, newer)
+                values = [text, f"2026-01-01 00:00:00.{then:06}", stock, key]
+                if found:
+                    cursor.execute(f"UPDATE {table} SET v = %s, changed = %s, stock = %s WHERE id = %s", values)
+                else:
+                    cursor.execute(f"INSERT INTO {table} (v, changed, stock, id) VALUES (%s, %s, %s, %s)", values)
+                made[key] = then, is_winner, text, stock
+            connection.commit()
+        except Exception as error:
+            connection.rollback()
+            if getattr(error, "sqlstate", None) in AGAIN or (error.args and error.args[0] in AGAIN):
+                return None
+            raise
+    return made
