@@ -72,7 +72,7 @@ def _at_source(job: JobView, pair: Pair, source: SourceConnector) -> tuple[Sourc
 
 @dataclass(frozen=True)
 class Told:
-    """How a table decides. A column is its name at the source, and at the target: the one by which the newest row is told, and
+    """The way a table decides. A column is its name at the source, and at the target: the one by which the newest row is told, and
     those that are added up."""
 
     newest_by: tuple[str, str]
