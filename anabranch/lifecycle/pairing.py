@@ -72,8 +72,8 @@ def _at_source(job: JobView, pair: Pair, source: SourceConnector) -> tuple[Sourc
 
 @dataclass(frozen=True)
 class Told:
-    """The way a table decides. A column is its name at the source, and at the target: the one by which the newest row is told, and
-    those that are added up."""
+    """The way a table decides. Columns are a name at the source and one at the target: that by which the newest row is told,
+    and those that are added up."""
 
     newest_by: tuple[str, str]
     delta: tuple[tuple[str, str], ...]
