@@ -14,7 +14,7 @@ from bench.figures import Figure, percentile
 from bench.processes import Program, ProgramFailed, python, until
 from bench.stand import Job, Stand
 
-TIMES, FEWEST, FLIPS, RATE = 200, 5, 10, 1000
+TIMES, EXACT, FEWEST, FLIPS, RATE = 200, 50, 5, 10, 1000
 PATIENCE = 180.0
 AT_ONCE = 1_000  # rows of a statement
 CONTINUOUS = '[apply]\nrunner = "continuous"\n'
@@ -45,9 +45,10 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
         until(lambda: looking.one(newest) > 0, PATIENCE, "changes at the target", check=is_well)
         _verified(worker, job)  # the first has Spark's start in it
         runs, rate = _many(worker, writer, job, max(FEWEST, round(TIMES * scale)))
+        exact = _exactly(worker, job, stand, max(FEWEST, round(EXACT * scale)))
         found = [_flipped(worker, job, target, place, ROWS + key) for key in range(0, RESTING, RESTING // FLIPS)]
         is_well()
-    return _figures(stand, runs, rate, found)
+    return [*_figures(stand, runs, rate, found), *_exact_figures(stand, exact)]
 
 
 def fill(source: Database) -> None:
@@ -58,9 +59,15 @@ def fill(source: Database) -> None:
         source.execute(f"INSERT INTO counters VALUES {rows}")
 
 
-def _verified(worker: Program, job: Job) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(worker.ask(f"verify {job.file}"))
+def _verified(worker: Program, job: Job, verb: str = "verify") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(worker.ask(f"{verb} {job.file}"))
     return found
+
+
+def _exactly(worker: Program, job: Job, stand: Stand, times: int) -> list[dict[str, Any]]:
+    """Verify at one position, where both ends can be read so."""
+    is_built = stand.name == stand.at.kind == "postgresql"
+    return [_verified(worker, job, "verify-exactly") for _ in range(times if is_built else 0)]
 
 
 def _many(worker: Program, writer: Program, job: Job, times: int) -> tuple[list[dict[str, Any]], float]:
@@ -85,6 +92,20 @@ def _flipped(worker: Program, job: Job, target: Database, place: str, key: int) 
     (table,) = _verified(worker, job)["tables"]
     target.execute(f"UPDATE {place} SET n = 0 WHERE id = {key}")
     return differing(table) == 1 and [one["key"] for one in table["sample"]] == [{"id": str(key)}]
+
+
+def _exact_figures(stand: Stand, runs: list[dict[str, Any]]) -> list[Figure]:
+    if not runs:
+        return []
+    paused = sorted(float(one["paused"]) for one in runs)
+    false = sum(differing(table) for one in runs for table in one["tables"])
+    share = sum("exact" in one for one in runs) / len(runs)
+    facts = {"verifications": len(runs), "paused_p50_s": percentile(paused, 0.5), "paused_max_s": paused[-1]}
+    name = "verify beside writers/one position"
+    return [
+        Figure(name, stand.pair, "false", float(false), 0.0, is_most=True, facts=facts),
+        Figure(f"{name}/had", stand.pair, "share", share),
+    ]
 
 
 def _figures(stand: Stand, runs: list[dict[str, Any]], rate: float, found: list[bool]) -> list[Figure]:

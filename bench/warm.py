@@ -1,5 +1,5 @@
-"""A process that stays up: `load FILE`, `verify FILE` or `verify-by-rows FILE` per line on stdin, what it took and found as
-JSON per line on stdout.
+"""A process that stays up: `load FILE`, `verify FILE`, `verify-by-rows FILE` or `verify-exactly FILE` per line on stdin, what
+it took and found as JSON per line on stdout.
 
 Spark's session is made by the first job and kept, so that the others are measured without its start."""
 
@@ -15,6 +15,8 @@ from anabranch import log
 from anabranch.cli.main import ALLOCATOR
 from anabranch.job import Job
 
+MAX_PAUSE = 5.0  # seconds
+
 
 def main() -> None:
     os.environ.setdefault(*ALLOCATOR)  # as the command does
@@ -28,8 +30,9 @@ def main() -> None:
 
 
 def _done(job: Job, verb: str) -> dict[str, Any]:
-    if verb in ("verify", "verify-by-rows"):
-        return job.verify(by_rows=verb != "verify").to_json()
+    if verb in ("verify", "verify-by-rows", "verify-exactly"):
+        pause = MAX_PAUSE if verb == "verify-exactly" else 0.0
+        return job.verify(by_rows=verb == "verify-by-rows", max_pause=pause).to_json()
     assert verb == "load", verb
     job.load()
     return {}

@@ -69,6 +69,12 @@ def verify(
     """
     if wanted.since:
         sequence_of(job, wanted.since)  # before anything is asked of an end
+    if wanted.sample and not 0 < wanted.sample.share <= 1:
+        raise ConfigError(
+            f"a sample of {wanted.sample.share} is no part of the rows", hint="above 0, at most 1: 0.05 is 5%"
+        )
+    if wanted.since and wanted.max_pause:
+        raise ConfigError("rows that changed since a position are judged each at its own", hint="leave out max_pause")
     if wanted.sample and (wanted.since or wanted.repairs):
         other = "rows that changed since a position" if wanted.since else "--repair"
         raise ConfigError(

@@ -166,6 +166,6 @@ def where_nothing_is_applied_it_is_not_exact(here: JobHere) -> None:
     with TrailReader(job.trail) as trail:
         before = trail.end().position.sequence
         until(lambda: trail.end().position.sequence > before + 20, "more is captured than was applied")
-    found = here.verify(max_pause=0.3, patterns=("public.still",), budget=20.0)
+    found = here.verify(max_pause=0.3, patterns=("public.still",), budget=3.0)
     assert not found.exact and not [str(one) for one in found.tables if one.differs]
     assert found.not_exact in (exact.IN_NO_TIME.format(0.3), exact.NO_PLACE)

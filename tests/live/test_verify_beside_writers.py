@@ -236,6 +236,10 @@ def what_is_drawn_is_compared(here: JobHere, monkeypatch: pytest.MonkeyPatch) ->
         here.made.target.execute(f"DELETE FROM {here.made.there}.still WHERE id = 1000")
     with pytest.raises(ConfigError, match="a sample does not go with"):
         here.verify(since="1", sample=Sample(0.1, 1))
+    with pytest.raises(ConfigError, match="judged each at its own"):
+        here.verify(since="1", max_pause=1.0)
+    with pytest.raises(ConfigError, match="is no part of the rows"):
+        here.verify(sample=Sample(1.5, 1))
 
 
 def what_takes_too_long_is_pending(here: JobHere) -> None:
