@@ -13,6 +13,7 @@ from anabranch.errors import ConfigError, StateError
 from anabranch.job import Job
 from anabranch.job.drilling import Drill, Wish, shadow_of
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.in_time import PATIENCE
 from anabranch.testing.servers import Server
 from anabranch.view.job_view import JobView
 from rigs.job_here import JobHere
@@ -36,7 +37,7 @@ WRITES = (
     "INSERT INTO orders VALUES (3, 1, -0.25)",
 )
 NAMES = ("public.customers", "public.orders")
-SHORT = Wish(NAMES, stream=60.0, settle=60.0)
+ALL = Wish(NAMES, stream=PATIENCE, settle=PATIENCE)
 SCHEMAS = "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE 'anabranch%' ORDER BY 1"
 SLOTS = "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"
 
@@ -106,7 +107,7 @@ def test_a_drill_shows_that_the_way_back_works_and_leaves_nothing(drilled: Drill
     made, before = drilled.made, drilled.schemas()
     drilled.before = lambda: made.source.execute(*WRITES)
     with drilled.forward.running():
-        report = drilled.drill().run(SHORT)
+        report = drilled.drill().run(ALL)
     assert report.works and report.exit_code == 0, report
     assert {table.source: (table.verdict, table.rows) for table in report.tables} == {
         "public.customers": ("equal", 3),
@@ -130,7 +131,7 @@ def test_a_drill_finds_rows_that_come_back_otherwise_and_what_a_killed_one_left(
 
     drilled.before = spoil
     with drilled.forward.running():
-        report = drilled.drill().run(Wish(NAMES, stream=20.0, settle=60.0))
+        report = drilled.drill().run(ALL)
         assert report.exit_code == 4
         rows = {(t.source, row.kind, *row.key.values(), *row.columns) for t in report.tables for row in t.sample}
         assert rows == {("public.orders", "different", "1", "1", "price"), ("public.customers", "extra", "99")}
@@ -138,13 +139,13 @@ def test_a_drill_finds_rows_that_come_back_otherwise_and_what_a_killed_one_left(
 
         drilled.before = lambda: (_ for _ in ()).throw(KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
-            drilled.drill().run(SHORT)
+            drilled.drill().run(ALL)
         assert drilled.schemas() == before and made.source.query(SLOTS) == slots
 
         killed = drilled.drill()
         killed._clean = lambda shadow: []  # type: ignore[method-assign]  # what a kill leaves
         with pytest.raises(KeyboardInterrupt):
-            killed.run(SHORT)
+            killed.run(ALL)
         assert shadow_of(made.name) in drilled.schemas()
     assert drilled.drill().clean() and drilled.schemas() == before and drilled.drill().clean() == []
 
@@ -157,13 +158,13 @@ def test_a_drill_names_what_is_missing_and_what_is_not_its_own(drilled: Drilled)
             drilled.drill().run(Wish(("elsewhere.*",)))
         made.source.execute(f"CREATE SCHEMA {shadow_of(made.name)}")
         with pytest.raises(StateError, match="not this job's"):
-            drilled.drill().run(SHORT)
+            drilled.drill().run(ALL)
         assert shadow_of(made.name) in drilled.schemas()
         made.source.execute(f"DROP SCHEMA {shadow_of(made.name)}")
         # what the target has let in by itself does not go into the source's table: the job as a process of its own says so
         made.target.execute("ALTER TABLE public.customers DROP CONSTRAINT customers_amount_check")
         made.target.execute("INSERT INTO public.customers (id, name, amount) VALUES (50, 'there', 5000)")
-        report = drilled.forward.job.drill(NAMES, 60.0)
+        report = drilled.forward.job.drill(NAMES, PATIENCE)
     assert report.exit_code == 3 and not report.tables, report
     assert "customers_amount_check" in report.failed[0].message and report.failed[0].hint
     assert drilled.schemas() == before

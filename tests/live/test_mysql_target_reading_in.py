@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from anabranch.connectors.mysql.target import reading_in
 from anabranch.connectors.mysql.target.reading_in import BUFFERING, BUFFERS_DELETES, MANY, ReadingIn, read_in
 from anabranch.connectors.mysql.target.session import ask, connect, run
 from anabranch.model.ids import TableId
@@ -15,10 +16,18 @@ from rigs.mysql_writer import INT, Applying, applying_at, rows, updates
 
 SEATS = 2 * MANY
 TABLE = "id INT PRIMARY KEY, u INT NOT NULL UNIQUE, v INT NULL, w INT NULL, UNIQUE KEY `of ``two``` (v, u), KEY (w)"
+# As the statements of the product, for a machine that may be slow.
+PATIENT = {
+    "mysql": "SELECT /*+ MAX_EXECUTION_TIME(300000) */ 1 FROM",
+    "mariadb": "SET STATEMENT max_statement_time = 300 FOR SELECT 1 FROM",
+}
 READ = "SHOW {} STATUS LIKE 'Handler_read_next'"
 
 
-def test_unique_keys_of_rows_that_contend_are_read_once(mysql_family: Server, request: pytest.FixtureRequest) -> None:
+def test_unique_keys_of_rows_that_contend_are_read_once(
+    mysql_family: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_in, "LIMITED", PATIENT)
     with applying_at(mysql_family, request.node.name) as applying:
         columns = {"id": INT, "u": INT, "v": INT, "w": INT}
         seats = applying.create("seats", TABLE, columns)

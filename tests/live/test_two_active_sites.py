@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +99,7 @@ class Site:
 
 
 def instant(number: int) -> str:
-    return f"2026-01-01 00:00:00.{number:06}"
+    return (datetime(2026, 1, 1) + timedelta(microseconds=number)).isoformat(" ", "microseconds")
 
 
 def expected(*sites: Site) -> dict[int, str]:
@@ -184,17 +186,27 @@ def test_rule_23_keys_that_one_site_compares_otherwise_are_refused(ends: Ends, t
 
 
 def users(site: Site) -> Callable[[int], list[tuple[Database, str]]]:
-    """Writers whose row is locked from reading to writing only by being the only one at their site; apply comes between."""
+    """Writers whose row is locked from reading to writing only by being the only one at their site; apply comes between: then
+    the other site's version may be as new already, and theirs is not written."""
+    if site.end.is_postgresql:
+        newer = "ON CONFLICT (id) DO UPDATE SET v = excluded.v, changed = excluded.changed WHERE t.changed < excluded.changed"
+    else:  # it sets one column after the other
+        newer = "ON DUPLICATE KEY UPDATE v = IF(changed < VALUES(changed), VALUES(v), v),"
+        newer += " changed = GREATEST(changed, VALUES(changed))"
 
     def work(number: int) -> list[tuple[Database, str]]:
         key, then = 100 + number % 3, 1000 * number
         text = f"{'one' if site.is_winner else 'other'} at {number}"
-        site.written.setdefault(key, []).append((then, site.is_winner, text))
-        sets = f"v = '{text}', changed = '{instant(then)}'"
-        if not site.end.database.query("SELECT 1 FROM t WHERE id = %s", [key]):
-            conflict = "ON CONFLICT (id) DO UPDATE SET" if site.end.is_postgresql else "ON DUPLICATE KEY UPDATE"
-            return [(site.end.database, f"INSERT INTO t VALUES ({key}, '{text}', '{instant(then)}') {conflict} {sets}")]
-        return [(site.end.database, f"UPDATE t SET {sets} WHERE id = {key} AND changed < '{instant(then)}'")]
+        if site.end.database.query("SELECT 1 FROM t WHERE id = %s", [key]):
+            sets = f"v = '{text}', changed = '{instant(then)}'"
+            statement = f"UPDATE t SET {sets} WHERE id = {key} AND changed < '{instant(then)}'"
+        else:
+            statement = f"INSERT INTO t VALUES ({key}, '{text}', '{instant(then)}') {newer}"
+        with closing(site.end.database.connect()) as connection, closing(connection.cursor()) as cursor:
+            cursor.execute(statement)
+            if cursor.rowcount:
+                site.written.setdefault(key, []).append((then, site.is_winner, text))
+        return []
 
     return work
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.in_time import in_time, until
 from anabranch.verify import again, run, sampling, since
-from anabranch.verify.report import Verification
+from anabranch.verify.report import TableResult, Verification
 from anabranch.verify.sampling import drawn
 from anabranch.verify.wanted import Sample
 from anabranch.view.running import Part
@@ -44,7 +45,8 @@ TABLES = (
     "INSERT INTO still VALUES " + ", ".join(f"({n}, 'still {n}')" for n in range(50)),
     "INSERT INTO bag VALUES (1, 'a'), (1, 'a'), (2, 'b')",
 )
-VERIFICATIONS, REST, PATIENCE = 3, 0.005, 200.0
+VERIFICATIONS, PATIENCE = 3, 200.0
+REST, LONGEST_REST = 0.005, 0.3  # seconds between two transactions of a writer
 
 
 def writing(number: int, draw: random.Random) -> Iterator[Sequence[str]]:
@@ -66,10 +68,27 @@ def writing(number: int, draw: random.Random) -> Iterator[Sequence[str]]:
         yield [f"DELETE FROM parent WHERE id = {parent}"]
 
 
+@dataclass
+class Writers:
+    """`done`: transactions that each has committed. `rest`: seconds between two of them."""
+
+    done: list[int] = field(default_factory=lambda: [0, 0])
+    rest: float = REST
+
+    def go_on(self, transactions: int) -> None:
+        """Wait until they have committed so many more."""
+        then = sum(self.done) + transactions
+        until(lambda: sum(self.done) > then, "somebody writes")
+
+    def give_way(self) -> None:
+        """Write half as often: on a slow machine apply would else never come to what was written last."""
+        self.rest = min(2 * self.rest, LONGEST_REST)
+
+
 @contextmanager
-def writers(database: Database) -> Iterator[Callable[[], int]]:
-    """Two writers, some hundred transactions a second. Gives how many they have committed."""
-    is_over, done = threading.Event(), [0, 0]
+def writers(database: Database) -> Iterator[Writers]:
+    """Two writers, some hundred transactions a second."""
+    is_over, writers = threading.Event(), Writers()
 
     def write(number: int) -> None:
         with closing(database.connect(autocommit=False)) as connection, closing(connection.cursor()) as cursor:
@@ -80,16 +99,16 @@ def writers(database: Database) -> Iterator[Callable[[], int]]:
                     for statement in statements:
                         cursor.execute(statement)
                     connection.commit()
-                    done[number] += 1
+                    writers.done[number] += 1
                 except (psycopg.Error, pymysql.err.Error):  # the two have locked each other out, and what comes of it
                     connection.rollback()
-                is_over.wait(REST)
+                is_over.wait(writers.rest)
 
     threads = [threading.Thread(target=write, args=(number,)) for number in (0, 1)]
     for thread in threads:
         thread.start()
     try:
-        yield lambda: sum(done)
+        yield writers
     finally:
         is_over.set()
         for thread in threads:
@@ -111,7 +130,6 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JobHere]:
     drop_database(target)
 
 
-@pytest.mark.timeout(300)
 def test_rule_25_pitfall_75_verification_beside_writers(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
     look = again.Again._look
@@ -121,20 +139,22 @@ def test_rule_25_pitfall_75_verification_beside_writers(here: JobHere, monkeypat
         return look(self, one, keys, found)
 
     monkeypatch.setattr(again.Again, "_look", counted)
-    with here.running() as (capture, _), writers(here.made.source) as committed:
+    with here.running() as (capture, _), writers(here.made.source) as busy:
         verified, late = 0, time.monotonic() + PATIENCE
         while verified < VERIFICATIONS or not looked:  # until rows were looked at again
             in_time(late, f"{verified} verifications were decided")
-            now = committed()
-            until(lambda now=now: committed() > now + 30, "somebody writes")  # type: ignore[misc]  # a default binds the loop's variable
-            verified += nothing_differs(here.verify(patterns=keyed(here)))
+            busy.go_on(30)
+            if nothing_differs(here.verify(patterns=keyed(here))):
+                verified += 1
+            else:
+                busy.give_way()
         what_has_no_key_is_pending(here, monkeypatch)
-        what_differs_is_found(here)
-        what_changed_since_a_position_is_looked_at(here)
+        what_differs_is_found(here, busy)
+        what_changed_since_a_position_is_looked_at(here, busy)
         what_is_drawn_is_compared(here, monkeypatch)
         what_takes_too_long_is_pending(here)
-        capture.set()
-        without_capture_it_is_pending(here, monkeypatch, committed)
+        capture.reached()
+        without_capture_it_is_pending(here, monkeypatch)
     monkeypatch.undo()
     with pytest.raises(StateError, match="no part of it does"):
         here.verify(since="1")
@@ -160,7 +180,19 @@ def nothing_differs(found: Verification) -> bool:
     return {"hot", "many", "still", "parent"} <= {one.source.partition(".")[2] for one in found.tables if one.identical}
 
 
-def what_differs_is_found(here: JobHere) -> None:
+def decided(here: JobHere, busy: Writers, *tables: str, **wanted: Any) -> tuple[Verification, dict[str, TableResult]]:
+    """Verify until nothing of these tables is pending, which it is where apply is late. Nothing of them is left out."""
+    late = time.monotonic() + PATIENCE
+    while True:
+        found = here.verify(**wanted)
+        results = {one.source.partition(".")[2]: one for one in found.tables}
+        if not any(results[table].pending for table in tables):
+            return found, results
+        in_time(late, f"{tables} were decided: {found.summary}")
+        busy.give_way()
+
+
+def what_differs_is_found(here: JobHere, busy: Writers) -> None:
     """A value, in a row that rests and in one that never does; a row that is missing and one that is extra."""
     there, target = here.made.there, here.made.target
     target.execute(
@@ -169,7 +201,7 @@ def what_differs_is_found(here: JobHere) -> None:
         f"INSERT INTO {there}.still VALUES (1000, 'extra')",
         f"INSERT INTO {there}.many VALUES (5000, 1, 'extra')",
     )
-    found = {one.source.partition(".")[2]: one for one in here.verify(patterns=keyed(here)).tables}
+    _, found = decided(here, busy, "still", "many", patterns=keyed(here))
     still, many = found["still"], found["many"]
     assert (still.missing, still.extra, still.different, still.pending) == (1, 1, 1, 0)
     assert (many.missing, many.extra, many.different) == (0, 1, 0) and many.sample[0].key == {"id": "5000"}
@@ -182,22 +214,20 @@ def what_differs_is_found(here: JobHere) -> None:
     )
 
 
-def what_changed_since_a_position_is_looked_at(here: JobHere) -> None:
+def what_changed_since_a_position_is_looked_at(here: JobHere, busy: Writers) -> None:
     """Of rows that did not change nothing is told, whatever they are."""
     first = here.verify(patterns=keyed(here))
     assert first.positions is not None
     there, target = here.made.there, here.made.target
     target.execute(f"UPDATE {there}.still SET word = 'other' WHERE id IN (20, 21)")
-    here.made.source.execute("UPDATE hot SET n = n + 1", "UPDATE still SET word = 'changed' WHERE id IN (21, 22)")
+    here.made.source.execute(
+        "UPDATE hot SET n = n + 1",
+        "INSERT INTO bag VALUES (5000, 'since')",
+        "UPDATE still SET word = 'changed' WHERE id IN (21, 22)",
+    )
     until(lambda: target.query(f"SELECT word FROM {there}.still WHERE id = 22") == [("changed",)], "apply has it")
     target.execute(f"UPDATE {there}.still SET word = 'wrong' WHERE id = 22")
-    late = time.monotonic() + PATIENCE
-    while True:  # rows that writers change all the time are pending where apply is late
-        in_time(late, "the hot rows were decided")
-        found = here.verify(since=first.positions[1])
-        results = {one.source.partition(".")[2]: one for one in found.tables}
-        if not (results["hot"].is_undecided or results["scenario_mark"].is_undecided):
-            break
+    found, results = decided(here, busy, "hot", "still", "scenario_mark", since=first.positions[1])
     assert [one.key for one in results["still"].sample] == [{"id": "22"}] and results["still"].rows_source == 2
     assert not [str(one) for name, one in results.items() if one.differs and name != "still"]
     assert results["hot"].identical and results["hot"].rows_source == HOT and results["scenario_mark"].identical
@@ -247,16 +277,20 @@ def what_takes_too_long_is_pending(here: JobHere) -> None:
     assert found.exit_code == 9 and {one.why for one in found.tables} <= {run.NO_TIME, again.LATE}
 
 
-def without_capture_it_is_pending(here: JobHere, monkeypatch: pytest.MonkeyPatch, committed: Callable[[], int]) -> None:
+def without_capture_it_is_pending(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where capture is killed while both ends are compared."""
+    here.made.source.execute(f"INSERT INTO hot VALUES ({HOT}, 0, 'not captured')")
     monkeypatch.setattr(again, "PATIENCE", 0.5)
     monkeypatch.setattr(verifying, "running", lambda job: iter([Part("capture", "", "killed a moment ago")]))
-    now = committed()
-    until(lambda: committed() > now + 50, "somebody writes what is not captured")
     monkeypatch.setattr(verifying, "PATIENCE", 3.0)
     found = here.verify(patterns=keyed(here))
     assert not [str(one) for one in found.tables if one.differs]
-    assert found.exit_code == 9
-    hot = next(one for one in found.tables if one.source.endswith(".hot"))
-    assert hot.pending and hot.why == again.NOT_CAPTURED and str(hot).startswith("PENDING")
-    assert "pending" in found.summary
+    assert found.exit_code == 9 and "pending" in found.summary
+    late = time.monotonic() + PATIENCE
+    while True:
+        in_time(late, "it was looked at what capture had reached")
+        (hot,) = here.verify(patterns=(f"{here.made.schema}.hot",)).tables
+        assert hot.pending and str(hot).startswith("PENDING")
+        if hot.why not in (again.LATE, again.NOT_SHOWN):  # where there was no time for a look
+            break
+    assert hot.why == again.NOT_CAPTURED

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,9 +24,10 @@ from anabranch.job import Job, parts
 from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail
 from anabranch.model.ids import TableId
 from anabranch.spark import pieces
-from anabranch.testing.in_time import in_time
+from anabranch.testing.in_time import in_time, until
 from anabranch.testing.torture.local import LocalEngine, Small
 from anabranch.testing.torture.local_verify import verify_here
+from anabranch.trail import lock
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
 from anabranch.verify.report import Verification
@@ -44,6 +45,17 @@ class _Deaf:
 
     def __getattr__(self, _: str) -> Any:
         return lambda *told: None
+
+
+class End(threading.Event):
+    """What a part that runs here ends at when it is set."""
+
+    part: Future[None]
+
+    def reached(self) -> None:
+        """Set it, and wait until the part has ended; from then on it does nothing more."""
+        self.set()
+        until(self.part.done, "the part has ended")
 
 
 @dataclass
@@ -154,15 +166,19 @@ class JobHere:
         ).run()
 
     @contextmanager
-    def running(self) -> Iterator[tuple[threading.Event, threading.Event]]:
-        """Capture and apply in threads of their own, until the block ends. What ends one of them before is given."""
-        job, ends = self.job, (threading.Event(), threading.Event())
+    def running(self) -> Iterator[tuple[End, End]]:
+        """Capture and apply in threads of their own, until the block ends. What ends one of them before is given. When it
+        begins capture has its lock on the trail, by which others see that the job runs."""
+        job, ends = self.job, (End(), End())
         with _in_haste(), ThreadPoolExecutor(2) as beside:
             running = [
                 beside.submit(self._capture, job, lambda trail: ends[0].is_set()),
                 beside.submit(self._apply, job, ends[1].is_set),
             ]
             try:
+                for end, part in zip(ends, running, strict=True):
+                    end.part = part
+                until(lambda: lock.holder(job.trail / lock.FILE) or running[0].done(), "capture has its trail")
                 yield ends
             finally:
                 for end in ends:

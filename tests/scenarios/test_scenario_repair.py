@@ -99,8 +99,8 @@ def verification_for_ever_ends_with_its_signal(made: Scenario) -> None:
         tables = made.status()["targets"][0]["tables"]
         return {one["source"].partition(".")[2]: one["verified"]["result"] for one in tables if "verified" in one}
 
-    until(lambda: results().keys() >= {"log", "parent"}, "tables were verified")
-    assert results()["log"] == "different"
+    # a round that has no time for it says that it is pending
+    until(lambda: (found := results()).get("log") == "different" and "parent" in found, "tables were verified")
     refused = made.cli("verify", "--watch", code=7)
     assert "is being verified for ever by" in refused.stderr
     assert "DIFFERENT" in watching.stop(code=0).stdout
