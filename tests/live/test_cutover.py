@@ -158,7 +158,7 @@ def job(request: pytest.FixtureRequest, source: str, target: str, path: Path) ->
         if target.endswith("postgresql"):
             kind = FromPostgres if source == "postgresql" else Scenario
             kept = create_database(request.getfixturevalue(target), "cutover")
-            made = kind(database, kept, path, name=unique_name("job"))
+            made = kind(database, kept, path, name=unique_name("job"), is_quick=True)
             try:
                 yield begun(made)
             finally:
