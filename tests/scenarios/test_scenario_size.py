@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.demo.child import descendants
 from anabranch.testing import faults
+from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.usage import Usage, folder_size
 from anabranch.trail.reader import TrailReader
@@ -192,11 +193,17 @@ def test_tables_of_1017_columns(mariadb: Server, scenario: Make) -> None:
         made.source.execute("UPDATE broad SET c1016 = id WHERE id < 1000", "UPDATE broad SET id = id + 1 WHERE id = 19")
         made.source.execute("DELETE FROM broad WHERE id BETWEEN 3 AND 7")
         made.sync(run, 240)
-    made.assert_identical("broad")
+    there, here = (end.query(f"SELECT * FROM {table} ORDER BY id") for end, table in ends(made))
+    is_identical = there == here  # three million values are no good message
+    assert is_identical and len(here) == NULLS + 15
     with TrailReader(made.trail) as trail:
         assert max(ref.bytes for ref in trail.descriptors(begin)) < 8 << 20, "a chunk of NULLs is as large as others"
     assert usage.peaks["capture"] <= PYTHON_MB and usage.peaks["apply"] <= PYTHON_MB, usage.peaks
     run.stop()
+
+
+def ends(made: Scenario) -> tuple[tuple[Database, str], ...]:
+    return (made.source, "broad"), (made.target, "public.broad")
 
 
 def row(number: int) -> str:
