@@ -35,6 +35,7 @@ def server(servers_directory: Path) -> Iterator[Server]:
     """A MySQL of this test alone: any other has a name and a log of its own."""
     with start_mysql(servers_directory / "upgrade") as one:
         yield one
+        one.stop(immediate=True)
 
 
 def restore(server: Server) -> Database:

@@ -164,6 +164,7 @@ def mysql_without_gtids(servers_directory: Path) -> Iterator[Server]:
     options = ["--gtid-mode=OFF", "--enforce-gtid-consistency=OFF", "--binlog-row-metadata=MINIMAL"]
     with start_mysql(servers_directory / "nogtid", options=options) as server:
         yield server
+        server.stop(immediate=True)
 
 
 def _apply(state: dict[tuple[bytes, ...], list[bytes]], schema: TableSchema, rows: Any, wanted: list[int]) -> None:

@@ -49,6 +49,7 @@ def encrypting(request: pytest.FixtureRequest, servers_directory: Path) -> Itera
     start, options = SERVERS[request.param]
     with start(directory / "server", options=options(directory)) as server:
         yield server
+        server.stop(immediate=True)
 
 
 def test_mysql_live_an_encrypted_log(encrypting: Server, servers_directory: Path, follow: Callable) -> None:
