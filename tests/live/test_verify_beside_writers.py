@@ -151,7 +151,7 @@ def test_rule_25_pitfall_75_verification_beside_writers(here: JobHere, monkeypat
         what_has_no_key_is_pending(here, monkeypatch)
         what_differs_is_found(here, busy)
         what_changed_since_a_position_is_looked_at(here, busy)
-        what_is_drawn_is_compared(here, monkeypatch)
+        what_is_drawn_is_compared(here, busy, monkeypatch)
         what_takes_too_long_is_pending(here)
         capture.reached()
         without_capture_it_is_pending(here, monkeypatch)
@@ -243,7 +243,7 @@ def what_changed_since_a_position_is_looked_at(here: JobHere, busy: Writers) -> 
     here.made.source.execute(*(f"UPDATE still SET word = 'still {key}' WHERE id = {key}" for key in (21, 22)))
 
 
-def what_is_drawn_is_compared(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+def what_is_drawn_is_compared(here: JobHere, busy: Writers, monkeypatch: pytest.MonkeyPatch) -> None:
     """A range of the key by its number: what is wrong in it is found, what is wrong elsewhere is not, nothing else is told."""
     still, last = TableId(here.made.schema, "still"), Bounds(("40",))
     ends = [None, *((str(end),) for end in range(0, 50, 10)), None]
@@ -259,7 +259,7 @@ def what_is_drawn_is_compared(here: JobHere, monkeypatch: pytest.MonkeyPatch) ->
         cut.setattr(sampling, "_distinct", lambda found: iter(bounds))
         here.made.target.execute(f"INSERT INTO {here.made.there}.still VALUES (1000, 'extra')")
         alone = (f"{here.made.schema}.still",)
-        (found,) = here.verify(patterns=alone, sample=Sample(0.1, numbers[True])).tables
+        found = decided(here, busy, "still", patterns=alone, sample=Sample(0.1, numbers[True]))[1]["still"]
         assert (found.extra, found.rows_source, found.rows_target, found.ranges) == (1, 9, 10, (1, 6))
         (other,) = here.verify(patterns=alone, sample=Sample(0.1, numbers[False])).tables
         assert other.identical and other.ranges == (1, 6) and other.rows_source < 50
