@@ -48,7 +48,7 @@ class _Deaf:
 
 
 class End(threading.Event):
-    """What a part that runs here ends at when it is set."""
+    """Ends a part of the job that runs in this process, once it is set."""
 
     part: Future[None]
 

@@ -62,8 +62,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class History:
-    """What is drawn. `scripts`: by site, of each writer, its transactions: rows, by how much each gets newer, which is also by
-    how much its stock grows."""
+    """Holds what was drawn from a seed. `scripts`: by site and writer, the transactions; each is a list of (key, step), where
+    the step is added to the column that tells the newer row, and to its stock."""
 
     seed: int
     scripts: tuple[tuple[tuple[tuple[tuple[int, int], ...], ...], ...], ...]
@@ -282,7 +282,7 @@ def _transaction(
                     cursor.execute(f"INSERT INTO {table} (v, changed, stock, id) VALUES (%s, %s, %s, %s)", values)
                 made[key] = then, is_winner, text, stock
             connection.commit()
-        except Exception as error:
+        except Exception as error:  # of three drivers; only a lost lock is tried again, all else passes
             connection.rollback()
             if getattr(error, "sqlstate", None) in AGAIN or (error.args and error.args[0] in AGAIN):
                 return None

@@ -1,4 +1,4 @@
-"""Which ranges of a table a sample has, which tables have ranges, and what the result says. On the memory twin."""
+"""Draws samples on the memory twin: which ranges they have, which tables can be cut into ranges, what the result says."""
 
 from __future__ import annotations
 
