@@ -6,7 +6,6 @@ What does not live here: starting servers and job files (run.py, pipeline.py).
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from anabranch.demo.shop import End
 from anabranch.demo.writer import WORKERS, Totals, Writer
 from anabranch.errors import NotCaughtUp
 from anabranch.job.caughtup import CaughtUp, Progress
+from anabranch.job.signals import Request
 
 DRAIN_SECONDS = 180.0
 TICK = 0.1
@@ -95,15 +95,15 @@ def _drain(progress: Progress, is_well: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _first_interrupt() -> Iterator[threading.Event]:
-    """Provide an event that the first Ctrl-C sets; the next one is a KeyboardInterrupt again."""
-    asked = threading.Event()
+def _first_interrupt() -> Iterator[Request]:
+    """Provide a request that the first Ctrl-C makes; the next one is a KeyboardInterrupt again."""
+    asked = Request()
     before = signal.getsignal(signal.SIGINT)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+        if asked.is_made():
             raise KeyboardInterrupt
-        asked.set()
+        asked.make()
 
     signal.signal(signal.SIGINT, on_signal)
     try:

@@ -7,11 +7,12 @@ the supervisor is gone: its standard input closes.
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -20,6 +21,32 @@ from anabranch.errors import AnabranchError, Retry
 
 SUPERVISED = "ANABRANCH_SUPERVISED"
 PREFLIGHT = "ANABRANCH_PREFLIGHT"  # set for a load that has to check what its supervisor could not
+
+
+class Request:
+    """A request that a signal's handler may make, and threads wait for.
+
+    It is no threading.Event: a handler may come while its own thread holds the lock of that, and would wait for itself for
+    ever. `SimpleQueue.put` may be called by handlers, as its documentation says.
+    """
+
+    def __init__(self) -> None:
+        self._is_made = False
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def is_made(self) -> bool:
+        return self._is_made
+
+    def make(self) -> None:
+        self._is_made = True
+        self._wakes.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until somebody makes it, `seconds` at most. Returns whether anybody did."""
+        with suppress(queue.Empty):
+            self._wakes.get(timeout=seconds)
+            self._wakes.put(None)  # for others that wait
+        return self._is_made
 
 
 class Stop:
@@ -31,15 +58,15 @@ class Stop:
         begun is finished.
         """
         self.signal = 0
-        self._asked = threading.Event()
+        self._asked = Request()
         self._before: dict[signal.Signals, Any] = {}
         self._waits, self._ends_waits = ExitStack(), ends_waits
 
     def asked(self) -> bool:
-        return self._asked.is_set()
+        return self._asked.is_made()
 
     def ask(self) -> None:
-        self._asked.set()
+        self._asked.make()
 
     def wait(self, seconds: float) -> bool:
         return self._asked.wait(seconds)
@@ -79,10 +106,10 @@ class Stop:
             sys.exit(128 + self.signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._asked.is_set():
+        if self.asked():
             os._exit(128 + number)
         self.signal = number
-        self._asked.set()
+        self.ask()
 
     def _watch_supervisor(self) -> None:
         """End the process at EOF: the one that started us is dead, or told to stop at once; nothing that matters waits

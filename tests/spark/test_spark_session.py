@@ -141,9 +141,13 @@ def test_nothing_of_a_job_is_kept(spark: Any) -> None:
     for _ in range(3):
         rdd = spark.sparkContext.parallelize(range(8), 4).map(lambda number: Outcome(number, number))
         assert pieces.run(spark, [rdd], lambda outcome: seen.append(outcome.value), lambda: False)
-    assert not pieces.run(
-        spark, [spark.sparkContext.parallelize([1], 1).map(Outcome)], lambda outcome: None, lambda: True
-    )
+
+    def never_ends(number: int) -> Outcome:
+        time.sleep(600)
+        return Outcome(number)
+
+    stopped = spark.sparkContext.parallelize([1], 1).map(never_ends)
+    assert not pieces.run(spark, [stopped], lambda outcome: None, lambda: True)
     assert sorted(seen) == sorted(3 * [*range(8)]) and set(accumulators._accumulatorRegistry) <= before
 
 

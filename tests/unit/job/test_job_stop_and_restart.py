@@ -9,6 +9,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from anabranch.job import Job, supervisor
 from anabranch.job.children import Child, PartFailed
 from anabranch.job.signals import Stop
 from anabranch.job.supervisor import only_one
+from anabranch.testing.in_time import until
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 HOLD = (
@@ -140,3 +143,31 @@ def test_a_run_that_is_asked_to_stop_does_not_wait(job: Job) -> None:
     stop.ask()
     with only_one(job, Stop()), pytest.raises(StateError), only_one(job, stop):
         pass
+
+
+@pytest.mark.parametrize("place", range(1, 201, 8))
+def test_a_signal_at_any_place_of_a_wait_ends_it(place: int) -> None:
+    """A handler runs between any two instructions of the main thread: also while that is about to wait, or just did."""
+    for nth in range(place, place + 8):
+        stop = Stop()
+        thread = threading.Thread(target=_wait_and_meet_a_signal, args=(stop, nth), daemon=True)
+        thread.start()
+        until(lambda: not thread.is_alive(), f"the end of a wait that met a signal at its instruction {nth}", 60)  # noqa: B023 - asked at once
+        assert stop.asked() and stop.signal == signal.SIGTERM
+
+
+def _wait_and_meet_a_signal(stop: Stop, nth: int) -> None:
+    count = 0
+
+    def instruction(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        if event == "opcode" and count == nth:
+            stop._on_signal(signal.SIGTERM, None)
+        return instruction
+
+    sys.settrace(instruction)
+    while not stop.wait(0.001):
+        pass
+    sys.settrace(None)
