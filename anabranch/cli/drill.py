@@ -5,7 +5,12 @@ What does not live here: the drill (`job/drilling.py`).
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import NoReturn
 
 import click
 
@@ -29,10 +34,14 @@ from anabranch.cli.verify import parsed_time
     callback=parsed_time,
     help="Stream at most so long, until tables changed.",
 )
+@click.option("--plan", is_flag=True, help="Only say what it would make, and what is found before.")
+@click.option("--logged", is_flag=True, help="The shadow's writes may stand in a MySQL's log.")
 @click.option("--clean", is_flag=True, help="Only remove what a drill left that was killed.")
 @json_option
 @log_level("warning")
-def drill(job: str, tables: tuple[str, ...], seconds: float, clean: bool, as_json: bool) -> None:
+def drill(
+    job: str, tables: tuple[str, ...], seconds: float, plan: bool, logged: bool, clean: bool, as_json: bool
+) -> None:
     """Show that the way back would work, beside the running job and its users.
 
     A shadow of the source's tables is loaded from the target, takes what the target's log tells, and is compared with
@@ -41,9 +50,12 @@ def drill(job: str, tables: tuple[str, ...], seconds: float, clean: bool, as_jso
     """
     from anabranch.job import Job
 
+    if plan and clean:
+        raise click.UsageError("--plan and --clean exclude each other")
     made = Job.from_file(job)
     if clean:
-        lines = made.clean_drill()
+        with _ending_once():
+            lines = made.clean_drill()
         if as_json:
             write_json({"version": 1, "removed": lines})
             return
@@ -52,19 +64,46 @@ def drill(job: str, tables: tuple[str, ...], seconds: float, clean: bool, as_jso
         if not lines:
             click.echo("no drill left anything")
         return
-    report = made.drill(tables, seconds, _Lines())
+    if plan:
+        planned = made.plan_drill(tables, logged)
+        write_json(planned.to_json()) if as_json else planned.write(sys.stdout)
+        sys.exit(planned.exit_code)
+    with _ending_once():
+        report = made.drill(tables, seconds, _Lines(), logged)
     write_json(report.to_json()) if as_json else report.write(sys.stdout)
     if report.exit_code:
         sys.exit(report.exit_code)
 
 
+@contextmanager
+def _ending_once() -> Iterator[None]:
+    """Let SIGTERM, and a terminal that goes away, end the drill with all that it has made removed. The first signal asks for
+    that; another one does not keep it from being done."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # nohup
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class _Lines:
-    """Show each line once, as it comes, on stderr."""
+    """Show each line once, as it comes, on stderr, for as long as there is one: the drill goes on without."""
 
     def __init__(self) -> None:
         self._last = ""
 
     def __call__(self, line: str) -> None:
         if line != self._last:
-            click.echo(line, err=True)
+            with suppress(OSError):
+                click.echo(line, err=True)
         self._last = line

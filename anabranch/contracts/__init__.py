@@ -30,7 +30,7 @@ from anabranch.contracts.reader import (
     SharedReader,
     TargetReader,
 )
-from anabranch.contracts.shadow import Shadow, ShadowedSource, Unlike, UnlikeRow
+from anabranch.contracts.shadow import Outlook, Shadow, ShadowedSource, Unlike, UnlikeRow
 from anabranch.contracts.snapshot import (
     ComputingReader,
     HashingSnapshot,
@@ -112,6 +112,7 @@ __all__ = [
     "Needed",
     "NewLoad",
     "OpenTransactions",
+    "Outlook",
     "PipelinedWriter",
     "PlacedReader",
     "PreflightContext",

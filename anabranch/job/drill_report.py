@@ -5,7 +5,7 @@ What does not live here: the drill (drilling.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
@@ -33,8 +33,8 @@ class DrilledRow:
 @dataclass(frozen=True, slots=True)
 class DrilledTable:
     """`rows`: of the table when it was compared last. `changes`: row changes that came back over the stream. `different`: rows
-    that are not what they were though both jobs had passed them; `pending`: rows on their way at every look. `sample` has the
-    first that are different."""
+    that are not what they were though both jobs had passed them; `pending`: rows on their way at every look, `why`: another
+    reason for that. `sample` has the first that are different."""
 
     source: str
     target: str
@@ -43,6 +43,7 @@ class DrilledTable:
     different: int = 0
     pending: int = 0
     sample: tuple[DrilledRow, ...] = ()
+    why: str = ""
 
     @property
     def verdict(self) -> str:
@@ -50,8 +51,16 @@ class DrilledTable:
 
     def __str__(self) -> str:
         more = "".join(f", {n} {what}" for n, what in ((self.different, "different"), (self.pending, "pending")) if n)
-        counts = f"{self.rows} rows{more}, {self.changes} changes came back"
+        counts = f"{self.rows} rows{more}, {self.changes} changes came back" + (f"; {self.why}" if self.why else "")
         return f"{self.verdict.upper() if more else self.verdict:<9}  {self.source} -> {self.target} -> back: {counts}"
+
+
+def write_findings(findings: Iterable[CheckResult], file: IO[str]) -> None:
+    """Write findings, each with its remedy."""
+    for one in findings:
+        file.write(f"{one.verdict:<8} {one.check}: {f'{one.table}: ' if one.table else ''}{one.message}\n")
+        if one.hint:
+            file.write(f"         -> {one.hint}\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +103,7 @@ class DrillReport:
         }
 
     def write(self, file: IO[str]) -> None:
-        for one in self.findings:
-            file.write(f"{one.verdict:<8} {one.check}: {f'{one.table}: ' if one.table else ''}{one.message}\n")
-            if one.hint:
-                file.write(f"         -> {one.hint}\n")
+        write_findings(self.findings, file)
         for table in self.tables:
             file.write(f"{table}\n")
             for row in table.sample[:SHOWN]:

@@ -18,6 +18,7 @@ from anabranch.view.job_view import JobView
 
 if TYPE_CHECKING:
     from anabranch.cutover.report import CutoverReport
+    from anabranch.job.drill_plan import DrillPlan
     from anabranch.job.drill_report import DrillReport
     from anabranch.job.drop import Leftovers
     from anabranch.job.printing import Script
@@ -104,17 +105,30 @@ class Job(JobView):
             return arm(self)
 
     def drill(
-        self, tables: Sequence[str] = (), seconds: float = 60.0, tell: Callable[[str], None] = lambda line: None
+        self,
+        tables: Sequence[str] = (),
+        seconds: float = 60.0,
+        tell: Callable[[str], None] = lambda line: None,
+        logged: bool = False,
     ) -> DrillReport:
         """Show that the way back would work, beside the running job: a shadow of the source's tables, or of those that one of
         the patterns `tables` fits, is loaded from the target, takes its stream and is compared; then all is removed. `seconds`:
-        in which every table may get a change. `tell` is given a line now and then. Raises nothing for what it finds: look at
-        the result."""
+        in which every table may get a change. `tell` is given a line now and then. `logged`: what is written to the shadow may
+        stand in the source's log where it cannot be kept out of it. Raises nothing for what it finds: look at the result."""
         with self._named("drill", tables=" ".join(tables)):
             from anabranch.job.drill_child import running
             from anabranch.job.drilling import Drill, Wish
 
-            return Drill(self, type(self).from_file, running, tell).run(Wish(tuple(tables), seconds))
+            return Drill(self, type(self).from_file, running, tell).run(Wish(tuple(tables), seconds, admits_log=logged))
+
+    def plan_drill(self, tables: Sequence[str] = (), logged: bool = False) -> DrillPlan:
+        """Return what `drill` would make with these arguments, and what it finds before. Makes nothing."""
+        with self._named("drill", plan=True):
+            from anabranch.job.drill_child import running
+            from anabranch.job.drilling import Drill, Wish
+
+            drill = Drill(self, type(self).from_file, running, lambda line: None)
+            return drill.plan(Wish(tuple(tables), admits_log=logged))
 
     def clean_drill(self) -> list[str]:
         """Remove what a drill left that was killed. Returns what was removed."""

@@ -17,6 +17,7 @@ from anabranch.rules.way_back import TableBack, WayBack
 SUFFIX = "-reverse"
 DRILL = "-drill"
 NAME_LIMIT = 63  # letters of a job's name
+_NONE: Mapping[str, Any] = {}
 WIDTH = 118  # of a line of names
 # Sections that say how a job works, at whichever end, and their keys that belong to one end or to one direction.
 CARRIED: Mapping[str, tuple[str, ...]] = {
@@ -47,20 +48,22 @@ def drill_name_of(job: str) -> str:
     return job[: NAME_LIMIT - len(DRILL)] + DRILL
 
 
-def drill_file(raw: Mapping[str, Any], back: WayBack, written: str) -> str:
+def drill_file(raw: Mapping[str, Any], back: WayBack, written: str, options: Mapping[str, Any] = _NONE) -> str:
     """Return the file of a drill: the way back into other tables (`back.tables`), which are loaded, and which take what the job
-    itself writes. Raises ValueError where no rules bring the tables there."""
-    return "\n".join(_drill_lines(raw, back, written)) + "\n"
+    itself writes. `options`: of its target. Raises ValueError where no rules bring the tables there."""
+    return "\n".join(_drill_lines(raw, back, written, options)) + "\n"
 
 
-def _drill_lines(raw: Mapping[str, Any], back: WayBack, written: str) -> Iterator[str]:
+def _drill_lines(raw: Mapping[str, Any], back: WayBack, written: str, options: Mapping[str, Any]) -> Iterator[str]:
     job = str(raw["name"])
     yield f"# The drill of the way back of the job {comment_of(job)}: {comment_of(written)}."
     yield "# anabranch drill made it and removes it: anabranch drill JOB --clean after a kill."
     yield f"name = {text_of(drill_name_of(job))}"
     yield ""
     yield from ("[source]", f"url = {text_of(_target(raw)['url'])}", "")
-    yield from ("[target]", f"url = {text_of(raw['source']['url'])}", "")
+    yield from ("[target]", f"url = {text_of(raw['source']['url'])}")
+    yield from (f"options.{key_of(key)} = {text_of(value)}" for key, value in options.items())
+    yield ""
     yield from _rules(back)
     for table in back.tables:
         yield from _table(table)

@@ -15,6 +15,15 @@ from anabranch.model.ids import TableId
 ALL = "ALL PRIVILEGES"
 LONGEST_NAME = 64  # https://dev.mysql.com/doc/refman/8.0/en/identifier-length.html
 
+# Since which release it has a name of its own; before it is SUPER.
+LOG_RIGHTS = {"mysql": ((8, 0, 14), "SESSION_VARIABLES_ADMIN"), "mariadb": ((10, 5, 2), "BINLOG ADMIN")}
+# Of whoever writes to tables of a database. TRIGGER: without it nobody sees what fires for rows that we write. TEMPORARY: rows
+# of an epoch wait in tables of the session.
+TO_WRITE = (
+    "SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "INDEX", "REFERENCES", "TRIGGER",
+    "CREATE TEMPORARY TABLES",
+)  # fmt: skip
+
 _GRANT = re.compile(r"(GRANT|REVOKE) (.+) ON (?:TABLE )?(\S.*?) (?:TO|FROM) (.+)", re.DOTALL)
 _PLACE = re.compile(r"(\*|`(?:[^`]|``)*`)\.(\*|`(?:[^`]|``)*`)")
 _COLUMNS = re.compile(r"[A-Z ]+ \([^)]*\)")  # a right on some columns is not the right on the table
@@ -68,6 +77,14 @@ def parse(line: str) -> Grant | None:
 def grant(right: str, place: str, user: str) -> str:
     """Return the statement that gives it."""
     return f"GRANT {right} ON {place} TO {user}"
+
+
+def log_right(family: str, version: tuple[int, int, int]) -> str:
+    """Return the right to keep a session's writes out of the log.
+
+    https://dev.mysql.com/doc/refman/8.0/en/set-sql-log-bin.html · https://mariadb.com/kb/en/set-sql_log_bin/"""
+    since, right = LOG_RIGHTS[family]
+    return right if version >= since else "SUPER"
 
 
 def as_pattern(schema: str) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LogOptions,
         LogOrder,
         LogReader,
+        Shadow,
         SourceCatalog,
         SourceConnector,
         SourceFence,
@@ -97,6 +98,11 @@ class MysqlSource:
         from anabranch.connectors.mysql.source.fence import MysqlFence
 
         return MysqlFence(self.endpoint)
+
+    def shadow(self, schema: str, job: str) -> Shadow:
+        from anabranch.connectors.mysql.source.shadow import MysqlShadow
+
+        return MysqlShadow(self.endpoint, schema, job)
 
     def counters(self, tables: Mapping[TableId, TableSchema]) -> list[Counter]:
         from anabranch.connectors.mysql.source.counters import counters

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
+from anabranch.connectors.mysql.target.options import UNLOGGED, USUAL, MysqlTargetOptions
 
 if TYPE_CHECKING:
     from anabranch.contracts import (
@@ -30,7 +31,9 @@ class MysqlTarget:
     """RowTarget of the family: MariaDB's differs by `family` only, the roles ask the server what it is. Picklable."""
 
     def __init__(self, endpoint: Endpoint, options: MysqlTargetOptions, family: str = FAMILY) -> None:
-        self.endpoint, self.options, self.family = endpoint, options, family
+        unlogged = () if options.sql_log_bin else (UNLOGGED,)
+        self.endpoint = replace(endpoint, options=(*endpoint.options, *unlogged))
+        self.options, self.family = options, family
 
     @cached_property
     def types(self) -> TypeMap:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pymysql
 
-from anabranch.connectors.mysql.target.session import Connection, ask, one, run
+from anabranch.connectors.mysql.target.session import Connection, ask, logged, one, run
 from anabranch.connectors.sql.migrations import FIRST, KNOWS, Done, Migration, carried_out, shipped_in
 from anabranch.errors import StateError
 
@@ -45,7 +45,7 @@ def migrate(connection: Connection, known: Sequence[Migration]) -> None:
     unfit for, and where the user may not change it: with the statement that lets it."""
     done = _noted(connection, known)
     missing = [step for step in known if (step.number, step.stage) not in done]
-    with _permitted(connection):
+    with _permitted(connection), logged(connection):
         for step in missing:
             if step.stage == "before":
                 _carry_out(connection, step, is_first=step is known[0])

@@ -30,6 +30,11 @@ class MysqlTargetOptions(Options):
     computed: Literal["computed", "values"] = "computed"
     """Generated columns of MySQL and MariaDB whose expression gives the same value here ([which](types-at-mysql.md)): computed
     here, too, or plain columns with the source's values, as all others are."""
+    sql_log_bin: bool = True
+    """`false` keeps what the job writes out of this server's own binary log, so that its replicas, and a restore by that log,
+    do not have it: for copies that are thrown away, as [a drill](../howto/fail-back-drill.md) makes them. It needs a right
+    (`SESSION_VARIABLES_ADMIN`, MariaDB: `BINLOG ADMIN`)."""
 
 
 USUAL = MysqlTargetOptions()
+UNLOGGED = ("sql_log_bin", "0")  # among the options of an endpoint: its sessions do not log what they write

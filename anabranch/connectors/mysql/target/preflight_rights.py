@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from anabranch.connectors.mysql.registered import STATE
-from anabranch.connectors.mysql.rights import as_pattern, grant
+from anabranch.connectors.mysql.rights import TO_WRITE, as_pattern, grant
 from anabranch.connectors.mysql.target import migrate
 from anabranch.connectors.mysql.target.preflight_cluster import kind
 from anabranch.connectors.mysql.target.preflight_facts import Live
@@ -17,11 +17,6 @@ from anabranch.errors import StateError
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 
-# TRIGGER: without it nobody sees what fires for rows that we write. TEMPORARY: rows of an epoch wait in tables of the session.
-OF_TABLES = (
-    "SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "INDEX", "REFERENCES", "TRIGGER",
-    "CREATE TEMPORARY TABLES",
-)  # fmt: skip
 OF_STATE = tuple(migrate.RIGHTS.split(", "))
 TRUNCATE, LOCKS = "truncate", "LOCK TABLES"  # [apply] truncate, and what it needs besides (emptying.py)
 
@@ -70,8 +65,8 @@ def _missing(live: Live) -> Iterator[CheckResult]:
     targets = [table.target for table in live.context.targets.values() if table.target.schema != STATE]
     for schema in sorted({target.schema for target in targets}):
         tables = [target for target in targets if target.schema == schema]
-        if lacking := _lacking(live, OF_TABLES, tables):
-            hint = grant(", ".join(OF_TABLES), f"{as_pattern(schema)}.*", live.user)
+        if lacking := _lacking(live, TO_WRITE, tables):
+            hint = grant(", ".join(TO_WRITE), f"{as_pattern(schema)}.*", live.user)
             text = f"{live.user} lacks {', '.join(lacking)} on tables of {schema} ({some(map(str, tables))})"
             yield failed("rights", text, hint, names=map(str, tables))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pymysql
 
 from anabranch.connectors.mysql.target.migrate import DENIED
-from anabranch.connectors.mysql.target.session import Connection, one, quoted, run, transaction
+from anabranch.connectors.mysql.target.session import Connection, logged, one, quoted, run, transaction
 from anabranch.connectors.mysql.target.stage_sweep import sweep
 from anabranch.connectors.mysql.target.state_session import only_one
 
@@ -45,11 +45,16 @@ def remove(connection: Connection, job: str) -> None:
                 run(connection, f"DELETE FROM `anabranch`.{quoted(name)} WHERE `job` = %s", job)
         if any(one(connection, f"SELECT 1 FROM `anabranch`.{quoted(name)} LIMIT 1") for name in mine):
             return
-        for name in ALL:
-            run(connection, f"DROP TABLE IF EXISTS `anabranch`.{quoted(name)}")
-        if one(connection, OTHERS) is None:
-            try:
-                run(connection, "DROP DATABASE `anabranch`")
-            except pymysql.err.Error as error:
-                if error.args[0] not in DENIED:
-                    raise
+        with logged(connection):
+            _remove_state(connection)
+
+
+def _remove_state(connection: Connection) -> None:
+    for name in ALL:
+        run(connection, f"DROP TABLE IF EXISTS `anabranch`.{quoted(name)}")
+    if one(connection, OTHERS) is None:
+        try:
+            run(connection, "DROP DATABASE `anabranch`")
+        except pymysql.err.Error as error:
+            if error.args[0] not in DENIED:
+                raise

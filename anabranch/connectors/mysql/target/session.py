@@ -20,8 +20,10 @@ from pymysql.connections import MySQLResult
 from pymysql.constants import CLIENT
 
 from anabranch.connectors.mysql import connection as base
+from anabranch.connectors.mysql.rights import log_right
 from anabranch.connectors.mysql.settings import PINNED, Pin
 from anabranch.connectors.mysql.target.errors import connecting
+from anabranch.connectors.mysql.target.options import UNLOGGED
 from anabranch.connectors.mysql.target.settings import SQL_MODE as SQL_MODE
 from anabranch.connectors.mysql.target.settings import WRITING as WRITING
 from anabranch.errors import TargetError
@@ -67,6 +69,7 @@ class Connection(base.Connection):
     explicit_timestamps = (
         False  # an explicit NULL in a `timestamp NOT NULL` is refused, not turned into the time of day
     )
+    is_unlogged = False  # what it writes does not stand in the server's log
     _feed: Iterator[bytes] | None = None
     _result: Any  # of the last statement, as PyMySQL keeps it
 
@@ -151,7 +154,7 @@ class _Result(MySQLResult):  # type: ignore[misc]  # it has no types
 def connect(endpoint: Endpoint, name: str, *, autocommit: bool = False, checks_keys: bool = True) -> Connection:
     """Return a session as all our sessions at a target are; `name` is shown there. It has no database of its own: every table
     is named with its own. Raises TargetUnavailable, or TargetError when it refuses us."""
-    without = replace(endpoint, database="")
+    without = replace(endpoint, database="", options=tuple(one for one in endpoint.options if one != UNLOGGED))
     pins = {
         **PINNED,
         **WRITING,
@@ -171,8 +174,25 @@ def connect(endpoint: Endpoint, name: str, *, autocommit: bool = False, checks_k
         )
         _learn(connection)
         run(connection, f"SET {GUARD} = 1")
+        if UNLOGGED in endpoint.options:
+            _leave_unlogged(connection)
     base.watch(without, connection)
     return connection
+
+
+@contextmanager
+def logged(connection: Connection) -> Iterator[None]:
+    """Log what is done inside the block, whatever the session does: replicas have to have the tables of the state, to which
+    jobs write whose rows are logged. Outside of a transaction."""
+    if not connection.is_unlogged:
+        yield
+        return
+    run(connection, "SET SESSION sql_log_bin = 1")
+    try:
+        yield
+    finally:
+        with suppress(pymysql.err.Error, OSError):  # with the connection the setting is gone, too
+            run(connection, "SET SESSION sql_log_bin = 0")
 
 
 def run(connection: Connection, sql: str, *values: object) -> int:
@@ -265,6 +285,21 @@ def _learn(connection: Connection) -> None:
             return
     # A MariaDB gives a `timestamp NOT NULL` the time of day whatever the variable says (seen in 10.11).
     connection.explicit_timestamps = base.family(connection) == "mysql"
+
+
+def _leave_unlogged(connection: Connection) -> None:
+    """Keep what the session writes out of the log. Raises TargetError where the user may not."""
+    try:
+        run(connection, "SET SESSION sql_log_bin = 0")
+    except pymysql.err.Error as error:
+        if error.args[0] not in NOT_SETTABLE:
+            raise
+        right = log_right(base.family(connection), base.version(connection))
+        raise TargetError(
+            f"the job's user may not keep its writes out of the log (sql_log_bin): it lacks {right}",
+            hint=f"GRANT {right} ON *.* TO the user; or [target.options] sql_log_bin = true",
+        ) from None
+    connection.is_unlogged = True
 
 
 def _pieces(blocks: Iterable[bytes], most: int) -> Iterator[bytes]:

@@ -6,15 +6,19 @@ written meanwhile. https://www.postgresql.org/docs/current/ddl-system-columns.ht
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import LiteralString
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
+from typing import Any, LiteralString
 
 from psycopg import errors, sql
+from psycopg.pq import TransactionStatus
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.errors import translated
-from anabranch.contracts import Unlike, UnlikeRow
+from anabranch.connectors.sql.giving_way import giving_way
+from anabranch.contracts import Outlook, Unlike, UnlikeRow
+from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
@@ -23,6 +27,17 @@ STATE = "anabranch"  # the schema of jobs' state
 NOTE = "anabranch_drill_note"  # in the shadow: which job's drill made it
 HAS_SCHEMA: LiteralString = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s)"
 HAS_TABLE: LiteralString = "SELECT to_regclass(%s) IS NOT NULL"
+ROOM: LiteralString = (
+    "SELECT coalesce(sum(pg_catalog.pg_total_relation_size(oid)), 0) FROM unnest(%s::regclass[]) AS t (oid)"
+)
+MAY_MAKE: LiteralString = """
+SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'), pg_catalog.current_database()::text,
+       current_user::text, ARRAY(SELECT pubname::text FROM pg_catalog.pg_publication WHERE puballtables ORDER BY 1)
+"""
+# https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-SESSION
+AWAITED: LiteralString = """
+SELECT EXISTS (SELECT FROM pg_catalog.pg_locks w WHERE NOT w.granted AND %s = ANY (pg_catalog.pg_blocking_pids(w.pid)))
+"""
 # Columns whose values have an equality of their own, by which 1.5 is 1.50.
 NUMBERS: LiteralString = """
 SELECT attname::text FROM pg_catalog.pg_attribute WHERE attrelid = %s::regclass AND atttypid = 'numeric'::regtype AND attnum > 0
@@ -31,6 +46,8 @@ SELECT attname::text FROM pg_catalog.pg_attribute WHERE attrelid = %s::regclass 
 
 class PostgresShadow:
     """`contracts.Shadow`."""
+
+    numbers_rows = True
 
     def __init__(self, endpoint: Endpoint, schema: str, job: str) -> None:
         self.endpoint, self.schema, self.job = endpoint, schema, job
@@ -55,6 +72,29 @@ class PostgresShadow:
             found = self._open.execute(sql.SQL("SELECT job FROM {}").format(self._note)).fetchone()
             return str(found[0]) if found else ""
 
+    def is_begun(self) -> bool:
+        """Return False: the schema and its note are made in one transaction."""
+        return False
+
+    def outlook(self, tables: Collection[TableId], admits_log: bool) -> Outlook:
+        """Its writes always stand in the log, which replays everything at a physical standby."""
+        with translated(f"cannot ask what a shadow {self.schema} takes"):
+            names = [_named(table).as_string(None) for table in sorted(tables)]
+            room = self._open.execute(ROOM, [names]).fetchone()
+            found = self._open.execute(MAY_MAKE).fetchone()
+        assert room is not None and found is not None
+        may_make, database, user, publications = found
+        findings = []
+        if not may_make:
+            text = f"{user} may not make a schema in the database {database}"
+            grant = sql.SQL("GRANT CREATE ON DATABASE {} TO {}").format(sql.Identifier(database), sql.Identifier(user))
+            findings.append(CheckResult("drill.rights", CheckVerdict.FAILED, text, grant.as_string(None)))
+        if publications:
+            text = f"publications of all tables have the shadow's, too: {', '.join(publications)}"
+            hint = "their subscribers stop at tables that they do not have, unless their jobs leave the shadow out"
+            findings.append(CheckResult("drill.publications", CheckVerdict.WARNING, text, hint))
+        return Outlook(int(room[0]), tuple(findings))
+
     def make(self, tables: Mapping[TableId, TableId]) -> None:
         with translated(f"cannot make the shadow {self.schema}"), self._open.transaction():
             self._open.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
@@ -66,15 +106,45 @@ class PostgresShadow:
                 made = sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)")
                 self._open.execute(made.format(_named(shadow), _named(table)))
 
-    def unlike(self, table: TableId, shadow: TableId, key: Sequence[str], columns: Sequence[str], limit: int) -> Unlike:
+    def unlike(
+        self, table: TableId, shadow: TableId, key: Sequence[str], columns: Sequence[str], limit: int
+    ) -> Unlike | None:
         with translated(f"cannot compare {table} with its shadow"):
             name = _named(table).as_string(None)
             numbers = {str(row[0]) for row in self._open.execute(NUMBERS, [name])}
             query = _query(table, shadow, key, columns, numbers, limit)
-            rows = self._open.execute(query).fetchall()  # without parameters: names may have a % in them
+            rows = self._giving_way(query)
+        if rows is None:
+            return None
         total, count = (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
         sample = (UnlikeRow(tuple(r[2]), (r[3] or "", r[4] or ""), tuple(r[5])) for r in rows if r[2] is not None)
         return Unlike(total, count, tuple(sample))
+
+    def _giving_way(self, query: sql.Composed) -> list[tuple[Any, ...]] | None:
+        """Return the rows of a query that holds tables; None where it was ended for somebody who waits for one of them."""
+        session = self._open
+        with closing(open_session(self.endpoint, "anabranch-drill")) as watch:
+
+            def is_awaited() -> bool:
+                with translated("cannot ask who waits"):
+                    found = watch.execute(AWAITED, [session.info.backend_pid]).fetchone()
+                    return bool(found and found[0])
+
+            def end() -> None:
+                with translated("cannot end the comparison"):
+                    session.cancel()
+
+            rows: list[tuple[Any, ...]] | None = None
+            with giving_way(is_awaited, end) as has_given_way:
+                try:
+                    rows = session.execute(query).fetchall()  # without parameters: names may have a % in them
+                except errors.QueryCanceled:
+                    if not has_given_way.is_set():
+                        raise
+        if not has_given_way.is_set():
+            return rows
+        self.close()  # what is cancelled may be the next statement
+        return None
 
     def remove(self) -> list[str]:
         with translated(f"cannot remove the shadow {self.schema}"), self._open.transaction():
@@ -95,8 +165,12 @@ class PostgresShadow:
         return [f"source: schema {STATE}, which the drill had made"]
 
     def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
+        """End a comparison, too, that its process was called away from: it would keep the tables."""
+        session, self._session = self._session, None
+        if session is not None:
+            if session.info.transaction_status is TransactionStatus.ACTIVE:
+                session.cancel()
+            session.close()
 
     def _is_unused(self) -> bool:
         """Return whether the state has no job in it."""
