@@ -65,7 +65,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class _Foreseen:
-    """What is known before anything is made; with a finding that failed perhaps no more than that."""
+    """Facts that are known before anything is made; with a finding that failed perhaps no more than that."""
 
     findings: tuple[CheckResult, ...]
     back: WayBack = field(default_factory=lambda: WayBack((), {}, ()))

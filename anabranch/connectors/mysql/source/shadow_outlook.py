@@ -1,4 +1,4 @@
-"""What a drill's shadow takes at a MySQL or MariaDB: room, rights, and whether it is kept out of the server's log.
+"""Foresee what a drill's shadow takes at a MySQL or MariaDB: room, rights, and whether it is kept out of the server's log.
 
 Nothing is changed there. What does not live here: making it (shadow.py)."""
 
