@@ -77,13 +77,16 @@ def drill(
 
 @contextmanager
 def _ending_once() -> Iterator[None]:
-    """Let SIGTERM, and a terminal that goes away, end the drill with all that it has made removed. The first signal asks for
-    that; another one does not keep it from being done."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    """Let Ctrl-C, SIGTERM, and a terminal that goes away end the drill with all that it has made removed. The first signal
+    asks for that; no other but one more Ctrl-C keeps it from being done."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def end(number: int, _: FrameType | None) -> NoReturn:
-        for one in before:
-            signal.signal(one, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         sys.exit(128 + number)
 
     for number, handler in before.items():

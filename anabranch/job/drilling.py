@@ -98,7 +98,7 @@ class Drill:
                     report = self._drilled(forward, shadow, found, wish)
                 finally:
                     self.tell("removing the shadow and what its job left")
-                    removed = self._clean(shadow)
+                    removed = self._removed(shadow)
             return replace(report, removed=tuple(removed))
 
     def plan(self, wish: Wish) -> DrillPlan:
@@ -134,6 +134,14 @@ class Drill:
             hint = "anabranch preflight JOB --reverse checks its way back without one"
             raise ConfigError(f"a {name} source cannot be drilled", job=self.job.label, hint=hint)
         return source.shadow(shadow_of(self.job.config.name), self.job.config.name)
+
+    def _removed(self, shadow: Shadow) -> list[str]:
+        """Remove everything. The error of what could not be removed says how that is done later."""
+        try:
+            return self._clean(shadow)
+        except AnabranchError as error:
+            error.hint = f"{error.hint}; {CLEAN}" if error.hint else CLEAN
+            raise
 
     def _clean(self, shadow: Shadow) -> list[str]:
         """Remove the drill's job, then the shadow: while that stands, it says whose all this is."""

@@ -26,7 +26,7 @@ ROWS = (
     " ('b', x'ff', 1e-30, NULL, 2, NULL, '', 2), ('c', x'', NULL, '{{\"k\": 1}}', 3, NULL, NULL, 3)"
 )
 COLUMNS = ("a", "b", "f", "j", "d", "t", "e", "twice", "n")
-ASLEEP = "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE %s AND INFO NOT LIKE '%%PROCESSLIST%%'"
+COMPARING = "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE %s AND INFO NOT LIKE '%%PROCESSLIST%%'"
 
 
 @dataclass
@@ -37,6 +37,10 @@ class Made:
     def unlike(self, name: str, *columns: str, key: tuple[str, ...] = ("id",)) -> Unlike | None:
         table, copy = (TableId(schema, name) for schema in (self.database.name, self.shadow.schema))
         return self.shadow.unlike(table, copy, key, columns, 10)
+
+    def is_comparing(self) -> bool:
+        """Of this shadow, at the server."""
+        return bool(self.database.query(COMPARING, [f"%LEFT JOIN%{self.shadow.schema}%"]))
 
 
 @pytest.fixture
@@ -85,7 +89,7 @@ def test_whoever_waits_for_a_definition_goes_before_a_comparison(made: Made) -> 
     asleep(made)
     with ThreadPoolExecutor(2) as beside:
         comparison = beside.submit(made.unlike, "item", "v")
-        until(lambda: made.database.query(ASLEEP, ["%LEFT JOIN%"]), "the comparison is at work")
+        until(lambda: made.is_comparing(), "the comparison is at work")
         change = beside.submit(made.database.execute, "ALTER TABLE item ADD COLUMN later INT")
         assert comparison.result() is None
         change.result()
@@ -96,10 +100,10 @@ def test_a_comparison_that_was_called_away_from_ends_at_the_server_too(made: Mad
     asleep(made)
     with ThreadPoolExecutor(1) as beside:
         comparison = beside.submit(made.unlike, "item", "v")
-        until(lambda: made.database.query(ASLEEP, ["%LEFT JOIN%"]), "the comparison is at work")
+        until(lambda: made.is_comparing(), "the comparison is at work")
         made.shadow.close()
         assert isinstance(comparison.exception(), AnabranchError)
-    until(lambda: not made.database.query(ASLEEP, ["%LEFT JOIN%"]), "its statement has ended")
+    until(lambda: not made.is_comparing(), "its statement has ended")
 
 
 def asleep(made: Made) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from anabranch.job.shipping import Shipper
 from anabranch.job.watching import part
 from anabranch.model.condition import STATES
 from anabranch.state.trace import Trace, entries
-from anabranch.testing.in_time import in_time
+from anabranch.testing.in_time import until
 from anabranch.view.opened import target_of
 
 
@@ -100,24 +99,23 @@ def test_details_are_noted_while_somebody_wants_them_and_never_shown(
     log.configure("error", json=True)
     monkeypatch.setattr(watching, "BEAT", 0.0)
 
-    def wait_for(level: bool) -> None:
-        until = time.monotonic() + 120
-        while log.is_detailed() is not level:
-            in_time(until)
-            time.sleep(0.01)
+    def wait_for(level: bool, times: int) -> None:
+        """The level is another one before that is noted, and the part's end does not wait for its thread without a BEAT."""
+        until(lambda: events(job).count(("shop/capture", "trace_level")) == times, "the level is noted")
+        assert log.is_detailed() is level
 
     with part(job, "capture"):
         log.get().debug("before")
         job.record("debug")
         assert job.recorded() == "debug"
-        wait_for(True)
+        wait_for(True, 1)
         for _ in range(3):
             log.get().debug("statement", sql="SELECT …")
         quiet = threading.Thread(target=lambda: log.get().debug("statement", sql="INSERT"), name="anabranch-trace-x")
         quiet.start()
         quiet.join()
         job.record("info")
-        wait_for(False)
+        wait_for(False, 2)
         log.get().debug("after")
     found = list(entries(job.config.home))
     assert [e["facts"]["sql"] for e in found if e["event"] == "statement"] == ["SELECT …"] * 3

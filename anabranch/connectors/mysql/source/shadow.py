@@ -113,11 +113,12 @@ class MysqlShadow:
         return None
 
     def remove(self) -> list[str]:
-        """Remove the tables, then the database with the note: whoever is stopped between finds it again."""
+        """Remove the tables, then the database with the note: whoever is stopped between finds it again. Without a note nothing
+        but the database may stand at replicas, or not: its removal is logged, and passes where it is not there."""
         session = self._open
         there = [str(one) for (one,) in ask(session, TABLES, self.schema)]
         note = ask(session, f"SELECT logged FROM {self._note}") if NOTE in there else []
-        with self._logging(session, bool(note[0][0]) if note else self._is_logged):
+        with self._logging(session, bool(note[0][0]) if note else True):
             ask(session, "SET SESSION foreign_key_checks = 0")
             for table in sorted(there):
                 if table != NOTE:

@@ -7,10 +7,10 @@ written meanwhile. https://www.postgresql.org/docs/current/ddl-system-columns.ht
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, LiteralString
 
-from psycopg import errors, sql
+from psycopg import Error, errors, sql
 from psycopg.pq import TransactionStatus
 
 from anabranch.connectors.postgresql.connection import Connection
@@ -168,8 +168,9 @@ class PostgresShadow:
         """End a comparison, too, that its process was called away from: it would keep the tables."""
         session, self._session = self._session, None
         if session is not None:
-            if session.info.transaction_status is TransactionStatus.ACTIVE:
-                session.cancel()
+            with suppress(Error):  # the server may be away
+                if session.info.transaction_status is TransactionStatus.ACTIVE:
+                    session.cancel()
             session.close()
 
     def _is_unused(self) -> bool:
