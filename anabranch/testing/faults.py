@@ -235,6 +235,13 @@ def kill_tree(pid: int) -> None:
         kill(member)
 
 
+def abort_tree(pid: int) -> None:
+    """SIGABRT for a process and everything below it: those that have Python's fault handler tell where their threads are."""
+    for member in [pid, *descendants(pid)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(member, signal.SIGABRT)
+
+
 @contextmanager
 def frozen(pid: int) -> Iterator[bool]:
     """The process stands still meanwhile; False when it was gone already."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import faulthandler
 import os
 import signal
 import socket
@@ -126,6 +127,7 @@ def _become(request: Any, alive: int) -> None:
         _be(0, alive)
     os.environ.clear()
     os.environ.update(environment)
+    faulthandler.enable(2)  # as PYTHONFAULTHANDLER does where Python starts
     time.tzset()
     _show([sys.executable, "-m", "anabranch", *words])
     sys.argv[:] = [str(Path(anabranch.__file__).with_name("__main__.py")), *words]

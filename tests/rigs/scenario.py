@@ -6,6 +6,7 @@ what is written at the source (anabranch/testing/workload.py), faults (anabranch
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -97,12 +98,20 @@ class Running:
         try:
             code = self.process.wait(max(seconds, PATIENCE))
         except subprocess.TimeoutExpired:
-            tail = self.tail()
+            tail = f"{self.tail()}\n{self._stacks()}"
             self.kill()
             raise NotInTime(
                 f"{' '.join(self.command)} did not end within {max(seconds, PATIENCE)} s:\n{tail}"
             ) from None
         return Result(code if code >= 0 else 128 - code, self.out.read_text(errors="replace"), self.stderr)
+
+    def _stacks(self) -> str:
+        """Abort it and its parts. Returns where their threads were."""
+        told = len(self.stderr)
+        faults.abort_tree(self.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(10.0)
+        return self.stderr[told:]
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -195,6 +204,7 @@ class Scenario:
         return {
             **os.environ,
             "ANABRANCH_HOME": str(self.directory / "home"),
+            "PYTHONFAULTHANDLER": "1",
             SOURCE_SECRET: source_secret,
             TARGET_SECRET: target_secret,
         }
