@@ -3,7 +3,7 @@
 Everything here is found by name and definition, foreign keys by name, and may be repeated. What must not be lost when a
 process dies, the definitions that were taken off, stands in `anabranch.taken_off` from the same transaction on until it
 is back.
-What does not live here: rendering (ddl.py), rows (load.py).
+What does not live here: rendering (ddl.py, planned.py), rows (load.py).
 Locks: https://www.postgresql.org/docs/current/explicit-locking.html
 """
 
@@ -31,6 +31,7 @@ from anabranch.connectors.postgresql.target.catalog import (
 )
 from anabranch.connectors.postgresql.target.indexes import plan_indexes, serves_cascade
 from anabranch.connectors.postgresql.target.partitions import PARTITIONED, UNSEEN_KEYS_SINCE, at_once, leaves
+from anabranch.connectors.postgresql.target.planned import Planned, plan_foreign_key
 from anabranch.connectors.postgresql.target.printed_definitions import index_definition
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.errors import TargetBusy, TargetUnavailable
@@ -154,7 +155,7 @@ def put_back(connection: Connection, job: str, table: TargetTable) -> list[str]:
 def _put_back_one(connection: Connection, kind: str, table: TableId, name: str, definition: str) -> list[str]:
     if kind == "index":
         head, _, body = definition.partition(" USING ")
-        wanted = ddl.Planned(name, name, (), unique=head.startswith("CREATE UNIQUE"), definition=f"USING {body}")
+        wanted = Planned(name, name, (), unique=head.startswith("CREATE UNIQUE"), definition=f"USING {body}")
         return _create_index(connection, table, name, wanted)
     alter = f"ALTER TABLE {qualified(table)} ADD CONSTRAINT {quote(name)} "
     if kind == "foreign key":
@@ -217,7 +218,7 @@ def build_cascade_indexes(connection: Connection, schema: TableSchema, table: Ta
     database.
     """
     for index, planned in plan_indexes(schema, table):
-        if isinstance(planned, ddl.Planned) and not planned.served_by and serves_cascade(schema, index):
+        if isinstance(planned, Planned) and not planned.served_by and serves_cascade(schema, index):
             _build_index(connection, table, planned, concurrently=False)
 
 
@@ -241,7 +242,7 @@ def build_indexes(connection: Connection, schema: TableSchema, table: TargetTabl
     return problems
 
 
-def _build_own(connection: Connection, table: TargetTable, planned: ddl.Planned) -> list[str]:
+def _build_own(connection: Connection, table: TargetTable, planned: Planned) -> list[str]:
     """Build an index with the constraint that it stands for."""
     names = (planned.name, planned.fallback)
     if any(index.constraint in names for index in _indexes(connection, table.target)):
@@ -265,9 +266,7 @@ def _indexes(connection: Connection, table: TableId) -> list[ExistingIndex]:
     return existing.indexes if existing else []
 
 
-def _build_index(
-    connection: Connection, table: TargetTable, planned: ddl.Planned, concurrently: bool = True
-) -> list[str]:
+def _build_index(connection: Connection, table: TargetTable, planned: Planned, concurrently: bool = True) -> list[str]:
     with translated(f"read the indexes of {table.target}"):
         existing = read_table(connection, table.target)
         indexes = existing.indexes if existing else []
@@ -280,7 +279,7 @@ def _build_index(
     return _create_index(connection, table.target, name, planned, concurrently)
 
 
-def _name(connection: Connection, table: TableId, planned: ddl.Planned, indexes: Iterable[ExistingIndex]) -> str:
+def _name(connection: Connection, table: TableId, planned: Planned, indexes: Iterable[ExistingIndex]) -> str:
     """Return the planned name, unless something else has it: another relation, or an index with another definition."""
     own = next((i for i in indexes if i.name == planned.name), None)
     if own is None:
@@ -292,14 +291,14 @@ def _name(connection: Connection, table: TableId, planned: ddl.Planned, indexes:
     return planned.name if is_it else planned.fallback
 
 
-def serves(planned: ddl.Planned, index: ExistingIndex) -> bool:
+def serves(planned: Planned, index: ExistingIndex) -> bool:
     """Return whether an existing index does what the planned one would."""
     usable = index.valid and not index.special and not index.deferrable and not index.ordered
     return usable and index.columns == planned.columns and (index.unique or not planned.unique)
 
 
 def _create_index(
-    connection: Connection, table: TableId, name: str, planned: ddl.Planned, concurrently: bool = True
+    connection: Connection, table: TableId, name: str, planned: Planned, concurrently: bool = True
 ) -> list[str]:
     """Create an index; one of that name that CONCURRENTLY has left invalid is replaced.
 
@@ -324,7 +323,7 @@ def _create_index(
     return problems
 
 
-def _create_on_leaves(connection: Connection, table: TableId, name: str, planned: ddl.Planned) -> list[str]:
+def _create_on_leaves(connection: Connection, table: TableId, name: str, planned: Planned) -> list[str]:
     """Create an index on all partitions or none: those on some would go on forbidding what the table does not."""
     names = {leaf: ddl.with_digest(f"{leaf.name}_{name}", f"{leaf}.{name}") for leaf in leaves(connection, table)}
     said = next(filter(None, (_create_index(connection, *one, planned) for one in names.items())), [])
@@ -357,7 +356,7 @@ def build_foreign_keys(
     problems, waits = [], not may_bypass_constraints(connection)
     for key in schema.foreign_keys:
         try:
-            planned = ddl.plan_foreign_key(key, table, resolve)
+            planned = plan_foreign_key(key, table, resolve)
         except NotCarried as why:
             problems.append(f"foreign key {key.name} of {table.source} is not built: {why}")
         else:

@@ -1,7 +1,7 @@
 """Secondary indexes that the target gets: their parts, how long their rows may become, which of them serve the same.
 Load, `schema print` and preflight ask here.
 
-What does not live here: statements (ddl.py), building them, what an existing table has already (constraints.py).
+What does not live here: statements (planned.py), building them, what an existing table has already (constraints.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.connectors.postgresql.quoting import quote
 from anabranch.connectors.postgresql.target import ddl
-from anabranch.connectors.postgresql.target.ddl import Planned
+from anabranch.connectors.postgresql.target.planned import Planned, mapped
 from anabranch.connectors.postgresql.verbatim import NotCarried, is_ours, taken
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Index, TableSchema
@@ -92,7 +92,7 @@ def plan_index(index: Index, schema: TableSchema, table: TargetTable) -> Planned
         return _verbatim(index, schema, table)
     if index.kind.lower() not in CARRIED_KINDS:
         raise NotCarried(f"it is of kind {index.kind}")
-    columns = ddl.mapped(index.columns, table)
+    columns = mapped(index.columns, table)
     descending = index.descending or (False,) * len(columns)
     terms = _cut(_parts(index, schema, table, columns), index.unique)
     parts = tuple(term + " DESC" * down for term, down in zip(terms, descending, strict=True))
@@ -109,7 +109,7 @@ def _verbatim(index: Index, schema: TableSchema, table: TargetTable) -> Planned:
     wanted = replace(wanted, unique=index.unique, constraint=constraint, exact=True)
     if index.definition:
         return replace(wanted, definition=taken(index.definition, schema, table))
-    columns = ddl.mapped(index.columns, table)
+    columns = mapped(index.columns, table)
     descending = index.descending or (False,) * len(columns)
     parts = tuple(quote(column) + " DESC" * down for column, down in zip(columns, descending, strict=True))
     return replace(wanted, columns=columns, parts=parts if any(descending) else ())

@@ -10,6 +10,7 @@ from anabranch.connectors.postgresql import verbatim
 from anabranch.connectors.postgresql.target import choices, ddl
 from anabranch.connectors.postgresql.target.fits import split_type
 from anabranch.connectors.postgresql.target.indexes import MAY_BE_TOO_LONG, key_fits, plan_indexes
+from anabranch.connectors.postgresql.target.planned import plan_checks, plan_foreign_key
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.connectors.postgresql.verbatim import NotCarried, is_ours
 from anabranch.connectors.sql.findings import (
@@ -66,12 +67,12 @@ def _not_carried(context: PreflightContext, table: TargetTable) -> Iterator[tupl
     for index, wanted in plan_indexes(schema, table):
         if isinstance(wanted, NotCarried):
             yield "indexes", index.name, str(wanted)
-    for name, planned in ddl.plan_checks(schema, table, value_rules(context)).items():
+    for name, planned in plan_checks(schema, table, value_rules(context)).items():
         if isinstance(planned, NotCarried):
             yield "checks", name, str(planned)
     for key in schema.foreign_keys:
         try:
-            ddl.plan_foreign_key(key, table, context.targets.get)
+            plan_foreign_key(key, table, context.targets.get)
         except NotCarried as why:
             yield "foreign_keys", key.name, str(why)
     for column, _, expression in verbatim.computed(schema, table):

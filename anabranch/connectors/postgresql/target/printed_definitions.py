@@ -1,7 +1,7 @@
 """Planned definitions as the target prints them, to compare each with an existing one: the server is asked with an
 empty copy of the table, which is rolled back. No lock on the table that a writer would notice.
 
-What does not live here: planning (ddl.py, indexes.py), building (constraints.py, structures.py).
+What does not live here: planning (planned.py, indexes.py), building (constraints.py, structures.py).
 """
 
 from __future__ import annotations

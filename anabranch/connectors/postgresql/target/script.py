@@ -11,6 +11,7 @@ from anabranch.connectors.postgresql import verbatim
 from anabranch.connectors.postgresql.target import ddl
 from anabranch.connectors.postgresql.target.indexes import plan_indexes
 from anabranch.connectors.postgresql.target.partitions import PlannedPartition, at_once, plan_partitions
+from anabranch.connectors.postgresql.target.planned import plan_checks, plan_foreign_key, validate
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.contracts import ValueRules
 from anabranch.model.ids import TableId
@@ -106,7 +107,7 @@ def _indexes(tables: Tables, rules: ValueRules, taken: set[TableId]) -> Iterator
 
 
 def _checks(definition: TableSchema, table: TargetTable, rules: ValueRules) -> Iterator[DdlStep]:
-    for name, planned in ddl.plan_checks(definition, table, rules).items():
+    for name, planned in plan_checks(definition, table, rules).items():
         if isinstance(planned, NotCarried):
             yield DdlStep(LATER, table.source, note=f"check {name}: {planned}")
         else:
@@ -119,7 +120,7 @@ def _foreign_keys(
 ) -> Iterator[DdlStep]:
     for key in definition.foreign_keys:
         try:
-            planned = ddl.plan_foreign_key(key, table, by_source.get)
+            planned = plan_foreign_key(key, table, by_source.get)
         except NotCarried as why:
             yield DdlStep(LATER, table.source, note=f"foreign key {key.name}: {why}")
         else:
@@ -129,4 +130,4 @@ def _foreign_keys(
                 continue
             yield DdlStep(LATER, table.source, statement)
             if planned.is_valid:
-                yield DdlStep(LATER, table.source, ddl.validate(table, planned.name))
+                yield DdlStep(LATER, table.source, validate(table, planned.name))

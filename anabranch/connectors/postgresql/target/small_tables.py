@@ -24,6 +24,7 @@ from anabranch.connectors.postgresql.target import ddl
 from anabranch.connectors.postgresql.target.catalog import ExistingTable, may_bypass_constraints, read_tables
 from anabranch.connectors.postgresql.target.constraints import serves
 from anabranch.connectors.postgresql.target.indexes import plan_indexes
+from anabranch.connectors.postgresql.target.planned import Planned, plan_checks, plan_foreign_key, validate
 from anabranch.connectors.postgresql.target.structures import sequence_statements
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.contracts import ValueRules
@@ -153,7 +154,7 @@ class _Plan:
             elif not planned.served_by and not self._is_there(planned, existing):
                 self._index(script, table, planned)
 
-    def _is_there(self, planned: ddl.Planned, existing: ExistingTable) -> bool:
+    def _is_there(self, planned: Planned, existing: ExistingTable) -> bool:
         names = (planned.name, planned.fallback)
         if any(index.constraint in names for index in existing.indexes if planned.constraint):
             return True
@@ -163,7 +164,7 @@ class _Plan:
             raise _NotNew
         return False
 
-    def _index(self, script: _Script, table: TargetTable, planned: ddl.Planned) -> None:
+    def _index(self, script: _Script, table: TargetTable, planned: Planned) -> None:
         name = next((n for n in (planned.name, planned.fallback) if (table.target.schema, n) not in self.used), "")
         if not name:
             raise _NotNew
@@ -174,7 +175,7 @@ class _Plan:
             script.add(planned.sql_constraint(table, name), table.target, mode="ACCESS EXCLUSIVE")
 
     def _checks(self, script: _Script, schema: TableSchema, table: TargetTable, existing: ExistingTable) -> None:
-        for name, planned in ddl.plan_checks(schema, table, self.rules).items() if schema.checks else ():
+        for name, planned in plan_checks(schema, table, self.rules).items() if schema.checks else ():
             if isinstance(planned, NotCarried):
                 script.problems.append(f"check {name} of {table.source} is not built: {planned}")
                 continue
@@ -187,7 +188,7 @@ class _Plan:
     def _foreign_keys(self, script: _Script, schema: TableSchema, table: TargetTable, existing: ExistingTable) -> None:
         for key in schema.foreign_keys:
             try:
-                planned = ddl.plan_foreign_key(key, table, self.resolve)
+                planned = plan_foreign_key(key, table, self.resolve)
             except NotCarried as why:
                 script.problems.append(f"foreign key {key.name} of {table.source} is not built: {why}")
                 continue
@@ -196,7 +197,7 @@ class _Plan:
             assert planned.parent is not None
             script.add(planned.sql_foreign_key(table, self.waits), table.target, planned.parent.target)
             if planned.is_valid:
-                script.add(ddl.validate(table, planned.name), table.target)
+                script.add(validate(table, planned.name), table.target)
 
 
 def _taken_off(connection: Connection, job: str, tables: Tables) -> frozenset[TableId]:
@@ -214,5 +215,5 @@ def _used(connection: Connection, tables: Tables) -> set[tuple[str, str]]:
     return {tuple(row) for row in connection.execute(USED, [names]).fetchall()} if names else set()
 
 
-def _names(planned: Iterator[tuple[object, ddl.Planned | NotCarried]]) -> Collection[str]:
-    return [name for _, one in planned if isinstance(one, ddl.Planned) for name in (one.name, one.fallback)]
+def _names(planned: Iterator[tuple[object, Planned | NotCarried]]) -> Collection[str]:
+    return [name for _, one in planned if isinstance(one, Planned) for name in (one.name, one.fallback)]

@@ -1,7 +1,7 @@
 """CHECK constraints and sequences of loaded tables: what is made after the consistent point beside indexes and keys.
 
-Everything is found by name and definition and may be repeated. What does not live here: rendering (ddl.py), indexes and
-foreign keys (constraints.py).
+Everything is found by name and definition and may be repeated. What does not live here: rendering (ddl.py, planned.py), indexes
+and foreign keys (constraints.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.target import ddl
 from anabranch.connectors.postgresql.target.catalog import read_table
 from anabranch.connectors.postgresql.target.constraints import attempt, refused
+from anabranch.connectors.postgresql.target.planned import PlannedCheck, plan_checks
 from anabranch.connectors.postgresql.target.printed_definitions import check_definition
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.contracts import ValueRules
@@ -70,7 +71,7 @@ def build_checks(connection: Connection, schema: TableSchema, table: TargetTable
         rows = connection.execute(CONSTRAINTS, (table.target.schema, table.target.name)).fetchall()
     there = {name: (definition.removesuffix(" NOT VALID"), is_valid) for name, is_valid, definition in rows}
     problems = []
-    for name, planned in ddl.plan_checks(schema, table, rules).items():
+    for name, planned in plan_checks(schema, table, rules).items():
         if isinstance(planned, NotCarried):
             problems.append(f"check {name} of {table.source} is not built: {planned}")
             continue
@@ -79,7 +80,7 @@ def build_checks(connection: Connection, schema: TableSchema, table: TargetTable
 
 
 def _add_check(
-    connection: Connection, table: TableId, planned: ddl.PlannedCheck, there: dict[str, tuple[str, bool]]
+    connection: Connection, table: TableId, planned: PlannedCheck, there: dict[str, tuple[str, bool]]
 ) -> list[str]:
     """Add one check. `there`: constraint -> definition, is it validated. Another constraint with the planned name is
     left alone.

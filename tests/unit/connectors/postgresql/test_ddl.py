@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.connectors.postgresql.quoting import quote
 from anabranch.connectors.postgresql.target import ddl
+from anabranch.connectors.postgresql.target.planned import PlannedCheck, plan_checks, plan_foreign_key
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
@@ -177,7 +178,7 @@ def test_nul_characters_get_into_no_statement() -> None:
     with pytest.raises(TargetError, match=r"column state: a label has a NUL character"):
         ddl.create_table(replace(ORDERS, columns=(labels,), primary_key=()), one, PLAIN)
     check = Check("c", "…", Term("=", (Term("column", text="name"), Term("text", text="\0"))))
-    planned = ddl.plan_checks(replace(ORDERS, checks=(check,)), TARGET, PLAIN)["c"]
+    planned = plan_checks(replace(ORDERS, checks=(check,)), TARGET, PLAIN)["c"]
     assert isinstance(planned, NotCarried) and "NUL" in str(planned)
     assert ddl.terms.default(Term("text", text="\0"), LogicalType(Kind.TEXT), ddl.LATEST) is None
 
@@ -186,10 +187,10 @@ def test_checks_are_carried_by_what_they_name() -> None:
     def plan(*columns: str, rules: ValueRules = PLAIN, name: str = "c") -> dict[str, object]:
         terms = tuple(Term("is null", (Term("column", text=column),)) for column in columns)
         check = Check(name, "…", terms[0] if len(terms) == 1 else Term("or", terms))
-        return dict(ddl.plan_checks(replace(ORDERS, checks=(check,)), TARGET, rules))
+        return dict(plan_checks(replace(ORDERS, checks=(check,)), TARGET, rules))
 
     planned = plan("name", "id")["c"]
-    assert isinstance(planned, ddl.PlannedCheck)
+    assert isinstance(planned, PlannedCheck)
     assert planned.add == (
         'ALTER TABLE "public"."or""ders" ADD CONSTRAINT "c" CHECK (("full name" IS NULL) OR ("id" IS NULL)) NOT VALID'
     )
@@ -206,7 +207,7 @@ def test_checks_are_carried_by_what_they_name() -> None:
 def test_foreign_key_keeps_its_actions_and_takes_target_names() -> None:
     key = ForeignKey("fk", ("name",), TableId("shop", "p"), ("code",), Action.CASCADE, Action.SET_NULL)
     parent = TargetTable(key.parent, TableId("s", "parents"), ("k",), (LogicalType(Kind.TEXT, 50),), (), ("code",))
-    planned = ddl.plan_foreign_key(key, TARGET, {key.parent: parent}.get)
+    planned = plan_foreign_key(key, TARGET, {key.parent: parent}.get)
     assert planned.sql_foreign_key(TARGET) == (
         'ALTER TABLE "public"."or""ders" ADD CONSTRAINT "fk" FOREIGN KEY ("full name") '
         'REFERENCES "s"."parents" ("k") ON DELETE CASCADE ON UPDATE SET NULL NOT VALID'
@@ -216,7 +217,7 @@ def test_foreign_key_keeps_its_actions_and_takes_target_names() -> None:
 def test_foreign_key_to_a_table_that_is_not_replicated() -> None:
     key = ForeignKey("fk", ("name",), TableId("shop", "p"), ("code",))
     with pytest.raises(NotCarried, match=r"parent shop\.p is not replicated"):
-        ddl.plan_foreign_key(key, TARGET, lambda _: None)
+        plan_foreign_key(key, TARGET, lambda _: None)
 
 
 def test_what_comes_with_a_table_takes_no_name_of_another_one() -> None:
@@ -236,6 +237,6 @@ def test_checks_take_no_name_that_postgresql_gives() -> None:
     names = ('or"ders_state_check', 'or"ders_pkey', 'or"ders_id_not_null', "f", "fine")
     key = ForeignKey("f", ("name",), TableId("shop", "p"), ("code",))
     told = replace(ORDERS, checks=tuple(Check(n, "…", term) for n in names), foreign_keys=(key,))
-    labels, *renamed, fine = (p.name for p in ddl.plan_checks(told, TARGET, PLAIN).values())
+    labels, *renamed, fine = (p.name for p in plan_checks(told, TARGET, PLAIN).values())
     assert (labels, fine) == (names[0], "fine") and not set(renamed) & set(names)
     assert 'CONSTRAINT "or""ders_state_check_' in ddl.create_table(told, TARGET, PLAIN)

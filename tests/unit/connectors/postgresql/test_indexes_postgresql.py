@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.connectors.postgresql.target import ddl
 from anabranch.connectors.postgresql.target.indexes import plan_index, plan_indexes
+from anabranch.connectors.postgresql.target.planned import Planned
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -106,7 +107,7 @@ def of_length(length: int) -> TableSchema:
 
 def served(*indexes: Index, keys: tuple[ForeignKey, ...] = ()) -> list[str]:
     found = plan_indexes(replace(ORDERS, indexes=indexes, foreign_keys=keys), TARGET)
-    return [planned.served_by for _, planned in found if isinstance(planned, ddl.Planned)]
+    return [planned.served_by for _, planned in found if isinstance(planned, Planned)]
 
 
 def test_of_indexes_that_serve_the_same_one_is_built() -> None:

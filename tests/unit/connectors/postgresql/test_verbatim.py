@@ -10,6 +10,7 @@ from anabranch.connectors.postgresql import verbatim
 from anabranch.connectors.postgresql.target import ddl
 from anabranch.connectors.postgresql.target.fits import takes
 from anabranch.connectors.postgresql.target.indexes import plan_index, plan_indexes
+from anabranch.connectors.postgresql.target.planned import Planned, plan_foreign_key
 from anabranch.connectors.postgresql.target.script import script
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.contracts import ValueRules
@@ -133,7 +134,7 @@ def test_indexes_with_constraints_and_twins_are_all_made() -> None:
     twins = (Index("one", ("id",)), Index("two", ("id",), True, constraint="UNIQUE DEFERRABLE"))
     excluded = Index("no", ("id",), True, constraint="EXCLUDE USING gist (id WITH =)", definition="USING gist (id)")
     found = [planned for _, planned in plan_indexes(replace(ITEMS, indexes=(*twins, excluded)), TABLE)]
-    made = [one for one in found if isinstance(one, ddl.Planned)]
+    made = [one for one in found if isinstance(one, Planned)]
     assert [(one.name, one.served_by, one.is_made_by_constraint) for one in made] == [
         ("one", "", False),
         ("two", "", False),
@@ -157,7 +158,7 @@ def test_indexes_with_constraints_and_twins_are_all_made() -> None:
 )
 def test_a_foreign_key_in_the_sources_words(options: str, waits: bool, sql: str, is_valid: bool) -> None:
     key = ForeignKey("fk", ("body",), ITEMS.id, ("id",), options=options)
-    planned = ddl.plan_foreign_key(key, TABLE, {ITEMS.id: TABLE}.get)
+    planned = plan_foreign_key(key, TABLE, {ITEMS.id: TABLE}.get)
     assert planned.sql_foreign_key(TABLE, waits) == (
         'ALTER TABLE "public"."items" ADD CONSTRAINT "fk" FOREIGN KEY ("text") REFERENCES "public"."items" ("id")' + sql
     )
@@ -167,7 +168,7 @@ def test_a_foreign_key_in_the_sources_words(options: str, waits: bool, sql: str,
 def test_a_foreign_key_whose_words_do_not_fit_is_not_made() -> None:
     for options in (" ON DELETE SET NULL (body)", "FOREIGN KEY (body, PERIOD id) REFERENCES shop.items(id, PERIOD n)"):
         with pytest.raises(NotCarried):
-            ddl.plan_foreign_key(
+            plan_foreign_key(
                 ForeignKey("fk", ("body",), ITEMS.id, ("id",), options=options), TABLE, {ITEMS.id: TABLE}.get
             )
 
