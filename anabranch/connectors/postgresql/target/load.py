@@ -1,7 +1,7 @@
 """The target's side of the initial load: tables, ledger, chunks by COPY, and what is built after the consistent point.
 
-What does not live here: rendered definitions (ddl.py), how indexes and keys are built and taken off (constraints.py),
-reading the source, planning chunks, deciding when.
+What does not live here: rendered definitions (ddl.py), how indexes and keys are built (constraints.py) and taken off
+(taken_off.py), reading the source, planning chunks, deciding when.
 """
 
 from __future__ import annotations
@@ -29,7 +29,15 @@ from anabranch.connectors.postgresql.errors import (
 )
 from anabranch.connectors.postgresql.labels import add_labels
 from anabranch.connectors.postgresql.row_security import policies_named
-from anabranch.connectors.postgresql.target import aside, constraints, ddl, made_objects, renamed_labels, structures
+from anabranch.connectors.postgresql.target import (
+    aside,
+    constraints,
+    ddl,
+    made_objects,
+    renamed_labels,
+    structures,
+    taken_off,
+)
 from anabranch.connectors.postgresql.target import shared_tables as shared
 from anabranch.connectors.postgresql.target import small_tables as small
 from anabranch.connectors.postgresql.target.begin import ADD_CHUNK, ONE_CREATES, SEE_EXTENSIONS, begin_new, chunk_rows
@@ -131,8 +139,8 @@ class PostgresLoader:
                     _lock_generation(connection, load[0], table.source, load[1] - 1)
                     shared.refuse_partition(connection, load[0], table)
                     shared.refuse_to_empty(connection, load[0], table)
-                    constraints.forget(connection, load[0], table)
-                constraints.drop_table(connection, table.target)
+                    taken_off.forget(connection, load[0], table)
+                taken_off.drop_table(connection, table.target)
             _create_schema(connection, table.target.schema)
             if read_table(connection, table.target) is None:
                 made_objects.make(connection, schema.needs)
@@ -181,7 +189,7 @@ class PostgresLoader:
             self._own_source.refuse(connection, job, [table.target])
             existing = read_table(connection, table.target)
             if existing is not None:
-                constraints.take_off(connection, job, table, existing)
+                taken_off.take_off(connection, job, table, existing)
 
     def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]:
         with translated("read the load's ledger"):
@@ -300,7 +308,7 @@ class PostgresLoader:
         connection = self._session()
         with translated(f"build what belongs to {table.target}"):
             self._own_source.refuse(connection, job, [table.target])
-        problems = constraints.put_back(connection, job, table)
+        problems = taken_off.put_back(connection, job, table)
         problems += structures.build_computed(connection, schema, table)
         problems += constraints.build_indexes(connection, schema, table)
         problems += structures.build_checks(connection, schema, table, self._rules)
@@ -350,7 +358,7 @@ class PostgresLoader:
         if empty:
             shared.refuse_to_empty(connection, job, table)
         shared.refuse_unfinished(connection, job, table)
-        constraints.take_off(connection, job, table, existing)
+        taken_off.take_off(connection, job, table, existing)
         if empty:  # no other table refers to it any more
             connection.execute(sql.SQL("TRUNCATE {}").format(table_name(existing.id)))
             return False

@@ -310,10 +310,10 @@ class PostgresStore:
             verified.keep(connection, job, found)
 
     def taken_off(self, job: str) -> list[str]:
-        from anabranch.connectors.postgresql.target import constraints  # `status` goes without what this brings along
+        from anabranch.connectors.postgresql.target.taken_off import not_back  # `status` goes without what it needs
 
         with self._session("read the keys that were taken off") as connection:
-            return constraints.not_back(connection, job)
+            return not_back(connection, job)
 
     def drop(self, job: str) -> None:
         """Drop the job's rows and staging tables; with the last job our tables and, if nothing else is in it, the schema."""
