@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.postgresql.target.load import HELD_BYTES, PostgresLoader
+from anabranch.connectors.postgresql.target.copy_chunk import HELD_BYTES
+from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import Fenced, RowRefused, SourceUnavailable, TargetError
 from anabranch.model.endpoint import Endpoint

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from anabranch.connectors.postgresql.target import connector as target
-from anabranch.connectors.postgresql.target.load import _key_text, _line
+from anabranch.connectors.postgresql.target.copy_chunk import _key_text, _line
 from anabranch.connectors.postgresql.target.verify import page_ranges
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
