@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.postgresql.target import apply
+from anabranch.connectors.postgresql.target import merge_rows
 from anabranch.errors import RowRefused
 from anabranch.model.schema import TableSchema
 from rigs.foreign_keys import CASCADE, RESTRICT, SET_NULL, Change, History, foreign_key, replayed, table
@@ -42,7 +42,7 @@ def test_rule_01_any_history_of_any_foreign_keys_in_one_epoch(
     target_database: Any, tmp_path: Path, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows alone, and by staging tables."""
-    monkeypatch.setattr(apply, "FEW_ROWS", part % 2 * apply.FEW_ROWS)
+    monkeypatch.setattr(merge_rows, "FEW_ROWS", part % 2 * merge_rows.FEW_ROWS)
     seen = 0
     for seed in range(part * MANY, (part + 1) * MANY):
         history = replayed(*drawn(seed))
@@ -57,7 +57,7 @@ def test_rule_07_any_history_of_any_foreign_keys_that_act(
     target_database: Any, tmp_path: Path, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of them, or some."""
-    monkeypatch.setattr(apply, "FEW_ROWS", part % 2 * apply.FEW_ROWS)
+    monkeypatch.setattr(merge_rows, "FEW_ROWS", part % 2 * merge_rows.FEW_ROWS)
     seen = 0
     with ordinary_user(target_database) as user:
         for seed in range(part * MANY, (part + 1) * MANY):

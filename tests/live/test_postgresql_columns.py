@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.postgresql.target import apply
+from anabranch.connectors.postgresql.target import merge_rows
 from anabranch.contracts import Conflict
 from anabranch.errors import TargetError
 from anabranch.testing.databases import Database
@@ -42,7 +42,7 @@ def test_pitfall_40_43_columns_that_the_source_does_not_have(
 ) -> None:
     """NULL stays NULL beside a default; what is computed is computed; columns of the target's own keep their values through
     updates, changed keys, and rows that are deleted and inserted again in one epoch."""
-    monkeypatch.setattr(apply, "FEW_ROWS", 0 if way == "set-wise" else 12)
+    monkeypatch.setattr(merge_rows, "FEW_ROWS", 0 if way == "set-wise" else 12)
     target_database.execute(*TABLES, *OWN)
     options = {"per_transaction": way == "per transaction"}
     with closing(Applied(target_database, tmp_path / "trail", options=options)) as one:

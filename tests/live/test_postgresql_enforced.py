@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.postgresql.target import apply
+from anabranch.connectors.postgresql.target import merge_rows
 from anabranch.errors import RowRefused, TargetError
 from anabranch.model.schema import Action, TableSchema
 from rigs.foreign_keys_postgresql import Rig, Source, key, ordinary_user, rig, table, transaction
@@ -299,7 +299,7 @@ def test_rule_07_pitfall_16_any_history_ends_as_at_the_source(
     target_database: Any, plain: str, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With keys off, with keys that wait, and with keys that do not; rows alone, and by staging tables."""
-    monkeypatch.setattr(apply, "FEW_ROWS", seed % 2 * apply.FEW_ROWS)
+    monkeypatch.setattr(merge_rows, "FEW_ROWS", seed % 2 * merge_rows.FEW_ROWS)
     pick = random.Random(seed)
     actions = RESTRICT, CASCADE, SET_NULL
     tables = family(actions[seed % 3], pick.choice(actions))

@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.apply.compact import compact
 from anabranch.apply.images import gather
-from anabranch.connectors.postgresql.target import apply
+from anabranch.connectors.postgresql.target import merge_rows
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
 from anabranch.connectors.postgresql.target.exchange import CANNOT_PARK
 from anabranch.connectors.postgresql.target.stage import PostgresStager
@@ -332,12 +332,12 @@ def test_rule_08_every_row_leaves_before_the_first_arrives(target: Target) -> No
 # --- histories --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("few", [0, apply.FEW_ROWS], ids=["staged", "few"])
+@pytest.mark.parametrize("few", [0, merge_rows.FEW_ROWS], ids=["staged", "few"])
 def test_rule_08_pitfall_11_the_net_change_leads_where_the_source_went(
     target: Target, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Histories of any kind, in two epochs' nets each, by the committing connection and by executors."""
-    monkeypatch.setattr(apply, "FEW_ROWS", few)
+    monkeypatch.setattr(merge_rows, "FEW_ROWS", few)
     tables: dict[tuple, TargetTable] = {}
     for seed in range(30):
         keys, start, changes, end = history(seed, 6 + seed % 30)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.postgresql.target import apply
+from anabranch.connectors.postgresql.target import merge_rows
 from anabranch.errors import RowRefused
 from anabranch.model.schema import Action, TableSchema
 from rigs.foreign_keys_postgresql import Rig, Source, key, ordinary_user, rig, table, transaction
@@ -154,7 +154,7 @@ def test_rule_07_any_history_with_any_of_the_keys(
     target_database: Any, plain: str, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where some of the keys act, and where all are off; rows alone, and by staging tables."""
-    monkeypatch.setattr(apply, "FEW_ROWS", seed % 2 * apply.FEW_ROWS)
+    monkeypatch.setattr(merge_rows, "FEW_ROWS", seed % 2 * merge_rows.FEW_ROWS)
     pick = random.Random(seed)
     removes, moves = (CASCADE, CASCADE, SET_NULL), (CASCADE, SET_NULL)
     tables = circle(CASCADE, pick.choice(removes), pick.choice(moves), pick.choice(removes))

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.postgresql.target import apply
+from anabranch.connectors.postgresql.target import merge_rows
 from anabranch.contracts import Conflict
 from anabranch.rows.net import RowChange, TableNet
 from rigs.postgresql_writer import TABLE, Applying, orders, prepared, rows
 
 
-@pytest.fixture(params=[0, apply.FEW_ROWS], ids=["staged", "few"])
+@pytest.fixture(params=[0, merge_rows.FEW_ROWS], ids=["staged", "few"])
 def applying(
     target_database: Any, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Applying]:
-    monkeypatch.setattr(apply, "FEW_ROWS", request.param)
+    monkeypatch.setattr(merge_rows, "FEW_ROWS", request.param)
     made = Applying(prepared(target_database))
     yield made
     made.writer.close()

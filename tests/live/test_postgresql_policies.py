@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.postgresql.target import apply
+from anabranch.connectors.postgresql.target import merge_rows
 from anabranch.errors import TargetError
 from anabranch.rows.net import RowChange, TableNet, Updates
 from rigs.endpoints import endpoint_of
@@ -45,11 +45,11 @@ def ordinary(target_database: Any) -> Iterator[str]:
     target_database.execute(f"DROP OWNED BY {user} CASCADE", f"DROP ROLE {user}")
 
 
-@pytest.mark.parametrize("few", [0, apply.FEW_ROWS], ids=["staged", "few"])
+@pytest.mark.parametrize("few", [0, merge_rows.FEW_ROWS], ids=["staged", "few"])
 def test_a_policy_that_comes_while_changes_are_applied(
     target_database: Any, ordinary: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apply, "FEW_ROWS", few)
+    monkeypatch.setattr(merge_rows, "FEW_ROWS", few)
     applying = Applying(endpoint_of(target_database, ordinary, "p"))
     three(applying)
     before = target_database.query(f"SELECT * FROM {NAME} ORDER BY id")

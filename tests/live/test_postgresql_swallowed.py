@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.postgresql.target import apply
+from anabranch.connectors.postgresql.target import merge_rows
 from anabranch.contracts import Conflict
 from anabranch.errors import RowRefused
 from anabranch.model.endpoint import Endpoint
@@ -29,10 +29,10 @@ def endpoint(target_database: Any) -> Endpoint:
     return made
 
 
-@pytest.fixture(params=[0, apply.FEW_ROWS], ids=["staged", "few"])
+@pytest.fixture(params=[0, merge_rows.FEW_ROWS], ids=["staged", "few"])
 def applying(endpoint: Endpoint, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Applying]:
     """Its session does not switch triggers off; small net changes go both ways."""
-    monkeypatch.setattr(apply, "FEW_ROWS", request.param)
+    monkeypatch.setattr(merge_rows, "FEW_ROWS", request.param)
     made = Applying(endpoint)
     yield made
     made.writer.close()

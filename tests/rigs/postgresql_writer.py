@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.connectors.postgresql.target import apply
+from anabranch.connectors.postgresql.target import merge_rows
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
 from anabranch.connectors.postgresql.target.store import PostgresStore
 from anabranch.contracts import ValueRules
@@ -116,10 +116,10 @@ def endpoint(target_database: Any) -> Endpoint:
     return prepared(target_database)
 
 
-@pytest.fixture(params=[0, apply.FEW_ROWS], ids=["staged", "few"])
+@pytest.fixture(params=[0, merge_rows.FEW_ROWS], ids=["staged", "few"])
 def applying(endpoint: Endpoint, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Applying]:
     """Small net changes go both ways: by a staging table, and row by row."""
-    monkeypatch.setattr(apply, "FEW_ROWS", request.param)
+    monkeypatch.setattr(merge_rows, "FEW_ROWS", request.param)
     made = Applying(endpoint)
     yield made
     made.writer.close()

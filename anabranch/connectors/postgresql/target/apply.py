@@ -1,53 +1,43 @@
 """Applying epochs to PostgreSQL over the one committing connection: claim, compare-and-set, merge, commit.
 
-What does not live here: how a net change is merged (`merge.py`, `exchange.py`, `keyless.py`), foreign-key actions
-(`cascade.py`), single rows (`single_rows.py`), the same compare-and-set for many small transactions (`do_block.py`,
-`pipelined.py`), what errors mean (`errors.py`).
+What does not live here: whose turn it is (`ownership.py`), how a net change is merged (`merge_rows.py`, `merge.py`,
+`exchange.py`, `keyless.py`), foreign-key actions (`cascade.py`), single rows (`single_rows.py`), the same compare-and-set for
+many small transactions (`do_block.py`, `pipelined.py`), what errors mean (`errors.py`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from itertools import groupby
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 import psycopg
-from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from anabranch.connectors.postgresql.changed_types import changed_types
-from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name, together
+from anabranch.connectors.postgresql.connection import Connection, connect, session_name, together
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
 from anabranch.connectors.postgresql.labels import UNKNOWN, add_labels
 from anabranch.connectors.postgresql.row_security import policies_named
-from anabranch.connectors.postgresql.target import aside, conflicts, merge, single_rows, stage
+from anabranch.connectors.postgresql.target import aside, conflicts, merge_rows, ownership, single_rows, stage
 from anabranch.connectors.postgresql.target import cascade as cascades
 from anabranch.connectors.postgresql.target.catalog import may_bypass_constraints
 from anabranch.connectors.postgresql.target.column_types import ColumnTypes, changed_table, mixed_table
+from anabranch.connectors.postgresql.target.emptying import empty
 from anabranch.connectors.postgresql.target.enforced import Followers
-from anabranch.connectors.postgresql.target.exchange import exchange
 from anabranch.connectors.postgresql.target.heirs import written_with
-from anabranch.connectors.postgresql.target.newer_rows import refuse_newer
+from anabranch.connectors.postgresql.target.named_tables import table_named
 from anabranch.connectors.postgresql.target.one_by_one import OneByOne
 from anabranch.connectors.postgresql.target.own_source import OwnSource
 from anabranch.connectors.postgresql.target.session_origin import SessionOrigin
 from anabranch.connectors.postgresql.target.shared_tables import refuse_truncate
 from anabranch.connectors.postgresql.target.stage_sweep import sweep
-from anabranch.connectors.postgresql.target.staging import ANALYZE_ROWS, StagingTables, copy_rows
-from anabranch.connectors.postgresql.target.store import (
-    FORGET_UNTOUCHED,
-    READ_CHECKPOINT,
-    TARGET,
-    checkpoint_of,
-    require_same,
-    save_table,
-)
-from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, Texts
+from anabranch.connectors.postgresql.target.staging import StagingTables
+from anabranch.connectors.postgresql.target.store import FORGET_UNTOUCHED, require_same, save_table
+from anabranch.connectors.sql.merge_pieces import Texts
 from anabranch.connectors.sql.single_rows import named_key
 from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, ValueRules
-from anabranch.errors import Fenced, Redefined, StateError, TargetBusy, TargetError
+from anabranch.errors import Fenced, Redefined, StateError, TargetBusy
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
@@ -57,36 +47,13 @@ from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.rows.small import SmallTransactions
 
-SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
-TERMINATE = f"SELECT pg_terminate_backend(pid) FROM ({SESSIONS}) AS sessions"
-TERMINATE_WAIT_S = 5.0
-# Up to here a statement for each row, all sent at once, is quicker than staging them (0.05 ms a row against 3 ms and more), or
-# than COPY into the table (1.5 ms). Measured with 5 to 200 rows, 2026-11-23.
-FEW_ROWS, FEW_INSERTS = 100, 16
 PLANS_S = 10.0  # how long plans are kept that were made for a table as large as it was then
 # https://www.postgresql.org/docs/current/sql-discard.html
 NEW_PLANS = "DISCARD PLANS"
-OWN = """
-UPDATE anabranch.checkpoint SET owner = %s WHERE job = %s AND target = %s
-RETURNING owner, epoch, sequence, position, commit_time
-"""
-MOVE = """
-UPDATE anabranch.checkpoint SET epoch = %s, sequence = %s, position = %s, commit_time = %s
- WHERE job = %s AND target = %s AND owner = %s AND epoch = %s AND sequence = %s
-"""
 # https://www.postgresql.org/docs/current/runtime-config-client.html#GUC-SESSION-REPLICATION-ROLE
 BYPASS = "SET session_replication_role = replica"
 DEFER = "SET CONSTRAINTS ALL DEFERRED"  # https://www.postgresql.org/docs/current/sql-set-constraints.html
 ASK = "SET CONSTRAINTS ALL IMMEDIATE"
-REFERENCED = """
-SELECT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND conparentid = 0
-                  AND confrelid = ANY(%s::regclass[]) AND conrelid <> ALL(%s::regclass[]))
-"""
-# https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-PARTITION
-ROOT = """
-SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
- WHERE c.oid = pg_partition_root(to_regclass(format('%%I.%%I', %s::text, %s::text)))
-"""
 
 
 class PostgresWriter:
@@ -119,16 +86,14 @@ class PostgresWriter:
         self._job, self._owner = job, owner
         connection = self._session()
         with translated("claim the checkpoint"):
-            last = self._checkpoint(connection)
+            last = ownership.checkpoint(connection, job)
             connection.commit()
             if last.owner not in ("", owner):
-                _end_sessions(connection, session_name(job, last.owner))
-            row = connection.execute(OWN, [owner, job, TARGET]).fetchone()
+                ownership.end_holder(connection, session_name(job, last.owner))
+            found = ownership.own(connection, job, owner)
             connection.commit()
             _sweep(connection, job)
-        if row is None:
-            raise self._no_checkpoint()
-        return checkpoint_of(row)
+        return found
 
     def enforced(self) -> Enforced:
         acts = not self._is_off
@@ -145,15 +110,13 @@ class PostgresWriter:
         self._origin.take(connection, origin)
         self._saves, self._forgotten = [], []
         with translated("begin an epoch"):
-            there = [then.epoch, then.position.sequence, then.position.native, then.commit_time]
-            here = [self._job, TARGET, now.owner, now.epoch, now.position.sequence]
             with together(connection):
                 self._make_plans_anew(connection)
-                moved = connection.execute(MOVE, [*there, *here], prepare=True)
+                moved = ownership.move(connection, self._job, now, then)
             if moved.rowcount == 1:
                 self._let_keys_wait(connection)
                 return Begun.OPEN
-            found = self._checkpoint(connection)
+            found = ownership.checkpoint(connection, self._job)
             connection.rollback()
         if found.owner != now.owner:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
@@ -170,7 +133,7 @@ class PostgresWriter:
                 self._own_source.refuse(connection, self._job)
                 connection.commit()
                 self._one_by_one.carry_out(now, transactions)
-                found = self._checkpoint(connection)
+                found = ownership.checkpoint(connection, self._job)
                 connection.commit()
         except BaseException:  # whatever it was, it is passed on
             self.close()  # its commits may still be without the disk
@@ -183,50 +146,12 @@ class PostgresWriter:
 
     def merge(self, net: TableNet) -> list[Texts]:
         connection, stages = self._transaction(writes=net.table)
-        again: list[Texts] = []
         with (
             self._policies_named(),
             self._knowing_labels(net.table.source),
             translated(f"merge into {net.table.target}", net.table.source),
         ):
-            few = 1 if net.refers_to_itself else FEW_ROWS
-            for contend, pieces in groupby(merge.pieces(net), key=lambda one: one[0].contends):
-                if contend:
-                    self._exchange(connection, stages, pieces)
-                    continue
-                for piece, arrays in pieces:
-                    again += self._merge_piece(connection, stages, piece, arrays, few)
-        return again
-
-    def _exchange(
-        self, connection: Connection, stages: StagingTables, pieces: Iterable[tuple[MergePiece, Sequence[Any]]]
-    ) -> None:
-        with ExitStack() as held:
-            staged = [
-                (piece, held.enter_context(stages.filled(piece, arrays, self._rules.nul)), len(arrays[0]))
-                for piece, arrays in pieces
-            ]
-            for piece, stage_, _ in staged:
-                if piece.newest_by:
-                    refuse_newer(connection, piece, stage_)
-            exchange(connection, staged, prepare=sum(rows for _, _, rows in staged) <= ANALYZE_ROWS)
-
-    def _merge_piece(
-        self, connection: Connection, stages: StagingTables, piece: MergePiece, arrays: Sequence[Any], few: int
-    ) -> list[Texts]:
-        rows, nul = len(arrays[0]), self._rules.nul
-        few = min(few, FEW_INSERTS) if piece.action is MergeAction.INSERT else few
-        if rows <= few and piece.action is not MergeAction.MULTISET and not piece.newest_by:
-            return single_rows.merge_few(connection, piece, arrays, nul)
-        if piece.action is MergeAction.INSERT and piece.checked:
-            taken = copy_rows(connection, piece.table.target, piece.columns, arrays, nul, piece.values)
-            if taken != rows:  # a trigger of the target has left rows out
-                raise Conflict(piece.table.source, f"expected {rows} inserts, found {taken}")
-            return []
-        with stages.filled(piece, arrays, nul) as staged:
-            if piece.newest_by:
-                refuse_newer(connection, piece, staged)
-            return merge.carry_out(connection, piece, staged, rows, prepare=rows <= ANALYZE_ROWS)
+            return merge_rows.merge_net(connection, stages, net, self._rules.nul)
 
     def follow_labels(self, needed: Needed) -> None:
         self._needed = needed
@@ -321,15 +246,9 @@ class PostgresWriter:
                     self._followers.refuse_truncate(table, targets)
         for target in targets:
             self._types.writes(target)
-        names = [table_name(target) for target in targets]
         with self._policies_named(), translated(f"empty {', '.join(map(str, targets))}", tables[0].source):
-            shown = [name.as_string(connection) for name in names]
-            row = connection.execute(REFERENCED, [shown, shown]).fetchone()
-            if how == Emptying.DELETE or (row and row[0]) or self._followers is not None:  # whose checks may be pending
-                for name in names:
-                    connection.execute(sql.SQL("DELETE FROM {}").format(name))
-            else:
-                connection.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(names)))
+            is_asked = self._followers is not None  # checks of keys may be pending
+            empty(connection, targets, by_delete=how == Emptying.DELETE or is_asked)
 
     def save_table(self, job: str, state: TableState) -> None:
         self._transaction()
@@ -363,7 +282,9 @@ class PostgresWriter:
             self._types.rolled_back()
             if table := mixed_table(error):
                 raise written_with(table) from None
-            raise translate(error, "commit an epoch", self._table_of(error), missing_parent(error)) from None
+            raise translate(
+                error, "commit an epoch", table_named(self._endpoint, error), missing_parent(error)
+            ) from None
         self._types.committed(types)
         stages.committed()
         with translated("drop staging tables"):
@@ -448,25 +369,13 @@ class PostgresWriter:
         try:
             connection.execute(ASK)
         except psycopg.Error as error:
-            raise translate(error, "check a row alone", self._table_of(error), missing_parent(error)) from None
+            raise translate(
+                error, "check a row alone", table_named(self._endpoint, error), missing_parent(error)
+            ) from None
         connection.execute(DEFER)
 
     def _policies_named(self) -> AbstractContextManager[None]:
         return policies_named(lambda: connect(self._endpoint, "anabranch-apply-policies", autocommit=True))
-
-    def _table_of(self, error: psycopg.Error) -> TableId | None:
-        """Return the target table that a deferred constraint names, or a partition of which it does. Asked over another
-        connection: ours is in the middle of it.
-        """
-        schema, name = error.diag.schema_name, error.diag.table_name
-        if not schema or not name:
-            return None
-        try:
-            with closing(connect(self._endpoint, "anabranch-apply-root", autocommit=True)) as other:
-                root = other.execute(ROOT, [schema, name]).fetchone()
-        except (TargetError, psycopg.Error):
-            root = None
-        return TableId(*(root or (schema, name)))
 
     def _transaction(self, writes: TargetTable | None = None) -> tuple[Connection, StagingTables]:
         """Return the open epoch. A connection that was lost inside it is not opened again here: the epoch is over."""
@@ -475,30 +384,6 @@ class PostgresWriter:
         if writes is not None:
             self._types.writes(writes.target)
         return self._open, self._stages
-
-    def _checkpoint(self, connection: Connection) -> Checkpoint:
-        row = connection.execute(READ_CHECKPOINT, [self._job, TARGET]).fetchone()
-        if row is None:
-            raise self._no_checkpoint()
-        return checkpoint_of(row)
-
-    def _no_checkpoint(self) -> StateError:
-        return StateError("the target has no checkpoint of this job", job=self._job, hint="load the job's tables first")
-
-
-def _end_sessions(connection: Connection, name: str) -> None:
-    """End a previous owner's sessions and wait until they are gone. Where we may not, its compare-and-set fails."""
-    try:
-        connection.execute(TERMINATE, [name])
-        connection.commit()
-    except psycopg.errors.InsufficientPrivilege:
-        connection.rollback()
-        return
-    give_up = time.monotonic() + TERMINATE_WAIT_S
-    while connection.execute(SESSIONS, [name]).fetchone() and time.monotonic() < give_up:
-        connection.commit()
-        time.sleep(0.02)
-    connection.commit()
 
 
 def _sweep(connection: Connection, job: str) -> None:
