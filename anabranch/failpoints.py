@@ -127,9 +127,11 @@ POINTS = {
     "cutover.marked": "the marker is behind the last write, its place is not noted",
     "cutover.claimed": "the checkpoint is taken from apply, that is not noted",
     "cutover.admitted": "the way back passes the fence, it is not armed",
+    "cutover.opened": "a return has opened the old side, the flip command is not started",
     "cutover.flipped": "the flip command has ended well, that is not noted",
     "cutover.carried.out": "a step is carried out, that is not noted",
     "cutover.lifted": "the source takes writes again, that is not noted",
+    "cutover.reported": "the report is written, the end is not noted",
     # state.db
     "state.write": "before something is written to state.db",
     "state.written": "something was written to state.db",
@@ -166,8 +168,8 @@ _FORM = re.compile(r"(?P<name>[^=@:]+)=(?P<kind>[a-z]+)(?::(?P<value>[^@]*))?(?:
 
 def reach(name: str) -> None:
     """Mark the place `name`. Costs a look at an empty dictionary where nothing is armed."""
-    if _points:
-        _reached(_points[name])
+    if _points and (point := _points.get(name)) is not None:  # somebody may disarm at this moment
+        _reached(point)
 
 
 def arm(environment: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from anabranch.contracts.fence import (
     CountingTables,
     CutoverStore,
     FencedSource,
+    PassingTarget,
     SourceFence,
 )
 from anabranch.contracts.journal import AsideStore, Journal
@@ -113,6 +114,7 @@ __all__ = [
     "NewLoad",
     "OpenTransactions",
     "Outlook",
+    "PassingTarget",
     "PipelinedWriter",
     "PlacedReader",
     "PreflightContext",

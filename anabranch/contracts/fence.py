@@ -60,6 +60,16 @@ class SourceFence(Protocol):
 
 
 @runtime_checkable
+class PassingTarget(Protocol):
+    """Says whether the job's user passes the fence of this end in its other role, as a source; an ability of targets whose
+    fence tells accounts apart by their rights."""
+
+    def passes_fence(self) -> list[CheckResult]:
+        """Return what the user lacks, each right with the statement that grants it; [] where nothing. Asks as that user, and
+        reads only. Raises TargetUnavailable and TargetError."""
+
+
+@runtime_checkable
 class FencedSource(Protocol):
     """Hands out a fence; an ability of sources that can be cut over from."""
 
@@ -114,10 +124,12 @@ class CountingTables(Protocol):
     """Lets TargetTables set counters; an ability of targets that give numbers to rows."""
 
     def pass_counters(
-        self, tables: Sequence[TargetTable], counters: Sequence[Counter], margin: int
+        self, tables: Sequence[TargetTable], counters: Sequence[Counter], margin: int, is_rehearsed: bool = False
     ) -> list[CounterSet]:
         """Set each counter of a replicated column past the rows that are there and past what the source has given, by `margin`
-        steps more, in its own step and direction, from its own start. Never back; to do it again changes nothing."""
+        steps more, in its own step and direction, from its own start. Never back; to do it again changes nothing. Where
+        several source tables go into one, past all of them. `is_rehearsed`: says what would be set, or why it could not be,
+        and sets nothing."""
 
 
 class CutoverStore(Protocol):

@@ -6,10 +6,11 @@ What does not live here: rights and writers at the source (`SourceFence.checks`)
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.contracts import CountingSource
+from anabranch.cutover.counted import pass_counters
 from anabranch.cutover.following import Following
 from anabranch.cutover.terms import Ends, Terms
 from anabranch.databases import registry
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from anabranch.model.table_life import TableState
     from anabranch.view.job_view import JobView
 
+TOO_SMALL = "give the column a larger type at the target, or lower [cutover] sequence_margin"
+NO_COUNTER = "give it one there, or the application its own"
 FAILED, WARNING, OK = CheckVerdict.FAILED, CheckVerdict.WARNING, CheckVerdict.OK
 
 
@@ -42,8 +45,7 @@ def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> It
     yield from _one_server(ends.job)
     yield from _reverse(terms, cutover)
     yield _flip(terms)
-    if not isinstance(ends.source, CountingSource):
-        yield CheckResult("cutover.counters", WARNING, "the source counts in no column: no counter is set")
+    yield from _counters(ends, terms, cutover)
 
 
 def _other_targets(ends: Ends) -> Iterator[CheckResult]:
@@ -125,6 +127,22 @@ def _reverse(terms: Terms, cutover: Cutover) -> Iterator[CheckResult]:
         yield CheckResult("cutover.reverse", OK, said)
 
 
+def _counters(ends: Ends, terms: Terms, cutover: Cutover) -> Iterator[CheckResult]:
+    """Rehearse the counters: what cannot go on is found while the application still writes."""
+    if cutover.is_done(Step.COUNTERS) and cutover.is_under_way:
+        return
+    if not isinstance(ends.source, CountingSource):
+        yield CheckResult("cutover.counters", WARNING, "the source counts in no column: no counter is set")
+        return
+    found, lost = pass_counters(ends, terms.margin, is_rehearsed=True)
+    for one in found:
+        if one.problem:
+            yield CheckResult("cutover.counters", FAILED, one.problem, TOO_SMALL, str(one.table))
+    if lost:
+        said = f"no counter at the target goes on behind {_list(lost)}"
+        yield CheckResult("cutover.counters", WARNING, said, NO_COUNTER)
+
+
 def _flip(terms: Terms) -> CheckResult:
     if not terms.flip:
         said = "no command leads the application to the target"
@@ -135,5 +153,5 @@ def _flip(terms: Terms) -> CheckResult:
     return CheckResult("cutover.flip", OK, f"{terms.flip[0]} leads the application to the target")
 
 
-def _list(names: list[TableId]) -> str:
+def _list(names: Sequence[TableId] | Sequence[str]) -> str:
     return ", ".join(map(str, sorted(names)[:5])) + (", …" if len(names) > 5 else "")

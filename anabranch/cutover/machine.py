@@ -18,17 +18,17 @@ from anabranch.cutover import looking
 from anabranch.cutover.flip import FlipRefused, flip_lock
 from anabranch.cutover.following import Following
 from anabranch.cutover.report import CutoverReport, report_of, write_files
+from anabranch.cutover.standing import lifted
 from anabranch.cutover.steps import PAUSE, Steps
 from anabranch.cutover.terms import Ends, Terms
 from anabranch.errors import AnabranchError, Fenced, SourceError, StateError, TargetError
 from anabranch.failpoints import reach
 from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step
-from anabranch.model.ids import TableId
 from anabranch.preflight.report import Report
 from anabranch.trail.reader import TrailReader
 from anabranch.version import __version__
 
-LIFT_SECONDS = 10.0  # for readers that keep us from removing what refuses nobody any more
+LIFT_SECONDS = 10.0  # for readers that keep us from removing what refuses nobody any more, and for who is in the way
 
 SAID: Mapping[Step, str] = {
     Step.LAG: "the target is {seconds:.1f} s behind",
@@ -131,9 +131,12 @@ class CutOver:
         self.terms.tell(_line(step, facts))
 
     def _report(self) -> None:
-        """End it: what is written beside the trail can be made again of the notes."""
-        self._note(Step.REPORT, Phase.DONE, _who())
-        write_files(self.ends.job.target_home, report_of(self.ends.job.label, self._cutover))
+        """Write what a person reads of it, with the note that ends it, then that note: behind it nobody writes it again."""
+        end = self._next_note(Step.REPORT, Phase.DONE, _who())
+        whole = Cutover.of([*self._cutover.notes, end])
+        write_files(self.ends.job.target_home, report_of(self.ends.job.label, whole))
+        reach("cutover.reported")
+        self._keep(end)
 
     # --- taking back ----------------------------------------------------------------------------------------------------
 
@@ -158,7 +161,7 @@ class CutOver:
         here meanwhile is lifted by what was noted before it."""
         mine, self._cutover = self._cutover, Cutover.of(self.ends.store.cutovers.cutover_notes(self._job))
         if mine.is_fenced and (self._cutover.is_aborted or self._cutover.is_to_be_taken_back):
-            self._lift(mine)
+            lifted(self.ends.fence, mine, LIFT_SECONDS)
         self.terms.tell(self._cutover.who_writes())
 
     def _take_back(self) -> None:
@@ -170,7 +173,7 @@ class CutOver:
         except TargetError as error:
             self.terms.tell(f"the target takes no note of it: {error.message}")
         self._shut()
-        left = self._lift(self._cutover) if self._cutover.is_fenced else []
+        left = lifted(self.ends.fence, self._cutover, LIFT_SECONDS) if self._cutover.is_fenced else []
         reach("cutover.lifted")
         left += self._disarm()
         self._note(Step.ABORT, Phase.DONE, {"left": left})
@@ -197,22 +200,19 @@ class CutOver:
             return []
         return self.terms.way_back.disarm()
 
-    def _lift(self, cutover: Cutover) -> list[str]:
-        noted = cutover.facts(Step.FENCE, Phase.BEGINS)
-        tables = [TableId.parse(text) for text in noted["tables"]]
-        until = time.monotonic() + LIFT_SECONDS
-        while (left := self.ends.fence.lift(tables, noted["before"])) and time.monotonic() < until:
-            time.sleep(PAUSE)
-        return left
-
     def _refuse_half_taken_back(self) -> None:
         if self._cutover.is_to_be_taken_back:
             raise StateError(self._cutover.who_writes(), job=self.ends.job.label)
 
     def _note(self, step: Step, phase: Phase, facts: Mapping[str, Any]) -> None:
-        note = CutoverNote(self._cutover.last + 1, step, phase, time.time_ns() // 1000, facts)
+        self._keep(self._next_note(step, phase, facts))
+
+    def _next_note(self, step: Step, phase: Phase, facts: Mapping[str, Any]) -> CutoverNote:
+        return CutoverNote(self._cutover.last + 1, step, phase, time.time_ns() // 1000, facts)
+
+    def _keep(self, note: CutoverNote) -> None:
         self.ends.store.cutovers.note_cutover(self._job, note)
-        self._cutover = Cutover.of([*self._before(step), note])
+        self._cutover = Cutover.of([*self._before(note.step), note])
 
     def _before(self, step: Step) -> tuple[CutoverNote, ...]:
         return () if step == Step.BEGIN else self._cutover.notes

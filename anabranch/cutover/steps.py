@@ -12,9 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.contracts import CountingSource, CountingTables
 from anabranch.cutover import looking
-from anabranch.cutover.counted import unmatched
+from anabranch.cutover.counted import pass_counters
 from anabranch.cutover.flip import flip
 from anabranch.cutover.following import TICK, Following, said
 from anabranch.cutover.standing import gaps_of
@@ -150,23 +149,11 @@ class Steps:
         return facts
 
     def _counters(self) -> Facts:
-        states = self.ends.store.states.tables(self.ends.job.config.name)
-        schemas = {table: state.schema for table, state in states.items() if state.schema and state.is_streaming}
-        source = self.ends.source
-        counters = source.counters(schemas) if isinstance(source, CountingSource) else []
-        tables = [self.ends.job.rules.target_table(schema) for schema in schemas.values()]
-        with closing(self.ends.target.tables(value_rules(self.ends.job))) as maker:
-            found = (
-                maker.pass_counters(tables, counters, self.terms.margin) if isinstance(maker, CountingTables) else []
-            )
+        found, lost = pass_counters(self.ends, self.terms.margin)
         if problems := [one.problem for one in found if one.problem]:
-            hint = "give the column a larger type at the target, or lower [cutover] sequence_margin"
-            raise TargetError("; ".join(problems), job=self.ends.job.label, hint=hint)
-        lost = unmatched(tables, counters, found)
+            raise TargetError("; ".join(problems), job=self.ends.job.label, hint=looking.TOO_SMALL)
         for one in lost:
-            self.terms.tell(
-                f"no counter at the target goes on behind {one}: give it one there, or the application its own"
-            )
+            self.terms.tell(f"no counter at the target goes on behind {one}: {looking.NO_COUNTER}")
         return {"set": [{"table": str(c.table), "column": c.column, "next": c.next} for c in found], "not_set": lost}
 
     def _constraints(self) -> Facts:
@@ -197,6 +184,7 @@ class Steps:
         begun = time.monotonic()
         if self.cutover().facts(Step.FLIP, Phase.BEGINS).get("opens"):
             self.terms.way_back.open()
+            reach("cutover.opened")
         flip(self.ends.job, self.terms.flip, self._mark().native)
         reach("cutover.flipped")
         return {"command": self.terms.flip[0], "seconds": round(time.monotonic() - begun, 3)}

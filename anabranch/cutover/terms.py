@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -92,10 +93,10 @@ class Ends:
     fence: SourceFence
 
 
-def opened(job: JobView, store: TargetStore, needs_trail: bool = True) -> Ends:
-    """Open them. `needs_trail`: else what the target keeps of the job will do. Raises StateError where there is neither,
-    ConfigError where its source cannot be fenced."""
-    uuid, source = trail_uuid(job), source_of(job)
+def opened(job: JobView, store: TargetStore, needs_trail: bool = True, at_most: float = math.inf) -> Ends:
+    """Open them. `needs_trail`: else what the target keeps of the job will do. `at_most`: seconds for each question to the
+    source. Raises StateError where there is neither, ConfigError where its source cannot be fenced."""
+    uuid, source = trail_uuid(job), source_of(job, at_most)
     if uuid is None and not needs_trail and store.exists():
         uuid = (store.jobs.job(job.config.name) or {}).get("uuid")
     if uuid is None or not store.exists():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 LOCK = "cutover.lock"  # beside what is kept for the target
+LOOK_SECONDS = 3.0  # for each question whether the fence stands, where only the notes were asked for
 
 
 def cut_over(
@@ -89,12 +90,12 @@ def told(job: JobView) -> CutoverReport:
 
 
 def _gaps(job: JobView, store: TargetStore, cutover: Cutover) -> list[str]:
-    """Ask the source; one that cannot be asked keeps nobody from reading the notes."""
+    """Ask the source; one that cannot be asked keeps nobody from reading the notes, and nobody waiting for long."""
     try:
-        with closing(opened(job, store, needs_trail=False).fence) as fence:
+        with closing(opened(job, store, needs_trail=False, at_most=LOOK_SECONDS).fence) as fence:
             return gaps_of(fence, cutover)
     except AnabranchError as error:
-        return [f"nobody could look: {error.message}"]
+        return [f"nobody could look within {LOOK_SECONDS:g} s: {error.message}"]
 
 
 def terms(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.contracts import remains_of
+from anabranch.cutover.leaving import leave
 from anabranch.errors import AnabranchError, SourceError, StateError, TargetError, TrailCorrupt
 from anabranch.trail import retention
 from anabranch.trail.reader import exists
@@ -47,9 +48,10 @@ class Leftovers:
             raise first
 
 
-def drop(job: JobView, execute: bool, needs_all: bool = False) -> Leftovers:
+def drop(job: JobView, execute: bool, needs_all: bool = False, lifts_fence: bool | None = None) -> Leftovers:
     """Remove what the job left. Refuses while a part runs. For one of several targets only its own: the others may go
-    on with capture. `needs_all`: where an end cannot be asked the home stays, by which it is found later.
+    on with capture. `needs_all`: where an end cannot be asked the home stays, by which it is found later. `lifts_fence`: of
+    a cut-over that is through; one that says nothing is refused, before anything is removed.
     """
     is_alone = not job.is_one_of_several
     if execute and is_alone and (job.config.home / DRILL).exists():
@@ -57,9 +59,11 @@ def drop(job: JobView, execute: bool, needs_all: bool = False) -> Leftovers:
         raise StateError("a drill of the job was not removed", job=job.label, hint=hint)
     if execute:
         require_stopped(job, but=() if is_alone else (CAPTURE,))
-        with suppress(TargetError):  # one that is away is told of below
-            refuse_while_cut_over(job, also_finished=False)
     lines: list[str] = []
+    with suppress(TargetError):  # one that is away is told of below
+        if execute:
+            refuse_while_cut_over(job, also_finished=False)
+        lines += leave(job, execute, lifts_fence)
     errors: list[AnabranchError] = []
     if is_alone:
         _try(job, _source, execute, lines, errors)

@@ -438,13 +438,14 @@ class Job(JobView):
 
             return prune_by_force(self, upto)
 
-    def drop(self, execute: bool = False) -> Leftovers:
-        """Return what the job left behind at source, target and home. With `execute`, remove it. Raises nothing for an
-        end that is away: look at the result."""
+    def drop(self, execute: bool = False, lifts_fence: bool | None = None) -> Leftovers:
+        """Return what the job left behind at source, target and home. With `execute`, remove it. `lifts_fence`: whether the
+        source of a job that was cut over takes writes again, or stays shut. Raises nothing for an end that is away, look at
+        the result; StateError where a fence stands and nothing is said of it, SourceError where it cannot be lifted."""
         with self._named():
             from anabranch.job.drop import drop
 
-            return drop(self, execute)
+            return drop(self, execute, lifts_fence=lifts_fence)
 
     @contextmanager
     def _named(self, command: str = "", changes: bool = True, **facts: Any) -> Iterator[None]:

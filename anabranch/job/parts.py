@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,7 @@ def run_capture(job: JobView) -> None:
                     refuse_switch=partial(refuse_switch_while_loading, job),
                     staging_timeout=float(settings.staging_timeout_s),
                     limits=MemoryLimits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s)),
-                    prepare=partial(carry_out, source, options, stop=stop.asked),
+                    prepare=partial(carry_out, source, replace(options, leave_out=frozenset()), stop=stop.asked),
                     drift=partial(drift_of, source, options),
                     guard=guard,
                     retry=source_limits(job, interval=1.0),

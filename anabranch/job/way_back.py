@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.config import load_job
+from anabranch.contracts import PassingTarget
 from anabranch.cutover.terms import opened
 from anabranch.errors import AnabranchError
 from anabranch.job.drop import drop
@@ -25,7 +26,7 @@ from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step
 from anabranch.model.ids import TableId
 from anabranch.rules.reverse_file import name_of
 from anabranch.rules.rule_set import check_filter
-from anabranch.view.opened import store_of
+from anabranch.view.opened import store_of, target_of
 from anabranch.view.refusals import TAKE_OVER
 from anabranch.view.running import running
 
@@ -59,7 +60,7 @@ class OtherWay:
             if found := list(self._mistakes()):
                 return found
             results = [one for one in preflight_report(self._job()).results if one.verdict is not OK]
-            results += self._strays()
+            results += [*self._passes(), *self._strays()]
         except AnabranchError as error:
             return [CheckResult(CHECK, FAILED, f"{self.name}: {error.message}", error.hint)]
         if not any(one.verdict is FAILED for one in results):
@@ -141,6 +142,11 @@ class OtherWay:
             yield CheckResult(CHECK, FAILED, said, f"{write} --force" if self.is_way_back else write)
         elif not self.is_held():
             yield from self._begun(back)
+
+    def _passes(self) -> list[CheckResult]:
+        """Ask as its own user, which may be another one, whether it may write where everybody else is kept out."""
+        target = target_of(self._job())
+        return target.passes_fence() if isinstance(target, PassingTarget) else []
 
     def _strays(self) -> Iterator[CheckResult]:
         """Yield what its source took behind its fence, if somebody has noticed: when it goes on, that is applied."""

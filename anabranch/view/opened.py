@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,9 +20,12 @@ if TYPE_CHECKING:  # contracts take time to come, and `status` goes without them
 T = TypeVar("T")
 
 
-def source_of(job: JobView) -> SourceConnector:
-    source = job.config.source
-    return connectors.source(replace(source.endpoint, limits=source_limits(job)), source.options)
+def source_of(job: JobView, at_most: float = math.inf) -> SourceConnector:
+    """Return the source. `at_most`: seconds that connecting and each answer may take, for who asks by the way."""
+    source, limits = job.config.source, source_limits(job)
+    if at_most < math.inf:
+        limits = replace(limits, connect=min(limits.connect, at_most), statement=min(limits.statement, at_most))
+    return connectors.source(replace(source.endpoint, limits=limits), source.options)
 
 
 def target_of(job: JobView) -> RowTarget:

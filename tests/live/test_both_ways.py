@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from anabranch.connectors.mysql.source import endings
 from anabranch.connectors.postgresql.source import assemble
-from anabranch.lifecycle.beginning import prepare_source
+from anabranch.errors import SourceError
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database
-from anabranch.trail.reader import TrailReader
-from anabranch.view.opened import source_of
-from anabranch.view.options import log_options
+from anabranch.testing.in_time import PATIENCE, until
 from rigs.both_ways import End, Way, at_once, pair, rest, settle, writing
 from rigs.postgresql_capture import small_memory
 
@@ -34,6 +33,8 @@ PAIRS = {
     "postgresql and postgresql": ("logical_postgresql", "logical_postgresql", ""),
     "mariadb and mysql": ("mariadb", "mysql", '[apply]\ntruncate = "truncate"\n'),
 }
+LACKS = "anabranch.checkpoint, anabranch.load_chunk, which say what comes from"
+NOT_SHOWN = r"does not show anabranch\.checkpoint, anabranch\.load_chunk, or not all the time"
 Ends = Callable[..., list[End]]
 
 
@@ -200,21 +201,44 @@ def test_rule_21_a_pair_is_refused_unless_both_leave_the_other_out(ends: Ends, t
         back.leave_out = (out.name,)
         assert "and does not leave out what this job has written" in loops(back.write())
         out.leave_out = theirs
-        out.write().here.load()
-        assert "cannot see which transactions are this job's" in loops(back)
-        job = out.job
-        with closing(TrailReader(job.trail)) as trail:
-            uuid = trail.identity.job_uuid
-        assert "anabranch.checkpoint, anabranch.load_chunk, which say what comes from" in said(
-            out, "source.publication"
-        )
-        prepare_source(job, source_of(job), log_options(job, uuid))
+        out.write()
+        assert LACKS in said(out, "source.publication")
+        with pytest.raises(SourceError, match=NOT_SHOWN):
+            out.here.capture()
+        out.job.setup(execute=True)
+        out.here.load()
         assert loops(back) == said(out, "source.publication") == ""
         back.here.load()
         assert loops(out) == loops(back) == ""
+        settle(out, back)
+        taken_out_of_the_publication(out, back)
     finally:
         out.drop()
         back.drop()
+
+
+def taken_out_of_the_publication(out: Way, back: Way) -> None:
+    """While capture runs: it ends before it gives on what the other job writes from then on, and does not start again."""
+    here, is_over = out.source.database, threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        captured = pool.submit(out.here._capture, out.job, lambda _: is_over.is_set())
+        try:
+            before = len(out.images())
+            here.execute("INSERT INTO t VALUES (5000, 'a user')")
+            until(lambda: len(out.images()) == before + 1, "capture reads")
+            ((name,),) = here.query("SELECT pubname::text FROM pg_publication WHERE pubname LIKE 'anabranch%'")
+            here.execute(f"ALTER PUBLICATION {name} DROP TABLE anabranch.checkpoint, anabranch.load_chunk")
+            back.source.database.execute("INSERT INTO t VALUES (6000, 'the other job')")
+            back.here.stream()
+            with pytest.raises(SourceError, match=NOT_SHOWN):
+                captured.result(PATIENCE)
+        finally:
+            is_over.set()
+    with pytest.raises(SourceError, match=NOT_SHOWN):
+        out.here.capture()
+    assert len(out.images()) == before + 1, "what the other job has written did not enter the trail"
+    assert LACKS in said(out, "source.publication")
+    assert "cannot see which transactions are this job's" in loops(back)
 
 
 def loops(way: Way) -> str:

@@ -125,7 +125,11 @@ def test_rule_24_older_transactions_hold_the_fence_up_and_readers_do_not(
         older.execute("UPDATE plain SET v = 7 WHERE id = 1")
         assert "application nightly" in fence.deny(FENCED, before)[0]
         older.execute("UPDATE parts SET v = 7")
+        older.execute("PREPARE TRANSACTION 'nightly'")
+        prepared = fence.deny(FENCED, before)
+        assert prepared[0].startswith("the prepared transaction 'nightly' of ") and traces(database) == [], prepared
         older.commit()
+        database.execute("COMMIT PREPARED 'nightly'")
         older.execute("SELECT count(*) FROM plain")
         assert fence.deny(FENCED, before) == []
         with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):

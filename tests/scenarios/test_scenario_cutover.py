@@ -31,7 +31,7 @@ def test_rule_24_a_cut_over_beside_run(mysql: Server, scenario: Callable[..., Sc
     finally:
         made.source.execute("SET GLOBAL super_read_only = OFF", "SET GLOBAL read_only = OFF")
     run.stop()
-    made.cli("drop", "--execute")
+    made.cli("drop", "--execute", "--keep-fence")
 
 
 def flip(made: Scenario, code: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from anabranch.contracts import Counter
+from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
 
 
@@ -26,8 +27,12 @@ def last_given(start: int, step: int, used: Iterable[int | None], margin: int) -
     return start + step * (steps + margin)
 
 
-def source_counter(table: TargetTable, column: str, counters: Sequence[Counter]) -> Counter | None:
-    """Return the source's counter of a column of a target table; None where the source does not count there."""
-    names = dict(zip(table.columns, table.source_columns or table.columns, strict=True))
-    wanted = table.source, names.get(column, column)
-    return next((one for one in counters if (one.table, one.column) == wanted), None)
+def source_counters(
+    tables: Iterable[TargetTable], target: TableId, column: str, counters: Sequence[Counter]
+) -> list[Counter]:
+    """Return the source's counters of a column of a target table: one of each source table that goes into it, and counts
+    there."""
+    into = [table for table in tables if table.target == target]
+    names = [dict(zip(one.columns, one.source_columns or one.columns, strict=True)) for one in into]
+    wanted = {(one.source, its.get(column, column)) for one, its in zip(into, names, strict=True)}
+    return [one for one in counters if (one.table, one.column) in wanted]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.connectors.postgresql.source.counters import given_last
-from anabranch.connectors.sql.counters import last_given, source_counter
+from anabranch.connectors.sql.counters import last_given, source_counters
 from anabranch.contracts import Counter, CounterSet
 from anabranch.cutover.counted import unmatched
 from anabranch.model.datatype import Kind, LogicalType
@@ -42,8 +42,8 @@ def test_pitfall_73_the_counter_of_a_renamed_column_is_found_by_its_source() -> 
     item = TableId("shop", "item")
     table = TargetTable(item, TableId("public", "item"), ("number",), (INT,), ("number",), source_columns=("id",))
     counters = [Counter(item, "number", 3), Counter(item, "id", 7), Counter(TableId("shop", "other"), "id", 9)]
-    assert source_counter(table, "number", counters) == counters[1]
-    assert source_counter(table, "number", counters[:1]) is None
+    assert source_counters([table], table.target, "number", counters) == [counters[1]]
+    assert source_counters([table], table.target, "number", counters[:1]) == []
 
 
 @pytest.mark.parametrize(

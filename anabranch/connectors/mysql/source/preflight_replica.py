@@ -24,8 +24,8 @@ def check_replica_filters(live: Live) -> Iterator[CheckResult]:
     """Check whether rows that say which job has written a transaction pass the filters of a replica (K21)."""
     if not jobs_among(live.context.leave_out):
         return
-    words = "SHOW REPLICA STATUS" if knows(live.connection, "replica status") else "SHOW SLAVE STATUS"
-    lost = sorted({f"{SCHEMA}.{table}" for of in _rows(live, words) for table in TABLES if not passes(of, table)})
+    found = _rows(live, _words(live))
+    lost = sorted({f"{SCHEMA}.{table}" for of in found for table in TABLES if not passes(of, table)})
     if lost:
         why = f"this replica leaves out {', '.join(lost)}: what a job writes at its source comes here without saying so"
         hint = f"let the database {SCHEMA} pass the replica's filters, or read the server to which the other job writes"
@@ -35,7 +35,10 @@ def check_replica_filters(live: Live) -> Iterator[CheckResult]:
 
 
 def passes(filters: Mapping[str, Any], table: str) -> bool:
-    """Return whether rows of a table of `anabranch` pass a replica's filters, as its status shows them."""
+    """Return whether rows of a table of `anabranch` pass a replica's filters under their own name, as its status shows them:
+    filters see names as they are rewritten."""
+    if rewritten(filters.get("Replicate_Rewrite_DB")).get(SCHEMA, SCHEMA) != SCHEMA:
+        return False
     given = {name: _list(filters.get(f"Replicate_{name}")) for name in NAMES}
     name = f"{SCHEMA}.{table}"
     if (given["Do_DB"] and SCHEMA not in given["Do_DB"]) or (not given["Do_DB"] and SCHEMA in given["Ignore_DB"]):
@@ -48,7 +51,20 @@ def passes(filters: Mapping[str, Any], table: str) -> bool:
     return not (given["Do_Table"] or given["Wild_Do_Table"])
 
 
+def rewritten(text: Any) -> dict[str, str]:
+    """Return under which names databases are written, as a MySQL lists them, `(a,b),(c,d)`, or a MariaDB, `a->b,c->d`."""
+    return {source.strip(): target.strip() for source, target in PAIR.findall(str(text or ""))}
+
+
+PAIR = re.compile(r"([^,()>]+?)(?:->|,)([^,()>]+)")
 NAMES = ("Do_DB", "Ignore_DB", "Do_Table", "Ignore_Table", "Wild_Do_Table", "Wild_Ignore_Table")
+
+
+def _words(live: Live) -> str:
+    """Return what lists all connections over which the server replicates."""
+    if live.family == "mariadb":
+        return "SHOW ALL SLAVES STATUS"
+    return "SHOW REPLICA STATUS" if knows(live.connection, "replica status") else "SHOW SLAVE STATUS"
 
 
 def _rows(live: Live, statement: str) -> list[dict[str, Any]]:

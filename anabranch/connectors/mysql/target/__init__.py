@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ValueRules,
         Writer,
     )
+    from anabranch.model.checks import CheckResult
     from anabranch.model.endpoint import Endpoint
 
 FAMILY = "mysql"
@@ -75,6 +76,11 @@ class MysqlTarget:
         from anabranch.connectors.mysql.target.verify import MysqlTargetReader
 
         return MysqlTargetReader(self.endpoint)
+
+    def passes_fence(self) -> list[CheckResult]:
+        from anabranch.connectors.mysql.target.passing import passes_fence
+
+        return passes_fence(self.endpoint)
 
     def checks(self) -> Checks:
         from anabranch.connectors.mysql.target.preflight import MysqlTargetChecks

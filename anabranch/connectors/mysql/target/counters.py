@@ -16,7 +16,7 @@ from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.sequences import COUNTER, FRESH, FRESH_SINCE
 from anabranch.connectors.mysql.target.session import Connection, ask, one, quoted, run, table_name
 from anabranch.connectors.mysql.target.structures import read_tables
-from anabranch.connectors.sql.counters import last_given, source_counter
+from anabranch.connectors.sql.counters import last_given, source_counters
 from anabranch.contracts import Counter, CounterSet
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
@@ -31,41 +31,53 @@ BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
 
 def pass_counters(
-    connection: Connection, tables: Sequence[TargetTable], counters: Sequence[Counter], margin: int
+    connection: Connection,
+    tables: Sequence[TargetTable],
+    counters: Sequence[Counter],
+    margin: int,
+    is_rehearsed: bool = False,
 ) -> list[CounterSet]:
     with translated("read the counters of the target"):
         if family(connection) == "mysql" and version(connection) >= FRESH_SINCE:
             run(connection, FRESH)
         step = int(one(connection, STEP))
-        columns = list(_columns(connection, tables))
-        return [
-            _passed(connection, table.target, column, step, source_counter(table, column, counters), margin)
-            for table, column in columns
-        ]
+        found = []
+        for target, column in list(_columns(connection, tables)):
+            sources = source_counters(tables, target, column, counters)
+            found.append(_passed(connection, target, column, step, sources, margin, is_rehearsed))
+        return found
 
 
-def _columns(connection: Connection, tables: Sequence[TargetTable]) -> Iterator[tuple[TargetTable, str]]:
+def _columns(connection: Connection, tables: Sequence[TargetTable]) -> Iterator[tuple[TableId, str]]:
     there = read_tables(connection, [table.target for table in tables])
-    for table in tables:
-        existing = there.get(table.target)
-        for column in existing.columns if existing else []:
-            if column.auto_increment and column.name in table.columns:
-                yield table, column.name
+    for target in dict.fromkeys(table.target for table in tables):
+        replicated = {column for table in tables if table.target == target for column in table.columns}
+        for column in there[target].columns if target in there else []:
+            if column.auto_increment and column.name in replicated:
+                yield target, column.name
 
 
 def _passed(
-    connection: Connection, table: TableId, column: str, step: int, source: Counter | None, margin: int
+    connection: Connection,
+    table: TableId,
+    column: str,
+    step: int,
+    sources: Sequence[Counter],
+    margin: int,
+    is_rehearsed: bool,
 ) -> CounterSet:
     now = int(one(connection, COUNTER, table.schema, table.name) or 1)
     ends = ask(connection, ENDS.format(column=quoted(column), table=table_name(table)))[0]
-    used = [*(None if end is None else int(end) for end in ends), source.last if source else None]
-    given = last_given(1, 1, used, margin * max(step, abs(source.step) if source else 1))
+    used = [*(None if end is None else int(end) for end in ends), *(one.last for one in sources)]
+    given = last_given(1, 1, used, margin * max(step, *(abs(one.step) for one in sources), 1))
     if given is None or now > given:
         return CounterSet(table, column, now)
     highest = _highest(str(one(connection, TYPE, table.schema, table.name, column)))
     if given >= highest:
         said = f"the counter of {table}: it would have to go on at {given + 1}, and {column} ends at {highest}"
         return CounterSet(table, column, now, said)
+    if is_rehearsed:
+        return CounterSet(table, column, given + 1)
     statement = f"ALTER TABLE {table_name(table)} AUTO_INCREMENT = {given + 1}"
     problems = attempt(connection, statement, f"the counter of {table}", "set")
     return CounterSet(table, column, now if problems else given + 1, "; ".join(problems))

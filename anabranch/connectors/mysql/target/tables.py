@@ -132,9 +132,9 @@ class MysqlTables:
         return sequences.raise_sequences(self._session(), tables)
 
     def pass_counters(
-        self, tables: Sequence[TargetTable], counters: Sequence[Counter], margin: int
+        self, tables: Sequence[TargetTable], counters: Sequence[Counter], margin: int, is_rehearsed: bool = False
     ) -> list[CounterSet]:
-        return pass_counters(self._session(), tables, counters, margin)
+        return pass_counters(self._session(), tables, counters, margin, is_rehearsed)
 
     # --- labels of a PostgreSQL's enums ----------------------------------------------------------------------------------
 

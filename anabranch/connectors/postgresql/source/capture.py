@@ -23,6 +23,7 @@ from anabranch.connectors.postgresql.source.decoders import DECODERS, STREAMING,
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.heartbeat import Heartbeat
 from anabranch.connectors.postgresql.source.held_log import Slot, read_slot
+from anabranch.connectors.postgresql.source.marker_watch import Entries, entries, refuse_changed
 from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
 from anabranch.connectors.postgresql.source.positions import Place, lsn_text, nearest, place_of
 from anabranch.connectors.postgresql.source.relations import NeedsText
@@ -34,7 +35,7 @@ from anabranch.connectors.postgresql.source.wal_stream import DATA, DATA_HEAD, W
 from anabranch.contracts import LogOptions, Select
 from anabranch.errors import ConfigError, LogLost, SourceError, ValueRefused
 from anabranch.model.endpoint import Endpoint
-from anabranch.model.markers import MARKERS, native_among, origin_of
+from anabranch.model.markers import MARKERS, jobs_among, native_among, origin_of
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.log_items import LogIdle, LogItem
@@ -84,6 +85,9 @@ class WalReader:
         self._is_inside = False  # fragments were given, and the end of their transaction was not
         self._open: set[str] = set()  # transactions of which parts were given, and the end was not
         self._durable = 0
+        marks = self._decoder.plugin == PGOUTPUT  # which reads a publication
+        self._marking = frozenset(jobs_among(options.leave_out)) if marks else frozenset[str]()
+        self._marked: Entries = {}
         self._heartbeat = Heartbeat(endpoint, options.name, float(own.heartbeat_interval_s))
         self.is_binary = False  # does the log that is read have values in binary form?
 
@@ -285,6 +289,8 @@ class WalReader:
     def _given(self) -> LogItem:
         item = self._assembler.ready.popleft()
         self._waiting_since = None
+        if self._marking and not isinstance(item, LogIdle):
+            refuse_changed(self._types_session(), self._options.name, self._marked, self._marking)
         self._is_inside = isinstance(item, Chunk) and item.part is Part.FRAGMENT
         if isinstance(item, LogChanges):
             self._open.add(item.xid)
@@ -317,6 +323,9 @@ class WalReader:
         if here != place.identity:
             raise LogLost(f"this database is {here}, the trail was read from {place.identity}", position=at)
         self._published = members(connection, name) or set()
+        if self._marking:
+            self._marked = entries(connection, name)
+            refuse_changed(connection, name, self._marked, self._marking)
         slot = read_slot(connection, name)
         if slot is None:
             raise LogLost(f"the slot {name} is gone, and with it the log behind the trail's end", position=at)

@@ -7,15 +7,19 @@ from typing import LiteralString
 
 from anabranch.connectors.postgresql.connection import Connection
 
-# Whoever writes holds one of these until his transaction ends. A prepared one has no process: "-1/xid".
+# Whoever writes holds one of these until his transaction ends. A prepared one has no process, and goes on under the virtual
+# number that its session had, or "-1/xid" where the server was started since: its own number is that of another lock of it.
 # https://www.postgresql.org/docs/current/view-pg-locks.html
 _WRITERS: LiteralString = """
 SELECT DISTINCT l.pid, a.usename::text, a.application_name, a.state,
        to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), p.gid, p.owner::text
   FROM pg_catalog.pg_locks l
   LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
-  LEFT JOIN pg_catalog.pg_prepared_xacts p
-    ON l.pid IS NULL AND split_part(l.virtualtransaction, '/', 2) = p.transaction::text AND p.database = current_database()
+  LEFT JOIN LATERAL (
+       SELECT r.gid, r.owner FROM pg_catalog.pg_locks o JOIN pg_catalog.pg_prepared_xacts r ON r.transaction = o.transactionid
+        WHERE o.locktype = 'transactionid' AND o.pid IS NULL AND o.virtualtransaction = l.virtualtransaction
+          AND r.database = current_database()
+        LIMIT 1) p ON l.pid IS NULL
  WHERE l.locktype = 'relation' AND l.granted AND l.relation = ANY (%s)
    AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
    AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')

@@ -46,7 +46,9 @@ def check_publication(connection: Connection, context: PreflightContext) -> Iter
     markers = MARKERS if jobs else frozenset[TableId]()
     if published is not None and (lacking := sorted(markers - published)):
         say = f"{_some(map(str, lacking))}, which say what comes from {_some(sorted(jobs))}"
-        hint = "capture adds them when it starts: let those jobs write after that only, else their rows come back"
+        hint = (
+            "anabranch setup JOB --execute adds them: let those jobs write after that only, else their rows come back"
+        )
         yield _warning(f"the publication {context.source_name} lacks {say}", hint)
     wanted = sorted({*context.tables, *context.waiting, *markers} - (published or set()))
     schemas, names = [table.schema for table in wanted], [table.name for table in wanted]

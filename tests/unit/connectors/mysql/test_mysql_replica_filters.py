@@ -23,6 +23,9 @@ from anabranch.connectors.mysql.source.preflight_replica import passes
         ({"Wild_Do_Table": "shop.%,anabranc_.%"}, True),
         ({"Wild_Ignore_Table": "anabranch.%"}, False),
         ({"Wild_Ignore_Table": "anabranch\\_x.%"}, True),
+        ({"Rewrite_DB": "(shop,there),(anabranch,other)"}, False),
+        ({"Rewrite_DB": "shop->there,anabranch->other"}, False),
+        ({"Rewrite_DB": "shop->anabranch"}, True),
         ({"Do_Table": "anabranch.checkpoint", "Wild_Ignore_Table": "anabranch.%"}, True),
     ],
 )
