@@ -16,7 +16,7 @@ from anabranch.errors import SourceError
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.in_time import PATIENCE, until
-from rigs.both_ways import End, Way, at_once, pair, rest, settle, writing
+from rigs.both_ways import End, Way, are_at_rest, at_once, built, pair, rest, settle, writing
 from rigs.postgresql_capture import small_memory
 
 TABLES = (
@@ -142,15 +142,16 @@ def test_rule_21_two_jobs_at_rest_do_not_wake_each_other(ends: Ends, tmp_path: P
     try:
         out.here.load()
         back.here.load()
-        rest(out, back, rounds=3)  # until all is built
+        built(out, back)
+        until(lambda: are_at_rest(out, back), "the jobs do not wake each other")
         before = out.epoch(), back.epoch()
-        rest(out, back)
-        assert (out.epoch(), back.epoch()) == before
         here.database.execute(rows_of(1, 1, "once"))
         settle(out, back)
-        rest(out, back)
         assert (out.epoch(), back.epoch()) == (before[0] + 1, before[1])
-        assert [way.job.status()["targets"][0]["lag"]["bytes"] for way in (out, back)] == [0, 0]
+        assert are_at_rest(out, back)
+        until(
+            lambda: lags(out, back) == [0, 0] or rest(out, back), "both have read all, also what a server notes itself"
+        )
     finally:
         out.drop()
         back.drop()
@@ -165,7 +166,7 @@ def test_rule_21_a_cascade_and_its_way_back(ends: Ends, tmp_path: Path) -> None:
     try:
         for way in ways:
             way.here.load()
-            rest(way, rounds=3)  # until all is built: another job waits for that
+            built(way)  # another job waits for that
         settle(*ways)
         for number, end in enumerate((a, b, c)):
             end.database.execute(rows_of(100 * number, 10, f"of {number}"))
@@ -239,6 +240,10 @@ def taken_out_of_the_publication(out: Way, back: Way) -> None:
     assert len(out.images()) == before + 1, "what the other job has written did not enter the trail"
     assert LACKS in said(out, "source.publication")
     assert "cannot see which transactions are this job's" in loops(back)
+
+
+def lags(*ways: Way) -> list[int | None]:
+    return [way.job.status()["targets"][0]["lag"]["bytes"] for way in ways]
 
 
 def loops(way: Way) -> str:

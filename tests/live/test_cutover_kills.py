@@ -25,13 +25,13 @@ PAIRS = [
 def test_rule_24_pitfall_74_a_kill_at_every_place_there_and_back(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In this process."""
+    """In this process, each time gone on with."""
     with (
         job(request, "postgresql", "mysql", tmp_path / "job") as cut,
         way_back(cut, monkeypatch) as back,
         running(cut),
     ):
-        there = written(cut, Killing(cut, CUTOVER, monkeypatch))
+        there = written(cut, Killing(cut, CUTOVER, monkeypatch), is_taken_back=False)
         with back.running():
             returned(cut, back, there, Killing(cut, FAILBACK, monkeypatch), is_taken_back=False)
 
@@ -41,25 +41,27 @@ def test_rule_24_pitfall_74_a_kill_at_every_place_there_and_back(
 def test_rule_24_pitfall_74_every_process_is_killed_at_every_place_there_and_back(
     source: str, target: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command, and both jobs with all their parts. A return is taken back at each step, too."""
+    """The command, and both jobs with all their parts. Before that each switch is taken back at each step, and killed there."""
     with job(request, source, target, tmp_path / "job") as cut, way_back(cut, monkeypatch) as back:
         out = KillingProcesses(cut, CUTOVER, monkeypatch)
         home = KillingProcesses(cut, FAILBACK, monkeypatch, runs=out.runs)
         try:
             out.begin(cut.made.job_file)
             until_built(cut)
-            there = written(cut, out)
+            there = written(cut, out, is_taken_back=True)
             out.begin(back.made.job_file)
             returned(cut, back, there, home, is_taken_back=True)
         finally:
             out.end(*out.runs)
 
 
-def written(cut: Cut, kills: Killing) -> list[int]:
-    """Cut over, killed and taken back, then killed and gone on with. Returns what the application was told is there."""
+def written(cut: Cut, kills: Killing, is_taken_back: bool) -> list[int]:
+    """Cut over, killed and gone on with, and before that taken back where that is said. Returns what the application was told
+    is there."""
     cut.made.cli("reverse", "-o", str(cut.made.job_file.with_name(f"{cut.made.name}-reverse.toml")))
     with Writers(cut) as writers:
-        kills.taken_back(partial(arrives, cut, cut.made.source, cut.made.target))
+        if is_taken_back:
+            kills.taken_back(partial(arrives, cut, cut.made.source, cut.made.target))
         kills.through()
     once(cut.at_target(), writers.acknowledged)
     cut.made.assert_identical("item", "draft")

@@ -177,6 +177,21 @@ def settle(*ways: Way) -> None:
         at_once(*ways)
 
 
+def built(*ways: Way) -> None:
+    """Bring what each log has now to its target, and let each build what belongs to its tables."""
+    for way in ways:
+        with _in_haste():
+            way.here.capture()
+            way.here.apply(is_built=True)
+
+
+def are_at_rest(*ways: Way) -> bool:
+    """Whether none of them has moved its checkpoint while all of them have followed for a while, with nobody at work."""
+    before = [way.epoch() for way in ways]
+    rest(*ways)
+    return [way.epoch() for way in ways] == before
+
+
 @contextmanager
 def writing(*work: Callable[[int], Sequence[tuple[Database, str]]]) -> Iterator[list[int]]:
     """Each in a thread of its own, again and again meanwhile, with a number that rises. Gives how often each has been done."""

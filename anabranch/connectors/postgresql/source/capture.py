@@ -324,7 +324,9 @@ class WalReader:
             raise LogLost(f"this database is {here}, the trail was read from {place.identity}", position=at)
         self._published = members(connection, name) or set()
         if self._marking:
-            self._marked = entries(connection, name)
+            self._marked = self._marked or entries(
+                connection, name
+            )  # what was read ahead was read since the first look
             refuse_changed(connection, name, self._marked, self._marking)
         slot = read_slot(connection, name)
         if slot is None:
