@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from anabranch import waits
@@ -93,6 +94,33 @@ def test_a_slot_waits_for_a_prepared_transaction(shop: Database, heard: Told) ->
         shop_session.execute(f"ROLLBACK PREPARED '{gid}'")
     doing.done()
     connector.remains(options.name, remove=True)
+
+
+def test_locks_of_a_prepared_transaction_are_told(
+    postgresql_source: Server, source_database: Callable[[Server], Database], heard: Told
+) -> None:
+    """It holds them under a number that is not its own, and that depends on who has prepared it."""
+    there = source_database(postgresql_source)
+    there.execute("CREATE TABLE item (id int PRIMARY KEY, name text)")
+    gid = f"holds-{there.name[-10:]}"
+    with (
+        closing(there.connect()) as preparing,
+        closing(connect(endpoint_of(there), "anabranch-test", autocommit=True)) as ours,
+        ExitStack() as stack,
+    ):
+        begun = ("BEGIN", "INSERT INTO item VALUES (7, 'x')", "SELECT pg_advisory_xact_lock(7)")
+        for statement in (*begun, f"PREPARE TRANSACTION '{gid}'"):
+            preparing.execute(statement)
+        stack.callback(preparing.execute, f"ROLLBACK PREPARED '{gid}'")  # else what waits for it would not end
+        doing = Doing(lambda: ours.execute("SELECT pg_advisory_lock(7)"))
+        heard.first("an advisory lock", f"prepared transaction '{gid}'", "ROLLBACK PREPARED")
+        ours.cancel()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            doing.done()
+        doing = Doing(lambda: ours.execute("TRUNCATE public.item"))
+        heard.first("a lock (AccessExclusiveLock) on public.item", f"prepared transaction '{gid}'", "ROLLBACK PREPARED")
+        stack.close()
+        doing.done()
 
 
 def test_a_replica_identity_waits_behind_a_lock(shop: Database, heard: Told) -> None:

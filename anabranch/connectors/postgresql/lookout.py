@@ -42,15 +42,18 @@ SELECT w.pid, l.locktype, l.mode,
         AND w.usename = current_user AND w.datname = current_database() AND w.pid <> pg_backend_pid()))
  ORDER BY w.pid, h.pid
 """
-# Prepared transactions in the way of these sessions: they have no process, and stand in pg_locks as "-1/transaction".
+# Prepared transactions in the way of these sessions. One has no process, and holds its locks under the virtual number that its
+# session had, or "-1/transaction" where the server was started since: its own number is that of another lock of it.
 _PREPARED = """
-SELECT l.pid, p.gid, p.owner::text, p.database::text,
+SELECT DISTINCT l.pid, p.gid, p.owner::text, p.database::text,
        to_char(p.prepared AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
-  FROM pg_locks l JOIN pg_prepared_xacts p
-    ON p.transaction = l.transactionid
-    OR EXISTS (SELECT FROM pg_locks g WHERE g.granted AND g.pid IS NULL AND g.virtualtransaction = '-1/' || p.transaction
-                AND (g.database, g.relation) = (l.database, l.relation))
-    OR l.virtualxid = '-1/' || p.transaction
+  FROM pg_prepared_xacts p
+  JOIN pg_locks o ON o.locktype = 'transactionid' AND o.granted AND o.pid IS NULL AND o.transactionid = p.transaction
+  JOIN pg_locks g ON g.granted AND g.pid IS NULL AND g.virtualtransaction = o.virtualtransaction
+  JOIN pg_locks l ON l.virtualxid = o.virtualtransaction
+    OR (l.locktype, l.database, l.relation, l.page, l.tuple, l.transactionid, l.classid, l.objid, l.objsubid)
+       IS NOT DISTINCT FROM
+       (g.locktype, g.database, g.relation, g.page, g.tuple, g.transactionid, g.classid, g.objid, g.objsubid)
  WHERE NOT l.granted AND l.pid = ANY(%(numbers)s) ORDER BY 1, 2
 """
 # Who has these transactions, in any database of the server.
