@@ -69,7 +69,8 @@ class SourceSetUp(SourceRemains, Protocol):
 
     def steps(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
         """Return what has to run at the source before capture may follow these tables, in its order: nothing where it has.
-        Only a log that `begins` gets what its place depends on."""
+        Only a log that `begins` gets what its place depends on. Without tables, and of a log that has begun: what a start may
+        add by itself, since it hides nothing that has happened."""
 
     def run(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
         """Run steps of `steps`, each by itself. Raises SourceError at the first that is refused, SourceUnavailable for one

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch import log
 from anabranch.contracts import SourceSetUp
 from anabranch.errors import SourceError, StateError, TrailLocked
+from anabranch.model.markers import jobs_among
 from anabranch.model.pairing import Pairing
 from anabranch.trail import identity
 from anabranch.trail.reader import TrailReader, exists
@@ -72,9 +73,12 @@ def open_trail(job: JobView, source_identity: str, job_uuid: str, lock_timeout: 
 def prepare_source(
     job: JobView, source: SourceConnector, options: LogOptions, stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Carry out what the source still needs before a trail begins. What is missing of one that has begun, capture says when it
-    starts: to put back what shows who has written (K21) would hide that somebody has written without it."""
+    """Carry out what the source still needs before a trail begins. Of one that has begun, add what shows who has written (K21)
+    where `leave_out` is new and nobody has: behind writes of those jobs that would hide that they came without it, and capture
+    refuses to start."""
     if exists(job.trail) and TrailReader(job.trail).end().resume:
+        if jobs_among(options.leave_out):
+            carry_out(source, options, {}, False, stop)
         return
     carry_out(source, options, tables_at_source(job, source), True, stop, set_up_seconds(job))
 

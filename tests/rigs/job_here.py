@@ -21,7 +21,7 @@ from anabranch import pace
 from anabranch.apply.run import ApplyRun
 from anabranch.capture.run import Capture
 from anabranch.job import Job, parts
-from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail
+from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
 from anabranch.model.ids import TableId
 from anabranch.spark import pieces
 from anabranch.testing.in_time import in_time, until
@@ -122,7 +122,9 @@ class JobHere:
             open_trail(job, followed, uuid, parts.LOCK_SECONDS) as trail,
         ):
             wanted = job.rules.includes
-            prepare = partial(carry_out, source, options)  # what the source needs for a table that comes later
+            prepare_source(job, source, options)
+            later = replace(options, leave_out=frozenset())
+            prepare = partial(carry_out, source, later)  # what the source needs for a table that comes later
             Capture(
                 source, reader, trail, wanted, lambda: stop(trail), _Deaf(), followed, lambda *_: None, prepare=prepare
             ).run()

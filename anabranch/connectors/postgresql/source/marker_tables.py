@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.sql.migrations import COMMENT, shipped_in
 from anabranch.model.ids import TableId
@@ -21,6 +21,11 @@ _THERE = """
 SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = %s AND c.relname = ANY(%s)
 """
+_READABLE = """
+SELECT c.relname::text, has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = %s AND c.relname = ANY(%s)
+"""
 
 
 def missing(connection: Connection, publication: str, published: Collection[TableId]) -> list[SetUpStep]:
@@ -30,6 +35,15 @@ def missing(connection: Connection, publication: str, published: Collection[Tabl
     left = sorted(MARKERS - set(published))
     listed = ", ".join(f"ONLY {qualified(table)}" for table in left)
     return [*made, SetUpStep(f"ALTER PUBLICATION {quote(publication)} ADD TABLE {listed}")] if left else made
+
+
+def has_written(connection: Connection, jobs: Collection[str]) -> bool:
+    """Return whether one of these jobs has written here, or nobody can tell: until it is dropped, rows of it are here."""
+    for name, is_readable in connection.execute(_READABLE, [SCHEMA, list(TABLES)]).fetchall():
+        query = f"SELECT EXISTS (SELECT FROM {qualified(TableId(SCHEMA, name))} WHERE job = ANY(%s))"
+        if not is_readable or one(connection, query.encode(), [list(jobs)]):
+            return True
+    return False
 
 
 def _one_line(statements: str) -> str:
