@@ -9,7 +9,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from anabranch.connectors.mysql.target import apply as writing
+from anabranch.connectors.mysql.target import merge_rows
 from anabranch.errors import RowRefused
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
@@ -26,7 +26,7 @@ def test_rule_01_any_history_of_any_foreign_keys_ends_as_the_server_ends_it(
     mysql_family: Server, source_database: Callable[[Server], Database], part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows alone, and by staging tables."""
-    monkeypatch.setattr(writing, "FEW", {action: part * few for action, few in writing.FEW.items()})
+    monkeypatch.setattr(merge_rows, "FEW", {action: part * few for action, few in merge_rows.FEW.items()})
     seen = set_wise = 0
     for seed in range(part * MANY, (part + 1) * MANY):
         history = replayed(*drawn(seed))

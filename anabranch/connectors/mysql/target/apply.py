@@ -1,56 +1,48 @@
 """Applying epochs to MySQL and MariaDB over the one committing connection: claim, compare-and-set, merge, commit.
 
 No statement of an epoch commits by itself. What does not live here: whose turn it is (`ownership.py`), how a net change is
-merged (`merge.py`, `exchange.py`, `keyless.py`), staging tables (`staging.py`), foreign-key actions (`cascade.py`), single
-rows (`single_rows.py`), what errors mean (`errors.py`).
+merged (`merge_rows.py`, `merge.py`, `exchange.py`, `keyless.py`), staging tables (`staging.py`), foreign-key actions
+(`cascade.py`), single rows (`held_rows.py`, `single_rows.py`), labels (`followed_labels.py`), what errors mean (`errors.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from itertools import groupby
-from typing import Any
 
 import pymysql
 
 from anabranch.connectors.mysql.connection import family
 from anabranch.connectors.mysql.target import (
     aside_epoch,
-    carrying,
     conflicts,
     emptying,
-    labels,
-    merge,
+    merge_rows,
     one_by_one,
     ownership,
-    single_rows,
     stage,
     standing,
     states,
 )
 from anabranch.connectors.mysql.target import cascade as cascades
 from anabranch.connectors.mysql.target.errors import translated
-from anabranch.connectors.mysql.target.exchange import exchange, leaving_alone, replaced
+from anabranch.connectors.mysql.target.followed_labels import FollowedLabels
 from anabranch.connectors.mysql.target.followers import Followers
 from anabranch.connectors.mysql.target.held_rows import HeldRows
 from anabranch.connectors.mysql.target.known_columns import KnownTable
-from anabranch.connectors.mysql.target.merge import Part
-from anabranch.connectors.mysql.target.newer_rows import refuse_newer
 from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
 from anabranch.connectors.mysql.target.own_source import OwnSource
 from anabranch.connectors.mysql.target.session import Connection, connect, run, session_name, table_name
 from anabranch.connectors.mysql.target.shared_tables import refuse_truncate
 from anabranch.connectors.mysql.target.stage_sweep import drop_taken, sweep
-from anabranch.connectors.mysql.target.staging import NotInside, StagingTables, send_rows, way_into
-from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, Texts
+from anabranch.connectors.mysql.target.staging import NotInside, StagingTables
+from anabranch.connectors.sql.merge_pieces import MergePiece, Texts
 from anabranch.connectors.sql.single_rows import named_key
 from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, ValueRules
-from anabranch.errors import Fenced, Redefined, StateError, TargetBusy, TargetError, TargetUnavailable
+from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
@@ -59,8 +51,6 @@ from anabranch.rows.net import INSERT, Cascade, CascadeRule, RowChange, StagedNe
 from anabranch.rows.small import SmallTransactions
 
 STATE = "anabranch"
-# Rows up to which literals are quicker than a staging table, or than LOAD DATA into the table (decision 172).
-FEW = {MergeAction.INSERT: 100, MergeAction.UPDATE: 20, MergeAction.DELETE: 200, MergeAction.MULTISET: 0}
 
 
 class MysqlWriter:
@@ -88,12 +78,8 @@ class MysqlWriter:
         self._savepoints = 0
         self._written: set[TableId] = set()  # tables, in this transaction
         self._taken: list[StagedNet] = []  # merged in this transaction
-        self._needed: Needed | None = None  # asks the source for the types of a table
         self._suits: dict[TargetTable, KnownTable] = {}  # whose columns were looked at
-        self._not_added = set[str]()  # statements for labels that the server refuses
-        self._tried: dict[
-            TableId, dict[str, str]
-        ] = {}  # the enums of a table when a row of it was last refused for a label
+        self._labels = FollowedLabels(endpoint, self.close)
         self._wanted: dict[MergePiece, None] = {}  # staging tables to be made between transactions
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
@@ -166,102 +152,12 @@ class MysqlWriter:
     def merge(self, net: TableNet) -> list[Texts]:
         _, stages = self._transaction(writes=net.table)
         self._let_rows_in(net.table)
-        again: list[Texts] = []
         doing = f"merge into {net.table.target}"
-        with self._knowing_labels(net.table), self._waiting_for_stages(), translated(doing, net.table.source):
-            for contend, pieces in groupby(merge.pieces(net), key=lambda one: one[0].contends):
-                for piece, arrays in self._exchange(stages, list(pieces)) if contend else pieces:
-                    again += self._merge_piece(stages, piece, arrays)
-        return again
-
-    def _exchange(self, stages: StagingTables, parts: Sequence[Part]) -> Iterable[Part]:
-        """Carry out updates that contend, or remove their rows and return the inserts that bring them back."""
-        if found := list(replaced(stages, parts)):
-            departure, *arrivals = found
-            with leaving_alone(stages.connection):
-                self._merge_piece(stages, *departure)
-            return arrivals
-        with ExitStack() as held:
-            staged = []
-            for piece, arrays in parts:
-                self._refuse_replaced_nulls(stages, piece, arrays)
-                stage_ = held.enter_context(stages.filled(piece, arrays, self._rules.nul))
-                staged.append((piece, stage_, len(arrays[0])))
-            for piece, stage_, _ in staged:
-                if piece.newest_by:
-                    refuse_newer(stages.connection, piece, stage_)
-            exchange(stages, staged)
-        return ()
-
-    def _merge_piece(self, stages: StagingTables, piece: MergePiece, arrays: Sequence[Any]) -> list[Texts]:
-        rows, nul, connection = len(arrays[0]), self._rules.nul, stages.connection
-        inserts = piece.action is MergeAction.INSERT and piece.checked
-        width = sum(array.nbytes for array in arrays)
-        is_few = rows <= FEW[piece.action] and width <= connection.packet // 16
-        if is_few and single_rows.takes_few(stages, piece):
-            return single_rows.merge_few(stages, piece, arrays, nul)
-        if inserts:
-            self._refuse_replaced_nulls(stages, piece, arrays)
-            counted = stages.known.of(piece.table.target).counted(piece.values)
-            way = way_into(connection, piece.table.target, piece.columns, piece.values, counted)
-            taken = send_rows(connection, way, piece.columns, arrays, nul, piece.table.source)
-            if taken != rows:
-                raise Conflict(piece.table.source, f"expected {rows} inserts, found {taken}")
-            return []
-        self._refuse_replaced_nulls(stages, piece, arrays)
-        with stages.filled(piece, arrays, nul) as staged:
-            if piece.newest_by:
-                refuse_newer(connection, piece, staged)
-            return carrying.carry_out(stages, piece, staged, rows)
-
-    def _refuse_replaced_nulls(self, stages: StagingTables, piece: MergePiece, arrays: Sequence[Any]) -> None:
-        """Raise Conflict for a NULL that the server would replace by a value of its own.
-
-        LOAD DATA puts the time of day into a `timestamp NOT NULL`, whatever explicit_defaults_for_timestamp says, without a
-        warning. https://dev.mysql.com/doc/refman/8.0/en/load-data.html#load-data-input-preprocessing
-        """
-        known, session = stages.known.of(piece.table.target), stages.connection
-        explicit = session.explicit_timestamps and not session.takes_files
-        for column, array in zip(piece.columns, arrays, strict=True):
-            if column.like in piece.values and array.null_count and known.column(column.like).replaces_null(explicit):
-                raise Conflict(piece.table.source, f"NULL in column {column.like}, which has none at the target")
+        with self._labels.known(net.table), self._waiting_for_stages(), translated(doing, net.table.source):
+            return merge_rows.merge_net(stages, net, self._rules.nul)
 
     def follow_labels(self, needed: Needed) -> None:
-        self._needed = needed
-
-    @contextmanager
-    def _knowing_labels(self, table: TargetTable) -> Iterator[None]:
-        """Add labels that a column lacks, where a row was refused for one. Our own session is ended before: an ALTER TABLE
-        waits for whoever has read the table."""
-        try:
-            yield
-        except Conflict as conflict:
-            is_unknown = self._needed is not None and labels.may_be_unknown(conflict.what, table)
-            found = self._needed(table.source) if is_unknown and self._needed else None
-            if found is None:
-                raise
-            then, now = found
-            if why := labels.renamed(then, now):
-                raise Redefined(why, table=str(table.source)) from None
-            self._follow(conflict, now, table)
-
-    def _follow(self, conflict: Conflict, now: TableSchema, table: TargetTable) -> None:
-        """Add what columns lack, and raise TargetBusy: once also where nothing lacks, because others may have added it since
-        the row was staged. Else raises Conflict."""
-        lacks, spelled = labels.lacking_now(self._endpoint, now, table)
-        statements = {lack.statement for lack in lacks}
-        is_tried = self._tried.get(table.target) == spelled
-        if "" in statements or (is_tried and statements <= self._not_added):
-            words = "; ".join([conflict.what, *(lack.words for lack in lacks)])
-            raise Conflict(conflict.table, words, conflict.key, conflict.is_taken) from None
-        self._tried[table.target] = spelled
-        self.close()
-        added = labels.add_labels(self._endpoint, [(now, table)]) if lacks else []
-        self._not_added |= statements.difference(added)
-        what = (
-            f"columns lack labels that the source's types have got: {'; '.join(statements) or 'others have added them'}"
-        )
-        raise TargetBusy(what, table=str(table.source), hint="the change is tried again") from None
+        self._labels.needed = needed
 
     def merge_staged(self, staged: StagedNet) -> list[Texts]:
         _, stages = self._transaction(writes=staged.table)
@@ -286,7 +182,7 @@ class MysqlWriter:
         assert self._held is not None
         doing = f"{row.operation} in {row.table.target}"
         with (
-            self._knowing_labels(row.table),
+            self._labels.known(row.table),
             self._waiting_for_stages(alone=True),
             translated(doing, row.table.source, named_key(row)),
         ):
