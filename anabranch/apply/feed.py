@@ -9,7 +9,8 @@ from itertools import groupby
 
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk, Part
-from anabranch.trail.reader import ChunkRef, TrailReader
+from anabranch.trail.chunk_refs import ChunkRef
+from anabranch.trail.reader import TrailReader
 
 # Row images, and their bytes as Arrow, planned together: bounds memory, not the size of an epoch.
 GROUP_ROWS, GROUP_BYTES = 100_000, 32 << 20

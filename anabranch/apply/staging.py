@@ -26,7 +26,8 @@ from anabranch.rows.chunk import Op
 from anabranch.rows.net import StagedNet
 from anabranch.spark.engine import Engine
 from anabranch.spark.work import Failure
-from anabranch.trail.reader import ChunkRef, TrailReader
+from anabranch.trail.chunk_refs import ChunkRef
+from anabranch.trail.reader import TrailReader
 
 STAGE_ROWS = 250_000  # images of updates and deletes; with fewer, one connection is faster (python -m bench stage)
 LOOKED_AT = 8  # chunks by which the operations of a whole epoch are estimated

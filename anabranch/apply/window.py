@@ -16,7 +16,8 @@ from anabranch.contracts import LogOrder
 from anabranch.model.position import LogMark
 from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Part
-from anabranch.trail.reader import ChunkRef, TrailReader
+from anabranch.trail.chunk_refs import ChunkRef
+from anabranch.trail.reader import TrailReader
 
 
 class WindowResolver:

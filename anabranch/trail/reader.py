@@ -1,7 +1,7 @@
 """Reading the trail: many readers at once, in any process, also while it is written. Nothing is ever written here.
 
-A reader goes by the published end and by sequences. `ChunkRef` says where a chunk is; it stays good when its segment is
-packed, because it can be found again by sequence. Open files stay open while they are in use: a segment that was
+A reader goes by the published end and by sequences. `ChunkRef` (chunk_refs.py) says where a chunk is; it stays good when its
+segment is packed, because it can be found again by sequence. Open files stay open while they are in use: a segment that was
 removed is freed by the system when its last reader lets go.
 """
 
@@ -22,7 +22,8 @@ from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.trail import identity as identities
 from anabranch.trail import published
-from anabranch.trail.format import FORMAT, FrameKind, SegmentName, ends_before, segment_names
+from anabranch.trail.chunk_refs import ChunkRef, ref_at
+from anabranch.trail.format import FrameKind, SegmentName, ends_before, segment_names
 from anabranch.trail.headers import check_segment
 from anabranch.trail.history import FILE as HISTORY
 from anabranch.trail.history import HistoryPlace, SchemaHistory, parse, read
@@ -38,47 +39,10 @@ if TYPE_CHECKING:
 
     from anabranch.trail.check import CheckReport
 
-__all__ = ["ChunkRef", "SegmentFacts", "TrailEnd", "TrailReader", "exists"]
+__all__ = ["SegmentFacts", "TrailEnd", "TrailReader", "exists"]
 
 OPEN_SEGMENTS = 8
-LEAST_ROWS = 20  # as which a chunk counts at least: it takes kilobytes, and a live one may have a single row
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkRef:
-    """A chunk in a segment: small, picklable, enough to plan with and to load.
-
-    `bytes` are those of its rows in memory. `after` and `upto` are the window that was asked for: `load` leaves out
-    transactions outside of it, while the counts are the whole chunk's. `last_native` and `last_commit_time` belong to
-    `last_sequence` ("" and 0 in a fragment)."""
-
-    segment: str
-    offset: int
-    length: int
-    first_sequence: int
-    last_sequence: int
-    transactions: int
-    rows: int
-    last_native: str
-    last_commit_time: int
-    part: Part
-    fragment: int
-    has_barriers: bool
-    tables: tuple[tuple[str, int], ...]  # str(TableId), row images
-    bytes: int
-    after: int = 0
-    upto: int = 2**63 - 1
-    format: int = FORMAT
-
-    @property
-    def last_position(self) -> Position:
-        return Position(self.last_sequence, self.last_native)
-
-    @property
-    def cost(self) -> int:
-        """The memory that it takes, in rows."""
-        return max(self.rows, LEAST_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +291,7 @@ class TrailReader:
         for name in names:
             segment = self._indexed(record, name)
             for offset in segment.index.offsets[segment.index.after(after) :]:
-                ref = _ref(segment, offset, after, upto)
+                ref = ref_at(segment, offset, after, upto)
                 if ref.first_sequence > upto:
                     return
                 if not ref.fragment:
@@ -425,29 +389,6 @@ class TrailReader:
 
 class _Moved(Exception):
     """The file of a ref is gone."""
-
-
-def _ref(segment: SegmentReader, offset: int, after: int, upto: int) -> ChunkRef:
-    frame, head = segment.frame(offset)
-    facts = json.loads(head)
-    return ChunkRef(
-        segment=segment.file,
-        offset=offset,
-        length=frame.length,
-        first_sequence=frame.first,
-        last_sequence=frame.last,
-        transactions=frame.transactions,
-        rows=frame.rows,
-        last_native=facts["native"],
-        last_commit_time=facts["time"],
-        part=frame.part,
-        fragment=frame.fragment,
-        has_barriers=bool(facts["barriers"]),
-        tables=tuple((table[0], table[2]) for table in facts["tables"]),
-        bytes=sum(raw or stored for stored, raw in (table[4] for table in facts["tables"])),
-        after=after,
-        upto=upto,
-    )
 
 
 def _window(chunk: Chunk, after: int, upto: int) -> Chunk:

@@ -15,9 +15,10 @@ from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op, Part, TableRows
 from anabranch.rows.lines import texts
+from anabranch.trail.chunk_refs import ChunkRef
 from anabranch.trail.history import FILE as HISTORY
 from anabranch.trail.history import RESTORE
-from anabranch.trail.reader import ChunkRef, TrailReader
+from anabranch.trail.reader import TrailReader
 
 _KEYS_OFF = "(foreign keys were off)"
 _OPERATIONS = {Op.INSERT: "insert", Op.DELETE: "delete", Op.BEFORE: "update from", Op.AFTER: "update to"}

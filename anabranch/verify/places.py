@@ -14,7 +14,8 @@ from anabranch.contracts import LogOrder, SourceCatalog
 from anabranch.errors import TrailError
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Part
-from anabranch.trail.reader import ChunkRef, TrailReader
+from anabranch.trail.chunk_refs import ChunkRef
+from anabranch.trail.reader import TrailReader
 
 POLL = 0.02  # seconds between two questions to the source
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from anabranch.errors import TrailError
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part
-from anabranch.trail.reader import LEAST_ROWS, TrailReader, exists
+from anabranch.trail.chunk_refs import LEAST_ROWS
+from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.regroup import rows_after, rows_until
 from anabranch.trail.retention import RetentionLimits
 from anabranch.trail.writer import TrailWriter

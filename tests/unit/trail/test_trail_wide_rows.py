@@ -10,7 +10,7 @@ import pytest
 from anabranch.apply.feed import GROUP_BYTES, GROUP_ROWS, Feed, grouped
 from anabranch.rows.chunk import Chunk, Op, TableRows
 from anabranch.trail import pack
-from anabranch.trail.reader import LEAST_ROWS, ChunkRef
+from anabranch.trail.chunk_refs import LEAST_ROWS, ChunkRef
 
 WIDE = 1 << 20
 
