@@ -21,7 +21,7 @@ from anabranch.connectors.mysql.rights import as_pattern, grant
 from anabranch.connectors.mysql.source import defaults, foreign_keys, uuids
 from anabranch.connectors.mysql.source.chunks import qualified
 from anabranch.connectors.mysql.source.expressions import name
-from anabranch.connectors.mysql.source.statements import tokens
+from anabranch.connectors.mysql.source.statement_tokens import tokens
 from anabranch.connectors.mysql.source.structures import HIDDEN, TABLE_COLUMN, checks_of, checks_query
 from anabranch.connectors.mysql.source.table_names import BASE_TABLES, SYSTEM_SCHEMAS
 from anabranch.connectors.mysql.source.typemap import NativeType, Refused, logical_type

@@ -2,69 +2,35 @@
 
 Reading words is enough for that, so nothing is parsed into a tree. Executed comments (`/*!40000 … */`, `/*M! … */`) are
 text like any other. https://dev.mysql.com/doc/refman/8.0/en/sql-statements.html ·
-https://mariadb.com/kb/en/sql-statements/ What does not live here: what the engine then does.
+https://mariadb.com/kb/en/sql-statements/ What does not live here: cutting into tokens (statement_tokens.py), tables of words
+(statement_words.py), what the engine then does.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
+from anabranch.connectors.mysql.source.statement_tokens import TOKEN, Token, tokens
+from anabranch.connectors.mysql.source.statement_words import (
+    BEFORE_TABLE,
+    CONSTRAINTS,
+    DATA,
+    DEFINES,
+    EMPTIED_BY_RESTART,
+    ENGINES,
+    HARMLESS,
+    KEEPING,
+    KEEPING_WITH,
+    MODIFIERS,
+    OBJECTS,
+    SEQUENCE_FUNCTIONS,
+    VANISHING,
+)
 from anabranch.model.ids import TableId
 from anabranch.rows.log_items import StatementFacts, StatementKind
 
-_TOKEN = re.compile(
-    r"""
-      (?P<space>   \s+ | /\*(?!M?!).*?(?:\*/|\Z) | --(?=\s|\Z)[^\n]* | \#[^\n]* )   # ordinary comments are space
-    | (?P<executed> /\*M?!\d* | \*/ )                                              # so are the marks of executed ones
-    | (?P<name>    `(?:[^`]|``)*`? )
-    | (?P<string>  '(?:[^'\\]|\\.|'')*'? | "(?:[^"\\]|\\.|"")*"? )
-    | (?P<word>    [\w$\u0080-\U0010ffff]+ )
-    | (?P<mark>    . )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-# Statements that change no row of a base table, or whose changes are rows in the log.
-HARMLESS = frozenset(
-    """ANALYZE BEGIN CACHE CHANGE CHECK CHECKSUM CLONE COMMIT DEALLOCATE DESC DESCRIBE EXECUTE EXPLAIN FLUSH GRANT HANDLER
-    HELP INSTALL KILL LOCK OPTIMIZE PREPARE PURGE RELEASE REPAIR RESET RESIGNAL RESTART REVOKE ROLLBACK SAVEPOINT SET
-    SHOW SHUTDOWN SIGNAL START STOP UNINSTALL UNLOCK USE""".split()  # noqa: SIM905 - a table of words
-)
-DATA = frozenset(("CALL", "DELETE", "DO", "INSERT", "LOAD", "REPLACE", "SELECT", "UPDATE", "VALUES", "WITH"))
-# What CREATE, ALTER, DROP and RENAME may be about; the first of these words decides.
-OBJECTS = frozenset(
-    """DATABASE EVENT FUNCTION INDEX INSTANCE LOGFILE PACKAGE PROCEDURE RESOURCE ROLE SCHEMA SEQUENCE SERVER SPATIAL
-    TABLE TABLES TABLESPACE TRIGGER UNDO USER VIEW""".split()  # noqa: SIM905 - a table of words
-)
-# https://mariadb.com/kb/en/sequence-functions/: the only functions that are logged and change nothing of ours
-SEQUENCE_FUNCTIONS = frozenset(("SETVAL", "NEXTVAL", "LASTVAL", "NEXT", "PREVIOUS"))
-EMPTIED_BY_RESTART = "MEMORY"  # https://dev.mysql.com/doc/refman/8.0/en/replication-features-memory.html
-VANISHING = frozenset(("DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT"))  # … PARTITION
-# Clauses of ALTER TABLE (first words) that leave columns, keys and values as they are. ADD, DROP, RENAME and WITH are
-# looked at further; any other clause may change something.
-# https://dev.mysql.com/doc/refman/8.0/en/alter-table.html · https://mariadb.com/kb/en/alter-table/
-KEEPING = frozenset(
-    """ALGORITHM ALTER ANALYZE AUTOEXTEND_SIZE AUTO_INCREMENT AVG_ROW_LENGTH CHARACTER CHARSET CHECK CHECKSUM COALESCE COLLATE
-    COMMENT COMPRESSION DATA DEFAULT DELAY_KEY_WRITE DISABLE ENABLE ENCRYPTED ENCRYPTION ENCRYPTION_KEY_ID ENGINE
-    ENGINE_ATTRIBUTE FORCE INDEX KEY_BLOCK_SIZE LOCK MAX_ROWS MIN_ROWS NOWAIT OPTIMIZE ORDER PACK_KEYS PAGE_CHECKSUM
-    PAGE_COMPRESSED PAGE_COMPRESSION_LEVEL PARTITION REBUILD REMOVE REORGANIZE REPAIR ROW_FORMAT SECONDARY_ENGINE
-    SECONDARY_ENGINE_ATTRIBUTE SECONDARY_LOAD SECONDARY_UNLOAD STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES
-    TABLESPACE TRANSACTIONAL WAIT""".split()  # noqa: SIM905 - a table of words
-)
-_KEEPING_WITH = {
-    "ADD": frozenset(("CHECK", "FULLTEXT", "INDEX", "KEY", "PARTITION", "SPATIAL", "UNIQUE")),
-    "DROP": frozenset(("CHECK", "INDEX", "KEY")),
-    "RENAME": frozenset(("INDEX", "KEY")),
-    "WITH": frozenset(("VALIDATION",)),
-    "WITHOUT": frozenset(("VALIDATION",)),
-}
-_CONSTRAINTS = frozenset(("CHECK", "FOREIGN", "PRIMARY", "UNIQUE"))
-_ENGINES = {"HEAP": "MEMORY", "INNOBASE": "INNODB"}  # other names of the same
-_BEFORE_TABLE = frozenset(("FROM", "JOIN", "STRAIGHT_JOIN", "INTO", "UPDATE", "USING", "TABLE"))
-_MODIFIERS = frozenset(("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"))
-DEFINES = frozenset(StatementKind) - {StatementKind.DATA, StatementKind.HARMLESS, StatementKind.UNKNOWN}
 _VALUE = re.compile(r"[0-9]{2,}|[0-9]+[eE][0-9]*|0x[0-9a-fA-F]+|0b[01]+")
 # A quote that a backslash escapes, or not: https://dev.mysql.com/doc/refman/8.0/en/sql-mode.html#sqlmode_no_backslash_escapes
 _ENDS_BY_MODE = re.compile(r"""\\['"]""")
@@ -73,17 +39,6 @@ _ENDS_BY_MODE = re.compile(r"""\\['"]""")
 _BEYOND = re.compile("[\U00010000-\U0010ffff]")
 SHOWN = 500  # characters of a statement that people are shown
 _HARMLESS = StatementFacts(StatementKind.HARMLESS)
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    kind: str  # name | string | word | mark
-    text: str  # as written; names and strings without their quotes
-    depth: int = 0  # parentheses around it
-
-    @property
-    def word(self) -> str:
-        return self.text.upper() if self.kind == "word" else ""
 
 
 class MysqlDialect:
@@ -109,7 +64,7 @@ def shown(sql: str) -> str:
     there), elsewhere those of one digit only. Where a text may end at one of two places, the rest is left out."""
     is_definition = MysqlDialect().facts(sql, "").kind in DEFINES
     parts: list[str] = []
-    for found in _TOKEN.finditer(sql[: 4 * SHOWN]):
+    for found in TOKEN.finditer(sql[: 4 * SHOWN]):
         parts.append(_shown(found, is_definition))
         if _ENDS_BY_MODE.search(found[0]):
             break
@@ -245,10 +200,10 @@ class _Statement:
 
     def _keeps_columns(self, at: int, first: Token, second: str) -> bool:
         if first.word == "ADD" and second == "CONSTRAINT":
-            return next((t.word for t in self.tokens[at + 2 :] if t.word in _CONSTRAINTS), "") in ("CHECK", "UNIQUE")
-        if first.word in _KEEPING_WITH:
+            return next((t.word for t in self.tokens[at + 2 :] if t.word in CONSTRAINTS), "") in ("CHECK", "UNIQUE")
+        if first.word in KEEPING_WITH:
             is_key = first.word == "DROP" and second != "CHECK"
-            return second in _KEEPING_WITH[first.word] and not (is_key and self._is_primary(at + 2))
+            return second in KEEPING_WITH[first.word] and not (is_key and self._is_primary(at + 2))
         return first.word in KEEPING
 
     def _given_engine(self, clauses: Sequence[tuple[int, Token]]) -> str:
@@ -256,11 +211,11 @@ class _Statement:
         stops = [*(at for at, _ in clauses[1:]), len(self.tokens)]
         for (at, first), stop in zip(clauses, stops, strict=False):
             found = [i for i in range(at, stop) if self.tokens[i].word == "ENGINE" and not self.tokens[i].depth]
-            if found and first.word not in ("ALTER", *_KEEPING_WITH):
+            if found and first.word not in ("ALTER", *KEEPING_WITH):
                 self.at = found[0] + 1
                 self._skip("=")
                 name = self._next_name().upper()
-                return _ENGINES.get(name, name)
+                return ENGINES.get(name, name)
         return ""
 
     def _renamed_to(self, clauses: Sequence[tuple[int, Token]]) -> list[TableId]:
@@ -301,7 +256,7 @@ class _Statement:
             words = {token.word for token in self.tokens}
             return _HARMLESS if verb != "CALL" and words & SEQUENCE_FUNCTIONS else StatementFacts(StatementKind.DATA)
         self.at += 1
-        while self._word() in _MODIFIERS:
+        while self._word() in MODIFIERS:
             self.at += 1
         if verb in ("INSERT", "REPLACE"):
             self._skip("INTO")
@@ -329,7 +284,7 @@ class _Statement:
         expects = in_list = verb in ("UPDATE", "DELETE")
         while self.at < len(self.tokens):
             token = self.tokens[self.at]
-            if token.word in _BEFORE_TABLE:
+            if token.word in BEFORE_TABLE:
                 expects = in_list = True
             elif expects and (token.kind == "name" or token.word not in ("", "SET", "WHERE")):
                 yield self._table()
@@ -415,22 +370,3 @@ _VERBS: Mapping[str, Callable[[_Statement], StatementFacts]] = {
     "CREATE": _Statement.create,
     "ALTER": _Statement.alter,
 }
-
-
-def tokens(sql: str) -> Iterator[Token]:
-    depth = 0
-    for found in _TOKEN.finditer(sql):
-        kind, text = str(found.lastgroup), found[0]
-        if kind in ("space", "executed"):
-            continue
-        if text == ")" and kind == "mark":
-            depth -= 1
-        yield Token(kind, _unquoted(text) if kind in ("name", "string") else text, depth)
-        if text == "(" and kind == "mark":
-            depth += 1
-
-
-def _unquoted(text: str) -> str:
-    quote = text[0]
-    inner = text[1:-1] if len(text) > 1 and text.endswith(quote) else text[1:]
-    return inner.replace(quote * 2, quote)

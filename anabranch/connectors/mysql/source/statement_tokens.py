@@ -1,0 +1,49 @@
+"""Statements of a MySQL's log cut into tokens: words, names, texts, marks, each with how deep in parentheses it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+TOKEN = re.compile(
+    r"""
+      (?P<space>   \s+ | /\*(?!M?!).*?(?:\*/|\Z) | --(?=\s|\Z)[^\n]* | \#[^\n]* )   # ordinary comments are space
+    | (?P<executed> /\*M?!\d* | \*/ )                                              # so are the marks of executed ones
+    | (?P<name>    `(?:[^`]|``)*`? )
+    | (?P<string>  '(?:[^'\\]|\\.|'')*'? | "(?:[^"\\]|\\.|"")*"? )
+    | (?P<word>    [\w$\u0080-\U0010ffff]+ )
+    | (?P<mark>    . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: str  # name | string | word | mark
+    text: str  # as written; names and strings without their quotes
+    depth: int = 0  # parentheses around it
+
+    @property
+    def word(self) -> str:
+        return self.text.upper() if self.kind == "word" else ""
+
+
+def tokens(sql: str) -> Iterator[Token]:
+    depth = 0
+    for found in TOKEN.finditer(sql):
+        kind, text = str(found.lastgroup), found[0]
+        if kind in ("space", "executed"):
+            continue
+        if text == ")" and kind == "mark":
+            depth -= 1
+        yield Token(kind, _unquoted(text) if kind in ("name", "string") else text, depth)
+        if text == "(" and kind == "mark":
+            depth += 1
+
+
+def _unquoted(text: str) -> str:
+    quote = text[0]
+    inner = text[1:-1] if len(text) > 1 and text.endswith(quote) else text[1:]
+    return inner.replace(quote * 2, quote)
