@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from anabranch.connectors.mysql.target import ddl, defaults
 from anabranch.connectors.mysql.target.attempts import attempt
 from anabranch.connectors.mysql.target.columns import made_columns
-from anabranch.connectors.mysql.target.ddl import PlannedCheck, PlannedKey
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.indexes import PlannedIndex, plan_indexes, serves_cascade
 from anabranch.connectors.mysql.target.names import NotMade
 from anabranch.connectors.mysql.target.orphans import without_parent
+from anabranch.connectors.mysql.target.planned import PlannedCheck, PlannedKey, plan_checks, plan_foreign_key
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import Connection, ask, one, quoted, run, table_name
 from anabranch.connectors.mysql.target.structures import PRIMARY, ExistingIndex, ExistingTable, read_table
@@ -146,7 +146,7 @@ class Building:
         if not self.schema.checks:
             return []
         existing, problems = self._existing(), []
-        for name, planned in ddl.plan_checks(self.schema, self.table, self.rules, self.release).items():
+        for name, planned in plan_checks(self.schema, self.table, self.rules, self.release).items():
             if isinstance(planned, NotMade):
                 problems.append(f"check {name} of {self.table.source} is not built: {planned}")
             elif not (there := {planned.name, planned.fallback} & existing.checks.keys()):
@@ -203,7 +203,7 @@ class Building:
         existing = self._existing() if self.schema.foreign_keys else None
         for key in self.schema.foreign_keys:
             try:
-                planned = ddl.plan_foreign_key(key, self.table, resolve)
+                planned = plan_foreign_key(key, self.table, resolve)
             except NotMade as why:
                 problems.append(f"foreign key {key.name} of {self.table.source} is not built: {why}")
                 continue

@@ -10,6 +10,7 @@ from anabranch.connectors.mysql.target import choices, ddl
 from anabranch.connectors.mysql.target.columns import made_columns
 from anabranch.connectors.mysql.target.indexes import plan_indexes
 from anabranch.connectors.mysql.target.names import NotMade, target_columns
+from anabranch.connectors.mysql.target.planned import plan_checks, plan_foreign_key
 from anabranch.connectors.mysql.target.preflight_facts import Live
 from anabranch.connectors.mysql.target.words import bare
 from anabranch.connectors.sql.findings import (
@@ -77,11 +78,11 @@ def _not_carried(live: Live, table: TargetTable) -> Iterator[tuple[str, str, str
     for index, wanted in plan_indexes(schema, table, columns, live.release):
         if isinstance(wanted, NotMade):
             yield "indexes", index.name, str(wanted)
-    for name, planned in ddl.plan_checks(schema, table, rules, live.release).items():
+    for name, planned in plan_checks(schema, table, rules, live.release).items():
         if isinstance(planned, NotMade):
             yield "checks", name, str(planned)
     for key in schema.foreign_keys:
         try:
-            ddl.plan_foreign_key(key, table, live.context.targets.get)
+            plan_foreign_key(key, table, live.context.targets.get)
         except NotMade as why:
             yield "foreign_keys", key.name, str(why)

@@ -12,6 +12,7 @@ from anabranch.connectors.mysql.target import ddl, defaults
 from anabranch.connectors.mysql.target.columns import made_columns
 from anabranch.connectors.mysql.target.indexes import plan_indexes
 from anabranch.connectors.mysql.target.names import NotMade
+from anabranch.connectors.mysql.target.planned import plan_checks, plan_foreign_key
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import SQL_MODE, quoted, table_name
 from anabranch.contracts import ValueRules
@@ -58,7 +59,7 @@ def _indexes(schema: TableSchema, table: TargetTable, rules: ValueRules, release
 
 
 def _checks(schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release) -> Iterator[DdlStep]:
-    for name, planned in ddl.plan_checks(schema, table, rules, release).items():
+    for name, planned in plan_checks(schema, table, rules, release).items():
         if isinstance(planned, NotMade):
             yield DdlStep(LATER, table.source, note=f"check {name}: {planned}")
         else:
@@ -71,7 +72,7 @@ def _foreign_keys(tables: Tables, by_source: Mapping[TableId, TargetTable]) -> I
     for schema, table in tables:
         for key in schema.foreign_keys:
             try:
-                planned = ddl.plan_foreign_key(key, table, by_source.get)
+                planned = plan_foreign_key(key, table, by_source.get)
             except NotMade as why:
                 yield DdlStep(LATER, table.source, note=f"foreign key {key.name}: {why}")
                 continue
