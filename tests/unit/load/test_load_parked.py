@@ -14,8 +14,9 @@ from anabranch.connectors.memory.target.store import add_aside
 from anabranch.contracts import Bounds, SourceConnector, ValueRules
 from anabranch.errors import TargetBusy
 from anabranch.load.copy import ChunkWork
+from anabranch.load.handover import hand_over, hand_over_all
 from anabranch.load.plan import LoadPiece, LoadTable, PlannedLoad, plan
-from anabranch.load.run import begun_patiently, hand_over, hand_over_all
+from anabranch.load.run import begun_patiently
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import USUAL, EndLimits, Endpoint
 from anabranch.model.ids import TableId
