@@ -5,8 +5,9 @@ from __future__ import annotations
 from anabranch.connectors.memory.database import database
 from anabranch.connectors.memory.preflight import MemoryChecks
 from anabranch.connectors.memory.target.appender import MemoryAppender
-from anabranch.connectors.memory.target.apply import MemoryStager, MemoryWriter
+from anabranch.connectors.memory.target.apply import MemoryWriter
 from anabranch.connectors.memory.target.load import MemoryLoader
+from anabranch.connectors.memory.target.stage import MemoryStager
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.connectors.memory.target.typemap import MemoryTypes
 from anabranch.connectors.memory.target.verify import MemoryReader
