@@ -50,6 +50,7 @@ from anabranch.trail.reader import TrailReader
 
 BEGINS = ("", Waiting.LOAD)  # nothing is missing
 HELD = "for the cut-over: the target is, or will be, written by its users; anabranch cutover JOB --status tells"
+FOR_VERIFICATION = "for a verification that reads both ends at one position"
 HELD_POLL = 0.005  # seconds between two looks at a verification's hold
 FULL_SECONDS = 1.0  # between two looks whether a full disk has room
 T = TypeVar("T")
@@ -306,6 +307,7 @@ class ApplyRun:
             if bound > self._at():
                 self._apply(bound)
             else:
+                self.watcher.waiting(FOR_VERIFICATION, Waiting.VERIFICATION)
                 time.sleep(HELD_POLL)
         if bound is None or bound >= upto:
             self._apply(upto)

@@ -20,6 +20,7 @@ class Waiting(StrEnum):
     PART = "part"  # one that is not running
     BEGIN = "begin"  # a part, or the first epoch, is about to start
     CUTOVER = "cutover"  # the target is, or will be, its users' to write
+    VERIFICATION = "verification"  # one that reads both ends at one position, for seconds
     WINDOW = "window"  # changes that were made while the rows were copied
 
 
@@ -27,7 +28,7 @@ STATES: dict[str, tuple[str, ...]] = {
     "starting": ("preflight", "parts"),
     "loading": ("rows", "window"),
     "streaming": ("working", "idle"),
-    "waiting": ("source", "target", "others", "room", "load", "capture", "part", "cutover"),
+    "waiting": ("source", "target", "others", "room", "load", "capture", "part", "cutover", "verification"),
     "stopping": ("in_order",),
     "stopped": ("in_order", "never_started"),
     "died": ("gone", "silent"),

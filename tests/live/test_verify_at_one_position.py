@@ -3,6 +3,7 @@ snapshots of one place. Where that cannot be, the result says why, and is right 
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -13,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.apply.run import FOR_VERIFICATION
+from anabranch.job.watching import ApplyWatcher
+from anabranch.state.store import StateStore
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.in_time import PATIENCE, in_time, until
 from anabranch.trail.holding import Hold
@@ -72,6 +76,16 @@ def writer(database: Database) -> Iterator[None]:
         thread.join()
 
 
+@contextmanager
+def noted(here: JobHere) -> Iterator[ApplyWatcher]:
+    """What apply tells is noted for `status`, as the part of a job that it is here, too."""
+    me = ("apply", os.getpid(), os.uname().nodename)
+    with closing(StateStore(here.job.config.home)) as state:
+        state.part(*me)
+        yield ApplyWatcher(state)
+        state.part_ended(*me)
+
+
 def named(found: Verification) -> dict[str, TableResult]:
     return {one.source.partition(".")[2]: one for one in found.tables}
 
@@ -87,7 +101,7 @@ def exactly(here: JobHere, **wanted: Any) -> Verification:
 
 @pytest.mark.timeout(600)
 def test_rule_25_both_ends_are_read_at_one_position(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
-    with here.running() as (_, apply), writer(here.made.source):
+    with noted(here) as watcher, here.running(watcher) as (_, apply), writer(here.made.source):
         all_of_it_is_equal_also_what_has_no_key_and_never_rests(here)
         what_differs_is_found(here)
         two_at_once(here)
@@ -133,6 +147,7 @@ def nothing_is_applied_while_it_is_held(here: JobHere) -> None:
         before = trail.end().position.sequence
         here.made.source.execute("INSERT INTO still VALUES (1000, 'held')")
         until(lambda: trail.end().position.sequence > before + 20, "capture has it")
+    until(lambda: waits_for_it(here) or time.monotonic() - hold.began > 55, "status says what apply waits for")
     is_there, lasted = target.query(newest) == [(1,)], time.monotonic() - hold.began
     assert not is_there or lasted > 55, "nobody holds apply for longer than a minute"
     hold.close()
@@ -140,6 +155,11 @@ def nothing_is_applied_while_it_is_held(here: JobHere) -> None:
     here.made.source.execute("DELETE FROM still WHERE id = 1000")
     with closing(Hold(job.names.held(job.trail), 0, 0.2)):
         until(lambda: target.query(newest) == [(0,)], "it is applied although apply is held")
+
+
+def waits_for_it(here: JobHere) -> bool:
+    found = here.job.status()
+    return (found["phase"], found["detail"]) == ("waiting", FOR_VERIFICATION)
 
 
 def a_snapshot_that_is_gone_is_said(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,14 +168,14 @@ class JobHere:
         ).run()
 
     @contextmanager
-    def running(self) -> Iterator[tuple[End, End]]:
-        """Capture and apply in threads of their own, until the block ends. What ends one of them before is given. When it
-        begins capture has its lock on the trail, by which others see that the job runs."""
+    def running(self, watcher: Any = None) -> Iterator[tuple[End, End]]:
+        """Capture and apply in threads of their own, until the block ends. What ends one of them before is given. `watcher`:
+        who hears of apply. When it begins capture has its lock on the trail, by which others see that the job runs."""
         job, ends = self.job, (End(), End())
         with _in_haste(), ThreadPoolExecutor(2) as beside:
             running = [
                 beside.submit(self._capture, job, lambda trail: ends[0].is_set()),
-                beside.submit(self._apply, job, ends[1].is_set),
+                beside.submit(self._apply, job, ends[1].is_set, watcher),
             ]
             try:
                 for end, part in zip(ends, running, strict=True):
