@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.in_time import PATIENCE
 from anabranch.testing.servers import Server
 from anabranch.view.job_view import JobView
+from rigs.forked_commands import QUICK
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import MysqlToMysql, PostgresToMysql
@@ -204,7 +206,11 @@ def test_a_drill_finds_rows_that_come_back_otherwise_and_what_a_killed_one_left(
 
 
 @pytest.mark.parametrize("drilled", ["postgresql-postgresql"], indirect=True)
-def test_a_drill_names_what_is_missing_and_what_is_not_its_own(drilled: Drilled) -> None:
+def test_a_drill_names_what_is_missing_and_what_is_not_its_own(
+    drilled: Drilled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drill's job is a process of its own at the end, which starts no Spark: it is `anabranch run` as everywhere."""
+    monkeypatch.setenv("PYTHONPATH", str(QUICK), prepend=os.pathsep)
     made, before = drilled.made, drilled.schemas()
     with drilled.forward.running():
         a_right_to_make_schemas_is_asked_for(drilled)
