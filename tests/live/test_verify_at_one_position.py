@@ -107,7 +107,7 @@ def test_rule_25_both_ends_are_read_at_one_position(here: JobHere, monkeypatch: 
         two_at_once(here)
         nothing_is_applied_while_it_is_held(here)
         a_snapshot_that_is_gone_is_said(here, monkeypatch)
-        apply.set()
+        apply.reached()
         where_nothing_is_applied_it_is_not_exact(here)
 
 

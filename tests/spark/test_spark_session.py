@@ -17,6 +17,7 @@ from anabranch.errors import AnabranchError, TargetError
 from anabranch.spark import pieces
 from anabranch.spark.session import session
 from anabranch.spark.work import Failure, Outcome
+from anabranch.testing.in_time import PATIENCE
 
 DRIVER = """
 import os, signal, sys, time
@@ -135,8 +136,9 @@ def test_an_error_that_is_none_of_ours_is_one_message(spark: Any) -> None:
         pieces.run(spark, [spark.sparkContext.parallelize([1], 1).map(work)], lambda outcome: None, lambda: False)
 
 
-def test_nothing_of_a_job_is_kept(spark: Any) -> None:
+def test_nothing_of_a_job_is_kept(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A verification that goes on for ever runs jobs without end."""
+    monkeypatch.setattr(pieces, "LONGEST_CANCEL", PATIENCE)  # Spark may be slow to hear it
     before, seen = set(accumulators._accumulatorRegistry), list[int]()
     for _ in range(3):
         rdd = spark.sparkContext.parallelize(range(8), 4).map(lambda number: Outcome(number, number))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import TrailLocked
-from anabranch.testing.in_time import until
+from anabranch.testing.in_time import PATIENCE, until
 from anabranch.trail import lock
 from anabranch.trail.lock import OsLock, WriterLock, holder
 
@@ -35,6 +35,7 @@ def test_who_looks_at_a_lock_keeps_nobody_from_it(tmp_path: Path, monkeypatch: p
         return tries[-1]
 
     monkeypatch.setattr(OsLock, "_is_looked_at", tried)
+    monkeypatch.setattr(lock, "LOOKED_AT", PATIENCE)
     looker = os.open(path, os.O_RDWR | os.O_CREAT)
     fcntl.flock(looker, fcntl.LOCK_SH)
     taker = threading.Thread(target=lambda: taken.append(OsLock(path)))

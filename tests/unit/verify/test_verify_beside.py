@@ -23,6 +23,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.net import TargetTable
+from anabranch.testing.in_time import PATIENCE
 from anabranch.verify import again
 from anabranch.verify.again import RECONNECTS, Again, Beside, Bracket, Settled
 from anabranch.verify.beside import Undecided, settle
@@ -231,7 +232,7 @@ def test_pitfall_75_a_look_that_fails_is_no_answer(monkeypatch: pytest.MonkeyPat
     with pytest.raises(SourceUnavailable):
         looking(*RECONNECTS * [broken]).settle(table(), [b"1"], 9)
     late = looking(broken)
-    late.until(time.monotonic() + 60)
+    late.until(time.monotonic() + PATIENCE)
     late._look = over_at_once(late, broken)  # type: ignore[method-assign]  # this look alone is played
     found = late.settle(table(), [b"1"], 9)
     assert (found.pending, found.why) == ([b"1"], "the line broke")
