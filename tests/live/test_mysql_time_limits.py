@@ -24,6 +24,7 @@ from rigs.waiting import Doing, at_once
 
 SOON = 240.0
 ENOUGH = 10.0  # seconds that a second connection may take on a busy machine
+SHORT = EndLimits(connect=ENOUGH, silence=12.0)  # of lines to the server itself: they are watched together
 
 
 @pytest.fixture
@@ -71,9 +72,9 @@ def a_server_that_stops_answering_in_the_middle(shop: Database) -> None:
             endpoint_of(shop), host="127.0.0.1", port=proxy.port, limits=EndLimits(connect=ENOUGH, silence=5.0)
         )
         with closing(connect(end, read_timeout=None)) as ours:
+            begun = time.monotonic()  # it may be silent from now on
             doing = Doing(lambda: ask(ours, "SELECT SLEEP(600)"))
             until_asked(shop)
-            begun = time.monotonic()
             proxy.stall()
             with pytest.raises(SourceUnavailable):
                 doing.done(SOON)
@@ -102,14 +103,14 @@ def a_server_that_falls_silent_in_the_middle_of_a_result(shop: Database) -> None
 
 
 def a_server_that_answers_others_is_not_cut(shop: Database) -> None:
-    end = replace(endpoint_of(shop), limits=EndLimits(connect=ENOUGH, silence=12.0))
+    end = replace(endpoint_of(shop), limits=SHORT)
     with closing(connect(end)) as ours:
         assert ask(ours, "SELECT SLEEP(18)") == [(0,)]
 
 
 def a_statement_that_hangs_without_a_lock(shop: Database) -> None:
     """Given up after the job's time, with an error that is tried again. What copies rows has no limit."""
-    end = replace(endpoint_of(shop), limits=EndLimits(statement=4.0))
+    end = replace(endpoint_of(shop), limits=replace(SHORT, statement=4.0))
     with closing(connect(end)) as ours, pytest.raises(SourceUnavailable):
         ask(ours, "SELECT SLEEP(700)")
     with closing(connect(end, read_timeout=None)) as ours:

@@ -26,6 +26,7 @@ from rigs.waiting import Doing, at_once
 
 SOON = 240.0
 ENOUGH = 10.0  # seconds that a second connection may take on a busy machine
+SHORT = EndLimits(connect=ENOUGH, silence=12.0)  # of lines to the server itself: they are watched together
 
 
 def by(proxy: Proxy, database: Database, limits: EndLimits) -> Endpoint:
@@ -74,9 +75,9 @@ def a_server_that_stops_answering_in_the_middle(target_database: Database) -> No
                 with translated("ask"):
                     ours.execute("SELECT pg_sleep(600)")
 
+            begun = time.monotonic()  # it may be silent from now on
             doing = Doing(ask)
             until_asked(target_database)
-            begun = time.monotonic()
             proxy.stall()
             with pytest.raises(TargetUnavailable):
                 doing.done(SOON)
@@ -86,14 +87,14 @@ def a_server_that_stops_answering_in_the_middle(target_database: Database) -> No
 
 def a_server_that_answers_others_is_not_cut(target_database: Database) -> None:
     """A long statement is no silence."""
-    end = replace(endpoint_of(target_database), limits=EndLimits(connect=ENOUGH, silence=12.0))
+    end = replace(endpoint_of(target_database), limits=SHORT)
     with closing(connect(end, "anabranch-load", autocommit=True)) as ours:
         assert ours.execute("SELECT 1 FROM pg_sleep(18)").fetchone() == (1,)
 
 
 def a_statement_that_hangs_without_a_lock(target_database: Database) -> None:
     """Ended after the job's time, and the error is one that is tried again. What copies rows has no limit."""
-    end = replace(endpoint_of(target_database), limits=EndLimits(statement=3.0))
+    end = replace(endpoint_of(target_database), limits=replace(SHORT, statement=3.0))
     with (
         closing(connect(end, "anabranch:test", autocommit=True)) as apply,
         pytest.raises(TargetBusy),

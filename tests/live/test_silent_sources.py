@@ -3,6 +3,7 @@ often preflight asks an end that swallows packets."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -66,6 +67,13 @@ def ends(reader: LogReader) -> None:
         reader.read(0.2)
 
 
+def silent(away: SourceUnavailable) -> int:
+    """Return for how many seconds, rounded, nothing had come, as the error says."""
+    found = re.search(r"silent for (\d+) s", away.message)
+    assert found, away.message
+    return int(found[1])
+
+
 @pytest.fixture
 def own(quick_directory: Path) -> Iterator[Callable[..., Server]]:
     """Servers of one test alone, all of whose processes may be made to stand still."""
@@ -99,25 +107,25 @@ def a_mysql_that_stands_still(own_source: Server) -> None:
     )
     with closing(connectors.source(end).log(LogOptions(77002, 1.0))) as reader:
         reader.start(reader.end(), {}.get)
-        goes_on(reader, 1.5 * LIMITS.silence)
         begun = time.monotonic()
+        goes_on(reader, 1.5 * LIMITS.silence)
         with still(own_source):
             reading = Doing(lambda: ends(reader))
-            with pytest.raises(SourceUnavailable, match="the source has been silent for"):
+            with pytest.raises(SourceUnavailable, match="the source has been silent for") as away:
                 reading.done(SOON)
-        assert time.monotonic() - begun > 3.0
+        assert LIMITS.silence <= silent(away.value) <= time.monotonic() - begun
 
 
 def a_postgresql_that_stands_still(own_database: Database) -> None:
     """No second connection is answered either."""
     with closing(LogFollower(own_database, "pgoutput", limits=LIMITS)) as follower:
-        goes_on(follower.reader, 1.5 * LIMITS.silence)
         begun = time.monotonic()
+        goes_on(follower.reader, 1.5 * LIMITS.silence)
         with still(own_database.server):
             reading = Doing(lambda: ends(follower.reader))
-            with pytest.raises(SourceUnavailable, match="does not answer a second connection either"):
+            with pytest.raises(SourceUnavailable, match="does not answer a second connection either") as away:
                 reading.done(SOON)
-        assert time.monotonic() - begun > 3.0
+        assert LIMITS.silence <= silent(away.value) <= time.monotonic() - begun
 
 
 def a_postgresql_that_answers_others_is_not_cut(own_database: Database) -> None:
