@@ -23,6 +23,8 @@ from anabranch.testing.in_time import PATIENCE, until
 from rigs.cutover import DRAWN, MARGIN, MAX_LAG, Cut, Writers, is_armed, job, running, way_back
 from rigs.job_here import JobHere
 
+WAITS = ("--wait", str(PATIENCE))  # of a command, where one that takes too long is not what is shown
+
 
 @pytest.mark.parametrize(
     ("source", "target"),
@@ -129,9 +131,9 @@ def arms_the_way_back(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) 
         cut.run()
     cut.made.cli("reverse", "-o", str(back.made.job_file))
     monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.admitted=exit")
-    assert cut.made.cli("cutover", code=None).code == EXIT_CODE and not cut.admits()
+    assert cut.made.cli("cutover", *WAITS, code=None).code == EXIT_CODE and not cut.admits()
     monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.noted=exit@2")  # armed, and the flip is noted
-    assert cut.made.cli("cutover", code=None).code == EXIT_CODE and not cut.flips.exists()
+    assert cut.made.cli("cutover", *WAITS, code=None).code == EXIT_CODE and not cut.flips.exists()
     monkeypatch.delenv("ANABRANCH_FAILPOINTS")
     assert is_armed(back)
     cut.here.job.abort_cutover(flip_undone=True)
@@ -150,7 +152,7 @@ def returned(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
     with back.running():
         cut.made.target.execute(f"UPDATE {item} SET v = -7 WHERE v = -5")
         monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.flipped=exit")
-        assert cut.made.cli("failback", code=None).code == EXIT_CODE
+        assert cut.made.cli("failback", *WAITS, code=None).code == EXIT_CODE
         monkeypatch.delenv("ANABRANCH_FAILPOINTS")
         assert cut.admits() and cut.here.job.failback_status().state == "flip unknown"
         cut.here.job.abort_failback(flip_undone=True, tell=cut.told.append)
@@ -261,7 +263,7 @@ def test_pitfall_74_what_is_refused_until_a_kill_is_gone_on_with_and_when_the_jo
 
         def killed(point: str, *asked: str) -> bool:
             monkeypatch.setenv("ANABRANCH_FAILPOINTS", point)
-            result = cut.made.cli("cutover", "--json", *asked, code=None)
+            result = cut.made.cli("cutover", "--json", *WAITS, *asked, code=None)
             monkeypatch.delenv("ANABRANCH_FAILPOINTS")
             assert result.code in (0, EXIT_CODE), result.stderr
             return result.code != 0
@@ -322,7 +324,7 @@ def test_pitfall_74_a_fence_that_was_lost_is_told_and_an_abort_needs_no_trail(
         def killed_behind_the_fence() -> None:
             while at().cutover.next != Step.DRAIN:
                 monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.noted=exit@2")
-                assert cut.made.cli("cutover", code=None).code == EXIT_CODE
+                assert cut.made.cli("cutover", *WAITS, code=None).code == EXIT_CODE
                 monkeypatch.delenv("ANABRANCH_FAILPOINTS")
             assert at().gaps == ()
 

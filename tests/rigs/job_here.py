@@ -78,19 +78,29 @@ class JobHere:
     def load(self, table: TableId | None = None, recreate: bool = False, keep: bool = False) -> None:
         """Preflight, and every table that is not loaded yet, or this one again. Capture runs meanwhile: tables without a key
         may need it. A capture that fails ends the load, which would wait for it, and its error is raised."""
-        job, is_over = self.job, threading.Event()
+        job, is_over, alone = self.job, threading.Event(), threading.Lock()
+
+        def interrupt(_: object) -> None:
+            with alone:  # once the load is over nobody would expect it
+                if not is_over.is_set():
+                    _thread.interrupt_main()
+
         with _in_haste(), ThreadPoolExecutor(1) as beside:
             begin_trail_if_none(job)
             captured = beside.submit(self._capture, job, lambda trail: is_over.is_set())
             try:
-                captured.add_done_callback(lambda _: None if is_over.is_set() else _thread.interrupt_main())
-                parts.run_load(job, table, recreate, engine=LocalEngine(Small()), keep=keep)
+                captured.add_done_callback(interrupt)
+                try:
+                    parts.run_load(job, table, recreate, engine=LocalEngine(Small()), keep=keep)
+                finally:
+                    with alone:
+                        is_over.set()
+                captured.result()
             except (KeyboardInterrupt, SystemExit):
+                is_over.set()
                 if not captured.done():
                     raise
-            finally:
-                is_over.set()
-            captured.result()
+                captured.result()
 
     def stream(self, **settings: Any) -> None:
         """Bring what stands in the log now to the target."""

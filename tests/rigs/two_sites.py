@@ -20,7 +20,7 @@ from typing import Any
 
 from anabranch import failpoints
 from anabranch.testing.databases import unique_name
-from anabranch.testing.in_time import PATIENCE, in_time
+from anabranch.testing.in_time import PATIENCE, NotInTime, in_time
 from anabranch.testing.torture.local import Small
 from anabranch.testing.torture.parts import Parts
 from rigs.both_ways import End, Way, settle
@@ -159,8 +159,10 @@ class Sites:
                 for number, site in enumerate(history.scripts)
                 for writer, script in enumerate(site)
             ]
-            until, left = time.monotonic() + PATIENCE, list(history.faults)
+            seen, until, left = -1, 0.0, list(history.faults)
             while left or not all(one.done() for one in writers):
+                if seen != written.commits:  # a busy machine is slow, and does not stand still
+                    seen, until = written.commits, time.monotonic() + 2 * PATIENCE
                 in_time(until, f"history {history.seed}: writers do not end")
                 if not parts_follow.is_set() and all(map(_follows, parts)):
                     parts_follow.set()
@@ -205,7 +207,8 @@ class Sites:
         """Be a writer: each transaction makes its rows newer than the site has them, under their locks."""
         end, seed = self.ways[number].source, history.seed
         chance = random.Random(f"pauses {seed} {number} {writer}")
-        assert begin.wait(PATIENCE), f"history {seed}: the jobs do not begin"
+        if not begin.wait(PATIENCE):
+            raise NotInTime(f"history {seed}: the jobs do not begin")
         with closing(end.database.connect(autocommit=False)) as connection:
             for count, rows in enumerate(script):
                 text = f"{seed}: {('one', 'other')[number]} {writer}.{count}"
@@ -284,7 +287,12 @@ def _transaction(
             connection.commit()
         except Exception as error:  # of three drivers; only a lost lock is tried again, all else passes
             connection.rollback()
-            if getattr(error, "sqlstate", None) in AGAIN or (error.args and error.args[0] in AGAIN):
+            if is_lost(error):
                 return None
             raise
     return made
+
+
+def is_lost(error: Exception) -> bool:
+    """Return whether the server has ended a transaction of two that were in each other's way: it is begun anew."""
+    return getattr(error, "sqlstate", None) in AGAIN or bool(error.args and error.args[0] in AGAIN)
