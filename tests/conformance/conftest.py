@@ -23,9 +23,9 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
+from anabranch.testing.conformance.epochs import Target
 from anabranch.testing.conformance.reader import OPTIONS, PATIENCE
 from anabranch.testing.conformance.subject import COLUMNS, Texts
-from anabranch.testing.conformance.writer import Target
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.features import spelled
 from anabranch.testing.in_time import in_time, until

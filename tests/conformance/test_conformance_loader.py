@@ -13,7 +13,7 @@ from anabranch.config.url import parse_url
 from anabranch.connectors.memory.database import forget
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.conformance import loader, target_reader
-from anabranch.testing.conformance.writer import Target
+from anabranch.testing.conformance.epochs import Target
 from anabranch.testing.databases import create_database, drop_database
 from rigs.mysql_writer import Roles
 

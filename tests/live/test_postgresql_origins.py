@@ -17,7 +17,7 @@ from anabranch.connectors.postgresql.target import connector as target
 from anabranch.contracts import LogOptions
 from anabranch.errors import ConfigError, TargetError
 from anabranch.rows.net import TableNet
-from anabranch.testing.conformance.writer import Epochs, Target, arrow, make, table
+from anabranch.testing.conformance.epochs import Epochs, Target, arrow, make, table
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader, chunks

@@ -16,8 +16,8 @@ from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import DISCARD, RELEASE, AsideChange
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange, TargetTable
+from anabranch.testing.conformance.epochs import JOB, RULES, Epochs, Target, make, rows, table
 from anabranch.testing.conformance.subject import refuses
-from anabranch.testing.conformance.writer import JOB, RULES, Epochs, Target, make, rows, table
 
 FIRST = [("1", None, "a"), ("2", None, "b")]
 

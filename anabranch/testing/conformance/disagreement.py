@@ -17,8 +17,8 @@ from anabranch.model.ids import TableId
 from anabranch.model.state import Skipped
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict, OnConflict
 from anabranch.rows.net import UPDATE, TableNet, Updates
+from anabranch.testing.conformance.epochs import JOB, RULES, Epochs, Target, arrow, keys, make, rows, table
 from anabranch.testing.conformance.subject import refuses
-from anabranch.testing.conformance.writer import JOB, RULES, Epochs, Target, arrow, keys, make, rows, table
 
 AGES = [("1", "5", "a"), ("2", None, "b"), ("3", "7", "c")]  # `parent` says how new a row is
 

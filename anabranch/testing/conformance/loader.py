@@ -16,8 +16,8 @@ from anabranch.model.table_life import TableState, begin, hand_over, heard_of, p
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.lines import escaped_line
 from anabranch.rows.net import INSERT, TargetTable
+from anabranch.testing.conformance.epochs import JOB, RULES, Target, create, make, rows, schema, table, three
 from anabranch.testing.conformance.subject import refuses
-from anabranch.testing.conformance.writer import JOB, RULES, Target, create, make, rows, schema, table, three
 
 GOOD = b"1\t\\N\tone\n"
 

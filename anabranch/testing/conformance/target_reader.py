@@ -17,8 +17,8 @@ from anabranch.errors import TargetError
 from anabranch.rows.fingerprint import MODULUS, Fingerprint, Hashed, Hashing
 from anabranch.rows.lines import parse_line
 from anabranch.rows.net import TableNet, TargetTable
+from anabranch.testing.conformance.epochs import JOB, RULES, Epochs, Line, Target, arrow, make, rows, table
 from anabranch.testing.conformance.subject import refuses
-from anabranch.testing.conformance.writer import JOB, RULES, Epochs, Line, Target, arrow, make, rows, table
 
 # Words that a line escapes, that look like NULL, that end in blanks, that differ by their case.
 WORDS = (None, "", "\\N", "tab\t nl\n cr\r back\\slash", "'quoted' \"twice\"", "ünï😀", "blanks  ", "A", "a")

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
-from anabranch.apply.abilities import MergeWriter, merging
-from anabranch.contracts import Begun, Bounds, Conflict, Emptying, RowTarget, ValueRules
-from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetUnavailable
-from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.ids import TableId
+from anabranch.apply.abilities import MergeWriter
+from anabranch.contracts import Begun, Conflict, Emptying
+from anabranch.errors import Fenced, StateError, TargetError, TargetUnavailable
 from anabranch.model.position import Position
-from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
-from anabranch.model.state import Checkpoint
+from anabranch.model.schema import Action, ForeignKey
 from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import Life, TableState, heard_of, park
-from anabranch.rows.lines import escaped_line, parse_line
 from anabranch.rows.net import (
     DELETE,
     INSERT,
@@ -31,119 +27,30 @@ from anabranch.rows.net import (
     TargetTable,
     Updates,
 )
+from anabranch.testing.conformance.contending import (
+    rule_08_pitfall_10_keys_are_shifted_with_what_the_job_does_not_write,
+    rule_08_pitfall_11_unique_values_are_swapped_and_rotated,
+    rule_08_pitfall_11_unique_values_of_deleted_rows_are_taken_over,
+    rule_08_rows_that_contend_are_counted,
+    rule_08_rows_that_set_other_columns_contend_with_each_other,
+    rule_08_staged_rows_contend_over_several_pieces,
+)
+from anabranch.testing.conformance.epochs import (
+    JOB,
+    OWNER,
+    RULES,
+    Epochs,
+    Line,
+    Target,
+    arrow,
+    keys,
+    make,
+    rows,
+    schema,
+    table,
+    three,
+)
 from anabranch.testing.conformance.subject import refuses
-
-JOB, OWNER = "conformance", "owner-1"
-TRIES = 10  # of an epoch that is put off
-RULES = ValueRules()
-NUMBER, WORD = LogicalType(Kind.INT32), LogicalType(Kind.TEXT, length=40)
-NATIVE = {NUMBER: "int", WORD: "varchar(40)"}  # the source's words, which a target of its family takes
-ARROW = {"id": pa.int32(), "parent": pa.int32(), "word": pa.string()}
-Line = tuple[str | None, ...]
-
-
-@dataclass(frozen=True)
-class Target:
-    """An empty target database; `prepare()` was called. `not_yet`: in the text of a refusal that holds for this epoch alone."""
-
-    connector: RowTarget
-    not_yet: str = ""
-
-
-def table(name: str, has_key: bool = True) -> TargetTable:
-    names = ("id", "parent", "word")
-    key = ("id",) if has_key else ()
-    return TargetTable(TableId("shop", name), TableId("public", name), names, (NUMBER, NUMBER, WORD), key, names)
-
-
-def schema(of: TargetTable) -> TableSchema:
-    columns = tuple(
-        Column(name, type, NATIVE.get(type, str(type)), nullable=name not in of.key)
-        for name, type in zip(of.source_columns, of.types, strict=True)
-    )
-    return TableSchema(of.source, columns, of.key)
-
-
-def create(target: Target, *tables: TargetTable) -> None:
-    with closing(target.connector.tables(RULES)) as made:
-        for of in tables:
-            made.create_table(schema(of), of, RULES, False)
-
-
-def make(target: Target, of: TargetTable, rows: Sequence[Line] = ()) -> TargetTable:
-    """The table at the target with rows, by way of the initial load."""
-    create(target, of)
-    with closing(target.connector.loader(RULES)) as loader:
-        loader.begin_generation(JOB, of, 1, [Bounds()], False)
-        loader.load_chunk(JOB, of, 1, 0, ("{}", "{}"), [b"".join(map(escaped_line, rows))] if rows else [])
-    return of
-
-
-def rows(target: Target, of: TargetTable) -> list[Line]:
-    with closing(target.connector.reader(RULES)) as reader:
-        blocks = [block for piece in reader.pieces(of, 100) for block in reader.lines(of, piece)]
-    lines = [tuple(parse_line(line)) for block in blocks for line in block.split(b"\n")[:-1]]
-    return sorted(lines, key=str)
-
-
-def arrow(*lines: Line, names: Sequence[str] = ("id", "parent", "word")) -> pa.Table:
-    """Rows of text forms as a net change carries them."""
-    columns = list(zip(*lines, strict=True)) or [()] * len(names)
-    values = {
-        name: [int(v) if v is not None and name != "word" else v for v in column]
-        for name, column in zip(names, columns, strict=True)
-    }
-    return pa.table({name: pa.array(column, ARROW[name]) for name, column in values.items()})
-
-
-def keys(*numbers: int) -> pa.Table:
-    return arrow(*((str(number),) for number in numbers), names=("id",))
-
-
-class Epochs:
-    """A claimed writer that makes one epoch after another."""
-
-    def __init__(self, target: Target, owner: str = OWNER) -> None:
-        with closing(target.connector.store()) as store:
-            store.jobs.create_checkpoint(JOB, Position(0, "start"), 1)
-        self.not_yet = target.not_yet
-        self.writer = merging(target.connector.writer(RULES, False))
-        self.now = self.writer.claim(JOB, owner)
-
-    def __enter__(self) -> Epochs:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.writer.close()
-
-    @property
-    def next(self) -> Checkpoint:
-        sequence = self.now.position.sequence + 10
-        return replace(self.now, epoch=self.now.epoch + 1, position=Position(sequence, f"at-{sequence}"), commit_time=2)
-
-    def do(self, work: Callable[[MergeWriter], object], origin: str = "") -> object:
-        """One epoch; rolled back when `work` raises. What was refused for this epoch alone is tried again in the next one."""
-        then = self.next
-        for _ in range(TRIES):
-            assert self.writer.begin(self.now, then, origin) is Begun.OPEN
-            try:
-                result = work(self.writer)
-            except (Conflict, TargetBusy) as error:
-                self.writer.rollback()
-                if not self.not_yet or self.not_yet not in str(error):
-                    raise
-            else:
-                self.writer.commit()
-                self.now = then
-                return result
-        raise AssertionError("the same epoch is put off again and again")
-
-    def merge(self, net: TableNet) -> object:
-        return self.do(lambda writer: writer.merge(net))
-
-    def change(self, row: RowChange) -> object:
-        return self.do(lambda writer: writer.change(row))
-
 
 # --- the checkpoint (K9) ----------------------------------------------------------------------------------------------
 
@@ -267,10 +174,6 @@ def a_table_is_forgotten_with_the_epoch_unless_a_load_of_it_has_begun(target: Ta
 # --- net changes ------------------------------------------------------------------------------------------------------
 
 
-def three(target: Target, name: str = "a") -> TargetTable:
-    return make(target, table(name), [("1", None, "one"), ("2", "1", "two"), ("3", "1", None)])
-
-
 def a_net_change_is_carried_out(target: Target) -> None:
     of = three(target)
     with Epochs(target) as epochs:
@@ -293,101 +196,6 @@ def a_row_may_move_to_another_key(target: Target) -> None:
         moving = Updates(keys(1), arrow(("10", "eins"), names=("id", "word")), moves_keys=True)
         epochs.merge(TableNet(of, updates=(moving,)))
     assert rows(target, of) == [("10", None, "eins"), ("2", "1", "two"), ("3", "1", None)]
-
-
-# --- keys and unique values that rows take from each other (K8) --------------------------------------------------------
-
-
-def unique(target: Target, lines: Sequence[Line], *indexes: tuple[str, ...]) -> TargetTable:
-    """The table with these unique keys beside the primary, as the source's own are built."""
-    of = make(target, table("a"), lines)
-    keys = tuple(Index(f"key_{number}", columns, unique=True) for number, columns in enumerate(indexes))
-    with closing(target.connector.tables(RULES)) as tables, closing(target.connector.catalog()) as catalog:
-        assert tables.build(JOB, replace(schema(of), indexes=keys), of, lambda table: None) == []
-        assert catalog.unique_columns([of]) == {of.source: frozenset(name for columns in indexes for name in columns)}
-    return of
-
-
-def together(numbers: Sequence[int], *lines: Line, names: Sequence[str], moves: bool = False) -> Updates:
-    return Updates(keys(*numbers), arrow(*lines, names=names), moves, contends=True)
-
-
-def rule_08_pitfall_11_unique_values_are_swapped_and_rotated(target: Target) -> None:
-    """Two unique keys at once, NULL among the values; alone each update would be refused."""
-    of = unique(target, [("1", "10", "a"), ("2", "20", "b"), ("3", None, "c")], ("parent",), ("word",))
-    turn = together((1, 2, 3), ("20", "b"), (None, "c"), ("10", "a"), names=("parent", "word"))
-    with Epochs(target) as epochs:
-        refuses(Conflict, lambda: epochs.merge(TableNet(of, updates=(replace(turn, contends=False),))))
-        epochs.merge(TableNet(of, updates=(turn,)))
-    assert rows(target, of) == [("1", "20", "b"), ("2", None, "c"), ("3", "10", "a")]
-
-
-def rule_08_rows_that_set_other_columns_contend_with_each_other(target: Target) -> None:
-    """Partial images: of each row its own columns stay."""
-    of = unique(target, [("1", "10", "a"), ("2", "20", "b")], ("parent",))
-    one, other = (
-        together((1,), ("20",), names=("parent",)),
-        together((2,), ("10", "new"), names=("parent", "word")),
-    )
-    with Epochs(target) as epochs:
-        epochs.merge(TableNet(of, updates=(one, other)))
-    assert rows(target, of) == [("1", "20", "a"), ("2", "10", "new")]
-
-
-def rule_08_pitfall_11_unique_values_of_deleted_rows_are_taken_over(target: Target) -> None:
-    """Let an updated row take a deleted row's value, an inserted one, and an inserted one that of an updated row."""
-    of = unique(
-        target, [("1", "10", "a"), ("2", "20", "b"), ("3", "30", "c"), ("4", "40", "d")], ("parent",), ("word",)
-    )
-    with Epochs(target) as epochs:
-        epochs.merge(
-            TableNet(
-                of,
-                deletes=keys(1, 2),
-                updates=(together((3, 4), ("10", "d"), ("30", "e"), names=("parent", "word")),),
-                inserts=arrow(("5", "20", "b"), ("6", "40", "c")),
-            )
-        )
-    assert rows(target, of) == [("3", "10", "d"), ("4", "30", "e"), ("5", "20", "b"), ("6", "40", "c")]
-
-
-def rule_08_pitfall_10_keys_are_shifted_with_what_the_job_does_not_write(target: Target) -> None:
-    """Shift keys, swap a unique value alone, and move a row to a value that was free."""
-    whole = unique(target, [("1", "1", "a"), ("2", "2", "b"), ("3", "3", "c"), ("9", "9", "z")], ("parent",))
-    of = replace(whole, columns=("id", "parent"), types=(NUMBER, NUMBER), source_columns=("id", "parent"))
-    shifted = together((1, 2), ("2", "2"), ("3", "1"), names=("id", "parent"), moves=True)
-    back, stays = together((3,), ("1",), names=("id",), moves=True), together((9,), ("8",), names=("parent",))
-    with Epochs(target) as epochs:
-        epochs.merge(TableNet(of, updates=(shifted, back, stays)))
-    assert rows(target, whole) == [("1", "3", "c"), ("2", "2", "a"), ("3", "1", "b"), ("9", "8", "z")]
-
-
-def rule_08_rows_that_contend_are_counted(target: Target) -> None:
-    of = unique(target, [("1", "10", "a"), ("2", "20", "b")], ("parent",))
-    with Epochs(target) as epochs:
-        missing = together((1, 77), ("20",), ("10",), names=("parent",))
-        refuses(Conflict, lambda: epochs.merge(TableNet(of, updates=(missing,))))
-        equal = together((1, 2), ("30",), ("30",), names=("parent",))
-        refuses(Conflict, lambda: epochs.merge(TableNet(of, updates=(equal,))))
-    assert rows(target, of) == [("1", "10", "a"), ("2", "20", "b")]
-
-
-def rule_08_staged_rows_contend_over_several_pieces(target: Target) -> None:
-    of = unique(target, [(str(n), str(n), None) for n in range(300)], ("parent",), ("id", "word"))
-    half = [
-        together(range(150), *((str((n + 1) % 300),) for n in range(150)), names=("parent",)),
-        together(range(150, 300), *((str((n + 1) % 300), "x") for n in range(150, 300)), names=("parent", "word")),
-    ]
-    back = together(range(300), *((str(n),) for n in range(300)), names=("parent",))
-    nets = [TableNet(of, updates=tuple(half)), TableNet(of, updates=(back,))]
-    with Epochs(target) as epochs, closing(target.connector.stager(RULES)) as stager:
-        turned, returned = stager.stage(JOB, nets)
-        epochs.do(lambda writer: writer.merge_staged(turned))
-        assert rows(target, of) == sorted(
-            [(str(n), str((n + 1) % 300), "x" if n >= 150 else None) for n in range(300)], key=str
-        )
-        epochs.do(lambda writer: writer.merge_staged(returned))
-    assert rows(target, of) == sorted([(str(n), str(n), "x" if n >= 150 else None) for n in range(300)], key=str)
 
 
 # --- what is expected, load windows, many rows -----------------------------------------------------------------------
