@@ -11,7 +11,7 @@ from dataclasses import replace
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.bare import with_bare_truncates
 from anabranch.testing.torture.computed import with_computed
-from anabranch.testing.torture.events import Draft
+from anabranch.testing.torture.draft import Draft
 from anabranch.testing.torture.heirs import with_heirs
 from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.labels import with_labels

@@ -6,179 +6,17 @@ sources' sessions then find differs where they overlap; statements that fail bel
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
+from anabranch.testing.torture.draft import Draft, is_foreign
 from anabranch.testing.torture.history import Assigned, Choice, Condition, Plus, Statement
-from anabranch.testing.torture.model import Model, Refused
-from anabranch.testing.torture.postgresql_values import LABEL, LABELS
 from anabranch.testing.torture.rows import Row
-from anabranch.testing.torture.sources import source_family
-from anabranch.testing.torture.tables import ForeignKey, Schema, Table
+from anabranch.testing.torture.tables import Table
 from anabranch.testing.torture.values import Literal
 
 MANY = 45  # rows from which a table is rather emptied than filled
 SHIFT = 1000  # how far keys are shifted, at most
-Literals = tuple[Literal, ...]
-
-
-class Draft:
-    """The tables as the drawn statements leave them, and what is drawn from them."""
-
-    def __init__(
-        self, r: random.Random, schema: Schema, family: str, *, is_big: bool = False, unchecked: bool = True
-    ) -> None:
-        self.r, self.schema, self.is_big, self.unchecked = r, schema, is_big, unchecked
-        self.model, self.family = Model(schema, family), source_family(family)
-        self.events = self.family.events(schema)
-        self.labels = list(LABELS)  # of an enum, as far as they have been added
-        self.checks = True
-        self._next = 0
-
-    # --- the model -------------------------------------------------------------------------------------------------------
-
-    def mark(self) -> int:
-        return self.model.rows.mark()
-
-    def back_to(self, mark: int) -> None:
-        self.model.rows.back_to(mark)
-
-    def settle(self) -> None:
-        self.model.rows.settle()
-
-    def take(self, *statements: Statement) -> list[Statement]:
-        """Take the statements that would succeed, and some of those that would not."""
-        kept = []
-        for statement in statements:
-            try:
-                self.model.execute(statement, self.checks)
-                kept.append(statement)
-            except Refused:
-                if self.r.random() < 0.2:
-                    kept.append(statement)
-        return kept
-
-    # --- rows and values ---------------------------------------------------------------------------------------------------
-
-    def table(self, fits: Callable[[Table], bool] = lambda _: True) -> Table | None:
-        fitting = [table for table in self.schema.tables if fits(table)]
-        return self.r.choice(fitting) if fitting else None
-
-    def rows(self, table: Table) -> list[Row]:
-        return list(self.model.rows[table.name].rows.values())
-
-    def some_rows(self, table: Table, number: int) -> list[Row] | None:
-        there = self.rows(table)
-        return self.r.sample(there, number) if len(there) >= number else None
-
-    def literals(self, table: Table, row: Row, columns: Sequence[str]) -> Literals:
-        return tuple(table.column(name).of.literal(row[table.place(name)]) for name in columns)
-
-    def fresh(self, table: Table, name: str) -> str:
-        """A value that nobody had."""
-        self._next += 1
-        nth = table.column(name).of.nth
-        assert nth is not None
-        return nth(self._next)
-
-    def edge(self, table: Table, name: str) -> Literal:
-        """A value of the kind, edges first."""
-        column = table.column(name)
-        if column.nullable and self.r.random() < 0.2:
-            return None
-        if column.of.nth and self.r.random() < 0.3:
-            return self.fresh(table, name)
-        return self.r.choice(self.labels if column.kind == LABEL else sorted(column.of.texts))
-
-    def row(self, table: Table) -> dict[str, Literal] | None:
-        """A new row, with parents where it needs them; None if there is none."""
-        made = {c.name: self.edge(table, c.name) for c in table.given}
-        for name in dict.fromkeys(name for unique in table.unique_keys for name in unique):
-            if not (table.column(name).nullable and self.r.random() < 0.2) and self.r.random() < 0.9:
-                made[name] = self.fresh(table, name)
-        if "g" in made:
-            made["g"] = str(self.r.randrange(6)) if self.r.random() < 0.8 else None
-        for key in table.foreign_keys:
-            found = self.parent(table, key)
-            if found is None:
-                return None
-            made.update(zip(key.columns, found, strict=True))
-        return made
-
-    def parent(self, table: Table, key: ForeignKey) -> Literals | None:
-        """Return what the columns of a foreign key may hold; None if nothing."""
-        may_be_null = all(table.column(name).nullable for name in key.columns)
-        there = self.rows(self.schema[key.parent])
-        if there and not (may_be_null and self.r.random() < 0.2):
-            return self.literals(self.schema[key.parent], self.r.choice(there), key.parent_columns)
-        return (None,) * len(key.columns) if may_be_null else None
-
-    def where(self, table: Table, row: Row) -> tuple[Condition, ...]:
-        """Return a condition that finds a row: by its key, else by all of it that can be compared."""
-        names = table.key or [c.name for c in table.columns if c.of.is_comparable]
-        values = self.literals(table, row, names)
-        return tuple(Condition(name, "<=>", (value,)) for name, value in zip(names, values, strict=True))
-
-    # --- statements ----------------------------------------------------------------------------------------------------------
-
-    def insert(
-        self, table: Table, rows: Sequence[dict[str, Literal]], do: str = "insert", **more: Assigned
-    ) -> Statement:
-        """Columns that every row has from its default are left out now and then (K20). Not where MariaDB's log does not tell
-        it: a REPLACE there is an update, whose partial image has only the columns that the statement names."""
-        names = [c.name for c in table.given]
-        free = [c.name for c in table.columns if c.name.startswith("v") and (c.nullable or c.default is not None)]
-        if free and self.r.random() < 0.2 and (do, self.model.family) != ("replace", "mariadb"):
-            names.remove(self.r.choice(free))
-        values = tuple(tuple(row[name] for name in names) for row in rows)
-        return Statement(do, table.name, tuple(names), values, assigned=tuple(more.items()))
-
-    def update(self, table: Table, row: Row, **assigned: Assigned) -> Statement:
-        return Statement("update", table.name, assigned=tuple(assigned.items()), where=self.where(table, row))
-
-    def delete(self, table: Table, row: Row) -> Statement:
-        return Statement("delete", table.name, where=self.where(table, row))
-
-    def filling(self, table: Table, number: int) -> list[Statement]:
-        """The rows that a table begins with."""
-        return [s for _ in range(number) if (row := self.row(table)) for s in self.take(self.insert(table, [row]))]
-
-    def truncatable(self) -> str:
-        """A table that no other refers to; "" if there is none."""
-        free = [
-            t for t in self.schema.tables if all(child.name == t.name for child, _ in self.schema.references(t.name))
-        ]
-        return self.r.choice(free).name if free else ""
-
-    def crowd(self, number: int) -> Iterator[Statement]:
-        """So many rows in one table, changed, and most of them removed."""
-        table = self.table(lambda t: all(t.column(n).nullable for k in t.foreign_keys for n in k.columns))
-        assert table is not None  # the first table has a key and at most keys to later ones
-        for _ in range(number // 500):
-            made = [row for _ in range(500) if (row := self.row(table))]
-            yield from self.take(self.insert(table, made, "ignore"))
-        name = self.payload(table)
-        yield from self.take(Statement("update", table.name, assigned=((name, self.edge(table, name)),)))
-        numbers = [n for n in table.key if table.column(n).of.form == "number"]
-        if numbers:
-            condition = Condition(numbers[0], "between", (str(self._next - number + 40), str(self._next + 1)))
-            yield from self.take(Statement("delete", table.name, where=(condition,)))
-        else:
-            yield from self.take(Statement("delete", table.name))
-
-    def may_hand_on_keys(self, table: Table) -> bool:
-        """MySQL 8.0.33 may end where a row with values outside of its page takes a key that another one has just left, by
-        itself or behind its parent (an assertion in row0upd.cc; torture seed 13)."""
-        if not table.key or any(_is_foreign(table, name) for name in table.key):
-            return False
-        behind = (t for t, key in self.schema.references(table.name) if set(key.columns) & set(t.key))
-        is_large = any(c.kind in ("large text", "large blob") for t in (table, *behind) for c in t.columns)
-        return self.model.family != "mysql" or not is_large
-
-    def payload(self, table: Table) -> str:
-        return self.r.choice([c.name for c in table.columns if c.name.startswith("v")])
-
 
 Event = Callable[[Draft], Sequence[Statement]]
 
@@ -351,7 +189,7 @@ def _moved(table: Table, here: dict[str, Literal], there: dict[str, Literal]) ->
 
 def move_key(d: Draft) -> list[Statement]:
     """A key of its own for a row, or another case of the same; its children follow or hold it."""
-    table = d.table(lambda t: bool(t.key) and not any(_is_foreign(t, name) for name in t.key))
+    table = d.table(lambda t: bool(t.key) and not any(is_foreign(t, name) for name in t.key))
     rows = d.some_rows(table, 1) if table else None
     if not table or not rows:
         return []
@@ -360,10 +198,6 @@ def move_key(d: Draft) -> list[Statement]:
     is_caseless = table.column(name).of.ignores_case and d.r.random() < 0.5
     new = (old or "").swapcase() if is_caseless else d.fresh(table, name)
     return d.take(d.update(table, rows[0], **{name: new}))
-
-
-def _is_foreign(table: Table, name: str) -> bool:
-    return any(name in key.columns for key in table.foreign_keys)
 
 
 def again_under_another_key(d: Draft) -> list[Statement]:
@@ -492,7 +326,7 @@ def parent_goes(d: Draft) -> list[Statement]:
 
 def parent_moves(d: Draft) -> list[Statement]:
     found = _parent_row(d)
-    if found is None or any(_is_foreign(found[0], name) for name in found[0].key):
+    if found is None or any(is_foreign(found[0], name) for name in found[0].key):
         return []
     table, row = found
     name = d.r.choice(table.key)

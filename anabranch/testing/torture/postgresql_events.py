@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
+from anabranch.testing.torture.draft import Draft
 from anabranch.testing.torture.events import EVENTS as OF_ALL
-from anabranch.testing.torture.events import Draft, Event, replace_rows
+from anabranch.testing.torture.events import Event, replace_rows
 from anabranch.testing.torture.history import Statement
 from anabranch.testing.torture.model import Refused
 from anabranch.testing.torture.postgresql_tables import is_late_key, is_late_unique

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anabranch.testing.torture.tables import Schema
     from anabranch.testing.torture.values import Kind, Version
 
-Event = Callable[[Any], "Sequence[Statement]"]  # of an events.Draft
+Event = Callable[[Any], "Sequence[Statement]"]  # of a draft.Draft
 _MODULES = {
     "mysql": "anabranch.testing.torture.mysql_source",
     "mariadb": "anabranch.testing.torture.mysql_source",

@@ -9,8 +9,9 @@ from collections import Counter
 
 import pytest
 
+from anabranch.testing.torture.draft import Draft
 from anabranch.testing.torture.draw import draw_history
-from anabranch.testing.torture.events import Draft, upsert
+from anabranch.testing.torture.events import upsert
 from anabranch.testing.torture.expressions import KINDS as COMPUTED
 from anabranch.testing.torture.history import Choice, Condition, History, Literal, Plus, Statement, sql
 from anabranch.testing.torture.model import Row
