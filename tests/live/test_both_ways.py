@@ -238,6 +238,12 @@ def taken_out_of_the_publication(out: Way, back: Way) -> None:
     assert len(out.images()) == before + 1, "what the other job has written did not enter the trail"
     assert LACKS in said(out, "source.publication")
     assert "cannot see which transactions are this job's" in loops(back)
+    here.execute(f"ALTER PUBLICATION {name} ADD TABLE anabranch.checkpoint WHERE (job = ''), anabranch.load_chunk")
+    with pytest.raises(
+        SourceError, match=r"does not show anabranch\.checkpoint, or not"
+    ):  # with a filter it shows not all
+        out.here.capture()
+    here.execute(f"ALTER PUBLICATION {name} DROP TABLE anabranch.checkpoint, anabranch.load_chunk")
     out.job.setup(execute=True)  # a person says by it that nothing was written meanwhile
     assert loops(back) == said(out, "source.publication") == ""
 

@@ -21,10 +21,9 @@ from anabranch.failpoints import EXIT_CODE
 from anabranch.job import cutting_over
 from anabranch.model.cutover import Step
 from anabranch.testing.in_time import PATIENCE, until
-from rigs.cutover import DRAWN, MARGIN, MAX_LAG, Cut, Writers, is_armed, job, running, way_back
+from rigs.cutover import DRAWN, MARGIN, MAX_LAG, WAITING, Cut, Writers, is_armed, job, running, way_back
 from rigs.job_here import JobHere
 
-WAITS = ("--wait", str(PATIENCE))  # of a command, where one that takes too long is not what is shown
 
 
 @pytest.mark.parametrize(
@@ -132,9 +131,9 @@ def arms_the_way_back(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) 
         cut.run()
     cut.made.cli("reverse", "-o", str(back.made.job_file))
     monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.admitted=exit")
-    assert cut.made.cli("cutover", *WAITS, code=None).code == EXIT_CODE and not cut.admits()
+    assert cut.made.cli("cutover", *WAITING, code=None).code == EXIT_CODE and not cut.admits()
     monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.noted=exit@2")  # armed, and the flip is noted
-    assert cut.made.cli("cutover", *WAITS, code=None).code == EXIT_CODE and not cut.flips.exists()
+    assert cut.made.cli("cutover", *WAITING, code=None).code == EXIT_CODE and not cut.flips.exists()
     monkeypatch.delenv("ANABRANCH_FAILPOINTS")
     assert is_armed(back)
     cut.here.job.abort_cutover(flip_undone=True)
@@ -153,7 +152,7 @@ def returned(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
     with back.running():
         cut.made.target.execute(f"UPDATE {item} SET v = -7 WHERE v = -5")
         monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.flipped=exit")
-        assert cut.made.cli("failback", *WAITS, code=None).code == EXIT_CODE
+        assert cut.made.cli("failback", *WAITING, code=None).code == EXIT_CODE
         monkeypatch.delenv("ANABRANCH_FAILPOINTS")
         assert cut.admits() and cut.here.job.failback_status().state == "flip unknown"
         cut.here.job.abort_failback(flip_undone=True, tell=cut.told.append)
@@ -275,7 +274,7 @@ def test_pitfall_74_what_is_refused_until_a_kill_is_gone_on_with_and_when_the_jo
 
         def killed(point: str, *asked: str) -> bool:
             monkeypatch.setenv("ANABRANCH_FAILPOINTS", point)
-            result = cut.made.cli("cutover", "--json", *WAITS, *asked, code=None)
+            result = cut.made.cli("cutover", "--json", *WAITING, *asked, code=None)
             monkeypatch.delenv("ANABRANCH_FAILPOINTS")
             assert result.code in (0, EXIT_CODE), result.stderr
             return result.code != 0
@@ -332,11 +331,12 @@ def test_pitfall_74_a_fence_that_was_lost_is_told_and_an_abort_needs_no_trail(
     """Between a kill and the command that goes on, somebody opens the fence, or alters a table, which no trigger refuses."""
     with job(request, "postgresql", "mysql", tmp_path / "job") as cut:
         source, at = cut.made.source, cut.here.job.cutover_status
+        monkeypatch.setattr(cutting_over, "LOOK_SECONDS", PATIENCE)
 
         def killed_behind_the_fence() -> None:
             while at().cutover.next != Step.DRAIN:
                 monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.noted=exit@2")
-                assert cut.made.cli("cutover", *WAITS, code=None).code == EXIT_CODE
+                assert cut.made.cli("cutover", *WAITING, code=None).code == EXIT_CODE
                 monkeypatch.delenv("ANABRANCH_FAILPOINTS")
             assert at().gaps == ()
 
@@ -351,8 +351,8 @@ def test_pitfall_74_a_fence_that_was_lost_is_told_and_an_abort_needs_no_trail(
 
             killed_behind_the_fence()
             source.execute("ALTER TABLE draft ALTER v TYPE int USING v + 1")
-            told = cut.made.cli("cutover", "--status").stdout
-            assert "**The fence is not known to hold**: public.draft was rewritten" in told
+            said = "**The fence is not known to hold**: public.draft was rewritten"
+            until(lambda: said in cut.made.cli("cutover", "--status").stdout, said)
             with pytest.raises(SourceError, match=r"does not hold: public\.draft was rewritten"):
                 cut.run()
             assert at().state == "aborted" and cut.admits()

@@ -35,6 +35,7 @@ TABLES = ("CREATE TABLE item (id {0} PRIMARY KEY, v int)", "CREATE TABLE draft (
 DRAWN = 8  # ids of drafts: the last three are rolled back, two before them deleted
 MARGIN = 100
 MAX_LAG = 200  # seconds: how far behind the target is on a busy machine is not what is shown
+WAITING = ("--wait", f"{PATIENCE:g}")  # of the commands: how fast the ends follow is not what is shown
 REFUSED = (psycopg.Error, pymysql.err.Error)
 LOST = (0, 1053, 1927, 2003, 2006, 2013)  # what a MySQL's driver says of a session that is over
 FIRST = 1_000_000  # what a writer inserts is above its number times this

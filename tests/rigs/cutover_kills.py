@@ -25,8 +25,8 @@ from anabranch.failpoints import EXIT_CODE, LOG_VARIABLE, POINTS, VARIABLE, Fail
 from anabranch.model.cutover import STEPS, Cutover, Step
 from anabranch.preflight.report import Report
 from anabranch.testing.databases import Database
-from anabranch.testing.in_time import until
-from rigs.cutover import FIRST, Cut
+from anabranch.testing.in_time import PATIENCE, until
+from rigs.cutover import FIRST, WAITING, Cut
 from rigs.scenario import Running
 
 CUTOVER, FAILBACK = "cutover", "failback"
@@ -78,7 +78,7 @@ class Killing:
         job = self.cut.here.job
         run = job.cutover if self.verb == CUTOVER else job.failback
         back = job.abort_cutover if self.verb == CUTOVER else job.abort_failback
-        does: Callable[..., object] = partial(back, flip_undone=True) if abort else run
+        does: Callable[..., object] = partial(back, flip_undone=True) if abort else partial(run, wait=PATIENCE)
         with self.patch.context() as patch:
             patch.setattr(CutOver, "_break_off", lambda *_: None)  # who is killed takes nothing back
             if self._looked:
@@ -152,7 +152,7 @@ class KillingProcesses(Killing):
         log = self.cut.made.directory / f"points-{self.verb}-{next(self._logs)}"
         self.patch.setenv(VARIABLE, armed)
         self.patch.setenv(LOG_VARIABLE, str(log))
-        result = self.cut.made.cli(self.verb, *(("--abort", "--flip-undone") if abort else ()), code=None)
+        result = self.cut.made.cli(self.verb, *(("--abort", "--flip-undone") if abort else WAITING), code=None)
         self.patch.delenv(VARIABLE)
         self.patch.delenv(LOG_VARIABLE)
         assert result.code in (0, EXIT_CODE), result.stderr

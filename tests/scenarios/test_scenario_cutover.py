@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pymysql
 import pytest
 
-from anabranch.testing.in_time import PATIENCE, until
+from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
+from rigs.cutover import MAX_LAG, WAITING
 from rigs.scenario import Running, Scenario
 
 ITEM = ("CREATE TABLE item (id INT AUTO_INCREMENT PRIMARY KEY, v INT)", "INSERT INTO item (v) VALUES (1), (2)")
-WAITS = ("--wait", str(PATIENCE))  # no step takes too long because this machine is slow
 
 
 @pytest.mark.quick
@@ -37,12 +37,12 @@ def test_rule_24_a_cut_over_beside_run(mysql: Server, scenario: Callable[..., Sc
 
 def flip(made: Scenario, code: str) -> None:
     command = json.dumps([sys.executable, "-c", f"import sys; {code}"])
-    made.write_job(f"[cutover]\nflip = {command}\nmax_lag = 200\ngrace = 0\n")
+    made.write_job(f"[cutover]\nflip = {command}\nmax_lag = {MAX_LAG}\ngrace = 0\n")
 
 
 def a_flip_that_fails_opens_the_source(made: Scenario, run: Running) -> None:
     """Forward goes on by itself, with the apply that stood still."""
-    failed = made.cli("cutover", *WAITS, code=7)
+    failed = made.cli("cutover", *WAITING, code=7)
     assert "no such address" in failed.stderr and "ended with 1" in failed.stderr
     assert "the source takes writes, the target follows" in failed.stderr
     assert made.cli("cutover", "--status", "--json").json["state"] == "aborted"
@@ -53,7 +53,7 @@ def a_flip_that_fails_opens_the_source(made: Scenario, run: Running) -> None:
 
 def one_that_ends_well_holds_apply(made: Scenario) -> None:
     flip(made, "pass")
-    done = made.cli("cutover", "--verify", "--json", *WAITS).json
+    done = made.cli("cutover", "--verify", "--json", *WAITING).json
     assert done["state"] == "finished" and done["downtime_seconds"] > 0
     assert {table["source"].split(".")[1] for table in done["steps"][4]["tables"]} >= {"item"}
     with pytest.raises(pymysql.err.Error, match="read-only"):

@@ -324,9 +324,9 @@ class WalReader:
             raise LogLost(f"this database is {here}, the trail was read from {place.identity}", position=at)
         self._published = members(connection, name) or set()
         if self._marking:
-            self._marked = self._marked or entries(
-                connection, name
-            )  # what was read ahead was read since the first look
+            if not self._marked:  # what was read ahead is read again, with what was published since the first look
+                found = entries(connection, name)
+                self._marked = {one.name: found[one.name] for one in MARKERS & self._published if one.name in found}
             refuse_changed(connection, name, self._marked, self._marking)
         slot = read_slot(connection, name)
         if slot is None:

@@ -14,12 +14,12 @@ from anabranch.errors import SourceError
 from anabranch.model.ids import TableId
 from anabranch.model.markers import SCHEMA, TABLES
 
-# The entry of a table is another one when it was taken out and put in again.
+# The entry of a table is another one when it was taken out and put in again, or got a filter.
 _ENTRIES = """
-SELECT c.relname::text, concat_ws(' ', r.oid, p.oid, p.pubinsert, p.pubupdate)
+SELECT c.relname::text, concat_ws(' ', r.oid, p.oid)
   FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid
   JOIN pg_catalog.pg_class c ON c.oid = r.prrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE p.pubname = %s AND n.nspname = %s AND c.relname = ANY(%s)
+ WHERE p.pubname = %s AND p.pubinsert AND p.pubupdate AND n.nspname = %s AND c.relname = ANY(%s)
 """
 Entries = dict[str, str]
 

@@ -179,13 +179,15 @@ def sequence_statements(connection: Connection, tables: Iterable[TargetTable]) -
 
 def sequences_of(connection: Connection, tables: Iterable[TargetTable]) -> Iterator[tuple[TableId, str, str]]:
     """List for replicated columns the table, the column, and the sequence as the server quotes it."""
-    wanted = {table.target: table for table in tables}
+    wanted: dict[TableId, set[str]] = {}
+    for one in tables:
+        wanted.setdefault(one.target, set()).update(one.columns)
     names = [t.schema for t in wanted], [t.name for t in wanted]
     with translated("read the sequences of the target"):
         found = connection.execute(SEQUENCES, names).fetchall()
     for schema, name, column, sequence in found:
         table = TableId(schema, name)
-        if sequence is not None and column in wanted[table].columns:
+        if sequence is not None and column in wanted[table]:
             yield table, column, sequence
 
 
