@@ -25,7 +25,6 @@ from rigs.cutover import DRAWN, MARGIN, MAX_LAG, WAITING, Cut, Writers, is_armed
 from rigs.job_here import JobHere
 
 
-
 @pytest.mark.parametrize(
     ("source", "target"),
     [("postgresql", "postgresql"), ("mysql", "postgresql"), ("mariadb", "mysql"), ("postgresql", "mariadb")],

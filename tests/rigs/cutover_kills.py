@@ -33,6 +33,7 @@ CUTOVER, FAILBACK = "cutover", "failback"
 NOTED, CARRIED_OUT, LIFTED = "cutover.noted", "cutover.carried.out", "cutover.lifted"
 PLACES = tuple(name for name in POINTS if name.startswith("cutover.") and name not in (NOTED, LIFTED))
 OF_A_RETURN = {"cutover.opened"}
+_MARKS = itertools.count(1)  # values of rows that are waited for, each of them once
 Met = set[tuple[Step | None, str]]
 
 
@@ -187,6 +188,6 @@ def once(rows: list[int], acknowledged: Iterable[int]) -> None:
 
 def arrives(cut: Cut, source: Database, target: Database) -> None:
     """Wait until a row that is written now is at the other end."""
-    value = -1 - len(cut.rows(source))
+    value = -next(_MARKS)
     source.execute(f"INSERT INTO {cut.there('item') if source is cut.made.target else 'item'} (v) VALUES ({value})")
     until(lambda: value in cut.rows(target), f"{value} is at the other end")
