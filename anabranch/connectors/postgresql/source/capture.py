@@ -88,6 +88,7 @@ class WalReader:
         marks = self._decoder.plugin == PGOUTPUT  # which reads a publication
         self._marking = frozenset(jobs_among(options.leave_out)) if marks else frozenset[str]()
         self._marked: Entries = {}
+        self._is_looked_at = False  # at the publication, behind all that was received
         self._heartbeat = Heartbeat(endpoint, options.name, float(own.heartbeat_interval_s))
         self.is_binary = False  # does the log that is read have values in binary form?
 
@@ -236,6 +237,7 @@ class WalReader:
         assert self._stream is not None
         if self._at == len(self._frames):
             self._frames, self._at = self._stream.receive_some(BURST, BURST_BYTES), 0
+            self._is_looked_at = self._is_looked_at and not self._frames
         frames, assembler = self._frames, self._assembler
         while self._at < len(frames) and not assembler.ready:
             self._at = assembler.follow(frames, self._at)
@@ -279,6 +281,7 @@ class WalReader:
             self._heartbeat.beat(now, self._received)
         message = self._stream.receive(seconds)
         if message is not None:
+            self._is_looked_at = False
             self._take(message)
             self._look_at_clock(time.monotonic())
 
@@ -289,8 +292,9 @@ class WalReader:
     def _given(self) -> LogItem:
         item = self._assembler.ready.popleft()
         self._waiting_since = None
-        if self._marking and not isinstance(item, LogIdle):
+        if self._marking and not self._is_looked_at and not isinstance(item, LogIdle):
             refuse_changed(self._types_session(), self._options.name, self._marked, self._marking)
+            self._is_looked_at = True
         self._is_inside = isinstance(item, Chunk) and item.part is Part.FRAGMENT
         if isinstance(item, LogChanges):
             self._open.add(item.xid)
