@@ -143,9 +143,10 @@ class ApplyRun:
         loading = [str(table) for table, state in first.items() if not state.is_followed]
         if loading:
             return f"for the load of {len(loading)} tables ({', '.join(loading[:3])} …)", Waiting.LOAD
-        resolver = WindowResolver(TrailReader(self.trail_directory), self.source.order)
-        if not all(resolver.reached(state) for state in first.values()):
-            return "for capture to pass the positions of the load", Waiting.LOAD
+        with TrailReader(self.trail_directory) as trail:
+            resolver = WindowResolver(trail, self.source.order)
+            if not all(resolver.reached(state) for state in first.values()):
+                return "for capture to pass the positions of the load", Waiting.LOAD
         return BEGINS
 
     # --- following ---------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from anabranch.job.watching import ApplyWatcher, CaptureWatcher, LoadWatcher, pa
 from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
 from anabranch.lifecycle.pair_start import note_pairing, refuse_unlike_twin
 from anabranch.spark.engine import Engine, SparkEngine
-from anabranch.trail.reader import TrailReader, exists
+from anabranch.trail.reader import has_begun
 from anabranch.view.definitions import logs_cascades
 from anabranch.view.identity import followed_identity, new_trail_uuid, trail_uuid
 from anabranch.view.opened import source_of, spark_home, target_of
@@ -174,7 +174,7 @@ def run_load(
 
 def _await_trail(job: JobView, stop: Stop) -> None:
     """Wait until the trail has begun: capture may be beginning it at this moment."""
-    while not stop.asked() and not (exists(job.trail) and TrailReader(job.trail).end().resume):
+    while not stop.asked() and not has_begun(job.trail):
         stop.wait(0.1)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch import log
 from anabranch.contracts import remains_of, steps_of
 from anabranch.lifecycle.beginning import carry_out
-from anabranch.trail.reader import TrailReader, exists
+from anabranch.trail.reader import has_begun
 from anabranch.view.identity import begun_uuid, new_trail_uuid, trail_uuid
 from anabranch.view.opened import source_of
 from anabranch.view.options import log_options, name_at_source, set_up_seconds
@@ -32,7 +32,7 @@ def setup(job: JobView, execute: bool, remove: bool) -> list[str]:
     if remove:
         return _removal(job, execute)
     options = log_options(job, trail_uuid(job) or new_trail_uuid(job))
-    begins = not (exists(job.trail) and TrailReader(job.trail).end().resume)
+    begins = not has_begun(job.trail)
     tables = _tables(job, source)
     if execute:
         return carry_out(source, options, tables, begins, seconds=set_up_seconds(job))

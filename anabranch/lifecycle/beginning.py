@@ -13,7 +13,7 @@ from anabranch.errors import SourceError, StateError, TrailLocked
 from anabranch.model.markers import jobs_among
 from anabranch.model.pairing import Pairing
 from anabranch.trail import identity
-from anabranch.trail.reader import TrailReader, exists
+from anabranch.trail.reader import has_begun
 from anabranch.trail.storage import LocalStorage
 from anabranch.view.definitions import history
 from anabranch.view.identity import new_trail_uuid, trail_uuid
@@ -38,7 +38,7 @@ def begin_trail_if_none(job: JobView, stop: Callable[[], bool] = lambda: False) 
     from anabranch.capture.begin import begin
     from anabranch.capture.older import OlderPatience
 
-    if exists(job.trail) and TrailReader(job.trail).end().resume:
+    if has_begun(job.trail):
         return
     job_uuid = trail_uuid(job) or new_trail_uuid(job)
     source = source_of(job)
@@ -76,7 +76,7 @@ def prepare_source(
     """Carry out what the source still needs before a trail begins. Of one that has begun, add what shows who has written (K21)
     where `leave_out` is new and nobody has: behind writes of those jobs that would hide that they came without it, and capture
     refuses to start."""
-    if exists(job.trail) and TrailReader(job.trail).end().resume:
+    if has_begun(job.trail):
         if jobs_among(options.leave_out):
             carry_out(source, options, {}, False, stop)
         return

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from anabranch.trail.check import CheckReport
 
-__all__ = ["SegmentFacts", "TrailEnd", "TrailReader", "exists"]
+__all__ = ["SegmentFacts", "TrailEnd", "TrailReader", "exists", "has_begun"]
 
 OPEN_SEGMENTS = 8
 T = TypeVar("T")
@@ -63,6 +63,14 @@ class SegmentFacts:
 def exists(directory: str | Path) -> bool:
     """Return whether a trail was begun in the directory."""
     return identities.load(LocalStorage(directory)) is not None
+
+
+def has_begun(directory: str | Path) -> bool:
+    """Return whether there is a trail that says from where its source's log is read on."""
+    if not exists(directory):
+        return False
+    with TrailReader(directory) as trail:
+        return bool(trail.end().resume)
 
 
 class TrailReader:

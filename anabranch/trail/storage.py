@@ -67,6 +67,8 @@ class Storage(Protocol):
 
 
 class LocalReadable:
+    _fd = -1
+
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
@@ -80,7 +82,12 @@ class LocalReadable:
         return os.fstat(self._fd).st_size
 
     def close(self) -> None:
-        os.close(self._fd)
+        handle, self._fd = self._fd, -1
+        if handle >= 0:
+            os.close(handle)
+
+    def __del__(self) -> None:
+        self.close()  # whoever forgot it would keep a descriptor, of which a process has few
 
 
 class LocalWritable:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import pickle
 import threading
 from dataclasses import replace
@@ -18,7 +20,7 @@ from anabranch.errors import TrailError
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part
 from anabranch.trail.chunk_refs import LEAST_ROWS
-from anabranch.trail.reader import TrailReader, exists
+from anabranch.trail.reader import TrailReader, exists, has_begun
 from anabranch.trail.regroup import rows_after, rows_until
 from anabranch.trail.retention import RetentionLimits
 from anabranch.trail.writer import TrailWriter
@@ -280,3 +282,17 @@ def test_arrow_types_of_all_widths_survive(open_writer, open_reader, samples):
     writer.flush()
     read = [reader.load(r) for r in reader.descriptors(0)]
     assert read[1].tables[0].batch.equals(rows) and read[0].tables == first.tables
+
+
+def test_a_reader_that_nobody_closed_keeps_no_descriptor(open_writer, samples, tmp_path):
+    assert not has_begun(tmp_path / "trail")
+    writer = open_writer()
+    writer.heartbeat(samples.mark(0))
+    writer.flush()
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        assert has_begun(tmp_path / "trail")
+        TrailReader(tmp_path / "trail").end()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before

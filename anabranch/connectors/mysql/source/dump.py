@@ -6,7 +6,6 @@ https://mariadb.com/kb/en/3-slave-registration/
 
 from __future__ import annotations
 
-import select
 import ssl
 import struct
 
@@ -15,6 +14,7 @@ import pymysql
 from anabranch.connectors.mysql.connection import ask, connect, family, variables
 from anabranch.connectors.mysql.errors import translate, translated
 from anabranch.connectors.mysql.source.positions import MysqlGtids, Place
+from anabranch.connectors.sql.readable import is_readable
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 
@@ -56,7 +56,7 @@ class Dump:
         with translated():
             block = self._receive()
             if block is None and timeout > 0:
-                select.select([self._socket], [], [], timeout)
+                is_readable(self._socket.fileno(), timeout)
                 block = self._receive()
         if block == b"":
             raise SourceUnavailable("the source closed the connection that its log came over")

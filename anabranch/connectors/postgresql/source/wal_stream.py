@@ -6,7 +6,6 @@ What does not live here: what messages mean (assemble.py), when a place may be t
 
 from __future__ import annotations
 
-import select
 import struct
 import time
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from anabranch.connectors.postgresql.source.connection import NAME, refuse_unset
 from anabranch.connectors.postgresql.source.errors import translate, translated
 from anabranch.connectors.postgresql.source.positions import lsn_of, lsn_text
 from anabranch.connectors.postgresql.source.stored_text import NO_ENCODING, as_stored, codec_of, server_encoding
+from anabranch.connectors.sql.readable import is_readable
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 
@@ -106,7 +106,7 @@ class WalStream:
         """
         try:
             size, data = self._pg.get_copy_data(1)
-            if size == 0 and self._is_readable(seconds):
+            if size == 0 and is_readable(self._pg.socket, seconds):
                 self._pg.consume_input()
                 size, data = self._pg.get_copy_data(1)
         except psycopg.Error as error:
@@ -156,9 +156,6 @@ class WalStream:
 
     def close(self) -> None:
         self._connection.close()
-
-    def _is_readable(self, seconds: float) -> bool:
-        return bool(select.select([self._pg.socket], [], [], seconds)[0])
 
     def _ended(self) -> SourceError:
         result = self._pg.get_result()
