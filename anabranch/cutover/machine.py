@@ -91,7 +91,7 @@ class CutOver:
             self._steps.look_again()
             while (step := self._cutover.next) is not None:
                 self._carry_out(step)
-        except BaseException as error:
+        except BaseException as error:  # Ctrl-C, too: whatever it was, it is broken off, and passed on
             self._break_off(error)
             raise
         return report_of(self.ends.job.label, self._cutover)

@@ -101,9 +101,7 @@ def there_and_back(
     second. Raises what the application or a command ended with, NotCaughtUp where an end falls behind for minutes."""
     sides = {OLD: _side(source, is_target=False), NEW: _side(target, is_target=True)}
     way = Way(directory, OLD)
-    forth = Pipeline.write(directory, source, target, java, form_for(target))
-    with forth.job_file.open("a") as file:
-        file.write("\n[reverse]\nenabled = true\n" + SWITCH.format(flip=json.dumps(way.flip(NEW)), grace=GRACE))
+    forth = _forth(directory, source, target, java, way)
     say(
         "from another terminal:",
         f"  . {shlex.quote(str(forth.env_file))} && anabranch cutover --status {forth.job_file}",
@@ -158,6 +156,14 @@ def there_and_back(
     acknowledged = {one for found in application.acknowledged.values() for one in found}
     lost = {name: len(acknowledged - _ledger(end)) for name, end in ((OLD, source), (NEW, target))}
     return SwitchSummary(there, home, verified, at_end, totals, application.pauses, application.fenced, written, lost)
+
+
+def _forth(directory: Path, source: End, target: End, java: Mapping[str, str], way: Way) -> Pipeline:
+    """Write the job that leads to the new side, with a way back and a flip."""
+    forth = Pipeline.write(directory, source, target, java, form_for(target))
+    with forth.job_file.open("a") as file:
+        file.write("\n[reverse]\nenabled = true\n" + SWITCH.format(flip=json.dumps(way.flip(NEW)), grace=GRACE))
+    return forth
 
 
 def form_for(target: End) -> str:

@@ -52,7 +52,7 @@ class Kept:
             connection = opened()
         try:
             yield connection
-        except BaseException:
+        except BaseException:  # whatever it was: the session is not kept, and it is passed on
             connection.close()
             raise
         self._sessions[mine] = connection

@@ -94,7 +94,7 @@ class Drilled:
         return Wish(self.names, stream=PATIENCE, settle=PATIENCE, admits_log=self.made.user is not None)
 
     def logged(self, since: tuple[str, int]) -> set[str]:
-        """Of a MySQL or MariaDB: the databases of this test that are named in its log behind a place."""
+        """Return the databases of this test that the log of a MySQL or MariaDB names behind a place."""
         events = self.made.source.query(f"SHOW BINLOG EVENTS IN '{since[0]}' FROM {since[1]}")
         return {one for one in (self.made.schema, shadow_of(self.made.name)) if any(one in str(e[5]) for e in events)}
 

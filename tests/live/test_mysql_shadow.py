@@ -39,7 +39,7 @@ class Made:
         return self.shadow.unlike(table, copy, key, columns, 10)
 
     def is_comparing(self) -> bool:
-        """Of this shadow, at the server."""
+        """Return whether the server is comparing this shadow."""
         return bool(self.database.query(COMPARING, [f"%LEFT JOIN%{self.shadow.schema}%"]))
 
 

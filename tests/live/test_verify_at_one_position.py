@@ -78,7 +78,7 @@ def writer(database: Database) -> Iterator[None]:
 
 @contextmanager
 def noted(here: JobHere) -> Iterator[ApplyWatcher]:
-    """What apply tells is noted for `status`, as the part of a job that it is here, too."""
+    """Provide a watcher that notes for `status` what apply tells, as the part of a job does."""
     me = ("apply", os.getpid(), os.uname().nodename)
     with closing(StateStore(here.job.config.home)) as state:
         state.part(*me)

@@ -113,7 +113,7 @@ def a_drill_that_is_killed(made: Scenario, words: str, step: int, *command: str)
 
 
 def one_whose_terminal_goes_away(made: Scenario) -> None:
-    """Where the tests run under nohup nobody hears of a terminal: then by SIGTERM."""
+    """Send SIGHUP to a drill; SIGTERM where the tests run under nohup, which lets nobody hear SIGHUP."""
     drill, is_deaf = streaming(made), signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     number = signal.SIGTERM if is_deaf else signal.SIGHUP
     drill.signal(number)

@@ -9,11 +9,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from anabranch.errors import AnabranchError
 
 LOOK = 0.5  # seconds between two looks
 LOOKS = 3  # so many in a row find somebody who waits, before the statement is ended
+
+Found = TypeVar("Found")
+
+
+def unless_awaited(
+    ask: Callable[[], Found], is_awaited: Callable[[], bool], end: Callable[[], None], ended: type[Exception]
+) -> Found | None:
+    """Return what `ask` finds; None where its statement was ended, by an error of the type `ended`, for somebody who waits for
+    what it holds. The session is not to be used again then: what was ended may be its next statement."""
+    found: Found | None = None
+    with giving_way(is_awaited, end) as has_given_way:
+        try:
+            found = ask()
+        except ended:
+            if not has_given_way.is_set():
+                raise
+    return None if has_given_way.is_set() else found
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the suites of a target stand on: its tables, their rows, and epochs of a writer that was claimed.
+"""Make the tables, rows and claimed writer's epochs that several suites of a target work with.
 
 What does not live here: what every target must do (`writer.py`, `asides.py`, `disagreement.py`, `loader.py`).
 """

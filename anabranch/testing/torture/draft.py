@@ -1,4 +1,4 @@
-"""What is drawn of a history, and the tables as its statements leave them.
+"""Draw the values and keys of a history, and keep its tables as the statements leave them.
 
 What does not live here: what hurts a replication (`events.py`), transactions around it (`draw.py`).
 """

@@ -21,7 +21,7 @@ from anabranch.connectors.mysql.rights import grant, log_right
 from anabranch.connectors.mysql.source import shadow_outlook, shadow_rows
 from anabranch.connectors.mysql.source.chunks import qualified
 from anabranch.connectors.mysql.source.expressions import name
-from anabranch.connectors.sql.giving_way import giving_way
+from anabranch.connectors.sql.giving_way import unless_awaited
 from anabranch.contracts import Outlook, Unlike
 from anabranch.errors import AnabranchError, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -98,19 +98,16 @@ class MysqlShadow:
             def end() -> None:
                 ask(watch, f"KILL QUERY {session.thread_id()}")
 
-            found: Unlike | None = None
-            with giving_way(lambda: bool(ask(watch, AWAITED, table.name)), end) as has_given_way:
-                try:
-                    self._is_comparing = True
-                    found = shadow_rows.unlike(session, table, shadow, key, columns, limit)
-                    self._is_comparing = False
-                except SourceUnavailable:
-                    if not has_given_way.is_set():
-                        raise
-        if not has_given_way.is_set():
-            return found
-        self.close()  # what was killed may be the next statement
-        return None
+            def compare() -> Unlike:
+                self._is_comparing = True
+                found = shadow_rows.unlike(session, table, shadow, key, columns, limit)
+                self._is_comparing = False
+                return found
+
+            found = unless_awaited(compare, lambda: bool(ask(watch, AWAITED, table.name)), end, SourceUnavailable)
+        if found is None:
+            self.close()
+        return found
 
     def remove(self) -> list[str]:
         """Remove the tables, then the database with the note: whoever is stopped between finds it again. Without a note nothing

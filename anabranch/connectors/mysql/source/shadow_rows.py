@@ -22,9 +22,20 @@ TYPES = (
 # Types whose values have an equality of their own, which is finer or coarser than that of what a reader sees.
 CHARACTERS = frozenset("char varchar tinytext text mediumtext longtext enum set".split())  # noqa: SIM905 - a table of words
 SHAPES = frozenset(
-    "geometry point linestring polygon multipoint multilinestring multipolygon geometrycollection geomcollection vector".split()  # noqa: SIM905
+    [
+        "geometry",
+        "point",
+        "linestring",
+        "polygon",
+        "multipoint",
+        "multilinestring",
+        "multipolygon",
+        "geometrycollection",
+        "geomcollection",
+        "vector",
+    ]
 )
-BYTES = frozenset("binary varbinary tinyblob blob mediumblob longblob bit".split())  # noqa: SIM905
+BYTES = frozenset("binary varbinary tinyblob blob mediumblob longblob bit".split())  # noqa: SIM905 - a table of words
 TABLE, SHADOW = "o", "s"
 
 

@@ -9,7 +9,7 @@ its key does. What does not live here: how lines are sent (`load_data.py`), numb
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from anabranch.connectors.mysql.target.errors import Meaning, describe, meaning
 from anabranch.connectors.mysql.target.load_data import Way, insert, send
 from anabranch.connectors.mysql.target.local_lines import NoRow, key_text, lines_of
 from anabranch.connectors.mysql.target.session import Connection, Loaded, run, warned
+from anabranch.connectors.sql.held_blocks import holding
 from anabranch.errors import RowRefused, TargetError
 from anabranch.rows.counted import lines_in
 from anabranch.rows.net import TargetTable
@@ -59,21 +60,11 @@ def copy(connection: Connection, job: str, table: TargetTable, number: int, way:
     for first in blocks:
         held: list[bytes] = []
         run(connection, "SAVEPOINT anabranch_piece")
-        if _loaded(connection, way, _until_full(chain([first], blocks), held), held) is not None:
+        if _loaded(connection, way, holding(chain([first], blocks), held, HELD_BYTES), held) is not None:
             run(connection, "ROLLBACK TO SAVEPOINT anabranch_piece")
             raise _refusal(connection, job, table, number, way, held)
         total += sum(map(lines_in, held))
     return total
-
-
-def _until_full(blocks: Iterable[bytes], held: list[bytes]) -> Iterator[bytes]:
-    size = 0
-    for block in blocks:
-        held.append(block)
-        size += len(block)
-        yield block
-        if size >= HELD_BYTES:
-            return
 
 
 def _loaded(

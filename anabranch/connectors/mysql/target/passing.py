@@ -16,6 +16,7 @@ from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
 
 CHECK = "cutover.reverse"
+KNOWN_SINCE = (10, 5, 2)  # before, a MariaDB has no right but SUPER that passes it
 OWN_RIGHT_SINCE = (10, 11, 0)  # a MariaDB's SUPER does not pass it from here on
 SPELLED = ("READ_ONLY ADMIN", "READ ONLY ADMIN")
 
@@ -34,5 +35,7 @@ def passes_fence(endpoint: Endpoint) -> list[CheckResult]:
 def passes(kind: str, release: tuple[int, ...]) -> tuple[str, ...]:
     """Return the rights with which read_only does not hold, the one to grant first."""
     if kind == "mariadb":
+        if release < KNOWN_SINCE:
+            return ("SUPER",)
         return SPELLED if release >= OWN_RIGHT_SINCE else (*SPELLED, "SUPER")
     return ("CONNECTION_ADMIN", "SUPER") if release >= (8, 0, 0) else ("SUPER",)

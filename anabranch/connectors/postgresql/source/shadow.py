@@ -16,7 +16,7 @@ from psycopg.pq import TransactionStatus
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.errors import translated
-from anabranch.connectors.sql.giving_way import giving_way
+from anabranch.connectors.sql.giving_way import unless_awaited
 from anabranch.contracts import Outlook, Unlike, UnlikeRow
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
@@ -134,17 +134,13 @@ class PostgresShadow:
                 with translated("cannot end the comparison"):
                     session.cancel()
 
-            rows: list[tuple[Any, ...]] | None = None
-            with giving_way(is_awaited, end) as has_given_way:
-                try:
-                    rows = session.execute(query).fetchall()  # without parameters: names may have a % in them
-                except errors.QueryCanceled:
-                    if not has_given_way.is_set():
-                        raise
-        if not has_given_way.is_set():
-            return rows
-        self.close()  # what is cancelled may be the next statement
-        return None
+            def ask() -> list[tuple[Any, ...]]:
+                return session.execute(query).fetchall()  # without parameters: names may have a % in them
+
+            rows = unless_awaited(ask, is_awaited, end, errors.QueryCanceled)
+        if rows is None:
+            self.close()
+        return rows
 
     def remove(self) -> list[str]:
         with translated(f"cannot remove the shadow {self.schema}"), self._open.transaction():

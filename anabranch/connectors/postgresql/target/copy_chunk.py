@@ -16,6 +16,7 @@ from anabranch.connectors.postgresql.binary_forms import binary_forms
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.errors import WAITED_FOR, Meaning, describe, meaning, state_of, translate
 from anabranch.connectors.postgresql.target.copy_in import refuse_miscount
+from anabranch.connectors.sql.held_blocks import holding
 from anabranch.errors import RowRefused
 from anabranch.rows.counted import Told, lines_in, miscount
 from anabranch.rows.net import TargetTable
@@ -42,7 +43,7 @@ def copy_lines(connection: Connection, job: str, table: TargetTable, number: int
         cursor = connection.cursor()
         try:
             with cursor.copy(_command(table)) as copy:
-                for block in _until_full(chain([first], blocks), held):
+                for block in holding(chain([first], blocks), held, HELD_BYTES):
                     copy.write(block)
         except psycopg.Error as error:
             raise _refusal(error, job, table, held) from None
@@ -81,16 +82,6 @@ def copy_binary(
 
 def _command(table: TargetTable) -> sql.Composed:
     return sql.SQL("COPY {} ({}) FROM STDIN").format(table_name(table.target), column_list(table.columns))
-
-
-def _until_full(blocks: Iterable[bytes], held: list[bytes]) -> Iterable[bytes]:
-    size = 0
-    for block in blocks:
-        held.append(block)
-        size += len(block)
-        yield block
-        if size >= HELD_BYTES:
-            return
 
 
 def _refusal(error: psycopg.Error, job: str, table: TargetTable, held: list[bytes]) -> Exception:
