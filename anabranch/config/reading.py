@@ -13,7 +13,8 @@ from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -164,7 +165,8 @@ def _section(path: KeyPath) -> type[BaseModel] | None:
             continue
         annotation = next((f.annotation for n, f in model.model_fields.items() if part in (n, f.alias)), None)
         inner = [a for a in (annotation, *get_args(annotation)) if isinstance(a, type) and issubclass(a, Section)]
-        if not inner or (isinstance(annotation, type) is False and path[-1] == part):
+        is_several = get_origin(annotation) not in (None, Union, UnionType)  # a section that may be left out is one
+        if not inner or (is_several and path[-1] == part):
             return None
         model = inner[0]
     return model

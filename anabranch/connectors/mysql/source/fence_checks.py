@@ -44,7 +44,8 @@ def checks(connection: pymysql.Connection, has_super: bool) -> Iterator[CheckRes
     found += [] if has_super else _accounts(connection)
     if not any(one.verdict == CheckVerdict.FAILED for one in found):
         by = (
-            "super_read_only: nobody writes, SUPER included"
+            "super_read_only: nobody writes, SUPER included; once a way back is armed, read_only is left, which SUPER and"
+            " CONNECTION_ADMIN pass"
             if has_super
             else "read_only, and the event scheduler is stopped"
         )

@@ -105,7 +105,7 @@ def _raised(live: Live, setting: str, why: str, value: str) -> tuple[str, str]:
     """Say why a setting is not enough; where the configuration has another value already, only a restart is missing."""
     if live.settings[setting].waits:
         return f"{why}; the configuration says otherwise, which waits for a restart", f"{RESTART}; then look again"
-    return why, f"ALTER SYSTEM SET {setting} = {value} at the source, and restart it"
+    return why, f"ALTER SYSTEM SET {setting} = {value}, then restart the server"
 
 
 def _in_force(live: Live, setting: str, message: str = "") -> Iterator[CheckResult]:
