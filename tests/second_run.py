@@ -27,6 +27,8 @@ from anabranch.testing.in_time import NotInTime
 
 MOST = 10  # more at once is no accident of a busy machine
 LATE = (NotInTime, TimeoutError, subprocess.TimeoutExpired, ConnectionError, SourceUnavailable, TargetUnavailable)
+# A line that is lost, a server that stops, what a session still holds that has been told to end.
+LATE_POSTGRESQL = ("08", "57P", "55006")  # https://www.postgresql.org/docs/current/errcodes-appendix.html
 LOST_MYSQL = {2003, 2006, 2013}  # https://dev.mysql.com/doc/mysql-errors/8.0/en/client-error-reference.html
 KEPT = ("ANABRANCH_COMPILED",)  # what a stage of `make test` sets for its tests
 
@@ -51,7 +53,7 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
 
 def _says_late(error: BaseException) -> bool:
     if isinstance(error, psycopg.OperationalError):
-        return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
+        return error.sqlstate is None or error.sqlstate.startswith(LATE_POSTGRESQL)
     if isinstance(error, pymysql.err.OperationalError):
         return bool(error.args) and error.args[0] in LOST_MYSQL
     if isinstance(error, pytest.fail.Exception):

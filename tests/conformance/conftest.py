@@ -30,6 +30,7 @@ from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.features import spelled
 from anabranch.testing.in_time import in_time, until
 from rigs.mysql_writer import Roles
+from rigs.postgresql_sessions import drop_origins, drop_slots, session_from
 
 TYPES = (
     LogicalType(Kind.INT64),
@@ -191,16 +192,10 @@ class PostgresSubject:
 
     @contextmanager
     def from_origin(self, origin: str) -> Iterator[SqlChanges]:
-        known = "SELECT 1 FROM pg_replication_origin WHERE roname = %s"
-        if not self.database.query(known, [origin]):
-            self.database.query("SELECT pg_replication_origin_create(%s)", [origin])
-        with closing(self.database.connect(autocommit=False)) as connection:
-            connection.execute("SELECT pg_replication_origin_session_setup(%s)", [origin])
+        with session_from(self.database, origin) as connection:
             yield SqlChanges(connection)
             connection.commit()
-            connection.execute(
-                "SELECT pg_replication_origin_session_reset()"
-            )  # the next session may come before this ends
+            connection.execute("SELECT pg_replication_origin_session_reset()")  # the next may come before this ends
 
     def prepare(self, name: str) -> None:
         return None
@@ -217,11 +212,8 @@ class PostgresSubject:
 
     def close(self) -> None:
         """The server lets go of a slot when it sees that its reader is gone."""
-        held = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active"
-        until(lambda: not self.database.query(held, [self.database.name]), "somebody still reads the slot")
-        self.database.execute(f"SELECT pg_drop_replication_slot('{self.database.name}')")
-        ours = "SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin WHERE roname LIKE %s"
-        self.database.query(ours, [f"{self.database.name} %"])
+        drop_slots(self.database)
+        drop_origins(self.database, f"{self.database.name} %")
 
 
 class SqlChanges:

@@ -17,6 +17,7 @@ from anabranch.testing.servers import Server
 from rigs.endpoints import endpoint_of
 from rigs.mysql_tables import Place
 from rigs.postgresql_load import RULES
+from rigs.postgresql_sessions import drop_slots
 from rigs.postgresql_slot import Slot
 
 # What reads a PostgreSQL's log, or rows by COPY, with the compiled decoder, where it is installed, and with the one in Python.
@@ -77,6 +78,5 @@ def slot(logical_postgresql: Server, request: pytest.FixtureRequest) -> Iterator
         return made[-1]
 
     yield make
-    for one in made:
-        database.execute(f"SELECT pg_drop_replication_slot('{one.database.name}')")
+    drop_slots(database)
     drop_database(database)

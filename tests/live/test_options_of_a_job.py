@@ -20,6 +20,7 @@ from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server
 from anabranch.view.opened import source_of
 from anabranch.view.options import log_options
+from rigs.postgresql_sessions import drop_slots
 
 Make = Callable[[Server], Database]
 PATIENCE = 240.0
@@ -88,10 +89,3 @@ def test_a_slot_is_made_with_the_decoder_of_the_job_file(
 def checked(job: Job) -> list[CheckResult]:
     with closing(source_of(job).checks()) as checks:
         return checks.run(PreflightContext(job.config.name, {}, {}, {}))
-
-
-def drop_slots(database: Database) -> None:
-    database.execute(
-        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
-        f" WHERE database = '{database.name}' AND NOT active"
-    )

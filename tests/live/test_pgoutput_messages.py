@@ -28,6 +28,7 @@ from anabranch.connectors.postgresql.source.pgoutput import (
 )
 from anabranch.rows.chunk import Op
 from anabranch.testing.databases import connect
+from rigs.postgresql_sessions import drop_origins, session_from
 
 INSERT, DELETE, BEFORE, AFTER = Op.INSERT, Op.DELETE, Op.BEFORE, Op.AFTER
 
@@ -83,21 +84,21 @@ def test_transactions_truncates_messages_and_origins(slot: Any) -> None:
         "CREATE TYPE mood AS ENUM ('ok')", "CREATE TABLE parent (id int PRIMARY KEY, m mood)",
         "CREATE TABLE child (p int REFERENCES parent)",
     )  # fmt: skip
-    made.database.execute("SELECT pg_replication_origin_create('elsewhere')")
-    with closing(connect(made.database.server, made.database.name)) as connection, connection.transaction():
-        connection.execute("SELECT pg_replication_origin_session_setup('elsewhere')")
+    elsewhere = f"{made.database.name} elsewhere"
+    with session_from(made.database, elsewhere) as connection:
         connection.execute("SELECT pg_replication_origin_xact_setup('0/1234', '2024-05-06 07:08:09.123456+00')")
         connection.execute("INSERT INTO parent VALUES (1, 'ok')")
         connection.execute("SELECT pg_logical_emit_message(true, 'ours', 'within')")
         connection.execute("TRUNCATE parent RESTART IDENTITY CASCADE")
+        connection.commit()
     made.database.execute("SELECT pg_logical_emit_message(false, 'ours', 'alone')")
-    made.database.execute("SELECT pg_replication_origin_drop('elsewhere')")
+    drop_origins(made.database, elsewhere)
     messages = made.take()
     found = [item for item, _ in made.items(messages)]
     begin, commit = found[0], next(item for item in found if isinstance(item, Commit))
     assert isinstance(begin, Begin) and begin.lsn == commit.lsn < commit.end
     assert begin.time == commit.time == 1_714_979_289_123_456
-    assert found[1] == Origin(0x1234, "elsewhere")
+    assert found[1] == Origin(0x1234, elsewhere)
     assert {(one.schema, one.name) for one in found if isinstance(one, TypeName)} == {("public", "mood")}
     oids = {relation.name: oid for oid, relation in made.relations.items()}
     (truncate,) = (one for one in found if isinstance(one, Truncate))

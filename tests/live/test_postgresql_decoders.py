@@ -20,6 +20,7 @@ from anabranch.testing.servers import Server, start_postgresql
 from rigs.endpoints import endpoint_of
 from rigs.postgresql_decoders import NAMES, PATIENCE, Change, Rig, changes
 from rigs.postgresql_load import RULES
+from rigs.postgresql_sessions import drop_origins, session_from
 
 pytestmark = pytest.mark.servers
 MANY = """
@@ -191,13 +192,13 @@ def test_a_table_without_an_identity_refuses_its_updates(rig: MakeRig, decoder: 
 def test_what_came_to_the_source_by_replication_is_captured(rig: MakeRig) -> None:
     """Each decoder gives it as if it were the source's own."""
     made = rig(KEYED)
-    made.database.execute("SELECT pg_replication_origin_create('elsewhere')")
-    with closing(made.database.connect(autocommit=False)) as connection:
-        connection.execute("SELECT pg_replication_origin_session_setup('elsewhere')")
+    elsewhere = f"{made.database.name} elsewhere"
+    with session_from(made.database, elsewhere) as connection:
         connection.execute("SELECT pg_replication_origin_xact_setup('0/1234', now())")
         connection.execute("INSERT INTO keyed VALUES (1)")
         connection.commit()
-    made.database.execute("INSERT INTO keyed VALUES (2)", "SELECT pg_replication_origin_drop('elsewhere')")
+    made.database.execute("INSERT INTO keyed VALUES (2)")
+    drop_origins(made.database, elsewhere)
     for decoder, found in made.read().items():
         assert [change[3]["id"] for transaction in found for change in transaction[1:]] == ["1", "2"], decoder
 

@@ -23,6 +23,7 @@ from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server
 from rigs.endpoints import endpoint_of
 from rigs.postgresql_load import RULES
+from rigs.postgresql_sessions import drop_slots
 
 GROWS = "INSERT INTO big SELECT repeat(md5(random()::text), 30) FROM generate_series(1, 4000)"  # about 4 MB
 LITTLE = 1 << 20
@@ -136,7 +137,7 @@ def test_a_server_on_which_nothing_happens_stays_as_it_is(
         assert made.until_idle_at(time.time() - 1) is not None
         assert made.idle.query(written) >= [(1,)]
     finally:
-        made.idle.execute(f"SELECT pg_drop_replication_slot('{other}')")
+        drop_slots(made.idle, other)
 
 
 def test_one_that_is_refused_is_told_of_once(

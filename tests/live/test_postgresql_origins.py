@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,22 +25,12 @@ from anabranch.trail.show import show
 from rigs.endpoints import endpoint_of
 from rigs.postgresql_capture import FLUSH, Rig, small_memory
 from rigs.postgresql_load import RULES
+from rigs.postgresql_sessions import drop_origins, session_from
 
 LARGE = 3000  # wide rows: more than a session may keep in memory while it decodes
 ROWS = "INSERT INTO t SELECT n, repeat(md5(n::text), 20) FROM generate_series({}, {}) n"
 TABLE = ("CREATE TABLE t (id int PRIMARY KEY, v text)", "CREATE TABLE empty (id int PRIMARY KEY)")
 Make = Callable[[Server], Database]
-
-
-@contextmanager
-def session_of(database: Database, origin: str) -> Iterator[psycopg.Connection[Any]]:
-    """A session that writes what came from there, as a subscription's worker does."""
-    if not database.query("SELECT FROM pg_replication_origin WHERE roname = %s", [origin]):
-        database.query("SELECT pg_replication_origin_create(%s)", [origin])
-    with closing(database.connect(autocommit=False)) as connection:
-        connection.execute("SELECT pg_replication_origin_session_setup(%s)", [origin])
-        connection.commit()
-        yield connection
 
 
 @pytest.fixture
@@ -51,7 +41,7 @@ def north(source_database: Make, logical_postgresql: Server) -> Iterator[tuple[D
     database.execute(*TABLE)
     name = f"{database.name} é north"
     yield database, name
-    database.query("SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin WHERE roname = %s", [name])
+    drop_origins(database, name)
 
 
 def told(rig: Rig) -> list[tuple[str | None, int]]:
@@ -93,7 +83,7 @@ def test_rule_21_small_and_large_transactions_of_an_origin(
 
 
 def write(database: Database, origin: str) -> None:
-    with session_of(database, origin) as there:
+    with session_from(database, origin) as there:
         there.execute(ROWS.format(1, 1))
         there.commit()
         database.execute(ROWS.format(2, 3))
@@ -120,10 +110,10 @@ def test_rule_21_an_origin_that_was_dropped_is_told(north: tuple[Database, str],
     database, origin = north
     rig = Rig(database, endpoint_of(database), tmp_path / "trail")
     try:
-        with session_of(database, origin) as there:
+        with session_from(database, origin) as there:
             there.execute(ROWS.format(1, 1))
             there.commit()
-        database.query("SELECT pg_replication_origin_drop(%s)", [origin])
+        drop_origins(database, origin)
         rig.follow()
     finally:
         rig.drop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,10 +21,10 @@ from anabranch.model.writers import SourceWriter
 from anabranch.rows.net import TargetTable
 from anabranch.testing import packages
 from anabranch.testing.databases import Database, create_database
-from anabranch.testing.in_time import in_time
 from anabranch.testing.recipes import give_away
 from anabranch.testing.servers import Server, start_postgresql
 from rigs.endpoints import endpoint_of
+from rigs.postgresql_sessions import drop_slots
 
 ORDERS = TableId("public", "orders")
 INT = LogicalType(Kind.INT32)
@@ -109,16 +108,7 @@ def test_postgresql_a_logical_replica_is_refused_and_one_that_comes_back_is_a_lo
     finally:
         here.execute("ALTER SUBSCRIPTION replica DISABLE", "ALTER SUBSCRIPTION replica SET (slot_name = NONE)")
         here.execute("DROP SUBSCRIPTION replica")
-        let_go(there)
-
-
-def let_go(database: Database) -> None:
-    """The slot; its reader has been told to go."""
-    until = time.monotonic() + 180
-    while database.query("SELECT active FROM pg_replication_slots") != [(False,)]:
-        in_time(until, "the subscription's line is closed")
-        time.sleep(0.05)
-    database.execute(f"SELECT pg_drop_replication_slot('{database.name}')")
+        drop_slots(there)
 
 
 def subscribe(there: Database, here: Database) -> None:

