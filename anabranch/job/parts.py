@@ -148,6 +148,7 @@ def run_load(
     """Run a load in this process. `engine`: used instead of Spark."""
     from anabranch.job.preflight import preflight_report
     from anabranch.lifecycle.loading import Loading
+    from anabranch.lifecycle.loading_one import LoadingOne
 
     if table is not None:
         refuse_load(job)
@@ -162,13 +163,13 @@ def run_load(
         begin_trail_if_none(job, stop.asked)
         _await_trail(job, stop)
         if not stop.asked():
-            loading = Loading(job, engine, stop.asked, LoadWatcher(state))
             if table is None:
+                loading = Loading(job, engine, stop.asked, LoadWatcher(state))
                 loading.all_tables()
                 if not os.environ.get(SUPERVISED) and not stop.asked():
                     loading.tell_parked()  # `run` reports them itself, and would start the part again for this code
             else:
-                loading.one_table(table, recreate, with_children, keep)
+                LoadingOne(job, engine, stop.asked, LoadWatcher(state)).one_table(table, recreate, with_children, keep)
     stop.exit_if_signalled()
 
 

@@ -23,6 +23,7 @@ PRELOADED = (
     "anabranch.apply.run",
     "anabranch.lifecycle.beginning",
     "anabranch.lifecycle.loading",
+    "anabranch.lifecycle.loading_one",
     "anabranch.job.verifying",
     "importlib.readers",
     "numpy.ma",

@@ -15,8 +15,9 @@ from anabranch.errors import ConfigError, JobChanged, SchemaError, StateError, T
 from anabranch.job import Job
 from anabranch.job.watching import LoadWatcher
 from anabranch.lifecycle.beginning import begin_trail_if_none, open_trail, prepare_target
+from anabranch.lifecycle.copying import _replaced
 from anabranch.lifecycle.joining import Joining
-from anabranch.lifecycle.loading import Loading, _replaced
+from anabranch.lifecycle.loading import Loading
 from anabranch.lifecycle.planning import left_out
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

@@ -19,6 +19,7 @@ from anabranch.job.watching import part
 from anabranch.lifecycle.beginning import begin_trail_if_none, prepare_target
 from anabranch.lifecycle.joining import Joining
 from anabranch.lifecycle.loading import Loading
+from anabranch.lifecycle.loading_one import LoadingOne
 from anabranch.load.order import Demand
 from anabranch.load.plan import LoadTable
 from anabranch.model.datatype import Kind, LogicalType
@@ -48,6 +49,10 @@ def load(tmp_path: Path) -> Iterator[Loading]:
     prepare_target(job, store())
     yield Loading(job, None, lambda: False, None)  # type: ignore[arg-type]  # neither is asked
     forget()
+
+
+def one_of(load: Loading) -> LoadingOne:
+    return LoadingOne(load.job, load.engine, load.stop, load.watcher)
 
 
 def store() -> MemoryStore:
@@ -81,7 +86,7 @@ def test_a_table_of_the_first_load_does_not_join(load: Loading, state: str) -> N
     """It may have to be of one moment with others."""
     store().save_table("shop", TableState(A, A, state, 1, schema=PARENT), None)
     with pytest.raises(ConfigError, match=r"the first load of shop\.a has not finished") as told:
-        load.one_table(A, False)
+        one_of(load).one_table(A, False)
     assert told.value.hint.startswith("let it finish: anabranch load JOB;") and 'on_error = "park"' in told.value.hint
 
 
@@ -97,8 +102,8 @@ def test_what_a_table_demands_is_asked_when_its_parents_stream(load: Loading, mo
 
     monkeypatch.setattr(MemoryCatalog, "logs_cascades", lambda self: False)
     monkeypatch.setattr(Joining, "definition", definition)
-    monkeypatch.setattr(Loading, "_load_level", lambda self, tables: planned.extend(tables))
-    load.one_table(B, False)
+    monkeypatch.setattr(LoadingOne, "_load_level", lambda self, tables: planned.extend(tables))
+    one_of(load).one_table(B, False)
     assert [(one.changed_with, one.exact, one.joins) for one in planned] == [({A}, True, True)]
 
 

@@ -1,0 +1,158 @@
+"""`load --table`: one table, while the others stream (K15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from anabranch.errors import (
+    ConfigError,
+    TablesParked,
+    TargetError,
+)
+from anabranch.lifecycle.beginning import prepare_target
+from anabranch.lifecycle.joining import Joining
+from anabranch.lifecycle.load_refusals import may_lack
+from anabranch.load.order import Demand
+from anabranch.load.plan import LoadTable
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.model.table_life import TableState
+from anabranch.view.alone import alone
+from anabranch.view.definitions import parked_because
+from anabranch.view.refusals import refuse_while_cut_over
+
+if TYPE_CHECKING:
+    pass
+from anabranch.lifecycle.copying import Copying
+
+
+class LoadingOne(Copying):
+    """One call of `load --table`."""
+
+    def one_table(self, table: TableId, recreate: bool, with_children: bool = False, keep: bool = False) -> None:
+        """Load a table that streams, is parked, or is new (K15). Apply takes it out if need be, capture brings it in,
+        it is emptied and loaded, and apply lets it join.
+
+        `with_children`: also load the tables whose rows foreign keys change together with its own, unseen by the log.
+        `keep`: rows that its target table already has stay.
+        """
+        refuse_while_cut_over(self.job)
+        if not self.job.rules.includes(table):
+            raise self.job.rules.not_replicated(table)
+        with alone(self.job, self.stop):
+            with closing(self.target.store()) as store:
+                prepare_target(self.job, store)
+                states = store.states.tables(self.name)
+            self._with_children(table, states, recreate, with_children, keep)
+
+    def _refuse_rows_of_others(self, table: TableId) -> None:
+        """Refuse to empty a table that other jobs write to before it is taken out of the stream."""
+        target = self.job.rules.target_of(table)
+        with closing(self.target.store()) as store:
+            if target in store.states.others(self.name):
+                raise TargetError(
+                    f"other jobs write to {target}: it is not emptied",
+                    table=str(table),
+                    job=self.name,
+                    hint="remove this job's rows from it by hand, then: anabranch load JOB --table T --keep; a job that is gone"
+                    " is removed by anabranch drop",
+                )
+
+    def _with_children(
+        self, table: TableId, states: Mapping[TableId, TableState], recreate: bool, with_children: bool, keep: bool
+    ) -> None:
+        joining = Joining(self.job, self.source, self.target, self.stop)
+        children = joining.children(table, states)
+        joining.refuse_hidden([table, *children] if with_children else [table], states)
+        if with_children:
+            for one in (table, *children):  # refused before anything is taken out
+                keeps = keep or self._keeps(one, states.get(one), states[one].generation + 1 if one in states else 1)
+                if not keeps:
+                    self._refuse_rows_of_others(one)
+            if not joining.let_out(children, table):
+                return
+        if not with_children and table in states and not states[table].facts.joins:
+            joining.refuse_children(table, [child for child in children if not states[child].is_parked])
+        for one in (table, *(children if with_children else ())):
+            if not self.stop():
+                self._one_table(joining, one, recreate and one == table, keep)
+
+    def _one_table(self, joining: Joining, table: TableId, recreate: bool, keep: bool) -> None:
+        state = joining.states().get(table)
+        is_parked = bool(parked_because(self.job, table))
+        self._refuse_unfinished(table, state, is_parked)
+        begun = state is not None and state.is_loading and not is_parked
+        if begun and recreate and joining.stands_otherwise(table):  # its rows would be refused again and again
+            if not joining.let_out([table], table):  # before its table goes: apply, or a load, could go on without rows
+                return
+            state, begun = joining.states().get(table), False
+        load = self._planned(joining, table, state, begun, recreate, keep)
+        if load is None:
+            return
+        self._load_level([load])
+        now = joining.states().get(table)
+        if now is not None and now.is_parked and now.generation == load.generation:
+            raise TablesParked(f"{table} is parked: {now.reason}", job=self.name)
+        if parked := parked_because(self.job, table):
+            raise TablesParked(f"{table} was parked again: {parked}", job=self.name, hint="load it once more")
+
+    def _refuse_unfinished(self, table: TableId, state: TableState | None, is_parked: bool) -> None:
+        """Refuse a table that waits to be resumed, or that the first load of the job has not brought into the stream."""
+        if state is not None and state.is_resuming:
+            raise ConfigError(f"{table} is waiting to be resumed", job=self.name, hint="start apply, which resumes it")
+        if state is not None and state.is_before_stream and not state.is_joining and not is_parked:
+            raise ConfigError(
+                f"the first load of {table} has not finished",
+                job=self.name,
+                hint="let it finish: anabranch load JOB; if a row of the table is refused, the table can be reloaded alone once"
+                ' it is parked: [apply] on_error = "park"',
+            )
+
+    def _planned(
+        self, joining: Joining, table: TableId, state: TableState | None, begun: bool, recreate: bool, keep: bool
+    ) -> LoadTable | None:
+        """Say how the table is loaded, once capture has its definition. None if the user stopped it first. `begun`: a load
+        that ended early goes on."""
+        generation = (state.generation if state else 0) + (0 if begun else 1)
+        keeps = keep or self._keeps(table, state, generation)
+        if not (begun or keeps):
+            self._refuse_rows_of_others(table)
+        schema = state.schema if state and begun else None
+        if schema is None:
+            schema = joining.definition(table, state, recreate, keep)
+        if schema is None:
+            return None
+        if state is not None and state.target != self.job.rules.target_table(schema).target:
+            joining.require_room(schema)
+        joining.rename_labels(schema)
+        demand = self._demand(schema, joining.states())  # parents may have come to stream meanwhile
+        return LoadTable(
+            schema,
+            self.job.rules.target_table(schema),
+            self.job.rules.where(schema),
+            generation,
+            empty=not keeps and self._may_empty(state),
+            keep=keeps,
+            recreate=recreate and self._is_made_otherwise(joining, state, schema),
+            exact=demand.exact,
+            changed_with=demand.changed_with,
+            joins=True,
+            may_lack=may_lack(self.job, schema, {t: s.schema for t, s in joining.states().items() if s.schema}),
+            aside_limit=self.job.config.apply.set_aside_limit,
+        )
+
+    def _is_made_otherwise(self, joining: Joining, state: TableState | None, schema: TableSchema) -> bool:
+        """Return whether the target table may be another than one that is made now."""
+        if state is None or not state.generation or state.facts.recreate:
+            return True
+        return bool(state.schema and not _is_made_as(state.schema, schema)) or bool(joining.differences(schema))
+
+    def _demand(self, schema: TableSchema, states: Mapping[TableId, TableState]) -> Demand:
+        schemas = {t: s.schema for t, s in states.items() if s.schema and s.is_streaming} | {schema.id: schema}
+        return next(demand for level in self._demands(schemas) for demand in level if demand.table == schema.id)
+
+
+def _is_made_as(then: TableSchema, now: TableSchema) -> bool:
+    return then.same_definition(now) and (then.partition_key, then.partitions) == (now.partition_key, now.partitions)
