@@ -1,6 +1,6 @@
 """A table that is to join while the others stream (K15): what has to hold first, and the definition it joins with.
 
-What does not live here: copying it (`loading.py`), and letting it join (apply).
+What does not live here: the target's table (`joining_target.py`), copying (`copying.py`), and letting it join (apply).
 """
 
 from __future__ import annotations
@@ -10,27 +10,22 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch import log
 from anabranch.contracts import (
-    LabelTables,
     PreflightContext,
     RowTarget,
     SourceConnector,
-    StandingTables,
-    longest_of,
 )
 from anabranch.errors import ConfigError, SchemaError
+from anabranch.lifecycle.joining_target import AtTarget
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.steps import When
 from anabranch.model.table_life import TableState, take_out
 from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import ancestors, cascading_parents, check_cascades
 from anabranch.preflight.report import Report
-from anabranch.preflight.run import choices_of
 from anabranch.trail import requests, retention
 from anabranch.trail.lock import LockHeld, OsLock, holder
 from anabranch.trail.reader import TrailReader
@@ -38,7 +33,7 @@ from anabranch.view.definitions import logs_cascades
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import catalog_of
 from anabranch.view.options import value_rules
-from anabranch.view.running import is_applied
+from anabranch.view.running import is_applied, is_captured
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -60,6 +55,10 @@ class Joining:
     def name(self) -> str:
         return self.job.config.name
 
+    @property
+    def at_target(self) -> AtTarget:
+        return AtTarget(self.job, self.source, self.target)
+
     def definition(
         self, table: TableId, state: TableState | None, recreate: bool, keep: bool = False
     ) -> TableSchema | None:
@@ -75,12 +74,12 @@ class Joining:
             self._await_parents(table, now)
         if self.stop():
             return None
-        self._refuse_older_functions(now[table])
-        self._refuse_unconfirmed(now[table], state, recreate or keep)
+        self.at_target.refuse_older_functions(now[table])
+        self.at_target.refuse_unconfirmed(now[table], state, recreate or keep)
         if not recreate and (state is None or not state.generation):
-            self.require_room(now[table], keep)
+            self.at_target.require_room(now[table], keep)
         if keep:
-            self._refuse_other_columns(now[table])
+            self.at_target.refuse_other_columns(now[table])
         if not self.await_leaving([table]):
             return None
         hold = self.job.names.table(table)
@@ -120,7 +119,7 @@ class Joining:
     def _brought_in(self, table: TableId) -> TableSchema | None:
         """Return the definition that capture answers a request with; None when stopped while waiting."""
         requests.request_table(self.job.trail, table)
-        log.get(job=self.name, table=str(table)).info("waiting_for_capture", why="it has to bring the table in")
+        self._tell_wait(table)
         answer = requests.answer(self.job.trail, table)
         while answer is None or answer.is_pending:
             if self.stop():
@@ -132,6 +131,16 @@ class Joining:
             raise SchemaError(answer.refusal, table=str(table), job=self.name, hint="look at the table at the source")
         with TrailReader(self.job.trail) as trail:
             return trail.history.latest(table)
+
+    def _tell_wait(self, table: TableId) -> None:
+        why = "it has to bring the table in"
+        if is_captured(self.job):
+            log.get(job=self.name, table=str(table)).info("waiting_for_capture", why=why)
+        else:
+            remedy = "start anabranch run JOB, or anabranch capture JOB"
+            log.get(job=self.name, table=str(table)).warning(
+                "waiting_for_capture", why=f"{why}, and none runs; {remedy}"
+            )
 
     def children(self, table: TableId, states: Mapping[TableId, TableState]) -> list[TableId]:
         """Return the job's tables whose rows foreign keys change with this one's, unseen in the source's log; parents first."""
@@ -219,24 +228,6 @@ class Joining:
             for state in followed:
                 store.states.save_table(self.name, take_out(state), state)
 
-    def require_room(self, schema: TableSchema, keep: bool = False) -> None:
-        """Refuse a target that the job has not loaded the table into, if it holds somebody else's rows (which stay where
-        `keep` says so) or cannot hold the source's. Raises PreflightFailed.
-        """
-        rules = self.job.rules
-        choices = choices_of(self.job.config, self.job.target) | ({"load.existing": "keep"} if keep else {})
-        context = PreflightContext(
-            self.name,
-            choices,
-            {schema.id: schema},
-            {schema.id: rules.target_table(schema)},
-            filtered=frozenset((schema.id,)) if rules.has_filter(schema.id) else frozenset(),
-            longest=partial(longest_of, self.source),
-        )
-        with closing(self.target.checks()) as checks:
-            results = checks.run(context)
-        Report(self.name, tuple(result for result in results if result.table == str(schema.id))).require()
-
     def _at_source(self, table: TableId) -> dict[TableId, TableSchema]:
         """Return the definitions that the source has now, of all included tables; this one can be replicated."""
         with catalog_of(self.source) as catalog:
@@ -311,68 +302,13 @@ class Joining:
             hint=hint,
         )
 
-    def _refuse_older_functions(self, now: TableSchema) -> None:
-        """Refuse older functions before the table is taken out."""
-        then = [state.schema for state in self.states().values() if state.schema]
-        with closing(self.target.tables(value_rules(self.job))) as tables:
-            if isinstance(tables, LabelTables) and now.needs:
-                tables.refuse_older_functions(then, now)
-
-    def rename_labels(self, schema: TableSchema) -> None:
-        """Rename labels of the target's types that the source has renamed since."""
-        then = [state.schema for state in self.states().values() if state.schema]
-        with closing(self.target.tables(value_rules(self.job))) as tables:
-            if isinstance(tables, LabelTables) and schema.needs:
-                tables.rename_labels(self.name, self.job.rules.target_table(schema), then, schema)
-
-    def differences(self, schema: TableSchema) -> Sequence[str]:
-        """Say which columns of the target's table are not those that rows of this definition are written for."""
-        with closing(self.target.tables(value_rules(self.job))) as tables:
-            if not isinstance(tables, StandingTables):
-                return []
-            return tables.differences(schema, self.job.rules.target_table(schema))
-
     def stands_otherwise(self, table: TableId) -> bool:
         """Return whether the target's table is not what rows of the source's definition of now are written for."""
-        return bool(self.differences(self._at_source(table)[table]))
+        return bool(self.at_target.differences(self._at_source(table)[table]))
 
     def states(self) -> dict[TableId, TableState]:
         with closing(self.target.store()) as store:
             return store.states.tables(self.name)
-
-    def _refuse_other_columns(self, now: TableSchema) -> None:
-        """Refuse columns that do not take the rows, where the target's table stays with its rows."""
-        if other := self.differences(now):
-            raise ConfigError(
-                f"{self.job.rules.target_table(now).target} stays as it is with --keep: {'; '.join(other)}",
-                job=self.name,
-                hint="alter these columns to what is needed; or let the job write what stands there: take its choice of another"
-                ' type back, or make one ([types.map] "TYPE" = "longtext"), then anabranch plan JOB --execute; or load it'
-                " without --keep",
-            )
-
-    def _refuse_unconfirmed(self, now: TableSchema, state: TableState | None, recreate: bool) -> None:
-        """Refuse a changed definition without the user's word: the target table has to be created anew."""
-        if state is None or state.schema is None or recreate:
-            return
-        with closing(self.target.tables(value_rules(self.job))) as tables:
-            then = tables.as_renamed(state.schema, now) if isinstance(tables, LabelTables) else state.schema
-            steps = list(tables.script([(now, self.job.rules.target_table(now))]))
-        other = self.differences(now)
-        if now.same_definition(then) and not state.facts.recreate and not other:
-            return
-        would = f"--recreate would drop {state.target} at the target and create it anew:"
-        raise ConfigError(
-            "\n".join(
-                [
-                    f"the definition of {now.id}, or what the job makes of it, changed since it was loaded; {would}",
-                    *other,
-                    *(step.sql for step in steps if step.sql and step.table and step.when is When.BEFORE_LOAD),
-                ]
-            ),
-            job=self.name,
-            hint=f"anabranch load JOB --table {now.id} --recreate",
-        )
 
 
 def _as_now(found: TableSchema, now: TableSchema) -> TableSchema:

@@ -125,8 +125,8 @@ class LoadingOne(Copying):
         if schema is None:
             return None
         if state is not None and state.target != self.job.rules.target_table(schema).target:
-            joining.require_room(schema)
-        joining.rename_labels(schema)
+            joining.at_target.require_room(schema)
+        joining.at_target.rename_labels(schema)
         demand = self._demand(schema, joining.states())  # parents may have come to stream meanwhile
         return LoadTable(
             schema,
@@ -147,7 +147,9 @@ class LoadingOne(Copying):
         """Return whether the target table may be another than one that is made now."""
         if state is None or not state.generation or state.facts.recreate:
             return True
-        return bool(state.schema and not _is_made_as(state.schema, schema)) or bool(joining.differences(schema))
+        return bool(state.schema and not _is_made_as(state.schema, schema)) or bool(
+            joining.at_target.differences(schema)
+        )
 
     def _demand(self, schema: TableSchema, states: Mapping[TableId, TableState]) -> Demand:
         schemas = {t: s.schema for t, s in states.items() if s.schema and s.is_streaming} | {schema.id: schema}

@@ -67,6 +67,7 @@ def test_a_table_that_is_lost_at_the_target_is_loaded_again(mariadb: Server, sce
     for is_let_go in (True, False):
         load = made.start("load", "--table", f"{made.source.name}.lost")
         wait_until(lambda: "waiting_for_capture" in load.stderr, 60, "the load waits for capture", load.tail, load)  # noqa: B023  # called before the loop goes on
+        assert "and none runs; start anabranch run JOB" in load.stderr
         assert made.states()["lost"] == "parked" and "load JOB --table" in made.reason("lost")
         assert list((made.trail / "readers").glob("lo*lost*"))
         if is_let_go:
