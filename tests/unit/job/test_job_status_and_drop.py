@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.config import load_job
 from anabranch.connectors.memory.database import forget
-from anabranch.errors import SourceUnavailable, StateError
+from anabranch.errors import SourceUnavailable, StateError, TargetUnavailable
 from anabranch.job import Job
 from anabranch.job.status import as_seen
 from anabranch.state.store import StateStore
@@ -65,6 +65,17 @@ def test_rule_32_an_end_that_is_gone_is_said_and_the_rest_is_removed(job: Job) -
         dropped.require()
     with pytest.raises(SourceUnavailable):
         job.drop().require()
+
+
+def test_pitfall_74_what_a_target_that_is_away_would_know_of_a_fence_is_not_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    ends = '[source]\nurl = "memory:///drop-source"\n[target]\nurl = "postgresql://u:p@127.0.0.1:9/shop"\n'
+    file.write_text(f'name = "shop"\n{ends}[[rules]]\ninclude = ["shop.*"]\n')
+    shown = Job(load_job(file, {"ANABRANCH_HOME": str(tmp_path)}), file).drop()
+    assert any("a fence of a cut-over keeps its users from writing is not known" in line for line in shown.lines)
+    with pytest.raises(TargetUnavailable):
+        shown.require()
+    forget()
 
 
 @pytest.mark.parametrize(("path", "part"), [(RUN_LOCK, "run"), (f"trail/{lock.FILE}", "capture")])
