@@ -109,7 +109,7 @@ class ApplyRun:
                     if not self._follow(store, trail):
                         return
                 except Fenced:
-                    if not was_taken(store, self.job):
+                    if self._asked(store, lambda: was_taken(store, self.job)) is False:
                         raise
 
     # --- before the first epoch ----------------------------------------------------------------------------------
@@ -156,7 +156,8 @@ class ApplyRun:
         chores = self._claimed(store, trail)
         if chores is None:
             return False
-        if is_held(store, self.job):  # it has begun while this process claimed the target, which has changed nothing
+        # It may have begun while this process claimed the target, which has changed nothing.
+        if self._asked(store, lambda: is_held(store, self.job)) is not False:
             chores.finisher.close()
             chores.applier.progress.writer.close()
             return True
@@ -203,10 +204,14 @@ class ApplyRun:
     def _claimed(self, store: TargetStore, trail: TrailReader) -> Chores | None:
         """Claim the target. A target that is away or busy is waited for now: hours of loading may lie behind. Returns
         None when stopped."""
+        return self._asked(store, lambda: self._chores(store, trail))
+
+    def _asked(self, store: TargetStore, action: Callable[[], T]) -> T | None:
+        """Run an action as soon as its end is there. Returns None when stopped before."""
         while not self.stop():
-            chores = self._patiently(store, lambda: self._chores(store, trail))
-            if chores is not None:
-                return chores
+            found = self._patiently(store, action)
+            if found is not None:
+                return found
             time.sleep(pace.current.apply_tick)
         return None
 

@@ -21,7 +21,7 @@ from anabranch.cutover.report import CutoverReport, report_of, write_files
 from anabranch.cutover.standing import lifted
 from anabranch.cutover.steps import PAUSE, Steps
 from anabranch.cutover.terms import Ends, Terms
-from anabranch.errors import AnabranchError, Fenced, SourceError, StateError, TargetError
+from anabranch.errors import AnabranchError, Fenced, SourceError, StateError, TargetError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step
 from anabranch.preflight.report import Report
@@ -51,6 +51,7 @@ class CutOver:
         self._job = ends.job.config.name
         ends.store.prepare()
         self._cutover = Cutover.of(ends.store.cutovers.cutover_notes(self._job))
+        self._unsure: CutoverNote | None = None  # the target may have it: the answer was lost
         if self._cutover.is_under_way:  # what was asked for when it began still is
             began = self._cutover.facts(Step.BEGIN, Phase.BEGINS)
             self.terms = replace(
@@ -124,11 +125,17 @@ class CutOver:
         except AnabranchError as error:
             # The command says that it did nothing; or it was not started now, and had not been before.
             if step == Step.FLIP and (isinstance(error, FlipRefused) or not was_unknown):
-                self._note(step, Phase.FAILED, {"error": error.message})
+                self._note_failure(step, error)
             raise
         reach("cutover.carried.out")
         self._note(step, Phase.DONE, facts)
         self.terms.tell(_line(step, facts))
+
+    def _note_failure(self, step: Step, error: AnabranchError) -> None:
+        try:
+            self._note(step, Phase.FAILED, {"error": error.message})
+        except TargetError as lost:
+            error.add_note(f"and the target took no note of it: {lost.message}")
 
     def _report(self) -> None:
         """Write what a person reads of it, with the note that ends it, then that note: behind it nobody writes it again."""
@@ -205,14 +212,34 @@ class CutOver:
             raise StateError(self._cutover.who_writes(), job=self.ends.job.label)
 
     def _note(self, step: Step, phase: Phase, facts: Mapping[str, Any]) -> None:
+        if self._unsure is not None:
+            self._has(self._unsure)
         self._keep(self._next_note(step, phase, facts))
 
     def _next_note(self, step: Step, phase: Phase, facts: Mapping[str, Any]) -> CutoverNote:
         return CutoverNote(self._cutover.last + 1, step, phase, time.time_ns() // 1000, facts)
 
     def _keep(self, note: CutoverNote) -> None:
-        self.ends.store.cutovers.note_cutover(self._job, note)
+        """Add a note. One whose answer is lost with the line may be there: it is looked for, and added once more if not."""
+        self._unsure = note
+        try:
+            self.ends.store.cutovers.note_cutover(self._job, note)
+        except TargetUnavailable:
+            self.ends.store.close()
+            if self._has(note):
+                return
+            self.ends.store.cutovers.note_cutover(self._job, note)
+        self._unsure = None
         self._cutover = Cutover.of([*self._before(note.step), note])
+
+    def _has(self, note: CutoverNote) -> bool:
+        """Look whether the target has this note as its last one, which is true of the cut-over then."""
+        notes = self.ends.store.cutovers.cutover_notes(self._job)
+        is_there = bool(notes) and _same(notes[-1], note)
+        if is_there:
+            self._cutover = Cutover.of(notes)
+        self._unsure = None
+        return is_there
 
     def _before(self, step: Step) -> tuple[CutoverNote, ...]:
         return () if step == Step.BEGIN else self._cutover.notes
@@ -227,6 +254,11 @@ def alarmed(report: CutoverReport) -> SourceError | None:
         return None
     hint = "anabranch trail show JOB --from POSITION shows them: they are not at the target, bring them there by hand"
     return SourceError(f"the source took {len(report.alarms)} rows behind the flip", job=report.job, hint=hint)
+
+
+def _same(one: CutoverNote, other: CutoverNote) -> bool:
+    """Return whether they are one note: no two processes write the same step in the same microsecond."""
+    return (one.number, one.step, one.phase, one.at) == (other.number, other.step, other.phase, other.at)
 
 
 def _who() -> dict[str, Any]:

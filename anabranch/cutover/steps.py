@@ -29,6 +29,10 @@ from anabranch.view.options import value_rules
 
 PAUSE = 0.1  # seconds between two tries to fence, and between two looks in the grace time
 Facts = Mapping[str, Any]
+LOST = (
+    "a MySQL or MariaDB that starts again lifts it, and so does this command where it is broken off and the target takes no "
+    "note of that; else somebody has opened it. Start the command once more"
+)
 
 
 @dataclass(frozen=True)
@@ -250,7 +254,8 @@ class Steps:
 
     def _require_fence(self) -> None:
         if gaps := self._gaps():
-            raise SourceError(f"the fence does not hold: {'; '.join(gaps[:10])}", job=self.ends.job.label)
+            said = f"the fence does not hold: {'; '.join(gaps[:10])}"
+            raise SourceError(said, job=self.ends.job.label, hint=LOST)
 
     def _require_nothing_foreign(self) -> None:
         if rows := self.following.foreign(self._mark(), self._drained()):

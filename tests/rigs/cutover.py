@@ -128,8 +128,13 @@ class Writers:
         until(lambda: len(self.acknowledged) > 5, "the application writes")
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def leave(self) -> None:
+        """Write no more here."""
         self._over.set()
+
+    def __exit__(self, *_: object) -> None:
+        assert self._over.is_set() or all(thread.is_alive() for thread in self._threads), "a writer has ended"
+        self.leave()
         for thread in self._threads:
             thread.join()
 
@@ -163,10 +168,18 @@ def is_lost(error: Exception) -> bool:
 
 @contextmanager
 def job(
-    request: pytest.FixtureRequest, source: str, target: str, path: Path, at: Server | None = None, **options: Any
+    request: pytest.FixtureRequest,
+    source: str,
+    target: str,
+    path: Path,
+    at: Server | None = None,
+    to: Server | None = None,
+    **options: Any,
 ) -> Iterator[Cut]:
-    """The job, which is loaded and follows. `at`: the source's server, if not the tests' own; `options`: of its Scenario."""
+    """The job, which is loaded and follows. `at`, `to`: servers of the source and the target, if not the tests' own; `options`:
+    of its Scenario."""
     server: Server = at or request.getfixturevalue(FIXTURES[source])
+    there: Server = to or request.getfixturevalue(target)
     database: Database = request.getfixturevalue("source_database")(server)
     database.execute(*(one.format(IDS.get(source, IDS["mysql"])) for one in TABLES))
     database.execute(
@@ -180,7 +193,7 @@ def job(
     try:
         if target.endswith("postgresql"):
             kind = FromPostgres if source == "postgresql" else Scenario
-            kept = create_database(request.getfixturevalue(target), "cutover")
+            kept = create_database(there, "cutover")
             made = kind(database, kept, path, name=unique_name("job"), is_quick=True, **options)
             try:
                 yield begun(made)
@@ -188,7 +201,7 @@ def job(
                 made.close()
                 drop_database(kept)
         else:
-            with job_at_mysql(database, request.getfixturevalue(target), path, is_quick=True, **options) as at_mysql:
+            with job_at_mysql(database, there, path, is_quick=True, **options) as at_mysql:
                 if at_mysql.target.server is not database.server:
                     let_in(at_mysql.target)
                 yield begun(at_mysql)

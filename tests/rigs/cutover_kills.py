@@ -45,6 +45,7 @@ class Killing:
     verb: str
     patch: pytest.MonkeyPatch
     told: list[str] = field(default_factory=list)
+    leave: Callable[[], object] = lambda: None  # who is killed leaves its application alone
     _looked: bool = False  # before it began: what is found then is not looked for again each time
 
     action = "raise"
