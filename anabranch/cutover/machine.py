@@ -161,7 +161,7 @@ class CutOver:
         try:
             self._take_back()
         except AnabranchError as second:
-            error.add_note(f"and it could not be taken back: {second}; {cutover.command} --abort goes on with that")
+            error.add_note(f"and the taking back has not ended: {second}; {cutover.command} --abort goes on with that")
 
     def _give_way(self) -> None:
         """Another process, with another home, is at the same cut-over. What it has taken back stays so: a fence that was raised
@@ -183,7 +183,12 @@ class CutOver:
         left = lifted(self.ends.fence, self._cutover, LIFT_SECONDS) if self._cutover.is_fenced else []
         reach("cutover.lifted")
         left += self._disarm()
-        self._note(Step.ABORT, Phase.DONE, {"left": left})
+        try:
+            self._note(Step.ABORT, Phase.DONE, {"left": left})
+        except TargetUnavailable:
+            go_on = f"{self._cutover.command} --abort, when it is back"
+            self.terms.tell(f"the source takes writes again; the target has no note of that until then: {go_on}")
+            raise
         self.terms.tell(self._cutover.who_writes())
         if left:
             self.terms.tell(f"what is left refuses nobody, and is removed by hand: {'; '.join(left)}")
@@ -273,4 +278,5 @@ def _line(step: Step, facts: Mapping[str, Any]) -> str:
     """Say, for people, what a step has done."""
     if "skipped" in facts:
         return f"{step}: skipped, {facts['skipped']}"
-    return f"{step}: " + SAID.get(step, "done").format_map({**facts, "number": len(facts.get("set", ()))})
+    counted = {"number": len(facts.get("set", ())), "not_built": "; ".join(facts.get("not_built", ())) or "nothing"}
+    return f"{step}: " + SAID.get(step, "done").format_map({**facts, **counted})

@@ -11,7 +11,7 @@ from anabranch.cutover.machine import CutOver, alarmed
 from anabranch.cutover.report import CutoverReport, report_of
 from anabranch.cutover.standing import gaps_of
 from anabranch.cutover.terms import Terms, Verified, WayBack, opened
-from anabranch.errors import AnabranchError, ConfigError, StateError
+from anabranch.errors import AnabranchError, ConfigError, StateError, TargetUnavailable
 from anabranch.job.way_back import J, read_like, way_back_of, way_forth
 from anabranch.model.cutover import Cutover, Step
 from anabranch.trail.lock import LockHeld, OsLock
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 LOCK = "cutover.lock"  # beside what is kept for the target
+NO_NOTES = (
+    "the notes that say who writes are kept there: a cut-over goes on, or is taken back, when it is back. Where the source has "
+    "to take writes before, its fence is lifted by hand: docs/howto/what-the-fence-does.md"
+)
 LOOK_SECONDS = 3.0  # for each question whether the fence stands, where only the notes were asked for
 
 
@@ -83,7 +87,7 @@ def _refuse_way_back(job: JobView, other: WayBack | None) -> None:
 
 def told(job: JobView) -> CutoverReport:
     """Return what the notes tell, and whether a fence that was raised still stands."""
-    with store_of(job) as store:
+    with _notes_wanted(), store_of(job) as store:
         cutover = Cutover.of(store.cutovers.cutover_notes(job.config.name) if store.exists() else [])
         gaps = _gaps(job, store, cutover) if cutover.is_fenced and cutover.is_done(Step.FENCE) else []
     return report_of(job.label, cutover, gaps)
@@ -144,8 +148,21 @@ def _alone(job: JobView) -> Iterator[None]:
 def _machine(job: JobView, terms: Terms, is_same_file: bool = True) -> Iterator[CutOver]:
     if is_same_file:
         refuse_changed_job(job)
-    with store_of(job) as store, closing(CutOver(opened(job, store, is_same_file), terms)) as machine:
-        yield machine
+    with store_of(job) as store:
+        with _notes_wanted():
+            machine = CutOver(opened(job, store, is_same_file), terms)
+        with closing(machine):
+            yield machine
+
+
+@contextmanager
+def _notes_wanted() -> Iterator[None]:
+    """Say what a target that is away means here."""
+    try:
+        yield
+    except TargetUnavailable as away:
+        away.hint = f"{away.hint}; {NO_NOTES}"
+        raise
 
 
 def _unasked() -> Verified:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.config import load_job
 from anabranch.contracts import PassingTarget
+from anabranch.cutover.standing import gaps_of
 from anabranch.cutover.terms import opened
 from anabranch.errors import AnabranchError
 from anabranch.job.drop import drop
@@ -60,7 +61,7 @@ class OtherWay:
             if found := list(self._mistakes()):
                 return found
             results = [one for one in preflight_report(self._job()).results if one.verdict is not OK]
-            results += [*self._passes(), *self._strays()]
+            results += [*self._passes(), *self._strays(), *self._gaps()]
         except AnabranchError as error:
             return [CheckResult(CHECK, FAILED, f"{self.name}: {error.message}", error.hint)]
         if not any(one.verdict is FAILED for one in results):
@@ -157,6 +158,22 @@ class OtherWay:
                 f"the source of {self.name} took {len(rows)} writes behind its fence, which are applied when it goes on"
             )
             hint = f"anabranch skip {self.file} leaves transactions out; anabranch verify compares behind the return"
+            yield CheckResult(CHECK, CheckVerdict.WARNING, said, hint)
+
+    def _gaps(self) -> Iterator[CheckResult]:
+        """Yield what is open in the fence at its source, behind which somebody may write to both ends."""
+        job = self._job()
+        with store_of(job) as store:
+            cutover = self._cutover(store)
+            if not cutover.is_finished:
+                return
+            with closing(opened(job, store, needs_trail=False).fence) as fence:
+                gaps = gaps_of(fence, cutover)
+        if gaps:
+            said = f"the source of {self.name}, which was cut over, is not shut any more: {'; '.join(gaps)}"
+            hint = (
+                "shut it again; what somebody has written there is applied when it goes on: anabranch verify compares"
+            )
             yield CheckResult(CHECK, CheckVerdict.WARNING, said, hint)
 
     def _begun(self, back: JobView) -> Iterator[CheckResult]:

@@ -254,6 +254,46 @@ def test_rule_24_prepared_transactions_and_events_do_not_pass(
         cut.made.assert_identical("item")
 
 
+def test_rule_24_a_prepared_transaction_a_schedule_and_statements_from_before_do_not_pass_a_postgresql(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """One that stays prepared breaks it off, by name. Refused are a session that has its INSERT planned since before the fence,
+    and one that a schedule begins each time anew, as a superuser who lets no ordinary trigger fire."""
+    with job(request, "postgresql", "postgresql", tmp_path / "job") as cut, running(cut):
+        name = f"nightly of {cut.made.source.name}"
+        with closing(cut.as_application(autocommit=False)) as connection:
+            connection.execute("INSERT INTO item (v) VALUES (5)")
+            connection.execute(f"PREPARE TRANSACTION '{name}'")
+        try:
+            with pytest.raises(SourceError, match=f"the prepared transaction '{name}' of "):
+                cut.run(wait=1.0)
+        finally:
+            cut.made.source.execute(f"ROLLBACK PREPARED '{name}'")
+        assert cut.here.job.cutover_status().state == "aborted" and cut.admits()
+
+        refused = list[str]()
+
+        def scheduled(line: str) -> None:
+            """Each time something is told: behind the fence that is behind every step."""
+            cut.told.append(line)
+            with suppress(psycopg.errors.ReadOnlySqlTransaction), closing(cut.as_application()) as session:
+                session.execute("SET session_replication_role = replica")
+                session.execute("INSERT INTO item (v) VALUES (6)")
+                return
+            refused.append(line)
+
+        with closing(cut.as_application()) as planned:
+            planned.execute("PREPARE write AS INSERT INTO item (v) VALUES ($1)")
+            planned.execute("EXECUTE write (8)")
+            report = cut.run(during=scheduled)
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction, match="being cut over"):
+                planned.execute("EXECUTE write (9)")
+        assert report.state == "finished" and report.alarms == []
+        steps = [line.partition(":")[0] for line in refused]
+        assert {"fence", "drain", "hold", "flip"} <= set(steps) and "lag" not in steps, cut.told
+        cut.made.assert_identical("item")
+
+
 def unless_an_event_had_begun(cut: Cut) -> CutoverReport | None:
     """Cut over. None where one that was begun before events were stopped wrote late, which is found and breaks it off."""
     try:

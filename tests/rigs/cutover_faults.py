@@ -6,6 +6,7 @@ What does not live here: the job, its application, its ends (cutover.py), ends o
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,13 +15,14 @@ from typing import Any
 
 from anabranch.cutover import machine, steps
 from anabranch.cutover.machine import CutOver
+from anabranch.cutover.report import CutoverReport
 from anabranch.errors import AnabranchError
 from anabranch.failpoints import POINTS
 from anabranch.model.cutover import STEPS, Step
 from anabranch.testing.databases import Database
 from anabranch.testing.faults import Proxy
 from anabranch.testing.in_time import PATIENCE
-from rigs.cutover_kills import CUTOVER, LIFTED, Killing
+from rigs.cutover_kills import CUTOVER, FAILBACK, LIFTED, Killing
 
 PLACES = tuple(name for name in POINTS if name.startswith("cutover.") and name != LIFTED)
 BEFORE = "before the first step"
@@ -125,11 +127,12 @@ class Failing(Killing):
     # --- what has to be true ------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Whoever is said to write does, and nobody else; a fence that does not stand is told, and shut again by hand where the
-        command does not do it."""
-        if self.report().gaps and self.at.is_flipped and self.ends[0].server.name != "postgresql":
-            self.ends[0].execute("SET GLOBAL read_only = ON")
-            assert not self.report().gaps
+        """Whoever is said to write does, and nobody else; a fence that does not stand is told, and shut again by hand where no
+        command does it: behind a flip."""
+        if self.at.is_flipped:
+            shut_again(self.report, self.ends[0])
+        elif self.verb == FAILBACK and not self.at.is_flip_unknown:
+            shut_again(self.cut.here.job.cutover_status, self.ends[1])
         if not self.report().gaps:
             super().look()
 
@@ -142,3 +145,10 @@ class Failing(Killing):
             if self.at.is_finished:
                 return self.met
         raise AssertionError(f"it does not come to its end: {self.errors[-5:]}")
+
+
+def shut_again(report: Callable[[], CutoverReport], end: Database) -> None:
+    """Shut a MySQL or MariaDB whose fence a restart has lifted, by the statement that `--status` names."""
+    if statements := re.findall(r"\((SET GLOBAL [^)]*)\)", " ".join(report().gaps)):
+        end.execute(*statements)
+        assert not report().gaps

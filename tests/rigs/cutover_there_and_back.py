@@ -46,6 +46,7 @@ def returned(cut: Cut, back: JobHere, there: list[int], switch: Switching, is_ta
     settings = f"[cutover]\n{flip}\nmax_lag = {MAX_LAG}\ngrace = 0\n"
     back.made.job_file.write_text(f"{back.made.job_file.read_text()}\n{settings}")
     source, target = cut.made.source, cut.made.target
+    arrives(cut, target, source)  # the way back follows: a line that was never there would end it
     with Writers(cut, target, (3, 4)) as writers:
         switch.leave = writers.leave
         if is_taken_back:

@@ -100,7 +100,7 @@ class MysqlFence:
         with self._session() as connection:
             found = variables(connection, *wanted)
             gaps = [
-                f"{name} is {found.get(name)} at the source"
+                f"{name} is {found.get(name)} at the source (SET GLOBAL {name} = {value})"
                 for name, value in wanted.items()
                 if found.get(name) != value
             ]

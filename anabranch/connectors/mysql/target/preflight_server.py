@@ -91,9 +91,12 @@ def check_settings(live: Live) -> Iterator[CheckResult]:
 def check_read_only(live: Live) -> Iterator[CheckResult]:
     if not live.is_on("read_only") or live.is_on("super_read_only"):
         return
-    say = warning if live.rights.has_any(_PASSES_READ_ONLY) else failed
-    message = "read_only is on: the target is a replica, or is to stay as it is"
-    yield say("read_only", message, f"SET GLOBAL read_only = OFF; or {PRIMARY}")
+    off = f"SET GLOBAL read_only = OFF; or {PRIMARY}"
+    if not live.rights.has_any(_PASSES_READ_ONLY):
+        yield failed("read_only", "read_only is on: the target is a replica, or is to stay as it is", off)
+        return
+    message = "read_only is on, and the job's user passes it: a cut-over has fenced the target, or it is a replica"
+    yield warning("read_only", message, f"leave the fence of a cut-over as it is, its way back writes here; else {off}")
 
 
 def check_engine(live: Live) -> Iterator[CheckResult]:
