@@ -74,6 +74,20 @@ class SharedReader(Protocol):
 
 
 @runtime_checkable
+class KeptReader(Protocol):
+    """Keeps a snapshot in which it alone reads, beside a TargetReader whose server lets no other connection read in one. Raises
+    TargetError where that connection is lost, rather than reading in another."""
+
+    def keep(self, job: str) -> Checkpoint | None:
+        """Open a snapshot, in place of one that is open, and keep it until `close`; return where the job is in it. None where
+        the target has no such job."""
+
+    def release(self) -> None:
+        """Let go of the definitions of tables that were read, which whoever empties or alters them waits for. The snapshot
+        stays."""
+
+
+@runtime_checkable
 class RangedReader(Protocol):
     """Reads ranges of keys that another database has cut, beside a TargetReader; an ability of targets with an index over keys.
     Only whole numbers have one order in all databases."""

@@ -67,6 +67,23 @@ class SharingReader(Protocol):
 
 
 @runtime_checkable
+class KeepingReader(Protocol):
+    """Keeps a snapshot of all tables at one place of the log, in which it alone reads: beside a SnapshotReader whose server
+    lets no other connection read in one. Raises SourceError where that connection is lost, rather than reading in another."""
+
+    def keep(self, lock: str, seconds: float) -> LogMark | str:
+        """Open a snapshot, kept until `close`; return its exact place, or why there is none at this moment: it may be tried
+        again. `lock`: the job's `[load] lock`, taken only where there is no other way, and waited for so long. Raises
+        SourceError where there is no way at all."""
+
+    def keeps(self, table: TableSchema) -> bool:
+        """Return whether a snapshot holds for the table: some engines have none."""
+
+    def release(self) -> None:
+        """Let go of the definitions of tables that were read, which whoever alters them waits for. The snapshot stays."""
+
+
+@runtime_checkable
 class RawReader(Protocol):
     """Gives rows of a SnapshotReader in a form of the database's own, that nobody reads on the way."""
 

@@ -223,7 +223,11 @@ def _compared(
                 tell=tell,
                 stop=stop,
             )
-    return found if beside is None or found is None else replace(found, positions=(began, _position(job)))
+    if beside is None or found is None:
+        return found
+    now = _position(job)
+    results = tuple(one if one.exact else replace(one, until=now) for one in found.tables)
+    return replace(found, tables=results, positions=(began, now))
 
 
 def _opening(job: JobView, wanted: Wanted, beside: Beside | None, identity: str) -> Opening | None:
@@ -239,6 +243,7 @@ def _opening(job: JobView, wanted: Wanted, beside: Beside | None, identity: str)
         target_of(job),
         value_rules(job),
         identity,
+        beside.lock,
         is_told=beside.tells_all,
     )
 

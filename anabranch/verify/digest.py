@@ -5,6 +5,7 @@ A sum, not an XOR: equal rows do not cancel each other (pitfall 48). Sums of dif
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,8 @@ Key = Callable[[bytes], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Snapshots of both ends at one position of the trail, in which any number of connections read."""
+    """Snapshots of both ends at one position of the trail: what others need to read in each, "" where one connection alone
+    reads in it (alone.py)."""
 
     source: str
     target: str
@@ -108,7 +110,7 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class PieceReading:
+class PieceReading(ABC):
     """Reads a piece of either side (spark/pieces.py); what is done with its rows is for a subclass."""
 
     source: SourceConnector
@@ -145,6 +147,10 @@ class PieceReading:
             if self.shared is None:
                 yield reader
                 return
+            if not self.shared.target:
+                yield reader
+                reader.release()
+                return
             if not reader.open_shared(self.shared.target):
                 raise TargetError(GONE)
             yield reader
@@ -153,9 +159,15 @@ class PieceReading:
     @contextmanager
     def snapshot(self, one: VerifyTable) -> Iterator[SnapshotReader]:
         with self._open("source", lambda: self.source.snapshot(self.expected_identity)) as snapshot:
-            if self.shared is not None and snapshot.open_shared(one.schema, self.shared.source) is None:
+            if (
+                self.shared is not None
+                and self.shared.source
+                and snapshot.open_shared(one.schema, self.shared.source) is None
+            ):
                 raise SourceError(GONE, table=str(one.table.source))
             yield snapshot
+            if self.shared is not None and not self.shared.source:
+                snapshot.release()
 
     @contextmanager
     def _open(self, end: str, made: Callable[[], Any]) -> Iterator[Any]:
@@ -170,6 +182,9 @@ class PieceReading:
         except BaseException:  # whatever it was, it is passed on
             self.kept.pop(end).close()
             raise
+
+    @abstractmethod
+    def finish(self, piece: VerifyPiece, header: bytes, blocks: Iterator[bytes]) -> Any: ...
 
     def rows(self, piece: VerifyPiece, blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
         canonical = Canonical(piece.one.table)

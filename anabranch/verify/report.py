@@ -13,6 +13,7 @@ from anabranch.errors import DifferencesFound, NotCaughtUp, TablesParked
 from anabranch.verify.wanted import Sample
 
 VERSION = 1
+NO_TIME = "there was no time to compare it"
 SHOWN = 10  # differences of a table on a terminal; --json has the whole sample
 
 
@@ -44,6 +45,8 @@ class TableResult:
     """`missing`, `extra`, `different` count rows; they are exact if `is_complete`, else at least so many. `sample` has the
     first of them. `others`: rows that only the target has, where other jobs write to it; nobody can say whose they are.
     `pending`: rows that differed, of which nobody can tell whether they do at one position, because the job runs; and `why`.
+    `exact`: the position at which both ends of it were read; else `until`: beside a running job, up to where it was looked at
+    again, and `not_exact` why it was not read at one position, where that was wanted.
     `ranges`: of a sample, how many ranges of the key were compared, and into how many the table was cut; then `rows_source` and
     `rows_target` count rows of these, and `about` is how many rows the source says that the table has, 0 where it does not
     know."""
@@ -63,6 +66,9 @@ class TableResult:
     why: str = ""
     ranges: tuple[int, int] | None = None
     about: int = 0
+    exact: str = ""
+    until: str = ""
+    not_exact: str = ""
 
     @property
     def is_undecided(self) -> bool:
@@ -89,6 +95,13 @@ class TableResult:
         counts = counts or "not compared in full: too many rows of other jobs"
         more = f", {self._pending}" if self.pending else ""
         return f"DIFFERENT  {self.source} -> {self.target}: {rows}; {counts}{more}"
+
+    @property
+    def when(self) -> str:
+        """Say at which position the table was read, where one was wanted."""
+        if self.exact:
+            return f"; exact at {self.exact}"
+        return f"; looked again until {self.until}" if self.not_exact else ""
 
     @property
     def _sampled(self) -> str:
@@ -144,8 +157,8 @@ class Verification:
     where it was at the target before and after; each row was judged at a position between the two. `since`: only rows
     were looked at that changed behind this position, and `rows_source` says how many. `sample`: only ranges of keys were
     compared, and by which number these were drawn. `exact`: the position at which both ends
-    were read, so that `positions` are those at which rows that differed there were looked at again; `not_exact`: why they were
-    not, where that was wanted; `paused`: for how many seconds apply was held for it, at most."""
+    were read, but of tables that say `not_exact`, so that `positions` are those at which rows that differed there were looked
+    at again; `not_exact`: why none was, where that was wanted; `paused`: for how many seconds apply was held, at most."""
 
     tables: tuple[TableResult, ...]
     parked: tuple[Parked, ...] = ()
@@ -209,7 +222,7 @@ class Verification:
             for key, why in repaired.refused[:SHOWN]:
                 file.write(f"    {', '.join(f'{name}={value}' for name, value in key.items())}: {why}\n")
         for table in self.tables:
-            file.write(f"{table}\n")
+            file.write(f"{table}{table.when}\n")
             for difference in table.sample[:SHOWN]:
                 file.write(f"    {difference}\n")
             if len(table.sample) > SHOWN:
@@ -229,8 +242,15 @@ class Verification:
         if self.positions:
             if self.exact:
                 file.write(f"exact at {self.exact}: both ends were read there, what differed was looked at again\n")
+                self._write_others(file)
             elif self.not_exact:
                 file.write(f"looked again until {self.positions[1]}, not exact: {self.not_exact}\n")
             ran = f"the job ran meanwhile, at the target from {self.positions[0]} to {self.positions[1]}"
             file.write(f"{ran}; apply was held for {self.paused:.3g} s\n")
         file.write(f"{self.summary}\n")
+
+    def _write_others(self, file: IO[str]) -> None:
+        """Name the tables that were not read at the one position, by what kept them from it."""
+        for why in dict.fromkeys(table.not_exact for table in self.tables if table.not_exact):
+            names = ", ".join(table.source for table in self.tables if table.not_exact == why)
+            file.write(f"not exact, looked again until {self.positions[1] if self.positions else ''}: {names}: {why}\n")

@@ -8,11 +8,12 @@ written but what opening a snapshot takes at some sources, and nothing is locked
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Protocol
 
@@ -29,14 +30,15 @@ from anabranch.spark.where import where
 from anabranch.spark.work import Outcome, Work
 from anabranch.verify import fingerprints
 from anabranch.verify.again import LATE, RECONNECTS, Again, Beside
+from anabranch.verify.alone import Alone
 from anabranch.verify.beside import Buckets, Differences, Undecided, settle
 from anabranch.verify.compare import Comparison, Found, Picking
-from anabranch.verify.digest import GONE, Shared, Summing, Sums
+from anabranch.verify.digest import GONE, PieceReading, Shared, Summing, Sums
 from anabranch.verify.display import DIGESTS, FINGERPRINTS, ROWS, Tell, silent
 from anabranch.verify.exact import OnePosition, Opening
 from anabranch.verify.filtering import Filtering
 from anabranch.verify.plan import VerifyPiece, VerifyTable, cut
-from anabranch.verify.report import Difference, TableResult, Verification
+from anabranch.verify.report import NO_TIME, Difference, TableResult, Verification
 from anabranch.verify.sampling import Part, cut_sample, of_parts
 from anabranch.verify.wanted import Sample
 
@@ -45,7 +47,6 @@ LIMIT_KEYS = 100
 TASKS_PER_CORE = (
     16  # at least, where pieces share tasks: each costs as much as a small table, few leave cores without work
 )
-NO_TIME = "there was no time to compare it"
 LIMIT_ROWS = 2_000_000  # rows of differing buckets that are brought together, per table
 
 
@@ -131,6 +132,7 @@ def verify_tables(
     results = {one.source: _result(one, sides[one.source], limit_keys, is_limited) for one in found}
     told = tuple(results.get(one.table.source) or _not_compared(one) for one in tables)
     told = told if parts is None else of_parts(every, told, parts)
+    told = tuple(one_position.told_of(one) for one in told) if opening else told
     exact = one_position.shared.position if one_position.shared else ""
     return Verification(told, sample=sample, exact=exact, not_exact=one_position.why, paused=one_position.paused)
 
@@ -144,15 +146,24 @@ def _first_look(
     """Sum up both ends, at one position where that is wanted and can be; None when stopped."""
     if opening is None or not tables:
         return _sums(run, ends, tables, hashing, None), OnePosition()
+    at_once, sides = tables, dict[TableId, _Sides]()
     with opening.opened(tables) as found:
-        try:
-            if found.shared is not None:
-                return _sums(run, ends, tables, hashing, found.shared), found
-        except AnabranchError as gone:
-            if gone.message != GONE:
-                raise
-            found.shared, found.why = None, GONE
-    return _sums(run, ends, tables, hashing, None), found
+        if found.shared is not None:
+            there = [one for one in tables if one.table.source not in found.left]
+            alone = Alone(found.alone)
+            try:
+                read = _sums(run.only(there, alone), ends, there, hashing, found.shared)
+                if read is None:
+                    return None, found
+                at_once, sides = [one for one in tables if one.table.source in found.left], read
+            except AnabranchError as gone:
+                if gone.message != GONE and not alone.failed.is_set():
+                    raise
+                found.shared, found.why = None, GONE if gone.message == GONE else f"{GONE}: {gone.message}"
+    if not at_once:
+        return sides, found
+    read = _sums(run.only(at_once), ends, at_once, hashing, None)
+    return None if read is None else sides | read, found
 
 
 def _sums(
@@ -200,11 +211,18 @@ class _Run:
     stop: Callable[[], bool]
     until: float  # of time.monotonic
     tell: Tell = silent
+    alone: Alone = field(default_factory=Alone)
 
     def is_over(self) -> bool:
-        return self.stop() or time.monotonic() >= self.until
+        return self.stop() or self.alone.failed.is_set() or time.monotonic() >= self.until
 
-    def equal(self, work: Work, tables: Collection[TableId]) -> dict[TableId, _Sides] | None:
+    def only(self, tables: Sequence[VerifyTable], alone: Alone | None = None) -> _Run:
+        """Return it for the pieces of these tables."""
+        names = {one.table.source for one in tables}
+        pieces = [piece for piece in self.pieces if piece.one.table.source in names]
+        return replace(self, pieces=pieces, alone=alone or Alone())
+
+    def equal(self, work: PieceReading, tables: Collection[TableId]) -> dict[TableId, _Sides] | None:
         """Return the tables, of these, whose fingerprints are equal; None when stopped."""
         pieces = [piece for piece in self.pieces if piece.one.table.source in tables]
         found = fingerprints.waiting(pieces)
@@ -212,7 +230,7 @@ class _Run:
             return None
         return {table: _Sides.equal(both.rows) for table, both in found.items() if both.rows is not None}
 
-    def sides(self, work: Work, known: Collection[TableId]) -> dict[TableId, _Sides] | None:
+    def sides(self, work: PieceReading, known: Collection[TableId]) -> dict[TableId, _Sides] | None:
         """Sum up all tables but the known ones, those for which there was time; None when stopped."""
         pieces = [piece for piece in self.pieces if piece.one.table.source not in known]
         counts = Counter(piece.one.table.source for piece in pieces)
@@ -221,19 +239,32 @@ class _Run:
         return {table: sides for table, sides in found.items() if not sides.pieces} if is_through else None
 
     def _take(
-        self, what: str, work: Work, pieces: Sequence[VerifyPiece], into: Mapping[TableId, _Adding], together: int = 1
+        self,
+        what: str,
+        work: PieceReading,
+        pieces: Sequence[VerifyPiece],
+        into: Mapping[TableId, _Adding],
+        together: int = 1,
     ) -> bool:
         """Read every piece into its table's result. Returns False when stopped. `together`: at most so many pieces
         share a task.
         """
 
-        done, left = count(1), list(pieces)
-        lost: list[tuple[VerifyPiece, AnabranchError]] = []
+        done, one_by_one = count(1), threading.Lock()
 
         def take(outcome: Outcome) -> None:
-            into[outcome.piece.one.table.source].add(outcome.piece.is_source, outcome.value)
-            self.tell(what, next(done), len(pieces))
+            with one_by_one:
+                into[outcome.piece.one.table.source].add(outcome.piece.is_source, outcome.value)
+                self.tell(what, next(done), len(pieces))
 
+        with self.alone.reading(work, pieces, take, self.is_over):
+            self._in_tasks(work, self.alone.others(pieces), take, together)
+        return not self.stop()
+
+    def _in_tasks(
+        self, work: Work, left: Sequence[VerifyPiece], take: Callable[[Outcome], None], together: int
+    ) -> None:
+        lost: list[tuple[VerifyPiece, AnabranchError]] = []
         for tried in count():
             if not left or self.is_over():
                 break
@@ -244,7 +275,6 @@ class _Run:
             left = [piece for piece, _ in lost]
             if lost:
                 self._rest(tried, lost[0][1])
-        return not self.stop()
 
     def _rest(self, tried: int, lost: AnabranchError) -> None:
         """Pause before pieces are read again whose end was lost meanwhile. Raises `lost` after the last try."""

@@ -25,7 +25,7 @@ from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.in_time import in_time, until
 from anabranch.trail.holding import LONGEST, Hold
-from anabranch.verify import again, run, sampling, since
+from anabranch.verify import again, report, sampling, since
 from anabranch.verify.report import TableResult, Verification
 from anabranch.verify.sampling import drawn
 from anabranch.verify.wanted import Sample
@@ -290,7 +290,7 @@ def what_is_drawn_is_compared(here: JobHere, busy: Writers, monkeypatch: pytest.
 
 def what_takes_too_long_is_pending(here: JobHere) -> None:
     found = here.verify(patterns=keyed(here), budget=0.001)
-    assert found.exit_code == 9 and {one.why for one in found.tables} <= {run.NO_TIME, again.LATE}
+    assert found.exit_code == 9 and {one.why for one in found.tables} <= {report.NO_TIME, again.LATE}
 
 
 def without_capture_it_is_pending(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:

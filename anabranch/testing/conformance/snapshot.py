@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable
 from contextlib import closing
 
-from anabranch.contracts import Bounds, SharingReader, SnapshotReader, ValueRules
+from anabranch.contracts import Bounds, KeepingReader, SharingReader, SnapshotReader, ValueRules
 from anabranch.errors import SourceError
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -14,6 +14,7 @@ from anabranch.rows.chunk import Chunk, Op
 from anabranch.rows.lines import parse_line
 from anabranch.testing.conformance.reader import definitions, end, following, items, transactions
 from anabranch.testing.conformance.subject import COLUMNS, FULL, Source, refuses, row
+from anabranch.testing.in_time import until
 
 RULES = ValueRules()
 
@@ -103,6 +104,37 @@ def the_snapshot_stays_as_it_was_opened(source: Source) -> None:
         assert [one["id"] for one in rows_of(source, reader, a)] == [str(number) for number in range(10)]
 
 
+def rule_25_a_kept_snapshot_is_at_its_place_and_holds_nobody_up(source: Source) -> None:
+    """It has the transactions up to its place and none behind it, in all tables, and whoever removes a table's rows does not
+    wait for it, once the table was let go."""
+    a, b, order = source.create("a"), source.create("b"), source.connector.order
+    start = end(source)
+    fill(source, a, range(3))
+    fill(source, b, range(2))
+    schemas = definitions(source)
+    with closing(source.connector.snapshot()) as reader:
+        if not isinstance(reader, KeepingReader):
+            return
+        found = list[LogMark | str]()
+
+        def has_a_place() -> bool:
+            found[:] = [reader.keep("global", 30.0)]
+            return not isinstance(found[0], str)
+
+        until(has_a_place, "a snapshot has a place")
+        (place,) = found
+        assert not isinstance(place, str) and all(reader.keeps(schema) for schema in schemas.values())
+        before = places(source, start)
+        fill(source, b, range(5, 9))
+        inside = [order.includes(place, native, gtid) for native, gtid in places(source, start)]
+        assert sum(inside) == len(before) == inside.index(False), "a snapshot has what was before it, and no more"
+        for table, count in ((a, 3), (b, 2), (a, 3)):
+            assert len(rows_of(source, reader, table)) == count
+            reader.release()
+        source.truncate(b)
+        assert len(rows_of(source, reader, a)) == 3
+
+
 def low_is_inside_and_high_is_not_behind(source: Source) -> None:
     a, order = source.create("a"), source.connector.order
     start = end(source)
@@ -182,6 +214,7 @@ CHECKS: tuple[Callable[[Source], None], ...] = (
     small_empty_and_keyless_tables_are_one_piece,
     places_are_the_table_in_a_shared_snapshot,
     the_snapshot_stays_as_it_was_opened,
+    rule_25_a_kept_snapshot_is_at_its_place_and_holds_nobody_up,
     low_is_inside_and_high_is_not_behind,
     a_lock_makes_the_snapshot_exact,
     rule_34_lines_are_what_the_log_gives,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
 
-from anabranch.contracts import Bounds, HashingReader, PlacedReader, RangedReader, TargetReader
+from anabranch.contracts import Bounds, HashingReader, KeptReader, PlacedReader, RangedReader, TargetReader
 from anabranch.errors import TargetError
 from anabranch.rows.fingerprint import MODULUS, Fingerprint, Hashed, Hashing
 from anabranch.rows.lines import parse_line
@@ -149,6 +149,25 @@ def rule_25_rows_and_checkpoint_are_of_one_moment(target: Target) -> None:
         assert _words(reader, of) == ["before", "after"]
 
 
+def rule_25_a_kept_snapshot_is_of_one_moment(target: Target) -> None:
+    """It shows all tables as they were with the checkpoint, also after they were let go."""
+    of, other = make(target, table("a"), [("1", None, "before")]), make(target, table("b"), [("1", None, "b")])
+    with Epochs(target) as epochs, closing(target.connector.reader(RULES)) as reader:
+        if not isinstance(reader, KeptReader):
+            return
+        assert reader.keep("nobody") is None
+        begun = reader.keep(JOB)
+        assert begun is not None and begun.position.sequence == 0
+        epochs.merge(TableNet(of, inserts=arrow(("2", None, "after"))))
+        for one in (of, other, of):
+            (piece,) = reader.pieces(one, 1000)
+            assert len(_rows_of(reader, one, piece)) == 1
+            reader.release()
+        behind = reader.keep(JOB)
+        assert behind is not None and behind.position.sequence > 0
+        assert len(_rows_of(reader, of, reader.pieces(of, 1000)[0])) == 2
+
+
 def _words(reader: PlacedReader, of: TargetTable) -> list[str | None]:
     lines = b"".join(reader.lines_of(of, [("1",), ("2",)])).split(b"\n")[:-1]
     return [row[2] for row in sorted(tuple(parse_line(line)) for line in lines)]
@@ -227,6 +246,7 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     a_table_that_is_not_there_is_refused,
     rows_are_found_by_their_keys,
     rule_25_rows_and_checkpoint_are_of_one_moment,
+    rule_25_a_kept_snapshot_is_of_one_moment,
     fingerprints_of_pieces_add_up,
     fingerprints_tell_rows_apart,
     sha256_is_that_of_the_texts,

@@ -16,6 +16,7 @@ import pymysql
 from anabranch.connectors.mysql.connection import ask, connect
 from anabranch.connectors.mysql.errors import translate
 from anabranch.connectors.mysql.fingerprint import HASHINGS, outcome, statement
+from anabranch.connectors.mysql.kept import BACK, LOST
 from anabranch.connectors.mysql.packets import NO_LINE, Front, single, values
 from anabranch.connectors.mysql.source import chunks, raw
 from anabranch.connectors.mysql.source.expressions import (
@@ -39,7 +40,7 @@ from anabranch.connectors.mysql.source.lines import Finisher
 from anabranch.connectors.mysql.source.log_end import identity
 from anabranch.connectors.mysql.source.native import compiled_columns, compiled_lines
 from anabranch.connectors.mysql.source.packets import SourceRows
-from anabranch.connectors.mysql.source.snapshot import open_snapshot
+from anabranch.connectors.mysql.source.snapshot import has_transactions, keep_snapshot, open_snapshot
 from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import SourceError, ValueRefused
 from anabranch.model.datatype import Kind
@@ -71,10 +72,11 @@ class MysqlSnapshot:
     def __init__(self, endpoint: Endpoint, expected: str = "") -> None:
         self.endpoint, self.expected = endpoint, expected
         self._connection: pymysql.Connection | None = None
-        self._limit = 0
+        self._limit, self._is_kept = 0, False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"endpoint": self.endpoint, "expected": self.expected, "_connection": None, "_limit": 0}
+        usual = {"_connection": None, "_limit": 0, "_is_kept": False}
+        return {"endpoint": self.endpoint, "expected": self.expected, **usual}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
@@ -97,6 +99,20 @@ class MysqlSnapshot:
         ask(session, "ROLLBACK")
         with _about(table):
             return open_snapshot(session, self.endpoint, table, lock)
+
+    def keep(self, lock: str, seconds: float) -> LogMark | str:
+        self._is_kept = False
+        session = self._session()
+        ask(session, "ROLLBACK")
+        place = keep_snapshot(session, self.endpoint, lock, seconds)
+        self._is_kept = not isinstance(place, str)
+        return place
+
+    def keeps(self, table: TableSchema) -> bool:
+        return has_transactions(table)
+
+    def release(self) -> None:
+        ask(self._session(), BACK)
 
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
         where = chunks.condition(chunks.key_columns(table), bounds) if bounds != Bounds() else ""
@@ -178,6 +194,8 @@ class MysqlSnapshot:
 
     def _session(self) -> pymysql.Connection:
         if self._connection is None or not self._connection.open:
+            if self._is_kept:
+                raise SourceError(LOST)
             self._connection = self._checked(connect(self.endpoint, read_timeout=None))
         return self._connection
 

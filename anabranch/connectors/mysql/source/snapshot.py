@@ -17,11 +17,12 @@ import pymysql
 
 from anabranch.connectors.mysql.connection import account, ask, connect, family, variables
 from anabranch.connectors.mysql.errors import translated
+from anabranch.connectors.mysql.kept import SAVED, why_held
 from anabranch.connectors.mysql.rights import grant
 from anabranch.connectors.mysql.source import mending, privileges, watermark
 from anabranch.connectors.mysql.source.chunks import qualified
 from anabranch.connectors.mysql.source.log_end import executed, is_filtered, log_end, place_at
-from anabranch.connectors.mysql.source.positions import BinlogOrder
+from anabranch.connectors.mysql.source.positions import BinlogOrder, Place
 from anabranch.connectors.mysql.source.prepared import listed
 from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, SourceUnavailable
@@ -40,11 +41,12 @@ LOCK_WAIT = 30  # seconds: whoever waits for a lock makes all writers behind it 
 # Without autocommit InnoDB's own lock is taken, too. Before 5.7 it alone waits for transactions that have written.
 # https://dev.mysql.com/doc/refman/5.6/en/lock-tables.html#lock-tables-and-transactions
 PATIENCE = (
-    f"SET SESSION lock_wait_timeout = {LOCK_WAIT}, innodb_lock_wait_timeout = {LOCK_WAIT}",
+    "SET SESSION lock_wait_timeout = {0}, innodb_lock_wait_timeout = {0}",
     "SET SESSION autocommit = 0",
 )
+LOCK_ALL = "FLUSH TABLES WITH READ LOCK"
 LOCKS: dict[str, Callable[[TableSchema], str]] = {
-    "global": lambda table: "FLUSH TABLES WITH READ LOCK",
+    "global": lambda table: LOCK_ALL,
     "table": lambda table: f"LOCK TABLES {qualified(table.id)} READ",
 }
 # https://dev.mysql.com/doc/refman/8.0/en/storage-engines.html · https://mariadb.com/kb/en/storage-engines/
@@ -52,7 +54,11 @@ TRANSACTIONAL = frozenset(("INNODB", "ROCKSDB", "TOKUDB"))
 # https://dev.mysql.com/doc/refman/8.0/en/replication-options-binary-log.html#sysvar_binlog_order_commits, and before 5.6
 # https://dev.mysql.com/doc/refman/5.5/en/innodb-parameters.html#sysvar_innodb_support_xa
 ORDERED = ("binlog_order_commits", "innodb_support_xa")
-LOCKED = '[load] lock = "table" or "global"'
+OWNED = "SELECT @@GLOBAL.gtid_owned"  # from the log on until the engine has committed it
+UNDER_WAY = "commits were under way each time that a snapshot was opened"
+XA_AT_WORK = "transactions are prepared, or XA COMMITs were under way, each time that a snapshot was opened"
+NO_PLACE = "the server does not say which of the log's transactions a snapshot has: that takes {}"
+GLOBAL, LOCKED = '[load] lock = "global"', '[load] lock = "table" or "global"'
 
 
 def open_snapshot(
@@ -75,7 +81,41 @@ def open_snapshot(
     low = _by_gtid(connection) or _by_watermark(connection, variables(connection, "gtid_mode", *ORDERED))
     ask(connection, "COMMIT")
     _start(connection)
-    return low, log_end(connection).mark()
+    return low.mark(), log_end(connection).mark()
+
+
+def keep_snapshot(connection: pymysql.Connection, endpoint: Endpoint, lock: str, seconds: float) -> LogMark | str:
+    """Open one on `connection`, in which definitions can be let go; return its exact place, or why it has none this time.
+    Raises SourceError where there is no way to tell."""
+    with translated():
+        if why := why_held(connection):
+            raise SourceError(why)
+    place = _exact_place(connection, endpoint, lock, seconds)
+    ask(connection, "COMMIT" if isinstance(place, str) else SAVED)
+    return place
+
+
+def _exact_place(connection: pymysql.Connection, endpoint: Endpoint, lock: str, seconds: float) -> LogMark | str:
+    two_phase = _two_phase(connection)
+    own = _by_own_word(connection)
+    if own is not None:
+        return own if two_phase == _two_phase(connection) and not two_phase[1] else XA_AT_WORK
+    if has_useful_gtids(connection, variables(connection, "gtid_mode")):
+        return _between_commits(connection)
+    if lock != "global":
+        is_late = not knows(connection, "GTIDs of what is committed")
+        raise SourceError(NO_PLACE.format(GLOBAL if is_late else f"gtid_mode = ON, or {GLOBAL}"))
+    return _under_lock(connection, endpoint, LOCK_ALL, max(1, int(seconds)))[0]
+
+
+def _between_commits(connection: pymysql.Connection) -> LogMark | str:
+    """Open a snapshot while nothing is between the log and the engine: then it has the set that is executed, and no more. A
+    transaction that it has beyond the set of before is still its session's, or has entered the set, when that is read again."""
+    low = _by_gtid(connection)
+    ask(connection, "COMMIT")
+    _start(connection)
+    is_quiet = low is not None and not ask(connection, OWNED)[0][0] and executed(connection) == low.gtid
+    return low.mark() if low is not None and is_quiet else UNDER_WAY
 
 
 def unseen(connection: pymysql.Connection, before: LogMark) -> frozenset[str]:
@@ -91,7 +131,7 @@ def unseen(connection: pymysql.Connection, before: LogMark) -> frozenset[str]:
         return frozenset() if BinlogOrder().includes(own, before.native, None) else frozenset((before.native,))
     if not has_useful_gtids(connection, variables(connection, "gtid_mode")):
         return frozenset()  # the watermark waits for them
-    return owned(str(ask(connection, "SELECT @@GLOBAL.gtid_owned")[0][0] or ""))
+    return owned(str(ask(connection, OWNED)[0][0] or ""))
 
 
 def owned(text: str) -> frozenset[str]:
@@ -169,27 +209,29 @@ def _when_through(connection: pymysql.Connection) -> LogMark:
     return place
 
 
-def _under_lock(connection: pymysql.Connection, endpoint: Endpoint, statement: str) -> tuple[LogMark, LogMark]:
+def _under_lock(
+    connection: pymysql.Connection, endpoint: Endpoint, statement: str, wait: int = LOCK_WAIT
+) -> tuple[LogMark, LogMark]:
     """Return an exact place: under the lock nothing that matters is between log and engine."""
-    with _locked(endpoint, statement) as holder:
+    with _locked(endpoint, statement, wait) as holder:
         place = log_end(holder).mark()
         _start(connection)
     return place, place
 
 
 @contextmanager
-def _locked(endpoint: Endpoint, statement: str) -> Iterator[pymysql.Connection]:
-    """Hold the lock on a second connection: LOCK TABLES and START TRANSACTION end each other on one."""
+def _locked(endpoint: Endpoint, statement: str, wait: int) -> Iterator[pymysql.Connection]:
+    """Hold the lock on a second connection: LOCK TABLES and START TRANSACTION end each other on one. `wait`: seconds."""
     with closing(connect(endpoint, read_timeout=None)) as holder, translated():
         for preparation in PATIENCE:
-            ask(holder, preparation)
+            ask(holder, preparation.format(wait))
         ask(holder, statement)
         yield holder
         ask(holder, "COMMIT")
         ask(holder, "UNLOCK TABLES")
 
 
-def _by_gtid(connection: pymysql.Connection) -> LogMark | None:
+def _by_gtid(connection: pymysql.Connection) -> Place | None:
     """Return the set executed now: a transaction enters it after the engine has committed it. None where transactions
     may have no GTID.
 
@@ -200,10 +242,10 @@ def _by_gtid(connection: pymysql.Connection) -> LogMark | None:
     place = log_end(connection)
     if not has_useful_gtids(connection, variables(connection, "gtid_mode")):
         return None
-    return replace(place, gtid=executed(connection), gtid_only=True).mark()
+    return replace(place, gtid=executed(connection), gtid_only=True)
 
 
-def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogMark:
+def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> Place:
     """Return the place of a row of ours. Commits reach the engine in the log's order: once it is committed, so is all
     that was logged before it.
     """
@@ -228,4 +270,4 @@ def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogM
         right = grant(", ".join(privileges.WATERMARK_RIGHTS), f"{watermark.SCHEMA}.*", account(connection))
         message = f"no consistent start for the load: {error.message}"
         raise SourceError(message, hint=f"{right}; or {other_ways}") from error
-    return low.mark()
+    return low

@@ -12,6 +12,7 @@ from functools import partial
 
 from anabranch.connectors.mysql.connection import family
 from anabranch.connectors.mysql.fingerprint import HASHINGS, outcome, statement
+from anabranch.connectors.mysql.kept import BACK, LOST, SAVED, why_held
 from anabranch.connectors.mysql.packets import Front, RawRows, joined, values
 from anabranch.connectors.mysql.target import hashed, pieces, terms
 from anabranch.connectors.mysql.target.errors import translated
@@ -54,6 +55,7 @@ class MysqlTargetReader:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._connection: Connection | None = None
+        self._is_kept = False
 
     def pieces(self, table: TargetTable, rows_per_piece: int) -> list[str]:
         with translated(f"measure {table.target}"):
@@ -90,12 +92,27 @@ class MysqlTargetReader:
     def place(self, job: str, table: TableId) -> tuple[Checkpoint, TableState] | None:
         self.leave()
         with translated("read the checkpoint"):
-            session = self._session()
-            run(session, ONE_MOMENT)
-            run(session, BEGIN)
+            session = self._begun()
             at = ask(session, READ_CHECKPOINT, job, TARGET)
             state = ask(session, READ_TABLE, job, str(table))
         return (checkpoint_of(at[0]), state_of(state[0], None)) if at and state else None
+
+    def keep(self, job: str) -> Checkpoint | None:
+        self._is_kept = False
+        self.leave()
+        with translated("open a snapshot"):
+            if why := why_held(self._session()):
+                raise TargetError(why)
+            session = self._begun()
+            run(session, SAVED)
+            at = ask(session, READ_CHECKPOINT, job, TARGET)
+            run(session, BACK)
+        self._is_kept = True
+        return checkpoint_of(at[0]) if at else None
+
+    def release(self) -> None:
+        with translated("go back in a snapshot"):
+            run(self._session(), BACK)
 
     def finds(self, table: TargetTable) -> bool:
         with translated(f"read the columns of {table.target}"):
@@ -140,8 +157,17 @@ class MysqlTargetReader:
             self._connection.close()
         self._connection = None
 
+    def _begun(self) -> Connection:
+        """Open a snapshot."""
+        session = self._session()
+        run(session, ONE_MOMENT)
+        run(session, BEGIN)
+        return session
+
     def _session(self) -> Connection:
         if self._connection is None or not self._connection.open:
+            if self._is_kept:
+                raise TargetError(LOST)
             self._connection = connect(self._endpoint, "anabranch-verify", autocommit=True)
         return self._connection
 
