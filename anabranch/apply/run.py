@@ -104,6 +104,7 @@ class ApplyRun:
         """Run until `stop` says so. Raises errors that a person has to look at."""
         self.engine.warm_up()
         with closing(self.target.store()) as store:
+            store.exists()  # a target that is away at the start is an error at once; it is waited for behind a cut-over
             while (trail := self._wait_for_load(store)) is not None:
                 try:
                     if not self._follow(store, trail):
@@ -117,7 +118,6 @@ class ApplyRun:
     def _wait_for_load(self, store: TargetStore) -> TrailReader | None:
         """Wait until every table is loaded and the trail reaches past every load window. Returns the trail; None when
         stopped."""
-        store.exists()  # a target that is away at the start is an error at once
         while not self.stop():
             why = self._patiently(store, lambda: self._missing(store))
             if why is BEGINS:

@@ -30,7 +30,7 @@ OLD, NEW = "old", "new"
 USER = "shop_app"
 QUIET_SECONDS = 5.0  # at each side, before the next thing is done
 PATIENCE = 400.0
-BUDGET = "30s"  # of the verification beside the application: a slow machine has rows left, which are pending
+BUDGET = "60s"  # of the verification beside the application: a slow machine has rows left, which are pending
 TICK = 0.1
 # How documents go there and come back as they were.
 DOCUMENTS = {"postgresql": "json", "mysql": "text"}

@@ -10,6 +10,7 @@ import _thread
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -190,6 +191,7 @@ class JobHere:
             try:
                 for end, part in zip(ends, running, strict=True):
                     end.part = part
+                    part.add_done_callback(_told)
                 until(lambda: lock.holder(job.trail / lock.FILE) or running[0].done(), "capture has its trail")
                 yield ends
             finally:
@@ -215,6 +217,12 @@ class JobHere:
         self.stream()
         self.made.assert_identical()
         assert self.verify().identical
+
+
+def _told(part: Future[None]) -> None:
+    """Print what a part has ended with, for whoever reads why a test has waited for it in vain."""
+    if (error := part.exception()) is not None:
+        traceback.print_exception(error)
 
 
 @contextmanager
