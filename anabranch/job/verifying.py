@@ -274,7 +274,8 @@ def _since(
                 job=job.config.name,
                 hint="verify without --since",
             )
-        since = str(trail.position_at(sequence)) if first < sequence else str(sequence)
+        # in front of the trail's first transaction: what the position was called stands nowhere any more
+        since = str(trail.position_at(sequence)) if first < sequence else wanted.since
     if "@" in wanted.since and wanted.since != since:
         raise ConfigError(f"there is no {wanted.since}, but {since}", job=job.config.name)
     began = time.monotonic()

@@ -25,6 +25,7 @@ from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.in_time import in_time, until
 from anabranch.trail.holding import LONGEST, Hold
+from anabranch.trail.reader import TrailReader
 from anabranch.verify import again, report, sampling, since
 from anabranch.verify.report import TableResult, Verification
 from anabranch.verify.sampling import drawn
@@ -249,6 +250,11 @@ def what_changed_since_a_position_is_looked_at(here: JobHere, busy: Writers) -> 
     assert results["hot"].identical and results["hot"].rows_source == HOT and results["scenario_mark"].identical
     assert results["bag"].why == since.NO_LOOK and found.exit_code == 4
     assert found.to_json()["since"] == first.positions[1]
+    with TrailReader(here.job.trail) as trail:
+        begin = (
+            f"{trail.first() - 1}@where it begins"  # as `positions` of a verification before the first change has it
+        )
+    assert here.verify(since=begin, patterns=(f"{here.made.schema}.still",)).since == begin
     with pytest.raises(ConfigError, match="there is no 1@nowhere"):
         here.verify(since="1@nowhere")
     with pytest.raises(StateError, match="does not tell what changed since 999999999"):
