@@ -78,7 +78,7 @@ def _one(stand: Stand, number: int) -> Mapping[str, Any]:
             _require_all(acknowledged, source, target, stand)
     finally:
         _lift(source)
-    measured(python("anabranch", "drop", job.file, "--execute"), _environment(job))
+    measured(python("anabranch", "drop", job.file, "--execute", "--lift-fence"), _environment(job))
     stand.at.drop(target)
     drop_database(source)
     return report

@@ -61,7 +61,7 @@ class Failing(Killing):
     )  # what commands ended with, and behind what
     _step: Step | None = None
     _last: Place = (None, "")
-    _comes_back: threading.Timer | None = None
+    _come_back: list[threading.Timer] = field(default_factory=list)
 
     # --- one command --------------------------------------------------------------------------------------------------------
 
@@ -78,8 +78,10 @@ class Failing(Killing):
             except AnabranchError as found:
                 error = found
                 self.errors.append((self._last, found))
-        if self._comes_back is not None:
-            self._comes_back.cancel()
+        for timer in self._come_back:
+            timer.cancel()
+            timer.join()
+        self._come_back.clear()
         for line in self.lines.values():
             line.restore()
         is_known = error is None or "the fence does not hold" in error.message  # which an earlier fault has lifted
@@ -121,8 +123,8 @@ class Failing(Killing):
             self.lines[end].cut()
         else:
             self.lines[end].refuse()
-            self._comes_back = threading.Timer(AWAY, self.lines[end].restore)
-            self._comes_back.start()
+            self._come_back.append(threading.Timer(AWAY, self.lines[end].restore))
+            self._come_back[-1].start()
 
     # --- what has to be true ------------------------------------------------------------------------------------------------
 
