@@ -13,11 +13,12 @@ import pytest
 from anabranch import connectors
 from anabranch.connectors.mysql.source import watermark
 from anabranch.connectors.mysql.source.positions import place_of
-from anabranch.contracts import Bounds, SourceConnector
-from anabranch.errors import SchemaError, SourceError, SourceUnavailable
+from anabranch.contracts import Bounds, KeepingReader, KeptReader, SourceConnector
+from anabranch.errors import SchemaError, SourceError, SourceUnavailable, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.testing.databases import Database, connect
+from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from rigs.mysql_source import RULES, definition, source_of
 
@@ -247,6 +248,48 @@ def test_rule_02_mysql_without_the_right_to_a_watermark(mysql: Server, source_da
         assert '[load] lock = "table"' in refused.value.hint
     finally:
         database.execute(f"DROP USER {user}@'%'")
+
+
+# --- snapshots that are kept ------------------------------------------------------------------------------------------
+
+
+def test_rule_25_what_is_kept_is_at_its_place(mysql_family: Server, source_database: Make) -> None:
+    """Under writers: what the place includes, and nothing else."""
+    database, seen = source_database(mysql_family), list[tuple[LogMark, set[int]]]()
+    database.execute("CREATE TABLE t (id int primary key)")
+    table, source = definition(database), source_of(database)
+    with closing(source.catalog()) as catalog:
+        start = catalog.mark()
+    with writers(database, 1), closing(source.snapshot()) as snapshot:
+        assert isinstance(snapshot, KeepingReader)
+
+        def is_enough() -> bool:
+            if not isinstance(place := snapshot.keep("none", 1.0), str):
+                seen.append((place, set(map(int, b"".join(snapshot.lines(table, ["id"], Bounds(), RULES)).split()))))
+            return len(seen) >= 3
+
+        until(is_enough, "snapshots had a place")
+    history = committed(database, start)
+    for place, rows in seen:
+        assert rows == rows_by(place, place, history, source)[0]
+
+
+def test_rule_25_without_the_right_nothing_is_kept_at_a_mariadb(mariadb: Server, source_database: Make) -> None:
+    """It would lock definitions for as long as it is open."""
+    user = source_database(mariadb).name[-16:]
+    with closing(connect(mariadb)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"CREATE USER {user}@'%' IDENTIFIED BY 'pw'")
+        try:
+            reduced = Endpoint("mariadb", mariadb.host, mariadb.port, user, "pw")
+            source, target = connectors.source(reduced), connectors.target(reduced)
+            with closing(source.snapshot()) as snapshot, closing(target.reader(RULES)) as reader:
+                assert isinstance(snapshot, KeepingReader) and isinstance(reader, KeptReader)
+                with pytest.raises(SourceError, match=f"GRANT BINLOG ADMIN ON .* TO '{user}'"):
+                    snapshot.keep("none", 1.0)
+                with pytest.raises(TargetError, match=f"GRANT BINLOG ADMIN ON .* TO '{user}'"):
+                    reader.keep("job")
+        finally:
+            cursor.execute(f"DROP USER {user}@'%'")
 
 
 # --- tables that change while they are read ---------------------------------------------------------------------------
