@@ -17,6 +17,7 @@ from anabranch.apply.life.join import join_loaded
 from anabranch.apply.life.repair import Repairer
 from anabranch.apply.life.reread import Rereader
 from anabranch.apply.life.taking_out import forget_unbuilt, let_leave
+from anabranch.apply.pair_deletes import PairDeletes
 from anabranch.failpoints import reach
 from anabranch.model.position import Position
 from anabranch.model.table_life import TableState, note_built
@@ -32,6 +33,7 @@ class Chores:
     rereader: Rereader
     repairer: Repairer
     finisher: Finisher
+    deletes: PairDeletes
 
     @property
     def is_consistent(self) -> bool:
@@ -58,6 +60,7 @@ class Chores:
         settle_wishes(self.applier, self.following)
         join_loaded(self.applier, self.following)
         self.repairer.look(self.applier)
+        self.deletes.look(self.applier)
 
     def finish(self) -> bool:
         """Note what was built, and start building what is left, once everything is consistent. Returns whether it is."""

@@ -25,13 +25,15 @@ IN_PART = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """A decision. `changes` carry it out. `stands`: what the source's keys did to children has to follow."""
+    """A decision. `changes` carry it out. `stands`: what the source's keys did to children has to follow. `removed`: the age of
+    a row of a pair that is deleted here, for the other site's older ones (pair_deletes.py); "" where none is."""
 
     changes: tuple[RowChange, ...]
     stands: bool = True
     kind: str = ""  # "" where nothing is to be noted
     decision: str = ""
     found: Texts | None = None
+    removed: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,9 @@ class Decider:
         (pair.py refuses what would break that)."""
         age, is_insert = _age(change, policy.newest_by), change.operation == INSERT
         key = {name: change.values.get(name) for name in change.table.key} if is_insert else dict(change.old_key)
-        refuse_change(change, policy.newest_by)
+        refuse_change(change, policy)
+        if change.operation == DELETE:
+            return self._deleted_in_pair(change, age)
         there = self.writer.row(change.table, key, replace(age, or_equal=policy.target_wins_ties))
         whole = {} if is_insert else _whole(change)
         if there is None:
@@ -128,6 +132,19 @@ class Decider:
         if before is not None and before.is_newer:
             return Verdict((instead,), kind="differs", decision="source", found=there.values)
         return Verdict((instead,))
+
+    def _deleted_in_pair(self, change: RowChange, age: Age) -> Verdict:
+        """Decide a delete: it stands for the version that it has removed, and wins over that and all older ones. Where both
+        sites have deleted the row they agree."""
+        there, removed = self.writer.row(change.table, dict(change.old_key), age), age.value or ""
+        if there is None:
+            return Verdict((), removed=removed)
+        if there.is_newer:
+            return Verdict((), stands=False, kind="newer", decision="target", found=there.values)
+        same = self.writer.row(change.table, dict(change.old_key), replace(age, or_equal=True))
+        is_older = same is None or not same.is_newer
+        kind, decision = ("differs", "source") if is_older else ("", "")
+        return Verdict((change,), kind=kind, decision=decision, found=there.values, removed=removed)
 
     def _missing(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
         if policy.name in (OnConflict.IGNORE_MISSING, OnConflict.TARGET_WINS):

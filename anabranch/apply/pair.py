@@ -1,9 +1,10 @@
 """Refusals of changes to a table that both ends write (K23), which would let a row get older, or the ends differ.
 
 Both jobs of a pair keep of two rows with one key the one that is newer by a column. That makes both ends equal, in any order
-and any batching, as long as each write of a row makes it newer, and no row comes to a key that another one has left: what is
-gone has no age. So a change that does not raise the column, a delete, a changed key and a TRUNCATE are refused: in the quick
-way by giving way to the slow one, there with the row's key. What does not live here: which of two rows stays (`conflict.py`).
+and any batching, as long as each write of a row makes it newer, and no row comes to a key that another one has left. A delete
+stands for the version that it has removed, and is decided alone. A change that does not raise the column, a changed key and a
+TRUNCATE are refused: in the quick way by giving way to the slow one, there with the row's key. What does not live here: which
+of two rows stays (`conflict.py`), older rows that come behind a delete (`pair_deletes.py`).
 """
 
 from __future__ import annotations
@@ -22,9 +23,16 @@ from anabranch.contracts import Conflict
 from anabranch.rows.chunk import Op
 from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.lines import texts
-from anabranch.rows.net import DELETE, INSERT, RowChange, TargetTable
+from anabranch.rows.net import DELETE, INSERT, Cascade, RowChange, TargetTable
 
-DELETED = "delete of a row of a pair: nobody could tell it from a newer row of the other site; mark rows as deleted by a column"
+ALONE = "a delete of a row of a pair is decided alone"
+DELETED = 'delete of a row of a pair, and [pair] deletes = "refuse": mark rows as deleted by a column'
+ADDED_UP = (
+    "delete of a row of a pair whose {} is added up, perhaps also by the other site: mark rows as deleted by a column"
+)
+CASCADES = (
+    "delete of a row of a pair, whose children the source's foreign keys change without logging it: delete them first"
+)
 MOVED = "a row of a pair gets another key: nobody could tell whether the other site has changed it"
 TRUNCATED = "TRUNCATE of a table of a pair: nobody could tell which rows of the other site it is to remove"
 DIGITS = 100  # no column has as many
@@ -37,12 +45,13 @@ def older(column: str) -> str:
 
 def refuse_unfit(images: Images, table: TargetTable, policy: ConflictPolicy) -> None:
     """Raise NeedsSlowWay unless these images are inserts, and whole updates that keep the key and make the column greater, of
-    a table without columns that are added up: what to write into those depends on the row that is there."""
+    a table without columns that are added up: what to write into those depends on the row that is there. So does the fate of
+    a row that is deleted."""
     column = policy.newest_by
     if not images.is_full:
         raise NeedsSlowWay(table, "a partial image of a row of a pair")
     if (images.op == Op.DELETE).any():
-        raise NeedsSlowWay(table, DELETED)
+        raise NeedsSlowWay(table, ALONE)
     after = np.flatnonzero(images.op == Op.AFTER)
     if not len(after):
         return
@@ -57,11 +66,12 @@ def refuse_unfit(images: Images, table: TargetTable, policy: ConflictPolicy) -> 
         raise NeedsSlowWay(table, older(column))
 
 
-def refuse_change(change: RowChange, column: str) -> None:
+def refuse_change(change: RowChange, policy: ConflictPolicy) -> None:
     """Raise Conflict for a change that a table of a pair may not have."""
-    what = ""
+    what, column = "", policy.newest_by
     if change.operation == DELETE:
-        what = DELETED
+        if not policy.deletes:
+            what = ADDED_UP.format(", ".join(policy.delta)) if policy.delta else DELETED
     elif change.operation != INSERT:
         if any(change.values.get(name, value) != value for name, value in change.old_key.items()):
             what = MOVED
@@ -85,6 +95,12 @@ def added_up(change: RowChange, policy: ConflictPolicy, there: Mapping[str, str 
         with localcontext(prec=DIGITS):
             found[name] = f"{Decimal(now) + Decimal(after) - Decimal(before):f}"
     return found
+
+
+def refuse_cascades(change: RowChange, policy: ConflictPolicy, cascades: Collection[Cascade]) -> None:
+    """Raise Conflict for a delete whose children change with it: nobody could tell which of them are newer."""
+    if policy.pair and change.operation == DELETE and cascades:
+        raise Conflict(change.table.source, f"{change.table.target}: {CASCADES}", dict(change.old_key))
 
 
 def refuse_truncates(truncates: Sequence[tuple[int, TargetTable]], context: ApplyContext) -> None:

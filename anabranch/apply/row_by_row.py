@@ -14,7 +14,8 @@ from anabranch.apply.aside.permitted import parks, touches
 from anabranch.apply.aside.set_row_aside import set_aside
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
 from anabranch.apply.images import END, sequence_of
-from anabranch.apply.pair import refuse_emptied
+from anabranch.apply.pair import refuse_cascades, refuse_emptied
+from anabranch.apply.pair_deletes import note_deleted
 from anabranch.apply.progress import Progress
 from anabranch.apply.refusal import refused
 from anabranch.apply.row_steps import steps
@@ -100,9 +101,12 @@ class RowByRow:
             raise Conflict(step.change.table.source, words(step.unconverted), key)
         decider = Decider(writer, work.context.keys is not None)
         verdict = Verdict(()) if waits else decider.decide(step.change, step.policy)
+        refuse_cascades(step.change, step.policy, (*step.ahead, *step.follow))
         carry_out_cascades(step.ahead if verdict.stands else (), writer, work)
         for change in verdict.changes:
             writer.change(change)
+        if verdict.removed:
+            note_deleted(self.progress.job, writer, step.change, verdict.removed)
         if verdict.kind and not (step.may_be_gone and verdict.kind == "missing"):
             where = where or self.progress.where(step.sequence)
             writer.note(self.progress.job, note_of(step.change, step.policy, verdict, where))

@@ -27,6 +27,7 @@ from anabranch.apply.life.finish import Finisher
 from anabranch.apply.life.repair import Repairer
 from anabranch.apply.life.reread import Rereader
 from anabranch.apply.merge_carrier import MergeCarrier
+from anabranch.apply.pair_deletes import PairDeletes
 from anabranch.apply.patience import Patience
 from anabranch.apply.progress import Progress, claim
 from anabranch.apply.same_trail import refuse_other_trail
@@ -182,6 +183,7 @@ class ApplyRun:
                 query.stop()
                 self._note_place()
             chores.finisher.close()
+            chores.deletes.close()
             progress.writer.close()
         return False
 
@@ -271,7 +273,8 @@ class ApplyRun:
             settled=lambda table: finisher.settle(table, self.stop),
         )
         rereader = Rereader(self.source, resolver, self.rules, self.settings.lock, identity, self.stop)
-        chores = Chores(applier, following, rereader, Repairer(rereader), finisher)
+        deletes = PairDeletes(self.source, resolver, self.settings.twin, lambda: self._held.bound() is not None)
+        chores = Chores(applier, following, rereader, Repairer(rereader), finisher, deletes)
         progress.look()
         refuse_far_cascades(progress.context, progress.states, store.states.others(self.job))
         chores.before_first_epoch()

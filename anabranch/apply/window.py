@@ -36,6 +36,13 @@ class WindowResolver:
         highs = json.loads(state.high or "[]")
         return all(self.order.includes(mark, self.order.mark(high).native, None) for high in highs)
 
+    def end_behind(self, resume: str) -> int | None:
+        """Return the trail's last sequence, if it has everything up to this mark by now; the mark's own transactions are among
+        those up to it."""
+        end = self.trail.end()
+        mark = LogMark(end.position.native, end.resume)
+        return end.position.sequence if self.order.includes(mark, self.order.mark(resume).native, None) else None
+
     def window(self, state: TableState) -> tuple[int, int]:
         """Return (low, high) as sequences; call only when `reached`."""
         if state.facts.window is not None:

@@ -3,7 +3,7 @@
 An engine reaches these through `connectors.source` and `connectors.target`; a connector implements them and knows no engine.
 A source's are in `source`, `log`, `source_catalog` and `snapshot`; a target's in `target`, `store`, `journal`, `tables`,
 `loader`, `writer`, `appender` and `reader`; those of both in `values`, `checks` and, for a cut-over, `fence`; a drill's in
-`shadow`. None has
+`shadow`, those of two active sites in `pair`. None has
 more than eight methods: an ability that not every database has is a protocol of its own, and one object may have several.
 """
 
@@ -23,6 +23,7 @@ from anabranch.contracts.fence import (
 from anabranch.contracts.journal import AsideStore, Journal
 from anabranch.contracts.loader import LoadedChunk, Loader, NewLoad, RawLoader
 from anabranch.contracts.log import LogOrder, LogReader, Select, UncommittedOrder, UncommittedReader, ValueGuard
+from anabranch.contracts.pair import OlderRow, PairCatalog, PairWriter
 from anabranch.contracts.reader import (
     ComputedReader,
     HashingReader,
@@ -116,8 +117,11 @@ __all__ = [
     "LogReader",
     "Needed",
     "NewLoad",
+    "OlderRow",
     "OpenTransactions",
     "Outlook",
+    "PairCatalog",
+    "PairWriter",
     "PassingTarget",
     "PipelinedWriter",
     "PlacedReader",

@@ -18,7 +18,7 @@ from anabranch.contracts import Emptying, drift_of
 from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, LoadWatcher, part
 from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
-from anabranch.lifecycle.pair_start import note_pairing, refuse_unlike_twin
+from anabranch.lifecycle.pair_start import note_pairing, refuse_unlike_twin, twin_of
 from anabranch.spark.engine import Engine, SparkEngine
 from anabranch.trail.reader import has_begun
 from anabranch.view.definitions import logs_cascades
@@ -118,6 +118,7 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
         logs_cascades=logs_cascades,
         parks=apply.on_error != "stop",
         parks_taken=job.config.pair is not None and job.config.pair.on_unique_conflict == "park",
+        twin=twin_of(job),
         sets_aside=apply.on_error == "set_aside",
         aside_limit=apply.set_aside_limit,
         rests=bool(job.config.source.leave_out),

@@ -168,4 +168,4 @@ def pair_facts(job: JobView) -> dict[str, str]:
     policies = {job.rules.target_table(schema).target: job.rules.on_conflict(schema) for schema in included}
     newest_by = {table: policy.newest_by for table, policy in policies.items()}
     delta = {table: tuple(sorted(policy.delta)) for table, policy in policies.items()}
-    return {PAIR: Pairing(pair.site, pair.other, pair.winner, pair.twin, newest_by, delta).as_text()}
+    return {PAIR: Pairing(pair.site, pair.other, pair.winner, pair.twin, newest_by, delta, pair.deletes).as_text()}

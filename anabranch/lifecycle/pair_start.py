@@ -35,6 +35,12 @@ def note_pairing(job: JobView) -> None:
             store.jobs.save_job(job.config.name, {**known, **facts})
 
 
+def twin_of(job: JobView) -> str:
+    """Return the twin of a job whose pair takes deletes, "" for any other."""
+    pair = job.config.pair
+    return pair.twin if pair is not None and pair.deletes == "newest" else ""
+
+
 def refuse_unlike_twin(job: JobView) -> None:
     """Raise ConfigError if the twin, as it began last, decides otherwise than this job. A source that is away is passed over:
     the twin cannot write there either, and compares before it does."""

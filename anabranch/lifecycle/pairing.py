@@ -13,11 +13,11 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from anabranch.config.sections.pair import Pair
-from anabranch.contracts import ComparingSource, Counter, CountingSource, SourceConnector
+from anabranch.contracts import ComparingSource, Counter, CountingSource, PairCatalog, SourceConnector
 from anabranch.errors import ConfigError
 from anabranch.lifecycle.reversing import read_end
 from anabranch.model.checks import CheckResult, CheckVerdict
-from anabranch.model.datatype import Kind
+from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.markers import origin_of
 from anabranch.model.pairing import Pairing
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 OK, WARNING, FAILED = CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.FAILED
 TWIN, TABLES, KEYS, NUMBERS = "pair.twin", "pair.tables", "pair.keys", "pair.numbers"
+INTEGERS = {kind for kind in Kind if kind.value.removeprefix("u").startswith("int") and kind.value[-1].isdigit()} | {
+    Kind.YEAR
+}
+TEXTS = {Kind.TEXT, Kind.ENUM, Kind.UUID}
 BYTES = "its bytes"  # by which keys are compared where different texts are never equal
 Tables = Mapping[TableId, TableSchema]
 
@@ -51,6 +55,7 @@ def pair_results(job: JobView) -> list[CheckResult]:
         *_twin(job.config.name, pair, twin, columns),
         *_told(job, pair, here, made, columns),
         *_keys(job, source, far, here, made),
+        *_deleted_keys(job, pair, here, made, columns),
         *_numbers(job, pair, source, far, here, made, twin is not None),
     ]
 
@@ -64,8 +69,10 @@ def twin_results(job: JobView) -> list[CheckResult]:
 
 
 def _at_source(job: JobView, pair: Pair, source: SourceConnector) -> tuple[SourceWriter | None, Tables]:
-    """Return the twin, as it began last, and the job's tables."""
+    """Return the twin, as it began last, and the job's tables. Raises SourceError where its notes may not be read."""
     with catalog_of(source) as catalog:
+        if pair.deletes == "newest" and isinstance(catalog, PairCatalog):
+            catalog.pair_notes(pair.twin, 1)
         twin = next((one for one in catalog.writers() if one.name == f"{JOB}{pair.twin}" and not one.through), None)
         return twin, catalog.tables(job.rules.includes, whole=False)
 
@@ -119,6 +126,7 @@ def _twin(name: str, pair: Pair, twin: SourceWriter | None, columns: Mapping[Tab
         ("other", theirs.other, pair.site),
         ("winner", theirs.winner, pair.winner),
         ("twin", theirs.twin, name),
+        ("deletes", theirs.deletes, pair.deletes),
     ):
         if is_so != should:
             found.append(f'its {key} is "{is_so}", and had to be "{should}"')
@@ -248,6 +256,34 @@ def _numbers(
             yield CheckResult(NUMBERS, FAILED if is_seen else WARNING, message, hint, str(table))
     if is_well and count:
         yield CheckResult(NUMBERS, OK, f"no number is given to new rows by both sites ({count} columns)")
+
+
+def _deleted_keys(
+    job: JobView, pair: Pair, here: Tables, made: Tables, columns: Mapping[TableId, Told]
+) -> Iterator[CheckResult]:
+    """Compare the texts of keys, by which the note of a delete names its row for the other site."""
+    for table in sorted(columns.keys() & made.keys()) if pair.deletes == "newest" else ():
+        there = {column.name: column for column in made[table].columns}
+        for name, at_target in _named(job, here[table]).items():
+            other = there.get(at_target)
+            if name not in here[table].primary_key or other is None or columns[table].delta:
+                continue
+            one = here[table].column(name)
+            if not _has_one_text(one.type, other.type):
+                message = (
+                    f"{name} of the key is {one.native} here and {other.native} there: a deleted row could not be named"
+                )
+                hint = 'give it one type at both sites, or let [pair] deletes = "refuse" stand in both job files'
+                yield CheckResult(KEYS, FAILED, message, hint, str(table))
+
+
+def _has_one_text(one: LogicalType | None, other: LogicalType | None) -> bool:
+    """Return whether equal values of both have the same text."""
+    if one is None or other is None:
+        return False
+    if any({one.kind, other.kind} <= kinds for kinds in (INTEGERS, TEXTS)):
+        return True
+    return (one.kind, one.scale, one.fraction) == (other.kind, other.scale, other.fraction)
 
 
 def _named(job: JobView, schema: TableSchema) -> dict[str, str]:

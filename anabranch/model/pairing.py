@@ -15,7 +15,8 @@ from anabranch.model.ids import TableId
 @dataclass(frozen=True)
 class Pairing:
     """`site` is the job's source, `other` its target. `newest_by`: by target table, the column there by which the newest row is
-    told; `delta`: the columns there that are added up."""
+    told; `delta`: the columns there that are added up. `deletes`: "newest" where a delete is taken, "refuse" where it stops the
+    job, as it does in a release that does not say."""
 
     site: str
     other: str
@@ -23,15 +24,18 @@ class Pairing:
     twin: str
     newest_by: Mapping[TableId, str]
     delta: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
+    deletes: str = "refuse"
 
     def as_text(self) -> str:
         tables = {str(table): column for table, column in sorted(self.newest_by.items())}
         sums = {str(table): columns for table, columns in sorted(self.delta.items()) if columns}
-        return json.dumps([self.site, self.other, self.winner, self.twin, tables, sums], ensure_ascii=False)
+        return json.dumps(
+            [self.site, self.other, self.winner, self.twin, tables, sums, self.deletes], ensure_ascii=False
+        )
 
     @classmethod
     def of_text(cls, text: str) -> Pairing:
-        site, other, winner, twin, tables, *more = json.loads(text)  # the sums came later
+        site, other, winner, twin, tables, *more = json.loads(text)  # the sums came later, and deletes after them
         sums = more[0] if more else {}
         return cls(
             site,
@@ -40,4 +44,5 @@ class Pairing:
             twin,
             {TableId.parse(table): column for table, column in tables.items()},
             {TableId.parse(table): tuple(columns) for table, columns in sums.items()},
+            *more[1:],
         )

@@ -30,7 +30,7 @@ class ConflictPolicy:
     """The job's choice for a table where stream and target disagree. `newest_by`: the target's name of the column that
     `OnConflict.NEWEST` compares. `pair`: both ends write the table, and a job of each way decides by this policy (K23);
     `target_wins_ties`: of two rows that are equally new the target's stays; `delta`: the target's names of columns that are
-    added up, whichever row is newer.
+    added up, whichever row is newer; `deletes`: a delete removes the row unless that is newer, else it is refused.
     """
 
     name: OnConflict = OnConflict.STOP
@@ -38,6 +38,7 @@ class ConflictPolicy:
     pair: bool = False
     target_wins_ties: bool = False
     delta: tuple[str, ...] = ()
+    deletes: bool = False
 
     @property
     def decides(self) -> bool:

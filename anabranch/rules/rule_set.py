@@ -268,6 +268,7 @@ class RuleSet:
             pair=True,
             target_wins_ties=pair.winner != pair.site,
             delta=tuple(renames.get(one, one) for one in delta),
+            deletes=pair.deletes == "newest" and not delta,
         )
 
     def _no_sum(self, entry: TableEntry, name: str, newest_by: str, schema: TableSchema) -> str:

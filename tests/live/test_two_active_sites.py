@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from anabranch import failpoints
-from anabranch.errors import ConfigError, RowRefused
+from anabranch.connectors.postgresql.pair_notes import read_at_source
+from anabranch.errors import ConfigError, RowRefused, SourceError
 from anabranch.failpoints import FailpointReached
-from anabranch.testing.databases import Database, create_database, drop_database
-from rigs.both_ways import End, Way, settle, writing
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.in_time import until
+from rigs.both_ways import End, Way, rest, settle, writing
 from rigs.two_sites import is_lost
 
 SITES = {
@@ -158,6 +160,7 @@ def test_rule_23_pitfall_69_two_sites_become_equal(ends: Ends, tmp_path: Path, o
                 apply(back)
         settle(out, back)
         equal(out, back, sites)
+        deleted(out, back)
         taken(out, back)
         refusals(out, back)
     finally:
@@ -257,6 +260,64 @@ def numbers(out: Way, back: Way) -> None:
     assert said(out, NUMBERS) == said(back, NUMBERS) == "no number is given to new rows by both sites (1 columns) — "
 
 
+def deleted(out: Way, back: Way) -> None:
+    """A deleted row goes at both ends, also where an older write of the other site was under way, and whatever is killed; a
+    newer row stays, and the key may be used again."""
+    here, there = out.source.database, back.source.database
+    for key in (20, 21, 22):
+        here.execute(f"INSERT INTO t VALUES ({key}, 'first', '{instant(10)}')")
+    settle(out, back)
+    known = len(out.job.conflicts()), len(back.job.conflicts())
+    there.execute(f"UPDATE t SET v = 'older', changed = '{instant(11)}' WHERE id = 20")
+    there.execute(f"UPDATE t SET v = 'newer', changed = '{instant(15)}' WHERE id = 21")
+    here.execute(f"UPDATE t SET v = 'last', changed = '{instant(12)}' WHERE id = 20", "DELETE FROM t WHERE id >= 20")
+    apply(out)
+    assert [(row[0], row[1]) for row in out.target.rows("t") if row[0] in (20, 21, 22)] == [(21, "newer")]
+    failpoints.arm({failpoints.VARIABLE: "apply.pair.met=raise"})
+    with pytest.raises(FailpointReached), back.here.running() as (_, applying):
+        until(applying.part.done, "apply has met the deletes, and died")
+    failpoints.arm({})
+    until(lambda: met(out, back), "each delete has been met at the other site")
+    settle(out, back)
+    assert here.query("SELECT id, v FROM t WHERE id >= 20 AND id < 30") == [(21, "newer")]
+    assert out.source.rows("t") == back.source.rows("t")
+    assert [(c.operation, c.key["id"], c.kind) for c in out.job.conflicts()[known[0] :]] == [
+        ("update", "20", "differs"),
+        ("delete", "21", "newer"),
+    ]
+    noted = [(c.operation, c.key["id"], c.kind, (c.found or {}).get("v")) for c in back.job.conflicts()[known[1] :]]
+    assert sorted(noted, key=str) == [
+        ("delete", "20", "differs", "older"),
+        ("update", "20", "missing", None),
+        ("update", "21", "missing", None),
+    ]
+    notes_are_closed(out)
+    there.execute(f"INSERT INTO t VALUES (20, 'again', '{instant(13)}')")
+    settle(out, back)
+    assert here.query("SELECT v FROM t WHERE id = 20") == [("again",)]
+
+
+def notes_are_closed(out: Way) -> None:
+    """A PostgreSQL source whose user may not read the notes is refused: without them the sites would come to differ."""
+    role = unique_name("stranger")
+    with closing(out.source.database.connect(autocommit=True)) as connection:
+        connection.execute(f"CREATE ROLE {role}")
+        try:
+            connection.execute(f"SET ROLE {role}")
+            with pytest.raises(SourceError, match=r"may not read anabranch\.pair_note") as refused:
+                read_at_source(connection, "any", 1, "")
+            assert f'GRANT SELECT ON anabranch.pair_note TO "{role}"' in refused.value.hint
+        finally:
+            connection.execute("RESET ROLE")
+            connection.execute(f"DROP ROLE {role}")
+
+
+def met(out: Way, back: Way) -> bool:
+    """Let both follow for a while; return whether no delete is to be met any more."""
+    rest(out, back, rounds=3)
+    return not any(way.target.database.query("SELECT 1 FROM anabranch.pair_note") for way in (out, back))
+
+
 def taken(out: Way, back: Way) -> None:
     """Both sites give one mail to rows of their own: the table parks in both jobs, the others go on. Once a site has given its
     row another one, the table goes on where it was, and nothing is lost."""
@@ -287,13 +348,16 @@ def refusals(out: Way, back: Way) -> None:
         back.job.apply()
     out.write(text=section("one", "other", back.name, "other"))  # both are mended; the other one has noted it by now
     assert "decides as this job does" in said(out, "pair.twin")
+    out.write(text=section("one", "other", back.name) + 'deletes = "refuse"\n')
+    with pytest.raises(ConfigError, match='its deletes is "newest", and had to be "refuse"'):
+        out.job.apply()
     out.write(text=section("one", "other", back.name))
     out.source.database.execute("UPDATE t SET v = 'older' WHERE id = 10")
     with pytest.raises(RowRefused, match="does not make changed greater") as refused:
         apply(out)
     assert "id = 10" in str(refused.value)
-    back.source.database.execute("DELETE FROM t WHERE id = 1")
-    with pytest.raises(RowRefused, match="delete of a row of a pair"):
+    with pytest.raises(RowRefused, match="a row of a pair gets another key"):
+        back.source.database.execute("UPDATE t SET id = 2, changed = '2026-01-01 00:00:11' WHERE id = 1")
         apply(back)
     for what in (lambda: out.job.verify(repair=True), lambda: out.job.rewind("0")):
         with pytest.raises(ConfigError, match="would write over rows that are newer at other"):

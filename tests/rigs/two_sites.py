@@ -23,10 +23,11 @@ from anabranch.testing.databases import unique_name
 from anabranch.testing.in_time import PATIENCE, NotInTime, in_time
 from anabranch.testing.torture.local import Small
 from anabranch.testing.torture.parts import Parts
-from rigs.both_ways import End, Way, settle
+from rigs.both_ways import End, Way, rest, settle
 
 PARTS = ("capture", "apply")
 TABLES = ROWS, SUMS = "site_rows", "site_sums"  # the newest row stays whole; its stock is added up
+STEPS = ((1, 1, 2, 0), (1, 0), (1, 1, 1, 1, 1, 2, 2, 3, 3, 0))  # of rows that are not added up
 KEYS = 1000  # of one history, at most
 EXITS = (
     "capture.appended",
@@ -38,6 +39,8 @@ EXITS = (
     "apply.conflict.noted",
     "apply.commit",
     "apply.committed",
+    "apply.pair.due",
+    "apply.pair.met",
 )
 IN_THE_WAY = ("TargetBusy", "TargetUnavailable", "SourceUnavailable", "TrailLocked")
 AGAIN = (
@@ -63,7 +66,7 @@ class Fault:
 @dataclass(frozen=True)
 class History:
     """Holds what was drawn from a seed. `scripts`: by site and writer, the transactions; each is a list of (key, step), where
-    the step is added to the column that tells the newer row, and to its stock."""
+    the step is added to the column that tells the newer row, and to its stock; 0: the row is deleted, if there is one."""
 
     seed: int
     scripts: tuple[tuple[tuple[tuple[tuple[int, int], ...], ...], ...], ...]
@@ -80,11 +83,12 @@ class History:
     def drawn(cls, seed: int) -> History:
         chance = random.Random(f"two sites {seed}")
         keys = chance.choice((1, 2, 5, 40))
+        steps = (1, 1, 1, 2, 3) if TABLES[seed % 2] == SUMS else random.Random(f"deletes {seed}").choice(STEPS)
 
         def script() -> tuple[tuple[tuple[int, int], ...], ...]:
             many = [chance.choice((1, 1, 2, 4)) for _ in range(chance.randrange(5, 25))]
             rows = [sorted(chance.sample(range(keys), min(keys, number))) for number in many]
-            return tuple(tuple((key, chance.choice((1, 1, 1, 2, 3))) for key in one) for one in rows)
+            return tuple(tuple((key, chance.choice(steps)) for key in one) for one in rows)
 
         scripts = tuple(tuple(script() for _ in range(chance.choice((1, 1, 2)))) for _ in range(2))
         total = sum(len(one) for site in scripts for one in site)
@@ -107,19 +111,35 @@ class Written:
 
     versions: dict[int, list[tuple[int, bool, str, int]]] = field(default_factory=dict)
     sums: dict[int, int] = field(default_factory=dict)
+    deleted: dict[int, int] = field(default_factory=dict)
+    """By key how new the newest row was that somebody has deleted, or was about to: who writes then makes it newer."""
+    gone: dict[int, int] = field(default_factory=dict)
+    """The same of deletes that were committed."""
     commits: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, rows: dict[int, tuple[int, bool, str, int]], sums: dict[int, int]) -> None:
+    def add(self, rows: dict[int, tuple[int, bool, str, int]], sums: dict[int, int], gone: dict[int, int]) -> None:
         with self.lock:
             self.commits += 1
+            for key, then in gone.items():
+                self.gone[key] = max(then, self.gone.get(key, -1))
             for key, version in rows.items():
                 self.versions.setdefault(key, []).append(version)
                 self.sums[key] = self.sums.get(key, 0) + sums[key]
 
+    def base(self, key: int) -> int:
+        """Return what a new version of the row is to be greater than, whatever the site has of it, as a clock would say."""
+        with self.lock:
+            return self.deleted.get(key, 0)
+
+    def deletes(self, key: int, then: int) -> None:
+        with self.lock:
+            self.deleted[key] = max(then, self.deleted.get(key, 0))
+
     def expected(self, table: str) -> dict[int, tuple[int, str, int]]:
         """The rule: the newest version of each row, of equally new ones the winning site's; the stock with it, or the sum."""
         newest = {key: max(every) for key, every in self.versions.items()}
+        newest = {key: one for key, one in newest.items() if one[0] > self.gone.get(key, -1)}
         return {
             key: (then, text, self.sums[key] if table == SUMS else stock)
             for key, (then, _, text, stock) in newest.items()
@@ -173,7 +193,7 @@ class Sites:
                 time.sleep(0.01)
             for one in writers:
                 one.result()
-        settle(*self.ways)
+        self._settle(seed=history.seed)
         self._compare(history, written)
         return written
 
@@ -216,9 +236,20 @@ class Sites:
                 made = None
                 while made is None:
                     in_time(until, f"history {seed}: {text} is never committed")
-                    made = _transaction(connection, history.table, rows, seed * KEYS, text, is_winner=not number)
-                written.add(made, {seed * KEYS + place: newer for place, newer in rows})
+                    made = _transaction(
+                        connection, history.table, rows, seed * KEYS, text, written, is_winner=not number
+                    )
+                written.add(*made)
                 time.sleep(chance.choice((0.0, 0.0, 0.02, 0.1)))
+
+    def _settle(self, seed: int) -> None:
+        """Bring everything everywhere, until no delete has to be met any more."""
+        until = time.monotonic() + 2 * PATIENCE
+        settle(*self.ways)
+        while any(way.target.database.query("SELECT 1 FROM anabranch.pair_note") for way in self.ways):
+            in_time(until, f"history {seed}: deletes are not met")
+            rest(*self.ways, rounds=3)
+        settle(*self.ways)
 
     def _compare(self, history: History, written: Written) -> None:
         seed, first = history.seed, history.seed * KEYS
@@ -267,30 +298,44 @@ def _begin_again(every: list[Parts], seed: int) -> None:
 
 
 def _transaction(
-    connection: Any, table: str, rows: tuple[tuple[int, int], ...], first: int, text: str, is_winner: bool
-) -> dict[int, tuple[int, bool, str, int]] | None:
-    """Write the rows; None where the server wants it begun anew."""
-    made = {}
+    connection: Any,
+    table: str,
+    rows: tuple[tuple[int, int], ...],
+    first: int,
+    text: str,
+    written: Written,
+    is_winner: bool,
+) -> tuple[dict[int, tuple[int, bool, str, int]], dict[int, int], dict[int, int]] | None:
+    """Write the rows, and return by key the versions, what was added to sums, and the ages of those deleted; None where the
+    server wants it begun anew."""
+    made, sums, gone = {}, {}, {}
     with closing(connection.cursor()) as cursor:
         try:
             for place, newer in rows:
                 key = first + place
                 cursor.execute(f"SELECT changed, stock FROM {table} WHERE id = %s FOR UPDATE", [key])
                 found = cursor.fetchall()
-                then, stock = (found[0][0].microsecond + newer, found[0][1] + newer) if found else (newer, newer)
+                if not newer:
+                    if found:
+                        gone[key] = found[0][0].microsecond
+                        written.deletes(key, gone[key])
+                        cursor.execute(f"DELETE FROM {table} WHERE id = %s", [key])
+                    continue
+                now, stock = (found[0][0].microsecond, found[0][1] + newer) if found else (0, newer)
+                then = max(now, written.base(key)) + newer
                 values = [text, f"2026-01-01 00:00:00.{then:06}", stock, key]
                 if found:
                     cursor.execute(f"UPDATE {table} SET v = %s, changed = %s, stock = %s WHERE id = %s", values)
                 else:
                     cursor.execute(f"INSERT INTO {table} (v, changed, stock, id) VALUES (%s, %s, %s, %s)", values)
-                made[key] = then, is_winner, text, stock
+                made[key], sums[key] = (then, is_winner, text, stock), newer
             connection.commit()
         except Exception as error:  # of three drivers; only a lost lock is tried again, all else passes
             connection.rollback()
             if is_lost(error):
                 return None
             raise
-    return made
+    return made, sums, gone
 
 
 def is_lost(error: Exception) -> bool:

@@ -36,6 +36,10 @@ class Pair(Section):
     """The column, NOT NULL at both ends, that each write of a row makes greater: a number, a date or a time. By it the newer of
     two versions of a row is told. `newest_by` in a table's own entry takes precedence."""
 
+    deletes: Literal["newest", "refuse"] = "newest"
+    """Decide about a delete: a row goes at both ends unless it is newer than the one that was deleted, or the job stops at it.
+    Both files say the same. Rows of tables with `delta` are never deleted."""
+
     on_unique_conflict: Literal["stop", "park"] = "stop"
     """Decide about a row that comes with a unique value which another row of this end has by now: stop the job with the row's
     key, or park the table, while the others go on. `[apply] on_error = "park"` parks it in any case."""

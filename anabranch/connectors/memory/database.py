@@ -20,6 +20,7 @@ from anabranch.errors import TargetError
 from anabranch.model.cutover import CutoverNote
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
+from anabranch.model.pair_notes import DeletedRow, PairNotes
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped
 from anabranch.model.table_life import TableState
@@ -122,6 +123,8 @@ class JobState:
     trace: dict[str, dict[str, Any]] = field(default_factory=dict)  # by id
     cutover: list[CutoverNote] = field(default_factory=list)
     verified: dict[TableId, Verified] = field(default_factory=dict)
+    deleted: dict[str, DeletedRow] = field(default_factory=dict)  # of a pair, by id
+    met: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -173,6 +176,13 @@ class Database:
         if found is None:
             raise TargetError(f"the table {table} does not exist")
         return found
+
+    def pair_notes(self, job: str, limit: int = 0, after: str = "") -> PairNotes:
+        with self.lock:
+            state = self.job(job)
+            above = [id for id in state.deleted if id > after]
+            deleted, met = (sorted(ids)[: limit or None] for ids in (above, state.met))
+            return PairNotes(tuple(state.deleted[id] for id in deleted), tuple(met))
 
     def job(self, job: str) -> JobState:
         return self.jobs.setdefault(job, JobState())

@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.apply.abilities import MergeWriter
-from anabranch.contracts import Conflict
+from anabranch.contracts import Conflict, OlderRow, PairWriter
 from anabranch.model.ids import TableId
+from anabranch.model.pair_notes import DeletedRow, PairNotes
 from anabranch.model.state import Skipped
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict, OnConflict
-from anabranch.rows.net import UPDATE, TableNet, Updates
+from anabranch.rows.net import DELETE, UPDATE, TableNet, Updates
 from anabranch.testing.conformance.epochs import JOB, RULES, Epochs, Target, arrow, keys, make, rows, table
 from anabranch.testing.conformance.subject import refuses
 
@@ -102,6 +103,41 @@ def conflicts_are_noted_with_the_epoch(target: Target) -> None:
         ]
 
 
+def rule_23_deletes_of_a_pair_are_noted_and_met(target: Target) -> None:
+    """Notes come and go with the epoch; rows that are not newer go, in a transaction that is no epoch, once."""
+    of = make(target, table("deleted"), AGES)
+    noted = [DeletedRow(f"{number:032x}", of.target, {"id": str(number)}, "6") for number in range(1, 4)]
+
+    def breaks(writer: MergeWriter) -> None:
+        _in_pair(writer).note_deleted(JOB, noted[2])
+        raise Conflict(of.source, "made by the suite")
+
+    with Epochs(target) as epochs, closing(target.connector.store()) as store:
+        writer, before = _in_pair(epochs.writer), len(store.journal.conflicts(JOB))
+        for one in noted[:2]:
+            epochs.do(lambda writer, one=one: _in_pair(writer).note_deleted(JOB, one))  # type: ignore[misc]  # as above
+        refuses(Conflict, lambda: epochs.do(breaks))
+        assert writer.pair_notes(JOB) == PairNotes(tuple(noted[:2])) and writer.pair_notes("another") == PairNotes()
+        conflict = NotedConflict(
+            *(7, "7@log.1:5", 1, of.source, of.target, {"id": "1"}, DELETE, "differs", OnConflict.NEWEST, "source")
+        )
+        older = [OlderRow(one, of, one.key, "parent", conflict) for one in (noted[0], noted[2])]
+        assert [writer.remove_older(JOB, older) for _ in range(2)] == [1, 0]
+        assert rows(target, of) == AGES[1:]
+        found = store.journal.conflicts(JOB)[before:]
+        assert found == [replace(conflict, found=dict(zip(of.columns, AGES[0], strict=True)))]
+        assert writer.pair_notes(JOB) == PairNotes(tuple(noted[:2]), (noted[0].id, noted[2].id))
+        writer.forget_notes(JOB, [noted[0].id], [noted[2].id, "of nobody"])
+        assert writer.pair_notes(JOB) == PairNotes((noted[1],), (noted[0].id,))
+        epochs.do(lambda writer: writer.row(of, {"id": "3"}, None))  # the next epoch is at its place
+        writer.forget_notes(JOB, [noted[1].id], [noted[0].id])
+
+
+def _in_pair(writer: MergeWriter) -> PairWriter:
+    assert isinstance(writer, PairWriter)
+    return writer
+
+
 def transactions_to_leave_out_are_kept(target: Target) -> None:
     one, other = Skipped(12, "12@log.1:7", 5, {"shop.a": 2, "shop.b": 1}), Skipped(3, "3@log.1:2", 0, {})
     with closing(target.connector.store()) as store:
@@ -122,5 +158,6 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     a_row_is_found_with_its_age,
     rule_28_a_newer_row_is_a_conflict,
     conflicts_are_noted_with_the_epoch,
+    rule_23_deletes_of_a_pair_are_noted_and_met,
     transactions_to_leave_out_are_kept,
 )

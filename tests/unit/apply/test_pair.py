@@ -21,7 +21,7 @@ Row = dict[str, str | None]
 
 
 def policy(target_wins_ties: bool) -> ConflictPolicy:
-    return ConflictPolicy(OnConflict.NEWEST, "age", pair=True, target_wins_ties=target_wins_ties)
+    return ConflictPolicy(OnConflict.NEWEST, "age", pair=True, target_wins_ties=target_wins_ties, deletes=True)
 
 
 @dataclass
@@ -31,6 +31,8 @@ class Site:
     is_winner: bool
     rows: dict[str, Row] = field(default_factory=dict)
     log: list[RowChange] = field(default_factory=list)
+    notes: list[tuple[int, str, int]] = field(default_factory=list)  # of deletes that came: number, key, age
+    number: int = 0
 
     def row(self, table: TargetTable, key: Mapping[str, str | None], age: Age | None) -> FoundRow | None:
         there = self.rows.get(str(key["id"]))
@@ -56,7 +58,22 @@ class Site:
         for one in verdict.changes:
             key = str(one.values.get("id") or one.old_key["id"])
             assert one.operation != INSERT or key not in self.rows
-            self.rows[key] = {**self.rows.get(key, {}), **one.values}
+            if one.operation == DELETE:
+                del self.rows[key]
+            else:
+                self.rows[key] = {**self.rows.get(key, {}), **one.values}
+        if verdict.removed:
+            self.number += 1
+            self.notes.append((self.number, str(change.old_key["id"]), int(verdict.removed)))
+
+    def deletes(self, key: str) -> None:
+        before = self.rows.pop(key)
+        self.log.append(RowChange(TABLE, DELETE, {"id": key}, before=before))
+
+    def meets(self, key: str, age: int) -> None:
+        """What remove_older does: as a user would, so that the other site reads it."""
+        if key in self.rows and int(str(self.rows[key]["age"])) <= age:
+            self.deletes(key)
 
 
 def history(seed: int) -> tuple[Site, Site, dict[str, str]]:
@@ -88,6 +105,79 @@ def test_rule_23_pitfall_69_histories_end_with_equal_sites_and_the_winner_of_the
         assert {key: row["v"] for key, row in one.rows.items()} == expected, seed
 
 
+@dataclass
+class Job:
+    """The job into a site: how far it has read the other one's log, and what it does with the notes there."""
+
+    site: Site
+    other: Site
+    read: int = 0
+    met: set[int] = field(default_factory=set)
+    waiting: dict[int, tuple[str, int, int]] = field(default_factory=dict)
+
+    def look(self) -> None:
+        end, there = len(self.other.log), {number for number, *_ in self.other.notes}
+        new = {n: (key, age, end) for n, key, age in self.other.notes if n not in self.met and n not in self.waiting}
+        self.waiting |= new
+        for number, (key, age, upto) in list(self.waiting.items()):
+            if self.read >= upto:
+                self.site.meets(key, age)
+                self.met.add(number)
+                del self.waiting[number]
+        self.met &= there
+
+    def is_done(self) -> bool:
+        return self.read == len(self.other.log) and not self.met and not self.other.notes
+
+
+def with_deletes(seed: int, knows: bool) -> tuple[Site, Site, dict[str, str]]:
+    """A history in which rows are deleted, and made again. `knows`: who writes makes a row newer than all that was deleted by
+    then, as a clock does; else a key may begin again, or go on, with a version that is older than a deleted one."""
+    chance = random.Random(seed)
+    one, other = Site(True), Site(False)
+    jobs = (Job(other, one), Job(one, other))
+    written, gone = dict[str, list[tuple[int, bool, str]]](), dict[str, int]()
+    left = chance.randrange(2, 14)
+    while left or not all(job.is_done() for job in jobs):
+        number = chance.randrange(2)
+        site, job, step = (one, other)[number], jobs[number], chance.random()
+        if left and step < 0.35:
+            left -= 1
+            key = str(chance.randrange(2))
+            now = int(str(site.rows[key]["age"])) if key in site.rows else 0
+            if key in site.rows and chance.random() < 0.4:
+                site.deletes(key)
+                gone[key] = max(now, gone.get(key, 0))
+            else:
+                age = max(now, gone.get(key, 0) if knows else 0) + chance.randrange(1, 3)
+                written.setdefault(key, []).append((age, site.is_winner, f"{number} {left}"))
+                site.writes(key, age, f"{number} {left}")
+        elif step < 0.7 and job.read < len(job.other.log):
+            job.site.takes(job.other.log[job.read])
+            job.read += 1
+        elif step < 0.95:
+            job.look()
+            job.other.notes[:] = [note for note in job.other.notes if note[0] not in job.met]
+        else:
+            job.waiting.clear()  # its process starts again
+    newest = {key: max(versions) for key, versions in written.items()}
+    return one, other, {key: found[2] for key, found in newest.items() if found[0] > gone.get(key, 0)}
+
+
+def test_rule_23_pitfall_69_histories_with_deletes_end_with_equal_sites_and_the_winner_of_the_rule() -> None:
+    """The newest version that anybody has written stays, unless that or a newer one was deleted."""
+    for seed in range(4000):
+        one, other, expected = with_deletes(seed, knows=True)
+        assert one.rows == other.rows, seed
+        assert {key: row["v"] for key, row in one.rows.items()} == expected, seed
+
+
+def test_rule_23_pitfall_69_sites_end_equal_whatever_versions_come_behind_a_delete() -> None:
+    for seed in range(4000):
+        one, other, _ = with_deletes(seed, knows=False)
+        assert one.rows == other.rows, seed
+
+
 SUMS = followed(schema("s", {"id": INT, "age": INT, "v": TEXT, "stock": INT}, ["id"])).table
 
 
@@ -106,7 +196,7 @@ class Shop(Site):
         self.rows[key] = now
 
     def policy(self) -> ConflictPolicy:
-        return replace(policy(target_wins_ties=self.is_winner), delta=("stock",))
+        return replace(policy(target_wins_ties=self.is_winner), delta=("stock",), deletes=False)
 
 
 def test_rule_23_what_both_sites_add_up_is_the_sum_of_it_all() -> None:
@@ -154,7 +244,6 @@ def test_rule_23_a_sum_keeps_its_scale_and_has_no_null() -> None:
 
 
 REFUSED = {
-    "delete": (RowChange(TABLE, DELETE, {"id": "1"}, before={"id": "1", "age": "1", "v": "x"}), "delete of a row"),
     "key": (
         RowChange(
             TABLE, UPDATE, {"id": "1"}, {"id": "2", "age": "2", "v": "x"}, before={"id": "1", "age": "1", "v": "x"}
@@ -176,6 +265,29 @@ def test_rule_23_a_change_that_nobody_could_order_is_refused_with_its_key(change
     with pytest.raises(Conflict, match=words) as refused:
         site.takes(change)
     assert refused.value.key == {"id": "1"}
+
+
+def test_rule_23_a_delete_is_refused_where_rows_are_added_up_or_the_job_says_so() -> None:
+    there: Row = {"id": "1", "age": "1", "v": "x", "stock": "3"}
+    change = RowChange(SUMS, DELETE, {"id": "1"}, before=there)
+    with pytest.raises(Conflict, match="delete of a row of a pair whose stock is added up") as refused:
+        Shop(True, {"1": there}).takes(change)
+    assert refused.value.key == {"id": "1"}
+    decider = Decider(cast(RowWriter, Site(True, {"1": there})))
+    with pytest.raises(Conflict, match='deletes = "refuse"'):
+        decider.decide(change, replace(policy(target_wins_ties=False), deletes=False))
+
+
+def test_rule_23_a_delete_stands_for_the_version_that_it_has_removed() -> None:
+    change = RowChange(TABLE, DELETE, {"id": "1"}, before={"id": "1", "age": "5", "v": "x"})
+    for age, kind, is_removed in (("4", "differs", True), ("5", "", True), ("6", "newer", False)):
+        site = Site(True, {"1": {"id": "1", "age": age, "v": "there"}})
+        verdict = Decider(cast(RowWriter, site)).decide(change, site.policy())
+        assert (verdict.kind, verdict.removed) == (kind, "5" if is_removed else ""), age
+        site.takes(change)
+        assert bool(site.rows) is not is_removed and [note[1:] for note in site.notes] == [("1", 5)] * is_removed
+    nothing = Decider(cast(RowWriter, Site(True))).decide(change, policy(target_wins_ties=True))
+    assert (nothing.changes, nothing.kind, nothing.removed) == ((), "", "5")  # both have deleted it
 
 
 def test_pitfall_68_a_newer_row_brings_what_its_change_left_as_it_was() -> None:

@@ -31,12 +31,13 @@ def test_rule_23_a_pair_names_two_sites_and_its_twin(tmp_path: Path) -> None:
     pair = load(tmp_path, JOB + PAIR).pair
     assert pair is not None
     assert (pair.site, pair.other, pair.winner, pair.twin) == ("berlin", "paris", "berlin", "back")
-    assert load(tmp_path, JOB).pair is None
+    assert pair.deletes == "newest" and load(tmp_path, JOB).pair is None
 
 
 MISFITS = {
     "winner is neither": (PAIR.replace('winner = "berlin"', 'winner = "rome"'), "'rome' is neither site nor other"),
     "one site": (PAIR.replace('other = "paris"', 'other = "berlin"'), "site and other are both"),
+    "deletes": (PAIR + 'deletes = "always"\n', "deletes"),
     "itself": (PAIR.replace('twin = "back"', 'twin = "shop"'), "twin is the job itself"),
     "left out": (PAIR.replace('twin = "back"', 'twin = "other"'), 'leave_out = ["anabranch:other"]'),
     "no column": (PAIR.replace('newest_by = "changed_at"\n', ""), "newest_by"),

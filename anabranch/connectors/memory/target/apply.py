@@ -6,7 +6,7 @@ What does not live here: changes of rows (row_changes.py), staging them (stage.p
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -26,9 +26,10 @@ from anabranch.connectors.memory.target.row_changes import (
 )
 from anabranch.connectors.memory.target.stage import counts_of, digest_of
 from anabranch.connectors.memory.target.store import place_of
-from anabranch.contracts import Begun, Conflict, Emptying, Enforced, ValueRules
+from anabranch.contracts import Begun, Conflict, Emptying, Enforced, OlderRow, ValueRules
 from anabranch.errors import Fenced, StateError
 from anabranch.model.ids import TableId
+from anabranch.model.pair_notes import DeletedRow, PairNotes
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
@@ -58,6 +59,7 @@ class MemoryWriter:
         self._conflicts: list[NotedConflict] = []
         self._asides: dict[int, AsideChange] = {}  # of this epoch, by number
         self._forgotten: list[TableId] = []
+        self._deleted: list[DeletedRow] = []
         self._settled: dict[int, bool] = {}  # number -> is it kept, as discarded?
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
@@ -108,6 +110,7 @@ class MemoryWriter:
             for conflict in self._conflicts:
                 number = max((one.number for one in state.conflicts), default=0) + 1
                 state.conflicts.append(replace(conflict, number=number, noted_at=time.time_ns() // 1000))
+            state.deleted |= {one.id: one for one in self._deleted}
             state.aside |= self._asides
             for number, discarded in self._settled.items():
                 found = state.aside.pop(number)
@@ -117,7 +120,7 @@ class MemoryWriter:
 
     def rollback(self) -> None:
         self._open, self._moves, self._states, self._conflicts = None, None, [], []
-        self._asides, self._settled, self._forgotten = {}, {}, []
+        self._asides, self._settled, self._forgotten, self._deleted = {}, {}, [], []
 
     def close(self) -> None:
         self.rollback()
@@ -200,6 +203,43 @@ class MemoryWriter:
             done.touched = before
             del self._conflicts[noted:]
             raise
+
+    # --- deletes of a pair --------------------------------------------------------------------------------------------
+
+    def note_deleted(self, job: str, deleted: DeletedRow) -> None:
+        self._transaction()
+        self._deleted.append(deleted)
+
+    def remove_older(self, job: str, rows: Sequence[OlderRow]) -> int:
+        self.rollback()
+        found = 0
+        with self._database.transaction() as open_:
+            state = self._database.job(job)
+            for one in rows:
+                relation = open_.table(one.table.target)
+                place = relation.find(one.key)
+                there = relation.texts(relation.rows[place]) if place is not None else None
+                if there is None or is_later(there[one.newest_by], one.deleted.age):
+                    continue
+                open_.delete(one.table.target, one.key)
+                number = max((one.number for one in state.conflicts), default=0) + 1
+                noted = replace(one.conflict, found=there, number=number, noted_at=time.time_ns() // 1000)
+                state.conflicts.append(noted)
+                found += 1
+            state.met |= {one.deleted.id for one in rows}
+        return found
+
+    def pair_notes(self, job: str) -> PairNotes:
+        self.rollback()
+        return self._database.pair_notes(job)
+
+    def forget_notes(self, job: str, deleted: Collection[str], met: Collection[str]) -> None:
+        self.rollback()
+        with self._database.lock:
+            state = self._database.job(job)
+            state.met -= set(met)
+            for id in deleted:
+                state.deleted.pop(id, None)
 
     def set_aside(self, job: str, change: AsideChange) -> int:
         self._transaction()

@@ -7,12 +7,14 @@ merged (`merge_rows.py`, `merge.py`, `exchange.py`, `keyless.py`), staging table
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import pymysql
 
+from anabranch.connectors.mysql import pair_notes
 from anabranch.connectors.mysql.connection import family
 from anabranch.connectors.mysql.target import (
     aside_epoch,
@@ -21,6 +23,7 @@ from anabranch.connectors.mysql.target import (
     merge_rows,
     one_by_one,
     ownership,
+    single_rows,
     stage,
     standing,
     states,
@@ -33,21 +36,22 @@ from anabranch.connectors.mysql.target.held_rows import HeldRows
 from anabranch.connectors.mysql.target.known_columns import KnownTable
 from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
 from anabranch.connectors.mysql.target.own_source import OwnSource
-from anabranch.connectors.mysql.target.session import Connection, connect, run, session_name, table_name
+from anabranch.connectors.mysql.target.session import Connection, ask, connect, logged, run, session_name, table_name
 from anabranch.connectors.mysql.target.shared_tables import refuse_truncate
 from anabranch.connectors.mysql.target.stage_sweep import drop_taken, sweep
 from anabranch.connectors.mysql.target.staging import NotInside, StagingTables
 from anabranch.connectors.sql.merge_pieces import MergePiece, Texts
 from anabranch.connectors.sql.single_rows import named_key
-from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, ValueRules
+from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, OlderRow, ValueRules
 from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
+from anabranch.model.pair_notes import DeletedRow, PairNotes
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
-from anabranch.rows.net import INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
+from anabranch.rows.net import DELETE, INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.rows.small import SmallTransactions
 
 STATE = "anabranch"
@@ -275,6 +279,70 @@ class MysqlWriter:
         connection, _ = self._transaction()
         with translated("forget a table's state", table):
             run(connection, states.FORGET_UNTOUCHED, job, str(table))
+
+    # --- deletes of a pair ----------------------------------------------------------------------------------------------
+
+    def note_deleted(self, job: str, deleted: DeletedRow) -> None:
+        connection, _ = self._transaction()
+        with translated("note a delete", deleted.table):
+            pair_notes.keep(partial(run, connection), job, deleted)
+
+    def remove_older(self, job: str, rows: Sequence[OlderRow]) -> int:
+        connection = self._outside()
+        with translated("ask whether the target is the source"):
+            self._own_source.refuse(connection, self._job, {one.table.target for one in rows})
+            connection.commit()
+        try:
+            with logged(connection):
+                while True:
+                    try:
+                        found = sum(self._remove_older(connection, job, one) for one in rows)
+                        break
+                    except NotInside as missing:  # a staging table, by which some keys are found
+                        connection.rollback()
+                        assert self._stages is not None
+                        self._stages.rolled_back()
+                        with translated("make a staging table"):
+                            self._stages.before({missing.piece: None})
+                with translated("note deletes as met"):
+                    pair_notes.keep_met(partial(run, connection), job, [one.deleted.id for one in rows])
+                    connection.commit()
+            assert self._stages is not None
+            with translated("empty staging tables"):
+                self._stages.committed()
+        except BaseException:  # whatever it was, it is passed on
+            self.rollback()
+            raise
+        return found
+
+    def _remove_older(self, connection: Connection, job: str, one: OlderRow) -> int:
+        assert self._stages is not None
+        table, age = one.table, Age(one.newest_by, one.deleted.age)
+        with translated(f"remove a row of {table.target}", table.source, dict(one.key)):
+            there = conflicts.row(connection, table, one.key, age, self._rules.nul)
+            if there is None or there.is_newer:
+                return 0
+            single_rows.change(self._stages, RowChange(table, DELETE, dict(one.key)), self._rules.nul)
+            conflicts.note(connection, job, replace(one.conflict, found=there.values))
+        return 1
+
+    def pair_notes(self, job: str) -> PairNotes:
+        connection = self._outside()
+        with translated("read notes of deletes"):
+            found = pair_notes.read(partial(ask, connection), job)
+            connection.commit()
+        return found
+
+    def forget_notes(self, job: str, deleted: Collection[str], met: Collection[str]) -> None:
+        connection = self._outside()
+        with translated("remove notes of deletes"):
+            pair_notes.forget(partial(run, connection), job, deleted, met)
+            connection.commit()
+
+    def _outside(self) -> Connection:
+        """Return the session, in which no epoch is open."""
+        self.rollback()
+        return self._session()
 
     # --- ending -------------------------------------------------------------------------------------------------------
 

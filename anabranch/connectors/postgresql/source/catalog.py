@@ -21,6 +21,7 @@ from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
     from anabranch.model.endpoint import Endpoint
+    from anabranch.model.pair_notes import PairNotes
     from anabranch.model.position import HeldLog, LogMark
     from anabranch.model.schema import TableSchema
     from anabranch.model.writers import SourceWriter
@@ -103,6 +104,12 @@ class PostgresCatalog:
     def writers(self) -> list[SourceWriter]:
         with translated("ask who writes to tables of the source"):
             return writers(self._connection)
+
+    def pair_notes(self, job: str, limit: int = 0, after: str = "") -> PairNotes:
+        from anabranch.connectors.postgresql.pair_notes import read_at_source  # few jobs are of a pair
+
+        with translated("read notes of deletes"):
+            return read_at_source(self._connection, job, limit, after)
 
     def mark(self) -> LogMark:
         with translated("read the position of the source's log"):

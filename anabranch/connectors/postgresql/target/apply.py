@@ -8,12 +8,14 @@ many small transactions (`do_block.py`, `pipelined.py`), what errors mean (`erro
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from anabranch.connectors.postgresql import pair_notes
 from anabranch.connectors.postgresql.changed_types import changed_types
 from anabranch.connectors.postgresql.connection import Connection, connect, session_name, together
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
@@ -36,15 +38,16 @@ from anabranch.connectors.postgresql.target.staging import StagingTables
 from anabranch.connectors.postgresql.target.store import FORGET_UNTOUCHED, require_same, save_table
 from anabranch.connectors.sql.merge_pieces import Texts
 from anabranch.connectors.sql.single_rows import named_key
-from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, ValueRules
+from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, OlderRow, ValueRules
 from anabranch.errors import Fenced, Redefined, StateError, TargetBusy
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
+from anabranch.model.pair_notes import DeletedRow, PairNotes
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
-from anabranch.rows.net import INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
+from anabranch.rows.net import DELETE, INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.rows.small import SmallTransactions
 
 PLANS_S = 10.0  # how long plans are kept that were made for a table as large as it was then
@@ -257,6 +260,61 @@ class PostgresWriter:
     def forget_table(self, job: str, table: TableId) -> None:
         self._transaction()
         self._forgotten.append((job, str(table)))
+
+    # --- deletes of a pair ----------------------------------------------------------------------------------------------
+
+    def note_deleted(self, job: str, deleted: DeletedRow) -> None:
+        connection, _ = self._transaction()
+        with translated("note a delete", deleted.table):
+            pair_notes.keep(connection, job, deleted)
+
+    def remove_older(self, job: str, rows: Sequence[OlderRow]) -> int:
+        connection = self._outside()
+        self._origin.take(connection, "")
+        targets = sorted({one.table.target for one in rows})
+        with translated("ask whether the target is the source"):
+            self._own_source.refuse(connection, self._job, targets)
+        try:
+            found = sum(self._remove_older(connection, job, one) for one in rows)
+            with translated("note deletes as met"):
+                pair_notes.keep_met(connection, job, [one.deleted.id for one in rows])
+                connection.commit()
+        except BaseException:  # whatever it was, it is passed on
+            self.rollback()
+            raise
+        return found
+
+    def _remove_older(self, connection: Connection, job: str, one: OlderRow) -> int:
+        assert self._stages is not None
+        table, age = one.table, Age(one.newest_by, one.deleted.age)
+        with self._policies_named(), translated(f"remove a row of {table.target}", table.source, dict(one.key)):
+            there = conflicts.row(connection, table, one.key, age, self._rules.nul)
+            if there is None or there.is_newer:
+                return 0
+            removal = RowChange(table, DELETE, dict(one.key))
+            single_rows.change(connection, self._stages, removal, self._rules.nul)
+            conflicts.note(connection, job, replace(one.conflict, found=there.values))
+        return 1
+
+    def pair_notes(self, job: str) -> PairNotes:
+        connection = self._outside()
+        with translated("read notes of deletes"):
+            found = pair_notes.read(connection, job)
+            connection.commit()
+        return found
+
+    def forget_notes(self, job: str, deleted: Collection[str], met: Collection[str]) -> None:
+        connection = self._outside()
+        with translated("remove notes of deletes"):
+            pair_notes.forget(connection, job, deleted, met)
+            connection.commit()
+
+    def _outside(self) -> Connection:
+        """Return the session, in which no epoch is open."""
+        connection = self._session()
+        if connection.info.transaction_status is not TransactionStatus.IDLE:
+            self.rollback()
+        return self._session()
 
     # --- ending -------------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ MORE_TABLES = (
     "trace",
     "cutover",
     "verified",
+    "pair_note",
 )  # an earlier release may not have made them
 COLUMNS = ("uuid", "source_identity", "definition")  # of a job; what else it says goes into facts
 

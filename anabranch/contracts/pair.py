@@ -1,0 +1,55 @@
+"""Contracts of two active sites (K23): the notes of deletes, which one job of a pair keeps at its target and the other reads
+at its source. Abilities: not every database has them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from anabranch.model.pair_notes import DeletedRow, PairNotes
+
+if TYPE_CHECKING:
+    from anabranch.rows.conflict import NotedConflict, Texts
+    from anabranch.rows.net import TargetTable
+
+
+@dataclass(frozen=True)
+class OlderRow:
+    """A row to be removed unless it is newer than `deleted`; `deleted` is as the twin has noted it, `key` has the target's
+    names. `conflict`: the note of the row that was removed, `found` is added to it."""
+
+    deleted: DeletedRow
+    table: TargetTable
+    key: Texts
+    newest_by: str
+    conflict: NotedConflict
+
+
+@runtime_checkable
+class PairWriter(Protocol):
+    """Lets a Writer keep the notes of a job of a pair."""
+
+    def note_deleted(self, job: str, deleted: DeletedRow) -> None:
+        """Keep a note, in the open epoch."""
+
+    def remove_older(self, job: str, rows: Sequence[OlderRow]) -> int:
+        """Remove these rows where they are not newer, and note the deletes as met, in one transaction that is no epoch: the
+        database's log has it as that of a user, so that the twin reads what was removed. Returns how many rows were. To do it
+        again does no harm. Raises Conflict with the key of a row that may not go. Not inside an epoch."""
+
+    def pair_notes(self, job: str) -> PairNotes:
+        """Return the notes of a job, all of them. Not inside an epoch."""
+
+    def forget_notes(self, job: str, deleted: Collection[str], met: Collection[str]) -> None:
+        """Remove notes with these ids; nothing happens for those that are gone. Not inside an epoch."""
+
+
+@runtime_checkable
+class PairCatalog(Protocol):
+    """Lets a SourceCatalog read the notes that the twin keeps here, at its target."""
+
+    def pair_notes(self, job: str, limit: int = 0, after: str = "") -> PairNotes:
+        """Return the notes of a job, of each kind at most `limit` (0: all), of deletes those with ids above `after`; none where
+        there is no place for notes yet.
+        What is noted was committed before. Raises SourceError with the remedy where the user may not read them."""

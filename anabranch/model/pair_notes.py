@@ -1,0 +1,32 @@
+"""The notes by which the two jobs of a pair clear what a delete could not meet (K23). Standard library only.
+
+A job that applies a delete notes it at its target. Its twin, whose source that is, reads the note, and removes at its own
+target what was older and under way. What does not live here: who does what when (`apply/pair_deletes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anabranch.model.ids import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRow:
+    """A row that was deleted where the job reads. `table` and the names in `key` are those of the job's target; `age`: the
+    value of the column that tells the newest row, as a text. `id` is another one for each note."""
+
+    id: str
+    table: TableId
+    key: Mapping[str, str | None]
+    age: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairNotes:
+    """The notes of one job, the lowest ids first. `deleted`: those that its twin has not met yet, as far as the job knows;
+    `met`: ids of notes of its twin that it has met."""
+
+    deleted: tuple[DeletedRow, ...] = ()
+    met: tuple[str, ...] = ()

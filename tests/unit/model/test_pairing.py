@@ -1,0 +1,19 @@
+"""What a job of a pair notes for its twin, and what older releases have noted."""
+
+from __future__ import annotations
+
+from anabranch.model.ids import TableId
+from anabranch.model.pairing import Pairing
+
+STOCK = TableId("shop", "stock")
+NOTED = Pairing("paris", "berlin", "berlin", "shop", {STOCK: "changed"}, {STOCK: ("number",)}, "newest")
+
+
+def test_rule_23_a_pairing_is_read_as_it_was_noted() -> None:
+    assert Pairing.of_text(NOTED.as_text()) == NOTED
+
+
+def test_rule_23_a_release_that_does_not_say_so_takes_no_deletes() -> None:
+    older = '["paris", "berlin", "berlin", "shop", {"shop.stock": "changed"}, {}]'
+    assert Pairing.of_text(older).deletes == "refuse"
+    assert Pairing.of_text(older.replace(", {}]", "]")).delta == {}
