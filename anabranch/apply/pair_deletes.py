@@ -6,8 +6,8 @@ nothing of its row, and is taken for a new one. So the job notes each delete at 
 twin reads the note there, at its source, waits until it has applied all that stood in the log by then, and removes at its own
 target what is not newer. It does so in a transaction without a marker, like a user: what it has removed is a delete to the
 first job, for a user may have changed the row that had come back. It ends, since each further note needs a row that somebody
-has written. Ids of notes that were met are kept at the twin's target until the first job, which reads there, has removed the
-notes, so both write at their own target alone, and whatever is killed or done twice does no harm.
+has written. Ids of notes that were cleared are kept at the twin's target until the first job, which reads there, has removed
+the notes, so both write at their own target alone, and whatever is killed or done twice does no harm.
 
 What does not live here: the verdict on a single delete (`conflict.py`).
 """
@@ -34,7 +34,7 @@ from anabranch.rows.conflict import NotedConflict
 from anabranch.rows.net import DELETE, RowChange
 
 REFUSE = 'let [pair] deletes = "refuse" stand in both job files'
-LIMIT = 2000  # notes that are read at once, and met in one transaction
+LIMIT = 2000  # notes that are read at once, and cleared in one transaction
 
 
 def note_deleted(job: str, writer: object, change: RowChange, age: str) -> None:
@@ -53,7 +53,7 @@ class _Waiting:
 
 @dataclass
 class PairDeletes:
-    """Meets the notes of the twin, between two epochs. One per apply process."""
+    """Clears older rows by the notes of the twin, between two epochs. One per apply process."""
 
     source: SourceConnector
     resolver: WindowResolver
@@ -61,25 +61,25 @@ class PairDeletes:
     is_held: Callable[[], bool]
     _catalog: SourceCatalog | None = None
     _after: str = ""  # the id up to which notes were read
-    _met: set[str] | None = None  # as the target has them
-    _forgotten: frozenset[str] = frozenset()  # notes that the twin has met, and that are removed here
+    _cleared: set[str] | None = None  # as the target has them
+    _forgotten: frozenset[str] = frozenset()  # notes that the twin has cleared, and that are removed here
     _waiting: dict[str, _Waiting] = field(default_factory=dict)
 
     def look(self, applier: Applier) -> None:
-        """Read the twin's notes, meet those whose time has come, and remove our own that it has met; not while a verification
-        compares both ends at one position."""
+        """Read the twin's notes, clear those whose time has come, and remove our own that it has cleared; not while a
+        verification compares both ends at one position."""
         if not self.twin or self.is_held():
             return
         progress = applier.progress
         writer = _writer(progress.writer)
-        if self._met is None:
-            self._met = set(writer.pair_notes(progress.job).met)
+        if self._cleared is None:
+            self._cleared = set(writer.pair_notes(progress.job).cleared)
         try:
             theirs = self._theirs(progress)
         except SourceUnavailable:
             self.close()
             raise
-        self._meet(applier, writer)
+        self._clear(applier, writer)
         self._forget(progress.job, writer, theirs)
 
     def close(self) -> None:
@@ -91,20 +91,20 @@ class PairDeletes:
         """Read the twin's notes, behind those that were read last. New ones wait for the end that the log has behind them.
         Those of a table that is parked are read again when their turn comes."""
         self._catalog = self._catalog or self.source.catalog()
-        assert self._met is not None
+        assert self._cleared is not None
         if not isinstance(self._catalog, PairCatalog):
             raise StateError("this source cannot be asked for what the other site has deleted", hint=REFUSE)
         theirs = self._catalog.pair_notes(self.twin, LIMIT, self._after)
-        new = [one for one in theirs.deleted if one.id not in self._met and one.id not in self._waiting]
+        new = [one for one in theirs.deleted if one.id not in self._cleared and one.id not in self._waiting]
         new = [one for one in new if self._followed(progress, one.table) is not None]
         if new:
             end = self._catalog.mark().resume
             self._waiting |= {one.id: _Waiting(one, end) for one in new}
         return theirs
 
-    def _meet(self, applier: Applier, writer: PairWriter) -> None:
+    def _clear(self, applier: Applier, writer: PairWriter) -> None:
         """Remove older rows, of notes behind whose log's end the target is."""
-        assert self._met is not None
+        assert self._cleared is not None
         progress = applier.progress
         rows = list(islice(self._due(progress), LIMIT))
         if not rows:
@@ -117,12 +117,12 @@ class PairDeletes:
             if not applier.take_out(refusal):
                 raise refusal from reason
             return
-        reach("apply.pair.met")
+        reach("apply.pair.cleared")
         done = [one.deleted.id for one in rows]
-        self._met.update(done)
+        self._cleared.update(done)
         for one in done:
             del self._waiting[one]
-        log.get(job=progress.job).debug("deletes_met", notes=len(done), removed=found)
+        log.get(job=progress.job).debug("deletes_cleared", notes=len(done), removed=found)
 
     def _due(self, progress: Progress) -> Iterator[OlderRow]:
         """Yield what may be removed now. A table that is parked or loaded has not come as far as the checkpoint: it waits."""
@@ -145,17 +145,17 @@ class PairDeletes:
         return followed if followed is not None and state is not None and state.is_streaming else None
 
     def _forget(self, job: str, writer: PairWriter, theirs: PairNotes) -> None:
-        """Remove our notes that the twin has met, and ids that we have met of notes that are gone."""
-        assert self._met is not None
+        """Remove our notes that the twin has cleared, and ids that we have cleared of notes that are gone."""
+        assert self._cleared is not None
         there = [one.id for one in theirs.deleted]
         last = there[-1] if len(there) == LIMIT else ""  # "": these are the last
-        gone = {id for id in self._met.difference(there) if id > self._after and (not last or id <= last)}
+        gone = {id for id in self._cleared.difference(there) if id > self._after and (not last or id <= last)}
         self._after = last
-        done = frozenset(theirs.met) - self._forgotten
+        done = frozenset(theirs.cleared) - self._forgotten
         if gone or done:
             writer.forget_notes(job, done, gone)
-            self._met -= gone
-        self._forgotten = frozenset(theirs.met)
+            self._cleared -= gone
+        self._forgotten = frozenset(theirs.cleared)
 
 
 def _writer(writer: object) -> PairWriter:

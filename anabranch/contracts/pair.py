@@ -34,14 +34,14 @@ class PairWriter(Protocol):
         """Keep a note, in the open epoch."""
 
     def remove_older(self, job: str, rows: Sequence[OlderRow]) -> int:
-        """Remove these rows where they are not newer, and note the deletes as met, in one transaction that is no epoch: the
+        """Remove these rows where they are not newer, and note the deletes as cleared, in one transaction that is no epoch: the
         database's log has it as that of a user, so that the twin reads what was removed. Returns how many rows were. To do it
         again does no harm. Raises Conflict with the key of a row that may not go. Not inside an epoch."""
 
     def pair_notes(self, job: str) -> PairNotes:
         """Return the notes of a job, all of them. Not inside an epoch."""
 
-    def forget_notes(self, job: str, deleted: Collection[str], met: Collection[str]) -> None:
+    def forget_notes(self, job: str, deleted: Collection[str], cleared: Collection[str]) -> None:
         """Remove notes with these ids; nothing happens for those that are gone. Not inside an epoch."""
 
 

@@ -1,4 +1,4 @@
-"""The notes by which the two jobs of a pair clear what a delete could not meet (K23). Standard library only.
+"""The notes by which the two jobs of a pair clear what comes behind a delete (K23). Standard library only.
 
 A job that applies a delete notes it at its target. Its twin, whose source that is, reads the note, and removes at its own
 target what was older and under way. What does not live here: who does what when (`apply/pair_deletes.py`).
@@ -25,8 +25,8 @@ class DeletedRow:
 
 @dataclass(frozen=True, slots=True)
 class PairNotes:
-    """The notes of one job, the lowest ids first. `deleted`: those that its twin has not met yet, as far as the job knows;
-    `met`: ids of notes of its twin that it has met."""
+    """The notes of one job, the lowest ids first. `deleted`: those that its twin has not cleared yet, as far as the job knows;
+    `cleared`: ids of notes of its twin that it has cleared."""
 
     deleted: tuple[DeletedRow, ...] = ()
-    met: tuple[str, ...] = ()
+    cleared: tuple[str, ...] = ()

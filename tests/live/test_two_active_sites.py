@@ -273,11 +273,11 @@ def deleted(out: Way, back: Way) -> None:
     here.execute(f"UPDATE t SET v = 'last', changed = '{instant(12)}' WHERE id = 20", "DELETE FROM t WHERE id >= 20")
     apply(out)
     assert [(row[0], row[1]) for row in out.target.rows("t") if row[0] in (20, 21, 22)] == [(21, "newer")]
-    failpoints.arm({failpoints.VARIABLE: "apply.pair.met=raise"})
+    failpoints.arm({failpoints.VARIABLE: "apply.pair.cleared=raise"})
     with pytest.raises(FailpointReached), back.here.running() as (_, applying):
-        until(applying.part.done, "apply has met the deletes, and died")
+        until(applying.part.done, "apply has cleared what came behind the deletes, and died")
     failpoints.arm({})
-    until(lambda: met(out, back), "each delete has been met at the other site")
+    until(lambda: is_cleared(out, back), "each delete has been cleared at the other site")
     settle(out, back)
     assert here.query("SELECT id, v FROM t WHERE id >= 20 AND id < 30") == [(21, "newer")]
     assert out.source.rows("t") == back.source.rows("t")
@@ -312,8 +312,8 @@ def notes_are_closed(out: Way) -> None:
             connection.execute(f"DROP ROLE {role}")
 
 
-def met(out: Way, back: Way) -> bool:
-    """Let both follow for a while; return whether no delete is to be met any more."""
+def is_cleared(out: Way, back: Way) -> bool:
+    """Let both follow for a while; return whether no delete is left to clear."""
     rest(out, back, rounds=3)
     return not any(way.target.database.query("SELECT 1 FROM anabranch.pair_note") for way in (out, back))
 

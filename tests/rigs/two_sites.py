@@ -40,7 +40,7 @@ EXITS = (
     "apply.commit",
     "apply.committed",
     "apply.pair.due",
-    "apply.pair.met",
+    "apply.pair.cleared",
 )
 IN_THE_WAY = ("TargetBusy", "TargetUnavailable", "SourceUnavailable", "TrailLocked")
 AGAIN = (
@@ -243,11 +243,11 @@ class Sites:
                 time.sleep(chance.choice((0.0, 0.0, 0.02, 0.1)))
 
     def _settle(self, seed: int) -> None:
-        """Bring everything everywhere, until no delete has to be met any more."""
+        """Bring everything everywhere, until no delete is left to clear."""
         until = time.monotonic() + 2 * PATIENCE
         settle(*self.ways)
         while any(way.target.database.query("SELECT 1 FROM anabranch.pair_note") for way in self.ways):
-            in_time(until, f"history {seed}: deletes are not met")
+            in_time(until, f"history {seed}: deletes are not cleared")
             rest(*self.ways, rounds=3)
         settle(*self.ways)
 

@@ -124,7 +124,7 @@ class JobState:
     cutover: list[CutoverNote] = field(default_factory=list)
     verified: dict[TableId, Verified] = field(default_factory=dict)
     deleted: dict[str, DeletedRow] = field(default_factory=dict)  # of a pair, by id
-    met: set[str] = field(default_factory=set)
+    cleared: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -181,8 +181,8 @@ class Database:
         with self.lock:
             state = self.job(job)
             above = [id for id in state.deleted if id > after]
-            deleted, met = (sorted(ids)[: limit or None] for ids in (above, state.met))
-            return PairNotes(tuple(state.deleted[id] for id in deleted), tuple(met))
+            deleted, cleared = (sorted(ids)[: limit or None] for ids in (above, state.cleared))
+            return PairNotes(tuple(state.deleted[id] for id in deleted), tuple(cleared))
 
     def job(self, job: str) -> JobState:
         return self.jobs.setdefault(job, JobState())

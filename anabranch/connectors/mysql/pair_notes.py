@@ -17,7 +17,7 @@ from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.pair_notes import DeletedRow, PairNotes
 
-DELETED, MET = "deleted", "met"
+DELETED, CLEARED = "deleted", "cleared"
 ADD = (
     "INSERT INTO `anabranch`.`pair_note` (`job`, `kind`, `id`, `target_table`, `key`, `age`) VALUES (%s, %s, %s, %s, %s, %s)"
     " ON DUPLICATE KEY UPDATE `id` = `id`"
@@ -40,22 +40,22 @@ def keep(run: Run, job: str, deleted: DeletedRow) -> None:
     run(ADD, job, DELETED, deleted.id, str(deleted.table), key, deleted.age)
 
 
-def keep_met(run: Run, job: str, ids: Collection[str]) -> None:
+def keep_cleared(run: Run, job: str, ids: Collection[str]) -> None:
     for id in ids:
-        run(ADD, job, MET, id, None, None, None)
+        run(ADD, job, CLEARED, id, None, None, None)
 
 
-def forget(run: Run, job: str, deleted: Collection[str], met: Collection[str]) -> None:
-    for kind, ids in ((DELETED, deleted), (MET, met)):
+def forget(run: Run, job: str, deleted: Collection[str], cleared: Collection[str]) -> None:
+    for kind, ids in ((DELETED, deleted), (CLEARED, cleared)):
         for id in ids:
             run(FORGET, job, kind, id)
 
 
 def read(ask: Callable[..., Sequence[Any]], job: str, limit: int = 0, after: str = "") -> PairNotes:
-    asked = ((DELETED, after), (MET, ""))
-    deleted, met = (ask(READ, job, kind, above, limit or ALL) for kind, above in asked)
+    asked = ((DELETED, after), (CLEARED, ""))
+    deleted, cleared = (ask(READ, job, kind, above, limit or ALL) for kind, above in asked)
     rows = (DeletedRow(id, TableId.parse(table), json.loads(key), age) for id, table, key, age in deleted)
-    return PairNotes(tuple(rows), tuple(id for id, *_ in met))
+    return PairNotes(tuple(rows), tuple(id for id, *_ in cleared))
 
 
 def read_at_source(connection: pymysql.Connection, job: str, limit: int, after: str) -> PairNotes:

@@ -16,7 +16,7 @@ from anabranch.errors import SourceError
 from anabranch.model.ids import TableId
 from anabranch.model.pair_notes import DeletedRow, PairNotes
 
-DELETED, MET = "deleted", "met"
+DELETED, CLEARED = "deleted", "cleared"
 ADD = """
 INSERT INTO anabranch.pair_note (job, kind, id, target_table, key, age) VALUES (%s, %s, %s, %s, %s, %s)
 ON CONFLICT DO NOTHING
@@ -38,22 +38,22 @@ def keep(connection: Connection, job: str, deleted: DeletedRow) -> None:
     connection.execute(ADD, [job, DELETED, deleted.id, str(deleted.table), key, deleted.age])
 
 
-def keep_met(connection: Connection, job: str, ids: Collection[str]) -> None:
+def keep_cleared(connection: Connection, job: str, ids: Collection[str]) -> None:
     with connection.cursor() as cursor:
-        cursor.executemany(ADD, [(job, MET, id, None, None, None) for id in ids])
+        cursor.executemany(ADD, [(job, CLEARED, id, None, None, None) for id in ids])
 
 
-def forget(connection: Connection, job: str, deleted: Collection[str], met: Collection[str]) -> None:
-    for kind, ids in ((DELETED, deleted), (MET, met)):
+def forget(connection: Connection, job: str, deleted: Collection[str], cleared: Collection[str]) -> None:
+    for kind, ids in ((DELETED, deleted), (CLEARED, cleared)):
         if ids:
             connection.execute(FORGET, [job, kind, list(ids)])
 
 
 def read(connection: Connection, job: str, limit: int = 0, after: str = "") -> PairNotes:
-    asked = ((DELETED, after), (MET, ""))
-    deleted, met = (connection.execute(READ, [job, kind, above, limit or None]).fetchall() for kind, above in asked)
+    asked = ((DELETED, after), (CLEARED, ""))
+    deleted, cleared = (connection.execute(READ, [job, kind, above, limit or None]).fetchall() for kind, above in asked)
     rows = (DeletedRow(id, TableId.parse(table), key, age) for id, table, key, age in deleted)
-    return PairNotes(tuple(rows), tuple(id for id, *_ in met))
+    return PairNotes(tuple(rows), tuple(id for id, *_ in cleared))
 
 
 def read_at_source(connection: Connection, job: str, limit: int, after: str) -> PairNotes:

@@ -103,7 +103,7 @@ def conflicts_are_noted_with_the_epoch(target: Target) -> None:
         ]
 
 
-def rule_23_deletes_of_a_pair_are_noted_and_met(target: Target) -> None:
+def rule_23_deletes_of_a_pair_are_noted_and_cleared(target: Target) -> None:
     """Notes come and go with the epoch; rows that are not newer go, in a transaction that is no epoch, once."""
     of = make(target, table("deleted"), AGES)
     noted = [DeletedRow(f"{number:032x}", of.target, {"id": str(number)}, "6") for number in range(1, 4)]
@@ -158,6 +158,6 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     a_row_is_found_with_its_age,
     rule_28_a_newer_row_is_a_conflict,
     conflicts_are_noted_with_the_epoch,
-    rule_23_deletes_of_a_pair_are_noted_and_met,
+    rule_23_deletes_of_a_pair_are_noted_and_cleared,
     transactions_to_leave_out_are_kept,
 )

@@ -226,18 +226,18 @@ class MemoryWriter:
                 noted = replace(one.conflict, found=there, number=number, noted_at=time.time_ns() // 1000)
                 state.conflicts.append(noted)
                 found += 1
-            state.met |= {one.deleted.id for one in rows}
+            state.cleared |= {one.deleted.id for one in rows}
         return found
 
     def pair_notes(self, job: str) -> PairNotes:
         self.rollback()
         return self._database.pair_notes(job)
 
-    def forget_notes(self, job: str, deleted: Collection[str], met: Collection[str]) -> None:
+    def forget_notes(self, job: str, deleted: Collection[str], cleared: Collection[str]) -> None:
         self.rollback()
         with self._database.lock:
             state = self._database.job(job)
-            state.met -= set(met)
+            state.cleared -= set(cleared)
             for id in deleted:
                 state.deleted.pop(id, None)
 

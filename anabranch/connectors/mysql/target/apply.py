@@ -304,8 +304,8 @@ class MysqlWriter:
                         self._stages.rolled_back()
                         with translated("make a staging table"):
                             self._stages.before({missing.piece: None})
-                with translated("note deletes as met"):
-                    pair_notes.keep_met(partial(run, connection), job, [one.deleted.id for one in rows])
+                with translated("note deletes as cleared"):
+                    pair_notes.keep_cleared(partial(run, connection), job, [one.deleted.id for one in rows])
                     connection.commit()
             assert self._stages is not None
             with translated("empty staging tables"):
@@ -333,10 +333,10 @@ class MysqlWriter:
             connection.commit()
         return found
 
-    def forget_notes(self, job: str, deleted: Collection[str], met: Collection[str]) -> None:
+    def forget_notes(self, job: str, deleted: Collection[str], cleared: Collection[str]) -> None:
         connection = self._outside()
         with translated("remove notes of deletes"):
-            pair_notes.forget(partial(run, connection), job, deleted, met)
+            pair_notes.forget(partial(run, connection), job, deleted, cleared)
             connection.commit()
 
     def _outside(self) -> Connection:

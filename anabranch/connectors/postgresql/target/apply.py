@@ -276,8 +276,8 @@ class PostgresWriter:
             self._own_source.refuse(connection, self._job, targets)
         try:
             found = sum(self._remove_older(connection, job, one) for one in rows)
-            with translated("note deletes as met"):
-                pair_notes.keep_met(connection, job, [one.deleted.id for one in rows])
+            with translated("note deletes as cleared"):
+                pair_notes.keep_cleared(connection, job, [one.deleted.id for one in rows])
                 connection.commit()
         except BaseException:  # whatever it was, it is passed on
             self.rollback()
@@ -303,10 +303,10 @@ class PostgresWriter:
             connection.commit()
         return found
 
-    def forget_notes(self, job: str, deleted: Collection[str], met: Collection[str]) -> None:
+    def forget_notes(self, job: str, deleted: Collection[str], cleared: Collection[str]) -> None:
         connection = self._outside()
         with translated("remove notes of deletes"):
-            pair_notes.forget(connection, job, deleted, met)
+            pair_notes.forget(connection, job, deleted, cleared)
             connection.commit()
 
     def _outside(self) -> Connection:

@@ -1,6 +1,6 @@
 -- makes: anabranch.pair_note
--- Deletes that a job of a pair has applied here ('deleted'), until its twin has met them; ids of those that it has met of its
--- twin ('met').
+-- Deletes that a job of a pair has applied here ('deleted'), until its twin has cleared them; ids of its twin's notes that it has
+-- cleared ('cleared').
 
 CREATE TABLE IF NOT EXISTS `anabranch`.`pair_note` (
     `job`          VARCHAR(63) NOT NULL,
