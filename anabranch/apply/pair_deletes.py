@@ -14,6 +14,7 @@ What does not live here: the verdict on a single delete (`conflict.py`).
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ from anabranch.rows.conflict import NotedConflict
 from anabranch.rows.net import DELETE, RowChange
 
 REFUSE = 'let [pair] deletes = "refuse" stand in both job files'
+AWAY_SECONDS = 10.0  # until a source that is away is asked again: a connection that is waited for holds up epochs
 LIMIT = 2000  # notes that are read at once, and cleared in one transaction
 
 
@@ -60,6 +62,7 @@ class PairDeletes:
     twin: str
     is_held: Callable[[], bool]
     _catalog: SourceCatalog | None = None
+    _again: float = 0.0  # the source was away: not before that (time.monotonic())
     _after: str = ""  # the id up to which notes were read
     _cleared: set[str] | None = None  # as the target has them
     _forgotten: frozenset[str] = frozenset()  # notes that the twin has cleared, and that are removed here
@@ -74,11 +77,15 @@ class PairDeletes:
         writer = _writer(progress.writer)
         if self._cleared is None:
             self._cleared = set(writer.pair_notes(progress.job).cleared)
+        if time.monotonic() < self._again:
+            return
         try:
             theirs = self._theirs(progress)
-        except SourceUnavailable:
+        except SourceUnavailable as away:  # capture tells it; what the trail has is applied meanwhile, and notes wait
             self.close()
-            raise
+            self._again = time.monotonic() + AWAY_SECONDS
+            log.get(job=progress.job).debug("notes_not_read", error=away.message)
+            return
         self._clear(applier, writer)
         self._forget(progress.job, writer, theirs)
 
