@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,10 +28,8 @@ if TYPE_CHECKING:
 
 DRILL = "drill.toml"  # in the home: the job file of a drill
 NOT_BACK = "the note of a key that a load took off and that nobody puts back now; put it back by hand"
-UNKNOWN = (
-    "source: whether a fence of a cut-over keeps its users from writing is not known: the target has the note of it"
-)
 LEFT = "what the job left there stays: anabranch drop JOB again when it can be reached, unless it is gone for good"
+UNKNOWN = "; nor is it known whether a fence of a cut-over keeps the source's users from writing, which is noted there"
 
 
 @dataclass(frozen=True)
@@ -62,12 +61,10 @@ def drop(job: JobView, execute: bool, needs_all: bool = False, lifts_fence: bool
     if execute:
         require_stopped(job, but=() if is_alone else (CAPTURE,))
     lines: list[str] = []
-    try:
+    with suppress(TargetError):  # one that is away is told of below
         if execute:
             refuse_while_cut_over(job, also_finished=False)
         lines += leave(job, execute, lifts_fence)
-    except TargetError:  # it is told below that it is away
-        lines.append(UNKNOWN)
     errors: list[AnabranchError] = []
     if is_alone:
         _try(job, _source, execute, lines, errors)
@@ -91,7 +88,8 @@ def _try(
     try:
         lines += part(job, execute)
     except (SourceError, TargetError) as error:
-        error.job, error.hint = job.label, LEFT + _named(job) * isinstance(error, SourceError)
+        more = _named(job) if isinstance(error, SourceError) else UNKNOWN
+        error.job, error.hint = job.label, LEFT + more
         errors.append(error)
 
 

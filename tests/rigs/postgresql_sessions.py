@@ -24,14 +24,14 @@ def session_from(database: Database, origin: str) -> Iterator[psycopg.Connection
 
 
 def drop_origins(database: Database, pattern: str) -> None:
-    """Those whose names are LIKE `pattern`."""
+    """Drop the origins whose names are LIKE `pattern`, as soon as no session writes as one of them."""
     when_free(
         database, "SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin WHERE roname LIKE %s", pattern
     )
 
 
 def drop_slots(database: Database, pattern: str = "%") -> None:
-    """Those of this database whose names are LIKE `pattern`. Their readers have been told to go."""
+    """Drop the slots of this database whose names are LIKE `pattern`, as soon as their readers, told to go, are gone."""
     ours = (
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s AND slot_name LIKE %s"
     )

@@ -71,7 +71,7 @@ class Site:
         self.log.append(RowChange(TABLE, DELETE, {"id": key}, before=before))
 
     def meets(self, key: str, age: int) -> None:
-        """What remove_older does: as a user would, so that the other site reads it."""
+        """Remove a row that is not newer, as a user would, so that the other site reads it."""
         if key in self.rows and int(str(self.rows[key]["age"])) <= age:
             self.deletes(key)
 

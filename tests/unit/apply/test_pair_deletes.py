@@ -1,4 +1,4 @@
-"""What apply does about notes of deletes that it cannot read now."""
+"""Notes of deletes (K23) at a source that is away: apply goes on, and asks again later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job of a pair notes for its twin, and what older releases have noted."""
+"""Settings of a pair as a job notes them for its twin, and notes of older releases."""
 
 from __future__ import annotations
 

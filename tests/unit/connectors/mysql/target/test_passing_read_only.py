@@ -1,4 +1,4 @@
-"""Which right lets the job's user pass `read_only`, by kind and release of the server."""
+"""Rights that let the job's user pass `read_only`, by kind and release of the server."""
 
 from __future__ import annotations
 
