@@ -138,14 +138,7 @@ def there_and_back(
             say("", f"the application writes at the new side; anabranch run {BACK}.toml keeps the old one up to date")
             _Seen(source).await_newer(target, is_well)
             _quiet(is_well)
-            say(
-                "",
-                "Monday: the new side shows a problem (as a demo may say), and the shop returns",
-                f"anabranch failback {NAME}.toml",
-            )
-            home = forth.answer("failback")
-            say("", "the application writes at the old side again; the new one follows")
-            _quiet(is_well)
+            home = _failback(forth, is_well, say)
             totals = application.stop()
             _drain(progress, is_well)
             say(f"anabranch verify {NAME}.toml")
@@ -154,9 +147,27 @@ def there_and_back(
         watched.remove(returning)
         job.stop()
     written = {side: len(found) for side, found in application.acknowledged.items()}
-    acknowledged = {one for found in application.acknowledged.values() for one in found}
-    lost = {name: len(acknowledged - _ledger(end)) for name, end in ((OLD, source), (NEW, target))}
+    lost = _lost(application, {OLD: source, NEW: target})
     return SwitchSummary(there, home, verified, at_end, totals, application.pauses, application.fenced, written, lost)
+
+
+def _failback(forth: Pipeline, is_well: Callable[[], None], say: Callable[..., None]) -> Mapping[str, Any]:
+    """Return to the old side, where the application writes for a while. Returns the report."""
+    say(
+        "",
+        "Monday: the new side shows a problem (as a demo may say), and the shop returns",
+        f"anabranch failback {NAME}.toml",
+    )
+    home = forth.answer("failback")
+    say("", "the application writes at the old side again; the new one follows")
+    _quiet(is_well)
+    return home
+
+
+def _lost(application: Application, ends: Mapping[str, End]) -> dict[str, int]:
+    """Count the acknowledged transactions that each end does not have."""
+    acknowledged = {one for found in application.acknowledged.values() for one in found}
+    return {name: len(acknowledged - _ledger(end)) for name, end in ends.items()}
 
 
 def _forth(directory: Path, source: End, target: End, java: Mapping[str, str], way: Way) -> Pipeline:
