@@ -20,6 +20,7 @@ from anabranch.capture.unlogged import REASON
 from anabranch.contracts import SourceCatalog, SourceConnector
 from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
 from anabranch.model.ids import TableId
+from anabranch.model.key_changes import acts, goes_on_as, keys_apart
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
 from anabranch.model.table_life import DROPPED, tells_dropped
@@ -149,7 +150,7 @@ class DefinitionKeeper:
             )
         if facts.kind == StatementKind.TRUNCATE:
             return [Barrier(0, place, BarrierKind.TRUNCATE, t, statement.sql) for place, t in enumerate(named)]
-        if facts.kind == StatementKind.COLUMNS:
+        if facts.kind == StatementKind.COLUMNS or self._drops_acting_key(facts, named):
             return self._park(named, "its columns or keys were altered at the source", statement.sql)
         if facts.kind in VANISHES:
             parked = self._park(named, f"{facts.kind} at the source", statement.sql)
@@ -170,18 +171,34 @@ class DefinitionKeeper:
         in_force = self.trail.history.in_force()
         return not engine or all(in_force[table].engine.upper() == engine for table in tables)
 
+    def _drops_acting_key(self, facts: StatementFacts, named: Iterable[TableId]) -> bool:
+        """Return whether a key goes that takes rows along. It may be there again by the time that definitions are compared."""
+        in_force, dropped = self.trail.history.in_force(), {name.lower() for name in facts.dropped_keys}
+        return bool(dropped) and any(
+            acts(key) and key.name.lower() in dropped for table in named for key in in_force[table].foreign_keys
+        )
+
     def _compared(self, facts: StatementFacts, named: list[TableId], statement: LogStatement) -> list[Barrier]:
         in_force = self.trail.history.in_force()
         with closing(self.source.catalog()) as catalog:
             # Tables that the job file leaves out by now are compared, too: nobody has said so yet.
             now = read_definitions(catalog, lambda table: table in in_force or self.wanted(table)).tables
-        changed = [table for table, schema in in_force.items() if not _same(now.get(table), schema)]
+        changed = [table for table, schema in in_force.items() if not _goes_on(now.get(table), schema)]
+        self._tell_keys({table: in_force[table] for table in named if table not in changed}, now)
         unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]
         if facts.kind == StatementKind.UNKNOWN or not self._is_of_engine(named, facts.engine):
             changed += named
         reason = "its definition changed at the source"
         parked = self._park([*dict.fromkeys([*changed, *unsettled])], reason, statement.sql)
         return parked + self._new_tables(now, facts, statement)
+
+    def _tell_keys(self, tables: Mapping[TableId, TableSchema], now: Mapping[TableId, TableSchema]) -> None:
+        """Say which keys of tables that are followed on differ from the source's of now: the target's stay as they are."""
+        for table, schema in tables.items():
+            if apart := keys_apart(schema, now[table]):
+                log.get().warning(
+                    "keys_altered", table=str(table), keys=apart, why="the target's keys stay as they are"
+                )
 
     def _new_tables(self, tables: Iterable[TableId], facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
         """Park new tables. Only those that the statement names tell it: others came by ones that the log has further on."""
@@ -376,8 +393,8 @@ class DefinitionKeeper:
             requests.done(self.trail.directory, table, sequence)
 
 
-def _same(now: TableSchema | None, then: TableSchema) -> bool:
-    return now is not None and now.same_definition(then)
+def _goes_on(now: TableSchema | None, then: TableSchema) -> bool:
+    return now is not None and goes_on_as(then, now)
 
 
 def alone(barriers: list[Barrier], mark: LogMark, gtid: str | None, origin: str | None = None) -> Chunk:

@@ -21,6 +21,7 @@ from anabranch.contracts import (
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.lifecycle.joining_target import AtTarget
 from anabranch.model.ids import TableId
+from anabranch.model.key_changes import goes_on_as, keys_apart
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.table_life import TableState, take_out
 from anabranch.model.writers import own_targets
@@ -107,7 +108,7 @@ class Joining:
             return None
         with TrailReader(self.job.trail) as trail:
             found = trail.history.in_force().get(now.id)
-        if found is not None and (not found.same_definition(now) or _has_other_fields(found, now)):
+        if found is not None and (not goes_on_as(found, now) or _has_other_fields(found, now)):
             raise SchemaError(
                 "its definition changed at the source, and capture has not come to that yet",
                 table=str(now.id),
@@ -315,11 +316,12 @@ def _as_now(found: TableSchema, now: TableSchema) -> TableSchema:
     """Return a definition with what may have changed since and is no part of it: indexes, partitions, and what a type that is
     spelled alike is made of, such as the labels of an enum. Rows have the same texts either way. Fields of composites stay:
     capture notices another one by the states of types that stand beside them, and a definition of a release before has neither.
+    Indexes stay where the source's keys are others by now (capture goes on): which form a text has depends on what is in a key.
     """
     return replace(
         found,
         columns=tuple(map(_column_as_now, found.columns, now.columns)),
-        indexes=now.indexes,
+        indexes=found.indexes if keys_apart(found, now) else now.indexes,
         partitions=now.partitions,
         partition_key=now.partition_key,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
+from anabranch.model.key_changes import goes_on_as, keys_apart
 from anabranch.model.schema import TableSchema
 from anabranch.rules.rule_set import RuleSet
 
@@ -18,6 +19,9 @@ CHECK = "job.definitions"
 EDITED = "job.edited"
 PLAN = "anabranch plan JOB says what that means for its tables, and takes it over; or put it back"
 JOIN = "anabranch load JOB --table {table} brings it in then"
+KEYS = (
+    "drop at the target, too, what may refuse rows; anabranch load JOB --table {table} --recreate makes all keys anew"
+)
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,10 @@ class KnownJob:
         for table, schema in sorted(self.replicated(rules, now).items()):
             if table not in now:
                 yield _warning(table, "it is no longer at the source: it will be parked")
-            elif not schema.same_definition(now[table]):
+            elif not goes_on_as(schema, now[table]):
                 yield _warning(table, "its definition changed at the source: it will be parked", JOIN)
+            elif apart := keys_apart(schema, now[table]):
+                yield _warning(table, f"its keys changed at the source, the target's did not: {', '.join(apart)}", KEYS)
         for table in sorted(now.keys() - self.definitions.keys() - self.parked):
             yield _warning(table, "it is new at the source: it will be parked", JOIN)
         if parked := sorted(str(table) for table in self.parked if rules.includes(table)):

@@ -88,13 +88,14 @@ class StatementFacts:
 
     `schema` names, beside `tables`, every table of that schema (DROP DATABASE). `engine`: a TRUNCATE of tables of this
     storage engine only, for any other it is DATA; the engine that an ALTER gives its table, which is parked if it had
-    another.
+    another. `dropped_keys`: names of what an ALTER drops that may be foreign keys of its table.
     """
 
     kind: StatementKind
     tables: tuple[TableId, ...] = ()
     schema: str = ""
     engine: str = ""
+    dropped_keys: tuple[str, ...] = ()
 
 
 LogItem = (

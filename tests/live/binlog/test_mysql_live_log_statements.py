@@ -122,6 +122,35 @@ def test_mysql_live_rows_of_load_data_and_of_tables_that_statements_make(
         assert TableId(database.name, "t") in trail.history.in_force()
 
 
+def test_rule_19_keys_that_only_refuse_come_and_go(database: Database, tmp_path: Path) -> None:
+    """The table is followed by the definition that it has: no row of it is written otherwise. A key that takes rows along
+    parks the table, and with it what is connected."""
+    database.execute("CREATE TABLE child (id int PRIMARY KEY, n int, t int)", "INSERT INTO t VALUES (7, 'a parent')")
+    captured = Captured(database, tmp_path / "trail")
+    captured.run()
+    named, t = f"CONSTRAINT {database.name} FOREIGN KEY (t) REFERENCES t (id)", TableId(database.name, "t")
+    statements = (
+        f"ALTER TABLE child ADD {named} ON DELETE RESTRICT, ADD UNIQUE KEY u (n)",
+        "CREATE UNIQUE INDEX v ON t (v)",
+        f"ALTER TABLE child DROP FOREIGN KEY {database.name}, DROP KEY u /* both at once */",
+        "DROP INDEX v ON t",
+    )
+    for number, statement in enumerate(statements):
+        database.execute(statement, f"INSERT INTO child VALUES ({number}, {number}, 7)")
+    captured.run()
+    assert captured.transactions() == [[number] for number in range(len(statements))]
+    assert [chunk.barriers for chunk in captured.chunks() if chunk.barriers] == []
+    with TrailReader(tmp_path / "trail") as trail:
+        assert [(s.version, s.keyed) for s in trail.history.in_force().values()] == [(1, {"id"})] * 2
+    database.execute(
+        f"ALTER TABLE child ADD {named} ON DELETE CASCADE", f"ALTER TABLE child DROP FOREIGN KEY {database.name}"
+    )
+    captured.run()
+    with TrailReader(tmp_path / "trail") as trail:
+        (reason,) = trail.history.parked().values()
+        assert "columns or keys were altered" in reason and t in trail.history.in_force()
+
+
 def test_mysql_live_a_statement_behind_fragments_stops(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

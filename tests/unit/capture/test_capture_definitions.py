@@ -16,7 +16,7 @@ from anabranch.errors import UnknownLogEvent
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.model.schema import Column, TableSchema
+from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
 from anabranch.model.table_life import DROPPED
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.log_items import LogStatement
@@ -164,6 +164,72 @@ def test_rule_19_what_may_change_values_parks_also_if_the_definition_is_the_same
 def test_rule_19_what_changes_no_value_goes_on(keep: Callable, clauses: str) -> None:
     keeper = keep(table("orders"))
     assert seen(keeper, f"ALTER TABLE orders {clauses}, ALGORITHM = INPLACE, LOCK = NONE") == []
+
+
+BOTH = (Action.CASCADE, Action.RESTRICT)
+
+
+def with_keys(schema: TableSchema, *actions: Action, unique: str = "") -> TableSchema:
+    """With a foreign key for each action ON DELETE, k0, k1, …, and a unique index of this name."""
+    parent = TableId("shop", "other")
+    keys = tuple(ForeignKey(f"k{at}", ("n",), parent, ("id",), action) for at, action in enumerate(actions))
+    return replace(schema, foreign_keys=keys, indexes=(Index(unique, ("n",), unique=True),) if unique else ())
+
+
+@pytest.mark.parametrize(
+    ("clauses", "then", "now"),
+    [
+        ("ADD FOREIGN KEY (n) REFERENCES other (id)", {}, {"actions": (Action.RESTRICT,)}),
+        ("DROP FOREIGN KEY K0", {"actions": (Action.RESTRICT,)}, {}),
+        ("DROP CONSTRAINT k0", {"actions": (Action.RESTRICT,)}, {}),
+        ("ADD UNIQUE KEY u (n)", {}, {"unique": "u"}),
+        ("DROP KEY u, DROP FOREIGN KEY k1", {"actions": BOTH, "unique": "u"}, {"actions": BOTH[:1]}),
+    ],
+)  # fmt: skip
+def test_rule_19_keys_that_only_refuse_come_and_go(
+    keep: Callable, clauses: str, then: dict[str, Any], now: dict[str, Any]
+) -> None:
+    """The definition in force stays as it is: rows are read, and applied, as before."""
+
+    def of(keys: dict[str, Any]) -> TableSchema:
+        return with_keys(table("orders"), *keys.get("actions", ()), unique=keys.get("unique", ""))
+
+    keeper = keep(of(then), table("other"))
+    keeper.source.now[of(now).id] = of(now)
+    assert seen(keeper, f"ALTER TABLE orders {clauses}") == []
+    assert keeper.trail.history.in_force()[TableId("shop", "orders")] == of(then)
+    assert seen(keeper, "CREATE INDEX i ON other (n)") == [], "compared again with each statement"
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "DROP FOREIGN KEY k0",
+        "DROP FOREIGN KEY K0, ADD FOREIGN KEY (n) REFERENCES other (id)",
+        "DROP CONSTRAINT IF EXISTS k0",
+        "ADD FOREIGN KEY (n) REFERENCES other (id) ON UPDATE CASCADE",
+    ],
+)
+def test_rule_01_19_keys_that_act_park_also_if_they_are_there_again(keep: Callable, clauses: str) -> None:
+    """Meanwhile rows went, or did not go, with their parents."""
+    keeper = keep(with_keys(table("orders"), Action.CASCADE), table("other"))
+    found = seen(keeper, f"ALTER TABLE orders {clauses}")
+    assert sorted(found) == [(BarrierKind.PARK, "orders"), (BarrierKind.PARK, "other")]
+
+
+def test_rule_19_another_action_of_a_key_parks(keep: Callable) -> None:
+    keeper = keep(with_keys(table("orders"), Action.RESTRICT), table("other"))
+    now = with_keys(table("orders"), Action.SET_NULL)
+    keeper.source.now[now.id] = now
+    found = seen(keeper, "ALTER TABLE orders DROP FOREIGN KEY k0")  # what made another of it comes further on
+    assert sorted(found) == [(BarrierKind.PARK, "orders"), (BarrierKind.PARK, "other")]
+
+
+def test_rule_19_a_unique_key_of_a_table_without_a_primary_one_tells_its_rows_apart(keep: Callable) -> None:
+    keyless = replace(table("orders"), primary_key=())
+    keeper = keep(keyless)
+    keeper.source.now[keyless.id] = with_keys(keyless, unique="u")
+    assert seen(keeper, "ALTER TABLE orders ADD UNIQUE KEY u (n)") == [(BarrierKind.PARK, "orders")]
 
 
 def test_rule_19_another_expression_is_another_definition(keep: Callable) -> None:

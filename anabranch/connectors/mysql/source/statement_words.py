@@ -36,12 +36,13 @@ KEEPING = frozenset(
 )
 KEEPING_WITH = {
     "ADD": frozenset(("CHECK", "FULLTEXT", "INDEX", "KEY", "PARTITION", "SPATIAL", "UNIQUE")),
-    "DROP": frozenset(("CHECK", "INDEX", "KEY")),
+    "DROP": frozenset(("CHECK", "CONSTRAINT", "FOREIGN", "INDEX", "KEY")),
     "RENAME": frozenset(("INDEX", "KEY")),
     "WITH": frozenset(("VALIDATION",)),
     "WITHOUT": frozenset(("VALIDATION",)),
 }
 CONSTRAINTS = frozenset(("CHECK", "FOREIGN", "PRIMARY", "UNIQUE"))
+ACTING = frozenset(("CASCADE", "SET"))  # behind ON DELETE and ON UPDATE: a key that does more than refuse
 ENGINES = {"HEAP": "MEMORY", "INNOBASE": "INNODB"}  # other names of the same
 BEFORE_TABLE = frozenset(("FROM", "JOIN", "STRAIGHT_JOIN", "INTO", "UPDATE", "USING", "TABLE"))
 MODIFIERS = frozenset(("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"))

@@ -14,6 +14,7 @@ from itertools import islice
 
 from anabranch.connectors.mysql.source.statement_tokens import TOKEN, Token, tokens
 from anabranch.connectors.mysql.source.statement_words import (
+    ACTING,
     BEFORE_TABLE,
     CONSTRAINTS,
     DATA,
@@ -162,7 +163,8 @@ class _Statement:
             return StatementFacts(StatementKind.RENAME, (table, *renamed))
         if is_ignoring or not self._keep_columns(clauses):
             return StatementFacts(StatementKind.COLUMNS, (table,))
-        return StatementFacts(StatementKind.ALTER, (table,), engine=self._given_engine(clauses))
+        dropped = tuple(self._dropped_keys(clauses))
+        return StatementFacts(StatementKind.ALTER, (table,), engine=self._given_engine(clauses), dropped_keys=dropped)
 
     # --- parts of statements ------------------------------------------------------------------------------------
 
@@ -199,12 +201,31 @@ class _Statement:
         return True
 
     def _keeps_columns(self, at: int, first: Token, second: str) -> bool:
-        if first.word == "ADD" and second == "CONSTRAINT":
-            return next((t.word for t in self.tokens[at + 2 :] if t.word in CONSTRAINTS), "") in ("CHECK", "UNIQUE")
+        if first.word == "ADD" and second in ("CONSTRAINT", "FOREIGN"):
+            kind = next((t.word for t in self.tokens[at + 1 :] if t.word in CONSTRAINTS), "")
+            return kind in ("CHECK", "UNIQUE") or (kind == "FOREIGN" and not self._acts(at))
         if first.word in KEEPING_WITH:
             is_key = first.word == "DROP" and second != "CHECK"
             return second in KEEPING_WITH[first.word] and not (is_key and self._is_primary(at + 2))
         return first.word in KEEPING
+
+    def _acts(self, at: int) -> bool:
+        """Return whether the foreign key that the clause adds changes rows itself."""
+        for place in range(at, len(self.tokens) - 2):
+            token = self.tokens[place]
+            if not token.depth and token.kind == "mark" and token.text == ",":
+                return False
+            if token.word == "ON" and self.tokens[place + 2].word in ACTING:
+                return True
+        return False
+
+    def _dropped_keys(self, clauses: Sequence[tuple[int, Token]]) -> Iterator[str]:
+        """Yield the names in DROP FOREIGN KEY and DROP CONSTRAINT."""
+        for at, token in clauses:
+            if token.word == "DROP" and (second := self.tokens[at + 1].word) in ("CONSTRAINT", "FOREIGN"):
+                self.at = at + (2 if second == "CONSTRAINT" else 3)
+                self._skip_if_exists()
+                yield self._next_name()
 
     def _given_engine(self, clauses: Sequence[tuple[int, Token]]) -> str:
         """Find ENGINE [=] name among the options of the table, which need no commas."""

@@ -1,0 +1,42 @@
+"""Changes of a table's keys at the source: whether the table can be followed on, and what to call them.
+
+What does not live here: definitions (`schema.py`), statements (each connector), who parks a table (`capture/definitions.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch.model.schema import Action, ForeignKey, TableSchema
+
+
+def goes_on_as(then: TableSchema, now: TableSchema) -> bool:
+    """Return whether a table that is followed by the definition `then` can be followed on where the source has `now`.
+
+    Indexes may differ, unique ones too if the table has a primary key (without one a unique key tells its rows apart in the
+    log), and foreign keys that only refuse. The others decide what becomes of rows with their parents.
+    """
+    return _what_counts(then).same_definition(_what_counts(now))
+
+
+def _what_counts(schema: TableSchema) -> TableSchema:
+    keys = tuple(key for key in schema.foreign_keys if acts(key))
+    return replace(schema, foreign_keys=keys, indexes=() if schema.primary_key else schema.indexes)
+
+
+def acts(key: ForeignKey) -> bool:
+    """Return whether a foreign key does more than refuse."""
+    return key.on_delete is not Action.RESTRICT or key.on_update is not Action.RESTRICT
+
+
+def keys_apart(then: TableSchema, now: TableSchema) -> list[str]:
+    """Return in words which unique and foreign keys the source has lost or got since: by what they ask of rows, not by name."""
+    before, after = _keys(then), _keys(now)
+    lost = [f"{name} is gone" for key, name in before.items() if key not in after]
+    return lost + [f"{name} is new" for key, name in after.items() if key not in before]
+
+
+def _keys(schema: TableSchema) -> dict[object, str]:
+    unique: dict[object, str] = {(i.columns, i.prefixes): f"unique index {i.name}" for i in schema.indexes if i.unique}
+    foreign: dict[object, str] = {replace(key, name=""): f"foreign key {key.name}" for key in schema.foreign_keys}
+    return unique | foreign
