@@ -113,6 +113,8 @@ POINTS = {
     "apply.reread": "rows were read from the source again, the target does not have them yet",
     "apply.repair": "rows that differ were read from the source, the target does not have them yet",
     "apply.pair.due": "older rows behind deletes of the other site are about to be removed",
+    "apply.pair.standing": "rows that stood against the other site are about to be written again",
+    "apply.pair.stood": "rows that stood against the other site are written again, this process does not know",
     "apply.pair.cleared": "older rows behind deletes of the other site are removed, this process does not know",
     "apply.registered": "apply is registered with the trail, before its first epoch",
     "apply.build": "before indexes and foreign keys of a table are built",

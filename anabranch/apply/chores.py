@@ -18,6 +18,7 @@ from anabranch.apply.life.repair import Repairer
 from anabranch.apply.life.reread import Rereader
 from anabranch.apply.life.taking_out import forget_unbuilt, let_leave
 from anabranch.apply.pair_deletes import PairDeletes
+from anabranch.apply.pair_standing import PairStanding
 from anabranch.failpoints import reach
 from anabranch.model.position import Position
 from anabranch.model.table_life import TableState, note_built
@@ -33,6 +34,7 @@ class Chores:
     rereader: Rereader
     repairer: Repairer
     finisher: Finisher
+    standing: PairStanding
     deletes: PairDeletes
 
     @property
@@ -60,6 +62,7 @@ class Chores:
         settle_wishes(self.applier, self.following)
         join_loaded(self.applier, self.following)
         self.repairer.look(self.applier)
+        self.standing.look(self.applier)
         self.deletes.look(self.applier)
 
     def finish(self) -> bool:

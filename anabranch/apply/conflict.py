@@ -9,9 +9,9 @@ What does not live here: comparing ages and reading rows (the Writer), where the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from anabranch.apply.pair import added_up, refuse_change
+from anabranch.apply.pair import added_up, greater_than, refuse_change
 from anabranch.contracts import Conflict, RowWriter
 from anabranch.rows.conflict import Age, ConflictPolicy, FoundRow, NotedConflict, OnConflict, Texts
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange
@@ -24,9 +24,19 @@ IN_PART = (
 
 
 @dataclass(frozen=True)
+class Again:
+    """The version that the target's row is to be newer than at the other site. `values`: the row as the other site has it,
+    where this one has deleted it."""
+
+    age: str
+    values: Texts = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Verdict:
     """A decision. `changes` carry it out. `stands`: what the source's keys did to children has to follow. `removed`: the age of
-    a row of a pair that is deleted here, for the other site's older ones (pair_deletes.py); "" where none is."""
+    a row of a pair that is deleted here, for the other site's older ones (pair_deletes.py); "" where none is. `again`: the
+    target's row stands against the other site, and goes there (pair_standing.py)."""
 
     changes: tuple[RowChange, ...]
     stands: bool = True
@@ -34,6 +44,7 @@ class Verdict:
     decision: str = ""
     found: Texts | None = None
     removed: str = ""
+    again: Again | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +122,8 @@ class Decider:
         age, is_insert = _age(change, policy.newest_by), change.operation == INSERT
         key = {name: change.values.get(name) for name in change.table.key} if is_insert else dict(change.old_key)
         refuse_change(change, policy)
+        if policy.target_stays and (verdict := self._stays(change, policy, key, age)):
+            return verdict
         if change.operation == DELETE:
             return self._deleted_in_pair(change, age)
         there = self.writer.row(change.table, key, replace(age, or_equal=policy.target_wins_ties))
@@ -132,6 +145,30 @@ class Decider:
         if before is not None and before.is_newer:
             return Verdict((instead,), kind="differs", decision="source", found=there.values)
         return Verdict((instead,))
+
+    def _stays(self, change: RowChange, policy: ConflictPolicy, key: Texts, age: Age) -> Verdict | None:
+        """Decide a change at the site that wins in the table: what is there stays, unless the change was made from it. Return
+        None for a change that was. The versions tell: they only rise here, since a row that is not newer than what it stood
+        against is made so, in this epoch for what comes next, and once more behind it for the other site."""
+        there, column = self.writer.row(change.table, key, age), policy.newest_by
+        if there is None:
+            if change.operation != UPDATE or not policy.deletes:
+                return None
+            gone = Again(str(age.value), _whole(change))
+            return Verdict((), stands=False, kind="missing", decision="ignored", again=gone)
+        if change.operation != INSERT and self._is_as_old(change, key, Age(column, change.before[column])):
+            return None
+        kind = "exists" if change.operation == INSERT else "newer" if there.is_newer else "differs"
+        if there.is_newer:
+            return Verdict((), stands=False, kind=kind, decision="target", found=there.values)
+        newer = greater_than(change.table, column, str(age.value), key)
+        raised, again = RowChange(change.table, UPDATE, dict(key), {column: newer}), Again(newer)
+        return Verdict((raised,), stands=False, kind=kind, decision="target", found=there.values, again=again)
+
+    def _is_as_old(self, change: RowChange, key: Texts, age: Age) -> bool:
+        """Return whether the row, which is there, has this very version."""
+        above, at_least = (self.writer.row(change.table, key, replace(age, or_equal=equal)) for equal in (False, True))
+        return above is not None and at_least is not None and at_least.is_newer and not above.is_newer
 
     def _deleted_in_pair(self, change: RowChange, age: Age) -> Verdict:
         """Decide a delete: it stands for the version that it has removed, and wins over that and all older ones. Where both

@@ -10,6 +10,7 @@ of two rows stays (`conflict.py`), older rows that come behind a delete (`pair_d
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation, localcontext
 
 import numpy as np
@@ -20,6 +21,7 @@ from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.images import Images
 from anabranch.contracts import Conflict
+from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.chunk import Op
 from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.lines import texts
@@ -125,6 +127,37 @@ def is_greater(before: str | None, after: str | None) -> bool:
         return Decimal(after) > Decimal(before)
     except InvalidOperation:
         return _sortable(after) > _sortable(before)
+
+
+def greater_than(table: TargetTable, column: str, value: str, key: Mapping[str, str | None]) -> str:
+    """Return the next greater value of a number, a date or a time, all in text form. Raises Conflict where there is none."""
+    type = table.type_of(column)
+    try:
+        with localcontext(prec=DIGITS):
+            if type.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT):
+                return _later(value, type)
+            greater = Decimal(value) + Decimal(1).scaleb(-type.scale if type.kind is Kind.DECIMAL else 0)
+        if greater > _greatest(type):
+            raise ValueError(value)
+        return f"{greater:f}"
+    except (ValueError, OverflowError, InvalidOperation):
+        what = f"{table.target}: there is no {column} greater than {value}, by which the row of the site that wins could stay"
+        raise Conflict(table.source, what, dict(key)) from None
+
+
+def _later(text: str, type: LogicalType) -> str:
+    zone = "+00" if text.endswith("+00") else ""
+    if type.kind is Kind.DATE:
+        return (date.fromisoformat(text) + timedelta(days=1)).isoformat()
+    step = timedelta(microseconds=10 ** (6 - min(type.fraction, 6)))
+    return (datetime.fromisoformat(text.removesuffix("+00")) + step).isoformat(" ", "microseconds") + zone
+
+
+def _greatest(type: LogicalType) -> int | Decimal:
+    if type.kind is Kind.DECIMAL:
+        return Decimal("9" * type.precision).scaleb(-type.scale) if type.precision else Decimal("Infinity")
+    bits = int(type.kind.value.lstrip("uint"))
+    return (1 << bits if type.kind.value.startswith("u") else 1 << bits - 1) - 1
 
 
 def _sortable(text: str) -> tuple[int, str, str]:

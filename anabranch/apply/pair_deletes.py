@@ -41,7 +41,7 @@ LIMIT = 2000  # notes that are read at once, and cleared in one transaction
 
 def note_deleted(job: str, writer: object, change: RowChange, age: str) -> None:
     """Note a delete that was decided, in the open epoch. Raises TargetError for a target that keeps no notes."""
-    _writer(writer).note_deleted(job, DeletedRow(uuid.uuid4().hex, change.table.target, dict(change.old_key), age))
+    pair_writer(writer).note_deleted(job, DeletedRow(uuid.uuid4().hex, change.table.target, dict(change.old_key), age))
 
 
 @dataclass
@@ -74,7 +74,7 @@ class PairDeletes:
         if not self.twin or self.is_held():
             return
         progress = applier.progress
-        writer = _writer(progress.writer)
+        writer = pair_writer(progress.writer)
         if self._cleared is None:
             self._cleared = set(writer.pair_notes(progress.job).cleared)
         if time.monotonic() < self._again:
@@ -165,7 +165,8 @@ class PairDeletes:
         self._forgotten = frozenset(theirs.cleared)
 
 
-def _writer(writer: object) -> PairWriter:
+def pair_writer(writer: object) -> PairWriter:
+    """Return the writer as one that keeps notes of a pair. Raises TargetError for one that does not."""
     if not isinstance(writer, PairWriter):
         raise TargetError("this target keeps no notes of deletes, by which two sites become equal", hint=REFUSE)
     return writer

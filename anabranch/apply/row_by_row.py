@@ -16,6 +16,7 @@ from anabranch.apply.conflict import Decider, Verdict, Where, note_of
 from anabranch.apply.images import END, sequence_of
 from anabranch.apply.pair import refuse_cascades, refuse_emptied
 from anabranch.apply.pair_deletes import note_deleted
+from anabranch.apply.pair_standing import note_standing
 from anabranch.apply.progress import Progress
 from anabranch.apply.refusal import refused
 from anabranch.apply.row_steps import steps
@@ -107,6 +108,8 @@ class RowByRow:
             writer.change(change)
         if verdict.removed:
             note_deleted(self.progress.job, writer, step.change, verdict.removed)
+        if verdict.again is not None:
+            note_standing(self.progress.job, writer, step.change, verdict.again)
         if verdict.kind and not (step.may_be_gone and verdict.kind == "missing"):
             where = where or self.progress.where(step.sequence)
             writer.note(self.progress.job, note_of(step.change, step.policy, verdict, where))

@@ -28,6 +28,7 @@ from anabranch.apply.life.repair import Repairer
 from anabranch.apply.life.reread import Rereader
 from anabranch.apply.merge_carrier import MergeCarrier
 from anabranch.apply.pair_deletes import PairDeletes
+from anabranch.apply.pair_standing import PairStanding
 from anabranch.apply.patience import Patience
 from anabranch.apply.progress import Progress, claim
 from anabranch.apply.same_trail import refuse_other_trail
@@ -273,12 +274,17 @@ class ApplyRun:
             settled=lambda table: finisher.settle(table, self.stop),
         )
         rereader = Rereader(self.source, resolver, self.rules, self.settings.lock, identity, self.stop)
-        deletes = PairDeletes(self.source, resolver, self.settings.twin, lambda: self._held.bound() is not None)
-        chores = Chores(applier, following, rereader, Repairer(rereader), finisher, deletes)
+        standing = PairStanding(self._is_compared)
+        deletes = PairDeletes(self.source, resolver, self.settings.twin, self._is_compared)
+        chores = Chores(applier, following, rereader, Repairer(rereader), finisher, standing, deletes)
         progress.look()
         refuse_far_cascades(progress.context, progress.states, store.states.others(self.job))
         chores.before_first_epoch()
         return chores
+
+    def _is_compared(self) -> bool:
+        """Return whether a verification compares both ends at one position: nothing else is written meanwhile."""
+        return self._held.bound() is not None
 
     def _carrier(self, progress: Progress, writer: MergeWriter) -> CarryOut:
         """Return the way of carrying out that this kind of target needs: today all of them keep rows."""

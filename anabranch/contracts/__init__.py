@@ -23,7 +23,7 @@ from anabranch.contracts.fence import (
 from anabranch.contracts.journal import AsideStore, Journal
 from anabranch.contracts.loader import LoadedChunk, Loader, NewLoad, RawLoader
 from anabranch.contracts.log import LogOrder, LogReader, Select, UncommittedOrder, UncommittedReader, ValueGuard
-from anabranch.contracts.pair import OlderRow, PairCatalog, PairWriter
+from anabranch.contracts.pair import OlderRow, PairCatalog, PairWriter, RowAgain
 from anabranch.contracts.reader import (
     ComputedReader,
     HashingReader,
@@ -129,6 +129,7 @@ __all__ = [
     "RangedReader",
     "RawLoader",
     "RawReader",
+    "RowAgain",
     "RowTarget",
     "RowWriter",
     "Select",

@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from anabranch.model.pair_notes import DeletedRow, PairNotes
+from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 
 if TYPE_CHECKING:
-    from anabranch.rows.conflict import NotedConflict, Texts
-    from anabranch.rows.net import TargetTable
+    from anabranch.rows.conflict import FoundRow, NotedConflict, Texts
+    from anabranch.rows.net import RowChange, TargetTable
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,29 @@ class OlderRow:
     conflict: NotedConflict
 
 
+@dataclass(frozen=True)
+class RowAgain:
+    """A row to be written again, as it was noted. `newer`: the next value of `newest_by` greater than its age, as a text."""
+
+    standing: StandingRow
+    table: TargetTable
+    newest_by: str
+    newer: str
+
+    def changes(self, there: FoundRow | None) -> tuple[RowChange, ...]:
+        """Return what writes the row again. `there`: the row as it is now, compared with the age that was noted."""
+        from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange
+
+        key, values = dict(self.standing.key), self.standing.values
+        if there is None:  # a delete of what is gone is in no log
+            return (
+                (RowChange(self.table, INSERT, values=dict(values)), RowChange(self.table, DELETE, key))
+                if values
+                else ()
+            )
+        return () if there.is_newer else (RowChange(self.table, UPDATE, key, {self.newest_by: self.newer}),)
+
+
 @runtime_checkable
 class PairWriter(Protocol):
     """Lets a Writer keep the notes of a job of a pair."""
@@ -38,8 +61,20 @@ class PairWriter(Protocol):
         database's log has it as that of a user, so that the twin reads what was removed. Returns how many rows were. To do it
         again does no harm. Raises Conflict with the key of a row that may not go. Not inside an epoch."""
 
+    def note_standing(self, job: str, row: StandingRow) -> None:
+        """Keep a note, in the open epoch."""
+
+    def standing(self, job: str, limit: int, after: str = "") -> tuple[StandingRow, ...]:
+        """Return the first `limit` notes with ids above `after`, the lowest ids first. Not inside an epoch."""
+
+    def write_again(self, job: str, rows: Sequence[RowAgain]) -> int:
+        """Write these rows again and remove their notes, in one transaction that is no epoch: the log has it as that of a user,
+        so that the twin reads it. A row that is not newer than noted gets the newer value; one that is not there, and of which
+        the note has values, is inserted and deleted; all others are left alone. Returns how many were written. To do it again
+        does no harm. Raises Conflict with the key of a row that may not be written. Not inside an epoch."""
+
     def pair_notes(self, job: str) -> PairNotes:
-        """Return the notes of a job, all of them. Not inside an epoch."""
+        """Return the notes of deletes of a job, all of them. Not inside an epoch."""
 
     def forget_notes(self, job: str, deleted: Collection[str], cleared: Collection[str]) -> None:
         """Remove notes with these ids; nothing happens for those that are gone. Not inside an epoch."""

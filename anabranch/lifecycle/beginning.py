@@ -168,4 +168,7 @@ def pair_facts(job: JobView) -> dict[str, str]:
     policies = {job.rules.target_table(schema).target: job.rules.on_conflict(schema) for schema in included}
     newest_by = {table: policy.newest_by for table, policy in policies.items()}
     delta = {table: tuple(sorted(policy.delta)) for table, policy in policies.items()}
-    return {PAIR: Pairing(pair.site, pair.other, pair.winner, pair.twin, newest_by, delta, pair.deletes).as_text()}
+    winning = {entry.id: entry.wins for entry in job.config.tables if entry.wins is not None}
+    wins = {job.rules.target_table(one).target: winning[one.id] for one in included if one.id in winning}
+    noted = Pairing(pair.site, pair.other, pair.winner, pair.twin, newest_by, delta, pair.deletes, wins)
+    return {PAIR: noted.as_text()}

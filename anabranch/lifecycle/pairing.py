@@ -80,10 +80,11 @@ def _at_source(job: JobView, pair: Pair, source: SourceConnector) -> tuple[Sourc
 @dataclass(frozen=True)
 class Told:
     """The way a table decides. Columns are a name at the source and one at the target: that by which the newest row is told,
-    and those that are added up."""
+    and those that are added up. `wins`: the site whose row stays however new both are; "" where versions decide."""
 
     newest_by: tuple[str, str]
     delta: tuple[tuple[str, str], ...]
+    wins: str = ""
 
     @property
     def sums(self) -> str:
@@ -93,7 +94,7 @@ class Told:
 
 def _columns(job: JobView, here: Tables) -> dict[TableId, Told]:
     """Return by source table how it decides; tables that do not fit are left out, which other checks say."""
-    found = {}
+    found, wins = {}, {entry.id: entry.wins or "" for entry in job.config.tables}
     for table, schema in here.items():
         try:
             policy = job.rules.on_conflict(schema)
@@ -102,7 +103,7 @@ def _columns(job: JobView, here: Tables) -> dict[TableId, Told]:
             continue
         named = dict(zip(target.columns, target.source_columns, strict=True))
         delta = tuple((named[name], name) for name in policy.delta)
-        found[table] = Told((named[policy.newest_by], policy.newest_by), delta)
+        found[table] = Told((named[policy.newest_by], policy.newest_by), delta, wins.get(table, ""))
     return found
 
 
@@ -137,6 +138,9 @@ def _twin(name: str, pair: Pair, twin: SourceWriter | None, columns: Mapping[Tab
         sums = ", ".join(sorted(theirs.delta.get(table, ()))) or "none"
         if by is not None and sums != told.sums:
             found.append(f"of {table} it adds up {sums}, this job {told.sums}")
+        site = theirs.wins.get(table, "")
+        if by is not None and site != told.wins:
+            found.append(f"in {table} {_named_site(site)} there, and {_named_site(told.wins)} here")
     for table in sorted(columns.keys() - theirs.newest_by.keys()):
         found.append(f"it does not write to {table}, which this job reads")
     if found:
@@ -147,6 +151,10 @@ def _twin(name: str, pair: Pair, twin: SourceWriter | None, columns: Mapping[Tab
         yield CheckResult(
             TWIN, OK, f"{pair.twin} decides as this job does; {pair.winner} wins where rows are equally new"
         )
+
+
+def _named_site(site: str) -> str:
+    return f'"{site}" wins' if site else "the newer row wins"
 
 
 def _settings(name: str, pair: Pair) -> str:

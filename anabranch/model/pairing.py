@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from anabranch.model.ids import TableId
 
@@ -16,7 +17,8 @@ from anabranch.model.ids import TableId
 class Pairing:
     """`site` is the job's source, `other` its target. `newest_by`: by target table, the column there by which the newest row is
     told; `delta`: the columns there that are added up. `deletes`: "newest" where a delete is taken, "refuse" where it stops the
-    job, as it does in a release that does not say."""
+    job, as it does in a release that does not say. `wins`: by target table, the site whose row stays there whatever the
+    versions are; tables that go by their versions are not in it."""
 
     site: str
     other: str
@@ -25,24 +27,28 @@ class Pairing:
     newest_by: Mapping[TableId, str]
     delta: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
     deletes: str = "refuse"
+    wins: Mapping[TableId, str] = field(default_factory=dict)
 
     def as_text(self) -> str:
         tables = {str(table): column for table, column in sorted(self.newest_by.items())}
         sums = {str(table): columns for table, columns in sorted(self.delta.items()) if columns}
-        return json.dumps(
-            [self.site, self.other, self.winner, self.twin, tables, sums, self.deletes], ensure_ascii=False
-        )
+        said: list[object] = [self.site, self.other, self.winner, self.twin, tables, sums, self.deletes]
+        if self.wins:  # a release before does not read it
+            said.append({str(table): site for table, site in sorted(self.wins.items())})
+        return json.dumps(said, ensure_ascii=False)
 
     @classmethod
     def of_text(cls, text: str) -> Pairing:
-        site, other, winner, twin, tables, *more = json.loads(text)  # the sums came later, and deletes after them
-        sums = more[0] if more else {}
+        site, other, winner, twin, tables, *more = json.loads(text)
+        later = {"delta": {}, "deletes": "refuse", "wins": {}}  # each came with a release of its own
+        found: dict[str, Any] = later | dict(zip(later, more, strict=False))
         return cls(
             site,
             other,
             winner,
             twin,
             {TableId.parse(table): column for table, column in tables.items()},
-            {TableId.parse(table): tuple(columns) for table, columns in sums.items()},
-            *more[1:],
+            {TableId.parse(table): tuple(columns) for table, columns in found["delta"].items()},
+            found["deletes"],
+            {TableId.parse(table): wins for table, wins in found["wins"].items()},
         )

@@ -31,6 +31,7 @@ class ConflictPolicy:
     `OnConflict.NEWEST` compares. `pair`: both ends write the table, and a job of each way decides by this policy (K23);
     `target_wins_ties`: of two rows that are equally new the target's stays; `delta`: the target's names of columns that are
     added up, whichever row is newer; `deletes`: a delete removes the row unless that is newer, else it is refused.
+    `target_stays`: the target's site wins in this table, so its row stays unless the change was made from that very row.
     """
 
     name: OnConflict = OnConflict.STOP
@@ -39,6 +40,7 @@ class ConflictPolicy:
     target_wins_ties: bool = False
     delta: tuple[str, ...] = ()
     deletes: bool = False
+    target_stays: bool = False
 
     @property
     def decides(self) -> bool:

@@ -262,11 +262,13 @@ class RuleSet:
             if entry and (problem := self._no_sum(entry, one, name, schema)):
                 at = self._at(entry, problem, "delta")
                 raise ConfigError(f"the settings of {schema.id} do not fit the table", problems=[at])
+        wins = entry.wins if entry else None
         return ConflictPolicy(
             OnConflict.NEWEST,
             renames.get(name, name),
             pair=True,
-            target_wins_ties=pair.winner != pair.site,
+            target_wins_ties=(wins or pair.winner) != pair.site,
+            target_stays=wins == pair.other,
             delta=tuple(renames.get(one, one) for one in delta),
             deletes=pair.deletes == "newest" and not delta,
         )

@@ -45,10 +45,11 @@ def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
             database.execute(
                 f"CREATE TABLE t (id int PRIMARY KEY, v varchar(80), changed {time} NOT NULL)",
                 f"CREATE TABLE taken (id int PRIMARY KEY, mail varchar(40) UNIQUE, changed {time} NOT NULL)",
+                f"CREATE TABLE tariff (id int PRIMARY KEY, v varchar(80), changed {time} NOT NULL)",
                 f"CREATE TABLE numbered (id int {counted} PRIMARY KEY, changed {time} NOT NULL)",
             )
             if end.is_postgresql:
-                tables = ("t", "taken", "numbered")
+                tables = ("t", "taken", "tariff", "numbered")
                 database.execute(*(f"ALTER TABLE {table} REPLICA IDENTITY FULL" for table in tables))
         return [End(database) for database in made]
 
@@ -64,12 +65,21 @@ def pair(one: End, other: End, directory: Path, tables: str = "") -> tuple[Way, 
         tables = (
             "*" if one.is_postgresql and other.is_postgresql else "t*"
         )  # a MySQL counts for all its databases alike
-    out = Way(one, other, directory, tables=tables)
-    back = Way(other, one, directory, leave_out=(out.name,), tables=tables)
+    out = Way(one, other, directory, name=unique_name("first"), tables=tables)
+    back = Way(other, one, directory, name=unique_name("second"), leave_out=(out.name,), tables=tables)
     out.leave_out = (back.name,)
-    out.write(text=f"[load]\ndefer_constraints = true\n{section('one', 'other', back.name)}")
-    back.write(text=f'[load]\nexisting = "take_over"\n{section("other", "one", out.name)}')
+    write(out, back)
+    write(back, out)
     return out, back
+
+
+def write(way: Way, twin: Way, winner: str = "one", deletes: str = "newest", wins: str = "other") -> None:
+    """Write the job file; `wins`: the site whose rows of `tariff` stay in any case."""
+    sites = ("one", "other") if way.name < twin.name else ("other", "one")
+    begins = "defer_constraints = true" if sites[0] == "one" else 'existing = "take_over"'
+    table = f'[[tables]]\nname = "{way.source.schema}.tariff"\nwins = "{wins}"\n' if way.tables != "named" else ""
+    pair = section(*sites, twin.name, winner)
+    way.write(text=f'[load]\n{begins}\n{table}{pair}deletes = "{deletes}"\n')
 
 
 def section(site: str, other: str, twin: str, winner: str = "one") -> str:
@@ -161,6 +171,7 @@ def test_rule_23_pitfall_69_two_sites_become_equal(ends: Ends, tmp_path: Path, o
         settle(out, back)
         equal(out, back, sites)
         deleted(out, back)
+        wins(out, back)
         taken(out, back)
         refusals(out, back)
     finally:
@@ -297,6 +308,42 @@ def deleted(out: Way, back: Way) -> None:
     assert here.query("SELECT v FROM t WHERE id = 20") == [("again",)]
 
 
+def wins(out: Way, back: Way) -> None:
+    """What `other` has of `tariff` stays at both ends, also where the change that meets it is newer, and whatever is killed; a
+    change that was made from the row that `other` has goes over."""
+    here, there = out.source.database, out.target.database
+    there.execute(*(f"INSERT INTO tariff VALUES ({key}, 'first', '{instant(10)}')" for key in (1, 2, 3, 4)))
+    settle(out, back)
+    known = len(out.job.conflicts())
+    for statement in (
+        *(f"UPDATE tariff SET v = 'one', changed = '{instant(20)}' WHERE id = {key}" for key in (1, 2, 3, 4)),
+        "DELETE FROM tariff WHERE id = 2",
+        f"INSERT INTO tariff VALUES (5, 'one', '{instant(20)}')",
+    ):
+        here.execute(statement)
+    there.execute(
+        *(f"UPDATE tariff SET v = 'other', changed = '{instant(11)}' WHERE id = {key}" for key in (1, 2)),
+        "DELETE FROM tariff WHERE id = 3",
+        f"INSERT INTO tariff VALUES (5, 'other', '{instant(11)}')",
+    )
+    failpoints.arm({failpoints.VARIABLE: "apply.pair.stood=raise"})
+    with pytest.raises(FailpointReached), out.here.running() as (_, applying):
+        until(applying.part.done, "apply has written rows again, and died")
+    failpoints.arm({})
+    until(lambda: is_cleared(out, back), "each row that stays was written again")
+    settle(out, back)
+    assert out.source.rows("tariff") == out.target.rows("tariff")
+    assert [row[:2] for row in out.source.rows("tariff")] == [(1, "other"), (2, "other"), (4, "one"), (5, "other")]
+    noted = [(c.operation, c.key["id"], c.kind, c.decision) for c in out.job.conflicts()[known:]]
+    assert sorted(noted) == [
+        ("delete", "2", "newer", "target"),
+        ("insert", "5", "exists", "target"),
+        ("update", "1", "differs", "target"),
+        ("update", "2", "differs", "target"),
+        ("update", "3", "missing", "ignored"),
+    ]
+
+
 def notes_are_closed(out: Way) -> None:
     """A PostgreSQL source whose user may not read the notes is refused: without them the sites would come to differ."""
     role = unique_name("stranger")
@@ -342,16 +389,19 @@ def taken(out: Way, back: Way) -> None:
 
 def refusals(out: Way, back: Way) -> None:
     """A job stops at a change that would let the ends differ, with the row's key; the twin's settings are compared at both."""
-    back.write(text=f'[load]\nexisting = "take_over"\n{section("other", "one", out.name, "other")}')
+    write(back, out, winner="other")
     assert 'its winner is "one", and had to be "other"' in said(back, "pair.twin")
     with pytest.raises(ConfigError, match='its winner is "one"'):  # as `run` would start it
         back.job.apply()
-    out.write(text=section("one", "other", back.name, "other"))  # both are mended; the other one has noted it by now
+    write(out, back, winner="other")  # both are mended; the other one has noted it by now
     assert "decides as this job does" in said(out, "pair.twin")
-    out.write(text=section("one", "other", back.name) + 'deletes = "refuse"\n')
+    write(out, back, deletes="refuse")
     with pytest.raises(ConfigError, match='its deletes is "newest", and had to be "refuse"'):
         out.job.apply()
-    out.write(text=section("one", "other", back.name))
+    write(out, back, winner="other", wins="one")
+    with pytest.raises(ConfigError, match='tariff "other" wins there, and "one" wins here'):
+        out.job.apply()
+    write(out, back)
     out.source.database.execute("UPDATE t SET v = 'older' WHERE id = 10")
     with pytest.raises(RowRefused, match="does not make changed greater") as refused:
         apply(out)

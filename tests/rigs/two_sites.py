@@ -26,7 +26,8 @@ from anabranch.testing.torture.parts import Parts
 from rigs.both_ways import End, Way, rest, settle
 
 PARTS = ("capture", "apply")
-TABLES = ROWS, SUMS = "site_rows", "site_sums"  # the newest row stays whole; its stock is added up
+# The newest row stays whole; its stock is added up; in the third the site "other" wins, whatever the versions are.
+TABLES = ROWS, SUMS, WINS = "site_rows", "site_sums", "site_wins"
 STEPS = ((1, 1, 2, 0), (1, 0), (1, 1, 1, 1, 1, 2, 2, 3, 3, 0))  # of rows that are not added up
 KEYS = 1000  # of one history, at most
 EXITS = (
@@ -41,6 +42,8 @@ EXITS = (
     "apply.committed",
     "apply.pair.due",
     "apply.pair.cleared",
+    "apply.pair.standing",
+    "apply.pair.stood",
 )
 IN_THE_WAY = ("TargetBusy", "TargetUnavailable", "SourceUnavailable", "TrailLocked")
 AGAIN = (
@@ -77,13 +80,15 @@ class History:
 
     @property
     def table(self) -> str:
-        return TABLES[self.seed % 2]
+        if self.seed % 2:
+            return SUMS
+        return random.Random(f"wins {self.seed}").choice((ROWS, WINS))
 
     @classmethod
     def drawn(cls, seed: int) -> History:
         chance = random.Random(f"two sites {seed}")
         keys = chance.choice((1, 2, 5, 40))
-        steps = (1, 1, 1, 2, 3) if TABLES[seed % 2] == SUMS else random.Random(f"deletes {seed}").choice(STEPS)
+        steps = (1, 1, 1, 2, 3) if seed % 2 else random.Random(f"deletes {seed}").choice(STEPS)
 
         def script() -> tuple[tuple[tuple[int, int], ...], ...]:
             many = [chance.choice((1, 1, 2, 4)) for _ in range(chance.randrange(5, 25))]
@@ -135,6 +140,17 @@ class Written:
     def deletes(self, key: int, then: int) -> None:
         with self.lock:
             self.deleted[key] = max(then, self.deleted.get(key, 0))
+
+    def refuse_strange(self, rows: dict[int, tuple[int, str, int]], what: str) -> None:
+        """Raise AssertionError for rows that cannot be where one site wins: each has what somebody has written there, as new as
+        the newest at least, and none is gone that nobody has deleted."""
+        for key, every in self.versions.items():
+            assert key in rows or key in self.gone, f"{what}: row {key} is gone"
+            if key in rows:
+                then, text, stock = rows[key]
+                assert (text, stock) in {(one[2], one[3]) for one in every}, f"{what}: row {key} has {text}, {stock}"
+                assert then >= max(every)[0] or key in self.gone, f"{what}: row {key} is as old as {then}"
+        assert rows.keys() <= self.versions.keys(), what
 
     def expected(self, table: str) -> dict[int, tuple[int, str, int]]:
         """The rule: the newest version of each row, of equally new ones the winning site's; the stock with it, or the sum."""
@@ -264,6 +280,9 @@ class Sites:
             for end in (self.ways[0].source, self.ways[1].source)
         )
         assert here == there, f"history {seed}: the sites differ: {set(here.items()) ^ set(there.items())}"
+        if history.table == WINS:
+            written.refuse_strange(here, f"history {seed}")
+            return
         wanted = written.expected(history.table)
         assert here == wanted, f"history {seed}: {set(here.items()) ^ set(wanted.items())}"
 
@@ -275,7 +294,8 @@ class Sites:
 def _pair(source: End, site: str, other: str, twin: str) -> str:
     names = f'site = "{site}"\nother = "{other}"\nwinner = "one"\ntwin = "{twin}"\n'
     sums = f'[[tables]]\nname = "{source.schema}.{SUMS}"\ndelta = ["stock"]\n'
-    return f'{sums}[pair]\n{names}newest_by = "changed"\n'
+    wins = f'[[tables]]\nname = "{source.schema}.{WINS}"\nwins = "other"\n'
+    return f'{sums}{wins}[pair]\n{names}newest_by = "changed"\n'
 
 
 def _follows(parts: Parts) -> bool:

@@ -29,7 +29,8 @@ class Pair(Section):
     other: str = Field(min_length=1, max_length=63)
     """The name of its target as a site: the twin's `site`."""
     winner: str = Field(min_length=1, max_length=63)
-    """The site whose row stays where two are equally new. The twin's file names the same."""
+    """The site whose row stays where two are equally new. The twin's file names the same. `wins` of a table names a site whose
+    row stays in any case."""
     twin: JobName
     """The name of the job that goes the other way. `[source] leave_out` has to name it, too."""
     newest_by: str = Field(min_length=1)
@@ -89,13 +90,19 @@ def refuse_misfits(
         problems.append(Problem(f'[load] existing = "{load.existing}" beside [pair]', expected=expected))
     for entry in tables:
         if entry.on_conflict not in (None, "newest"):
-            expected = '"newest", which is what [pair] does'
+            expected = '"newest", which is what [pair] does; wins = "SITE" in both files lets one site win in the table'
             problems.append(
                 Problem(f'on_conflict = "{entry.on_conflict}" of {entry.name} beside [pair]', expected=expected)
             )
         if entry.where is not None:
             expected = "whole tables: a row that moves out of a filter would be removed at the other site alone"
             problems.append(Problem(f"where of {entry.name} beside [pair]", expected=expected))
+        if entry.wins not in (None, pair.site, pair.other):
+            expected = f'"{pair.site}" or "{pair.other}", the sites of [pair]'
+            problems.append(Problem(f'wins = "{entry.wins}" of {entry.name} is no site', expected=expected))
+        if entry.wins is not None and entry.delta:
+            expected = "one of the two: what is added up is added whichever row stays"
+            problems.append(Problem(f"wins and delta of {entry.name}", expected=expected))
         if entry.columns.drop:
             expected = "all columns: a newer row has to bring the whole of it"
             problems.append(Problem(f"columns.drop of {entry.name} beside [pair]", expected=expected))
@@ -104,6 +111,11 @@ def refuse_misfits(
 
 
 def refuse_sums(tables: Sequence[TableEntry]) -> None:
-    """Raise for columns that are added up by a job without a twin: there is nobody else who adds."""
-    if sums := ", ".join(entry.name for entry in tables if entry.delta):
-        raise refuse(Problem(f"delta of {sums} without [pair]", expected="it only where two sites write the table"))
+    """Raise for columns that are added up, and sites that win, in a job without a twin: there is nobody else who writes."""
+    expected = "it only where two sites write the table"
+    for what, names in (
+        ("delta", [entry.name for entry in tables if entry.delta]),
+        ("wins", [entry.name for entry in tables if entry.wins is not None]),
+    ):
+        if names:
+            raise refuse(Problem(f"{what} of {', '.join(names)} without [pair]", expected=expected))

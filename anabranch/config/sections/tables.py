@@ -64,6 +64,10 @@ class TableEntry(Section):
     """Source columns of a table of a [pair] that are added up: what one site adds or takes away is added or taken away at the
     other one, too, whichever row is newer. Whole numbers and decimals, NOT NULL, of the same type at both sites."""
 
+    wins: str | None = Field(default=None, min_length=1)
+    """The site of a [pair] whose row of this table stays where both sites have changed it, however new the two are: `site` or
+    `other`. Both files name the same. `newest_by` tells, there too, which row a change was made from."""
+
     @model_validator(mode="after")
     def _newest_by_a_column(self) -> Self:
         if self.on_conflict == "newest" and self.newest_by is None:

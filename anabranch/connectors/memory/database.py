@@ -20,7 +20,7 @@ from anabranch.errors import TargetError
 from anabranch.model.cutover import CutoverNote
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.pair_notes import DeletedRow, PairNotes
+from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped
 from anabranch.model.table_life import TableState
@@ -125,6 +125,7 @@ class JobState:
     verified: dict[TableId, Verified] = field(default_factory=dict)
     deleted: dict[str, DeletedRow] = field(default_factory=dict)  # of a pair, by id
     cleared: set[str] = field(default_factory=set)
+    standing: dict[str, StandingRow] = field(default_factory=dict)
 
 
 @dataclass

@@ -15,9 +15,9 @@ import pymysql
 from anabranch.connectors.mysql.connection import ask
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.ids import TableId
-from anabranch.model.pair_notes import DeletedRow, PairNotes
+from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 
-DELETED, CLEARED = "deleted", "cleared"
+DELETED, CLEARED, STANDING = "deleted", "cleared", "again"
 ADD = (
     "INSERT INTO `anabranch`.`pair_note` (`job`, `kind`, `id`, `target_table`, `key`, `age`) VALUES (%s, %s, %s, %s, %s, %s)"
     " ON DUPLICATE KEY UPDATE `id` = `id`"
@@ -38,6 +38,24 @@ Run = Callable[..., Any]  # a statement and its values
 def keep(run: Run, job: str, deleted: DeletedRow) -> None:
     key = json.dumps(dict(deleted.key), ensure_ascii=False)
     run(ADD, job, DELETED, deleted.id, str(deleted.table), key, deleted.age)
+
+
+def keep_standing(run: Run, job: str, row: StandingRow) -> None:
+    both = json.dumps({"key": dict(row.key), "values": dict(row.values)}, ensure_ascii=False)
+    run(ADD, job, STANDING, row.id, str(row.table), both, row.age)
+
+
+def standing(ask: Callable[..., Sequence[Any]], job: str, limit: int, after: str) -> tuple[StandingRow, ...]:
+    rows = [
+        (id, TableId.parse(table), json.loads(both), age)
+        for id, table, both, age in ask(READ, job, STANDING, after, limit)
+    ]
+    return tuple(StandingRow(id, table, both["key"], age, both["values"]) for id, table, both, age in rows)
+
+
+def forget_standing(run: Run, job: str, ids: Collection[str]) -> None:
+    for id in ids:
+        run(FORGET, job, STANDING, id)
 
 
 def keep_cleared(run: Run, job: str, ids: Collection[str]) -> None:

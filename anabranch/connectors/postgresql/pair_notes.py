@@ -14,9 +14,9 @@ from psycopg.types.json import Json
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.errors import SourceError
 from anabranch.model.ids import TableId
-from anabranch.model.pair_notes import DeletedRow, PairNotes
+from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 
-DELETED, CLEARED = "deleted", "cleared"
+DELETED, CLEARED, STANDING = "deleted", "cleared", "again"
 ADD = """
 INSERT INTO anabranch.pair_note (job, kind, id, target_table, key, age) VALUES (%s, %s, %s, %s, %s, %s)
 ON CONFLICT DO NOTHING
@@ -34,8 +34,27 @@ SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELE
 
 
 def keep(connection: Connection, job: str, deleted: DeletedRow) -> None:
-    key = Json(dict(deleted.key), dumps=lambda value: json.dumps(value, ensure_ascii=False))
-    connection.execute(ADD, [job, DELETED, deleted.id, str(deleted.table), key, deleted.age])
+    connection.execute(ADD, [job, DELETED, deleted.id, str(deleted.table), _json(dict(deleted.key)), deleted.age])
+
+
+def keep_standing(connection: Connection, job: str, row: StandingRow) -> None:
+    both = _json({"key": dict(row.key), "values": dict(row.values)})
+    connection.execute(ADD, [job, STANDING, row.id, str(row.table), both, row.age])
+
+
+def standing(connection: Connection, job: str, limit: int, after: str) -> tuple[StandingRow, ...]:
+    rows = connection.execute(READ, [job, STANDING, after, limit]).fetchall()
+    return tuple(
+        StandingRow(id, TableId.parse(table), both["key"], age, both["values"]) for id, table, both, age in rows
+    )
+
+
+def forget_standing(connection: Connection, job: str, ids: Collection[str]) -> None:
+    connection.execute(FORGET, [job, STANDING, list(ids)])
+
+
+def _json(value: object) -> Json:
+    return Json(value, dumps=lambda value: json.dumps(value, ensure_ascii=False))
 
 
 def keep_cleared(connection: Connection, job: str, ids: Collection[str]) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.apply.abilities import MergeWriter
-from anabranch.contracts import Conflict, OlderRow, PairWriter
+from anabranch.contracts import Conflict, OlderRow, PairWriter, RowAgain
 from anabranch.model.ids import TableId
-from anabranch.model.pair_notes import DeletedRow, PairNotes
+from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 from anabranch.model.state import Skipped
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict, OnConflict
 from anabranch.rows.net import DELETE, UPDATE, TableNet, Updates
@@ -133,6 +133,38 @@ def rule_23_deletes_of_a_pair_are_noted_and_cleared(target: Target) -> None:
         writer.forget_notes(JOB, [noted[1].id], [noted[0].id])
 
 
+def rule_23_rows_of_the_site_that_wins_are_written_again(target: Target) -> None:
+    """Notes come with the epoch, and go with the write, which is no epoch: a row that is not newer gets the next version, one
+    that is newer or gone stays so."""
+    of = make(target, table("standing"), AGES)
+    key, first = {"id": str(AGES[0][0])}, dict(zip(of.columns, AGES[0], strict=True))
+    gone = {**first, "id": "99"}
+    notes = [
+        StandingRow(f"{number:032x}", of.target, *rest)
+        for number, rest in enumerate(
+            ((key, "6", {}), (key, "6", {}), ({"id": "99"}, "6", gone), ({"id": "98"}, "6", {}))
+        )
+    ]
+
+    def breaks(writer: MergeWriter) -> None:
+        _in_pair(writer).note_standing(JOB, notes[0])
+        raise Conflict(of.source, "made by the suite")
+
+    with Epochs(target) as epochs:
+        writer = _in_pair(epochs.writer)
+        refuses(Conflict, lambda: epochs.do(breaks))
+        assert writer.standing(JOB, 9) == ()
+        for one in notes:
+            epochs.do(lambda writer, one=one: _in_pair(writer).note_standing(JOB, one))  # type: ignore[misc]  # as above
+        assert writer.standing(JOB, 9) == tuple(notes) and writer.standing(JOB, 1, notes[0].id) == (notes[1],)
+        assert writer.standing("another", 9) == () and writer.pair_notes(JOB) == PairNotes()
+        again = [RowAgain(one, of, "parent", "7") for one in notes]
+        assert [writer.write_again(JOB, again) for _ in range(2)] == [2, 1]  # the other one is newer now
+        assert rows(target, of) == [tuple({**first, "parent": "7"}[name] for name in of.columns), *AGES[1:]]
+        assert writer.standing(JOB, 9) == ()
+        epochs.do(lambda writer: writer.row(of, key, None))  # the next epoch is at its place
+
+
 def _in_pair(writer: MergeWriter) -> PairWriter:
     assert isinstance(writer, PairWriter)
     return writer
@@ -159,5 +191,6 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     rule_28_a_newer_row_is_a_conflict,
     conflicts_are_noted_with_the_epoch,
     rule_23_deletes_of_a_pair_are_noted_and_cleared,
+    rule_23_rows_of_the_site_that_wins_are_written_again,
     transactions_to_leave_out_are_kept,
 )

@@ -10,8 +10,9 @@ from typing import cast
 import pytest
 
 from anabranch.apply.conflict import Decider
-from anabranch.apply.pair import is_greater
+from anabranch.apply.pair import greater_than, is_greater
 from anabranch.contracts import Conflict, RowWriter
+from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.conflict import Age, ConflictPolicy, FoundRow, OnConflict
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange, TargetTable
 from rigs.chunks import INT, TEXT, followed, schema
@@ -178,6 +179,91 @@ def test_rule_23_pitfall_69_sites_end_equal_whatever_versions_come_behind_a_dele
         assert one.rows == other.rows, seed
 
 
+@dataclass
+class Standing(Site):
+    """A site of a table in which one of both wins, whatever the versions are. Users' texts say in `from` which write of the
+    winning site their row was made from, as far as it had come; a Decider does not read it."""
+
+    again: list[tuple[str, int, Row]] = field(default_factory=list)
+    accepted: list[tuple[str, str]] = field(default_factory=list)  # what a change was made from, and what was there
+
+    def policy(self) -> ConflictPolicy:
+        return replace(policy(target_wins_ties=self.is_winner), target_stays=self.is_winner)
+
+    def takes(self, change: RowChange) -> None:
+        key = str(change.old_key.get("id") or change.values["id"])
+        there = self.rows.get(key)
+        verdict = Decider(cast(RowWriter, self)).decide(change, self.policy())
+        if verdict.again is not None:
+            self.again.append((key, int(verdict.again.age), dict(verdict.again.values)))
+        if self.is_winner and there is not None and change.operation != INSERT and verdict.stands:
+            self.accepted.append((made_from(change.before), made_from(there)))
+        super().takes(change)
+
+    def writes_again(self) -> None:
+        """As a user would: a greater version of what is there, or the delete of what the other site has."""
+        for key, age, values in self.again:
+            there = self.rows.get(key)
+            if there is None and values:
+                self.log.append(RowChange(TABLE, INSERT, values=values))
+                self.log.append(RowChange(TABLE, DELETE, {"id": key}, before=values))
+            elif there is not None and int(str(there["age"])) <= age:
+                self.writes(key, age + 1, str(there["v"]))
+        self.again.clear()
+
+
+def made_from(row: Mapping[str, str | None]) -> str:
+    return str(row["v"]).partition(" from ")[2]
+
+
+def with_a_site_that_wins(seed: int, has_deletes: bool = True, knows: bool = True) -> tuple[Standing, Standing]:
+    """A history in which ages tell little: each site draws its own, and often both the same. `knows`: see `with_deletes`."""
+    chance = random.Random(seed)
+    winner, other = Standing(True), Standing(False)
+    jobs, gone = (Job(other, winner), Job(winner, other)), dict[str, int]()
+    left = chance.randrange(2, 16)
+    while left or winner.again or not all(job.is_done() for job in jobs):
+        number = chance.randrange(2)
+        site, job, step = (winner, other)[number], jobs[number], chance.random()
+        if left and step < 0.4:
+            left -= 1
+            key = str(chance.randrange(2))
+            now = int(str(site.rows[key]["age"])) if key in site.rows else 0
+            if has_deletes and key in site.rows and chance.random() < 0.3:
+                site.deletes(key)
+                gone[key] = max(now, gone.get(key, 0))
+            else:
+                age = max(now, gone.get(key, 0) if knows else 0) + chance.randrange(1, 4)
+                base = made_from(site.rows[key]) if number and key in site.rows else str(left)
+                site.writes(key, age, f"{number}.{left} from {base}")
+        elif step < 0.7 and job.read < len(job.other.log):
+            job.site.takes(job.other.log[job.read])
+            job.read += 1
+        elif step < 0.8:
+            winner.writes_again()
+        else:
+            job.look()
+            job.other.notes[:] = [note for note in job.other.notes if note[0] not in job.met]
+    return winner, other
+
+
+def test_rule_23_pitfall_69_what_the_site_that_wins_has_stays_unless_the_other_one_had_seen_it() -> None:
+    """Both end equal, and the winning site takes no change that was not made from the very row it has."""
+    taken = 0
+    for seed in range(1200):
+        winner, other = with_a_site_that_wins(seed, has_deletes=False)
+        assert winner.rows == other.rows, seed
+        assert all(one == there for one, there in winner.accepted), (seed, winner.accepted)
+        taken += len(winner.accepted)
+    assert taken
+
+
+def test_rule_23_pitfall_69_sites_of_which_one_wins_end_equal_whatever_is_deleted() -> None:
+    for seed in range(1200):
+        winner, other = with_a_site_that_wins(seed, knows=bool(seed % 2))
+        assert winner.rows == other.rows, seed
+
+
 SUMS = followed(schema("s", {"id": INT, "age": INT, "v": TEXT, "stock": INT}, ["id"])).table
 
 
@@ -320,3 +406,37 @@ def test_rule_23_greater_is_told_of_numbers_dates_and_times(
     before: str | None, after: str | None, expected: bool
 ) -> None:
     assert is_greater(before, after) is expected
+
+
+NEXT = [
+    (INT, "9", "10"),
+    (LogicalType(Kind.DECIMAL, precision=6, scale=2), "1.09", "1.10"),
+    (LogicalType(Kind.DATE), "2026-12-31", "2027-01-01"),
+    (LogicalType(Kind.TIMESTAMP), "2026-01-01 00:00:59.999999", "2026-01-01 00:01:00.000000"),
+    (LogicalType(Kind.TIMESTAMP, fraction=3), "2026-01-01 00:00:00.9", "2026-01-01 00:00:00.901000"),
+    (LogicalType(Kind.INSTANT, fraction=0), "2026-01-01 00:00:00+00", "2026-01-01 00:00:01.000000+00"),
+]
+LAST = [
+    (INT, str((1 << 63) - 1)),
+    (LogicalType(Kind.UINT8), "255"),
+    (LogicalType(Kind.DECIMAL, precision=3, scale=1), "99.9"),
+    (LogicalType(Kind.DATE), "9999-12-31"),
+    (LogicalType(Kind.TIMESTAMP), "infinity"),
+]
+
+
+def aged(type_: LogicalType) -> TargetTable:
+    return followed(schema("aged", {"id": INT, "age": type_}, ["id"])).table
+
+
+@pytest.mark.parametrize(("type_", "value", "expected"), NEXT, ids=lambda one: str(one))
+def test_rule_23_a_row_that_stays_gets_the_next_greater_value(type_: LogicalType, value: str, expected: str) -> None:
+    found = greater_than(aged(type_), "age", value, {"id": "1"})
+    assert found == expected and is_greater(value, found)
+
+
+@pytest.mark.parametrize(("type_", "value"), LAST, ids=lambda one: str(one))
+def test_rule_23_a_row_that_can_get_no_greater_value_is_named(type_: LogicalType, value: str) -> None:
+    with pytest.raises(Conflict, match=f"there is no age greater than {value}") as refused:
+        greater_than(aged(type_), "age", value, {"id": "1"})
+    assert refused.value.key == {"id": "1"}

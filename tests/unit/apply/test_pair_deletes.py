@@ -10,9 +10,9 @@ from typing import Any, cast
 from anabranch.apply import pair_deletes
 from anabranch.apply.epoch import Applier
 from anabranch.apply.pair_deletes import PairDeletes
-from anabranch.contracts import OlderRow, SourceConnector
+from anabranch.contracts import OlderRow, RowAgain, SourceConnector
 from anabranch.errors import SourceUnavailable
-from anabranch.model.pair_notes import DeletedRow, PairNotes
+from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 
 
 class NoNotes:
@@ -22,6 +22,15 @@ class NoNotes:
         raise AssertionError("nothing is deleted here")
 
     def remove_older(self, job: str, rows: Sequence[OlderRow]) -> int:
+        raise AssertionError("no note was read")
+
+    def note_standing(self, job: str, row: StandingRow) -> None:
+        raise AssertionError("nothing stands here")
+
+    def standing(self, job: str, limit: int, after: str = "") -> tuple[StandingRow, ...]:
+        return ()
+
+    def write_again(self, job: str, rows: Sequence[RowAgain]) -> int:
         raise AssertionError("no note was read")
 
     def pair_notes(self, job: str) -> PairNotes:

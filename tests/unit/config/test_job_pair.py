@@ -47,6 +47,9 @@ MISFITS = {
     "empty": (PAIR + '[load]\nexisting = "empty"\n', "existing"),
     "keep": (PAIR + '[load]\nexisting = "keep"\n', "existing"),
     "policy of a table": (PAIR + '[[tables]]\nname = "public.t"\non_conflict = "target_wins"\n', "of public.t"),
+    "policy by site": (PAIR + '[[tables]]\nname = "public.t"\non_conflict = "source_wins"\n', 'wins = "SITE" in both'),
+    "no site": (PAIR + '[[tables]]\nname = "public.t"\nwins = "rome"\n', 'wins = "rome" of public.t is no site'),
+    "a sum": (PAIR + '[[tables]]\nname = "public.t"\nwins = "paris"\ndelta = ["n"]\n', "wins and delta of public.t"),
     "filter": (PAIR + '[[tables]]\nname = "public.t"\nwhere = "id > 1"\n', "where of public.t"),
     "drop": (PAIR + '[[tables]]\nname = "public.t"\ncolumns.drop = ["v"]\n', "columns.drop of public.t"),
 }
@@ -57,6 +60,14 @@ def test_rule_23_what_cannot_be_shown_to_become_equal_is_refused(tmp_path: Path,
     with pytest.raises(ConfigError) as refused:
         load(tmp_path, JOB + text)
     assert words in "; ".join(map(str, refused.value.problems))
+
+
+def test_rule_23_a_site_wins_in_a_pair_only(tmp_path: Path) -> None:
+    table = '[[tables]]\nname = "public.t"\nwins = "paris"\n'
+    assert load(tmp_path, JOB + PAIR + table).tables[0].wins == "paris"
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, JOB + table)
+    assert "wins of public.t without [pair]" in str(refused.value.problems[0])
 
 
 def test_rule_23_columns_are_added_up_in_a_pair_only(tmp_path: Path) -> None:

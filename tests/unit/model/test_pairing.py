@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 from anabranch.model.ids import TableId
 from anabranch.model.pairing import Pairing
 
@@ -11,6 +14,12 @@ NOTED = Pairing("paris", "berlin", "berlin", "shop", {STOCK: "changed"}, {STOCK:
 
 def test_rule_23_a_pairing_is_read_as_it_was_noted() -> None:
     assert Pairing.of_text(NOTED.as_text()) == NOTED
+
+
+def test_rule_23_sites_that_win_are_noted_where_there_are_any() -> None:
+    named = replace(NOTED, wins={STOCK: "berlin"})
+    assert Pairing.of_text(named.as_text()) == named
+    assert len(json.loads(NOTED.as_text())) == 7  # as a release reads it that knows of none
 
 
 def test_rule_23_a_release_that_does_not_say_so_takes_no_deletes() -> None:

@@ -26,10 +26,10 @@ from anabranch.connectors.memory.target.row_changes import (
 )
 from anabranch.connectors.memory.target.stage import counts_of, digest_of
 from anabranch.connectors.memory.target.store import place_of
-from anabranch.contracts import Begun, Conflict, Emptying, Enforced, OlderRow, ValueRules
+from anabranch.contracts import Begun, Conflict, Emptying, Enforced, OlderRow, RowAgain, ValueRules
 from anabranch.errors import Fenced, StateError
 from anabranch.model.ids import TableId
-from anabranch.model.pair_notes import DeletedRow, PairNotes
+from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
@@ -37,6 +37,7 @@ from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import (
     DELETE,
     INSERT,
+    UPDATE,
     Cascade,
     CascadeAction,
     CascadeRule,
@@ -60,6 +61,7 @@ class MemoryWriter:
         self._asides: dict[int, AsideChange] = {}  # of this epoch, by number
         self._forgotten: list[TableId] = []
         self._deleted: list[DeletedRow] = []
+        self._standing: list[StandingRow] = []
         self._settled: dict[int, bool] = {}  # number -> is it kept, as discarded?
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
@@ -111,6 +113,7 @@ class MemoryWriter:
                 number = max((one.number for one in state.conflicts), default=0) + 1
                 state.conflicts.append(replace(conflict, number=number, noted_at=time.time_ns() // 1000))
             state.deleted |= {one.id: one for one in self._deleted}
+            state.standing |= {one.id: one for one in self._standing}
             state.aside |= self._asides
             for number, discarded in self._settled.items():
                 found = state.aside.pop(number)
@@ -120,7 +123,7 @@ class MemoryWriter:
 
     def rollback(self) -> None:
         self._open, self._moves, self._states, self._conflicts = None, None, [], []
-        self._asides, self._settled, self._forgotten, self._deleted = {}, {}, [], []
+        self._asides, self._settled, self._forgotten, self._deleted, self._standing = {}, {}, [], [], []
 
     def close(self) -> None:
         self.rollback()
@@ -204,7 +207,7 @@ class MemoryWriter:
             del self._conflicts[noted:]
             raise
 
-    # --- deletes of a pair --------------------------------------------------------------------------------------------
+    # --- notes of a pair --------------------------------------------------------------------------------------------
 
     def note_deleted(self, job: str, deleted: DeletedRow) -> None:
         self._transaction()
@@ -227,6 +230,38 @@ class MemoryWriter:
                 state.conflicts.append(noted)
                 found += 1
             state.cleared |= {one.deleted.id for one in rows}
+        return found
+
+    def note_standing(self, job: str, row: StandingRow) -> None:
+        self._transaction()
+        self._standing.append(row)
+
+    def standing(self, job: str, limit: int, after: str = "") -> tuple[StandingRow, ...]:
+        self.rollback()
+        with self._database.lock:
+            every = self._database.job(job).standing
+            return tuple(every[id] for id in sorted(id for id in every if id > after)[:limit])
+
+    def write_again(self, job: str, rows: Sequence[RowAgain]) -> int:
+        self.rollback()
+        found = 0
+        with self._database.transaction() as open_:
+            for one in rows:
+                name, key = one.table.target, one.standing.key
+                relation = open_.table(name)
+                place = relation.find(key)
+                values = relation.texts(relation.rows[place]) if place is not None else None
+                is_newer = values is not None and is_later(values[one.newest_by], one.standing.age)
+                changes = one.changes(FoundRow(values, is_newer) if values is not None else None)
+                for change in changes:
+                    if change.operation == INSERT:
+                        open_.insert(name, change.values)
+                    elif change.operation == UPDATE:
+                        open_.update(name, key, change.values)
+                    else:
+                        open_.delete(name, key)
+                found += bool(changes)
+                self._database.job(job).standing.pop(one.standing.id, None)
         return found
 
     def pair_notes(self, job: str) -> PairNotes:

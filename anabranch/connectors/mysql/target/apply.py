@@ -7,7 +7,7 @@ merged (`merge_rows.py`, `merge.py`, `exchange.py`, `keyless.py`), staging table
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -42,11 +42,11 @@ from anabranch.connectors.mysql.target.stage_sweep import drop_taken, sweep
 from anabranch.connectors.mysql.target.staging import NotInside, StagingTables
 from anabranch.connectors.sql.merge_pieces import MergePiece, Texts
 from anabranch.connectors.sql.single_rows import named_key
-from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, OlderRow, ValueRules
+from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, OlderRow, RowAgain, ValueRules
 from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.pair_notes import DeletedRow, PairNotes
+from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
@@ -280,7 +280,7 @@ class MysqlWriter:
         with translated("forget a table's state", table):
             run(connection, states.FORGET_UNTOUCHED, job, str(table))
 
-    # --- deletes of a pair ----------------------------------------------------------------------------------------------
+    # --- notes of a pair ----------------------------------------------------------------------------------------------
 
     def note_deleted(self, job: str, deleted: DeletedRow) -> None:
         connection, _ = self._transaction()
@@ -288,15 +288,46 @@ class MysqlWriter:
             pair_notes.keep(partial(run, connection), job, deleted)
 
     def remove_older(self, job: str, rows: Sequence[OlderRow]) -> int:
+        def work(connection: Connection) -> int:
+            found = sum(self._remove_older(connection, job, one) for one in rows)
+            with translated("note deletes as cleared"):
+                pair_notes.keep_cleared(partial(run, connection), job, [one.deleted.id for one in rows])
+            return found
+
+        return self._like_a_user({one.table.target for one in rows}, work)
+
+    def note_standing(self, job: str, row: StandingRow) -> None:
+        connection, _ = self._transaction()
+        with translated("note a row that stays", row.table):
+            pair_notes.keep_standing(partial(run, connection), job, row)
+
+    def standing(self, job: str, limit: int, after: str = "") -> tuple[StandingRow, ...]:
+        connection = self._outside()
+        with translated("read notes of rows that stay"):
+            found = pair_notes.standing(partial(ask, connection), job, limit, after)
+            connection.commit()
+        return found
+
+    def write_again(self, job: str, rows: Sequence[RowAgain]) -> int:
+        def work(connection: Connection) -> int:
+            found = sum(self._write_again(connection, one) for one in rows)
+            with translated("remove notes of rows that stay"):
+                pair_notes.forget_standing(partial(run, connection), job, [one.standing.id for one in rows])
+            return found
+
+        return self._like_a_user({one.table.target for one in rows}, work)
+
+    def _like_a_user(self, targets: Collection[TableId], work: Callable[[Connection], int]) -> int:
+        """Do the work in a transaction of its own, which no marker tells from those of users."""
         connection = self._outside()
         with translated("ask whether the target is the source"):
-            self._own_source.refuse(connection, self._job, {one.table.target for one in rows})
+            self._own_source.refuse(connection, self._job, targets)
             connection.commit()
         try:
             with logged(connection):
                 while True:
                     try:
-                        found = sum(self._remove_older(connection, job, one) for one in rows)
+                        found = work(connection)
                         break
                     except NotInside as missing:  # a staging table, by which some keys are found
                         connection.rollback()
@@ -304,8 +335,7 @@ class MysqlWriter:
                         self._stages.rolled_back()
                         with translated("make a staging table"):
                             self._stages.before({missing.piece: None})
-                with translated("note deletes as cleared"):
-                    pair_notes.keep_cleared(partial(run, connection), job, [one.deleted.id for one in rows])
+                with translated("commit rows of a pair"):
                     connection.commit()
             assert self._stages is not None
             with translated("empty staging tables"):
@@ -325,6 +355,16 @@ class MysqlWriter:
             single_rows.change(self._stages, RowChange(table, DELETE, dict(one.key)), self._rules.nul)
             conflicts.note(connection, job, replace(one.conflict, found=there.values))
         return 1
+
+    def _write_again(self, connection: Connection, one: RowAgain) -> bool:
+        assert self._stages is not None
+        table, noted = one.table, one.standing
+        with translated(f"write a row of {table.target}", table.source, dict(noted.key)):
+            there = conflicts.row(connection, table, noted.key, Age(one.newest_by, noted.age), self._rules.nul)
+            changes = one.changes(there)
+            for change in changes:
+                single_rows.change(self._stages, change, self._rules.nul)
+        return bool(changes)
 
     def pair_notes(self, job: str) -> PairNotes:
         connection = self._outside()

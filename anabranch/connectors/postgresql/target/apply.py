@@ -8,7 +8,7 @@ many small transactions (`do_block.py`, `pipelined.py`), what errors mean (`erro
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
@@ -38,11 +38,11 @@ from anabranch.connectors.postgresql.target.staging import StagingTables
 from anabranch.connectors.postgresql.target.store import FORGET_UNTOUCHED, require_same, save_table
 from anabranch.connectors.sql.merge_pieces import Texts
 from anabranch.connectors.sql.single_rows import named_key
-from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, OlderRow, ValueRules
+from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, OlderRow, RowAgain, ValueRules
 from anabranch.errors import Fenced, Redefined, StateError, TargetBusy
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.pair_notes import DeletedRow, PairNotes
+from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
@@ -261,7 +261,7 @@ class PostgresWriter:
         self._transaction()
         self._forgotten.append((job, str(table)))
 
-    # --- deletes of a pair ----------------------------------------------------------------------------------------------
+    # --- notes of a pair ----------------------------------------------------------------------------------------------
 
     def note_deleted(self, job: str, deleted: DeletedRow) -> None:
         connection, _ = self._transaction()
@@ -269,15 +269,44 @@ class PostgresWriter:
             pair_notes.keep(connection, job, deleted)
 
     def remove_older(self, job: str, rows: Sequence[OlderRow]) -> int:
-        connection = self._outside()
-        self._origin.take(connection, "")
-        targets = sorted({one.table.target for one in rows})
-        with translated("ask whether the target is the source"):
-            self._own_source.refuse(connection, self._job, targets)
-        try:
+        def work(connection: Connection) -> int:
             found = sum(self._remove_older(connection, job, one) for one in rows)
             with translated("note deletes as cleared"):
                 pair_notes.keep_cleared(connection, job, [one.deleted.id for one in rows])
+            return found
+
+        return self._like_a_user({one.table.target for one in rows}, work)
+
+    def note_standing(self, job: str, row: StandingRow) -> None:
+        connection, _ = self._transaction()
+        with translated("note a row that stays", row.table):
+            pair_notes.keep_standing(connection, job, row)
+
+    def standing(self, job: str, limit: int, after: str = "") -> tuple[StandingRow, ...]:
+        connection = self._outside()
+        with translated("read notes of rows that stay"):
+            found = pair_notes.standing(connection, job, limit, after)
+            connection.commit()
+        return found
+
+    def write_again(self, job: str, rows: Sequence[RowAgain]) -> int:
+        def work(connection: Connection) -> int:
+            found = sum(self._write_again(connection, one) for one in rows)
+            with translated("remove notes of rows that stay"):
+                pair_notes.forget_standing(connection, job, [one.standing.id for one in rows])
+            return found
+
+        return self._like_a_user({one.table.target for one in rows}, work)
+
+    def _like_a_user(self, targets: Collection[TableId], work: Callable[[Connection], int]) -> int:
+        """Do the work in a transaction of its own, which no marker tells from those of users."""
+        connection = self._outside()
+        self._origin.take(connection, "")
+        with translated("ask whether the target is the source"):
+            self._own_source.refuse(connection, self._job, sorted(targets))
+        try:
+            found = work(connection)
+            with translated("commit rows of a pair"):
                 connection.commit()
         except BaseException:  # whatever it was, it is passed on
             self.rollback()
@@ -295,6 +324,16 @@ class PostgresWriter:
             single_rows.change(connection, self._stages, removal, self._rules.nul)
             conflicts.note(connection, job, replace(one.conflict, found=there.values))
         return 1
+
+    def _write_again(self, connection: Connection, one: RowAgain) -> bool:
+        assert self._stages is not None
+        table, noted = one.table, one.standing
+        with self._policies_named(), translated(f"write a row of {table.target}", table.source, dict(noted.key)):
+            there = conflicts.row(connection, table, noted.key, Age(one.newest_by, noted.age), self._rules.nul)
+            changes = one.changes(there)
+            for change in changes:
+                single_rows.change(connection, self._stages, change, self._rules.nul)
+        return bool(changes)
 
     def pair_notes(self, job: str) -> PairNotes:
         connection = self._outside()
