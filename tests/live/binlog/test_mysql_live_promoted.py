@@ -3,7 +3,6 @@ of ours is refused (K18)."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,49 +10,18 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import LogLost
-from anabranch.testing.databases import Database, create_database
-from anabranch.testing.in_time import NotInTime
-from anabranch.testing.servers import Server, start_mariadb, start_mysql
+from anabranch.testing.databases import create_database
+from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
 from rigs.mysql_capture import Captured
-
-START = {"mariadb": start_mariadb, "mysql": start_mysql}
-JOIN = {
-    "mysql": "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{host}', SOURCE_PORT = {port}, SOURCE_USER = '{user}',"
-    " SOURCE_PASSWORD = '{password}', SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1",
-    "mariadb": "CHANGE MASTER TO MASTER_HOST = '{host}', MASTER_PORT = {port}, MASTER_USER = '{user}',"
-    " MASTER_PASSWORD = '{password}', MASTER_USE_GTID = slave_pos",
-}
-EXECUTED = {"mysql": "SELECT @@GLOBAL.gtid_executed", "mariadb": "SELECT @@GLOBAL.gtid_binlog_pos"}
+from rigs.promoted import administered as on
+from rigs.promoted import await_replica, promote, with_replica
 
 
 @pytest.fixture(params=["mariadb", "mysql"])
 def pair(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[tuple[Server, Server]]:
-    """A source and its replica, with nothing in their logs yet."""
-    start = START[request.param]
-    options = ("--log-slave-updates=ON",) if request.param == "mariadb" else ()
-    with (
-        start(servers_directory / f"first-{request.param}") as first,
-        start(servers_directory / f"second-{request.param}", options=("--server-id=2", *options)) as second,
-    ):
-        for server in (first, second):
-            on(server).execute("RESET MASTER")
-        place = {name: getattr(first, name) for name in ("host", "port", "user", "password")}
-        on(second).execute(JOIN[request.param].format(**place), "START SLAVE")
-        yield first, second
-
-
-def on(server: Server) -> Database:
-    return Database(server, "mysql")
-
-
-def await_replica(first: Server, second: Server) -> None:
-    ((wanted,),) = on(first).query(EXECUTED[first.name])
-    for _ in range(3600):
-        if on(second).query(EXECUTED[first.name])[0][0] == wanted:
-            return
-        time.sleep(0.05)
-    raise NotInTime(on(second).query("SHOW SLAVE STATUS"))
+    with with_replica(request.param, servers_directory) as servers:
+        yield servers
 
 
 @pytest.mark.long
@@ -78,7 +46,7 @@ def test_pitfall_25_rule_18_a_promoted_replica_is_followed(pair: tuple[Server, S
     database.execute("INSERT INTO t VALUES (6, 'x')")  # nobody has read it yet
     await_replica(first, second)
     first.stop(immediate=True)
-    on(second).execute("STOP SLAVE", "RESET SLAVE ALL")
+    promote(second)
     there.database.execute(
         "INSERT INTO t VALUES (7, 'x')", "XA COMMIT 'a'", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (8, 'x')"
     )

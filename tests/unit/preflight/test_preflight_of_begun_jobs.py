@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Column, TableSchema
+from anabranch.model.schema import Column, Index, TableSchema
 from anabranch.preflight import Report
 from anabranch.preflight.known import KnownJob
 from rigs.preflight import ALL, End, failures, run, table
@@ -32,6 +32,14 @@ def test_a_changed_table_is_checked_as_it_was_loaded_and_will_be_parked(tmp_path
     assert "anabranch load JOB --table shop.a" in report.warnings[0].hint
     assert source.seen[0].tables == target.seen[0].tables == {A.id: A, B.id: B}
     assert target.seen[0].targets[A.id].key == ("id",)
+
+
+def test_keys_that_came_or_went_are_told(tmp_path: Path) -> None:
+    """The table goes on, the target's keys stay as they are."""
+    now = replace(A, indexes=(Index("u", ("id",), unique=True), Index("plain", ("id",))))
+    report = run(tmp_path, ALL, End([now, B]), End(), lambda: begun(A, B))
+    told = "its keys changed at the source, the target's did not: unique index u is new"
+    assert failures(report) == [] and warnings(report) == [f"job.definitions shop.a: {told}"]
 
 
 def test_a_table_that_is_gone_will_be_parked(tmp_path: Path) -> None:
