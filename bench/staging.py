@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from anabranch import connectors
 from anabranch.apply.abilities import merging
+from anabranch.apply.altering import Altering
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
 from anabranch.apply.merge_carrier import MergeCarrier
@@ -30,6 +31,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.model.table_life import Life, TableState
 from anabranch.rows.chunk import Chunk, Op, Shape, TableRows
 from anabranch.rows.chunk_schema import META_FIELDS, TRANSACTION_SCHEMA
+from anabranch.rows.conflict import STRICT, ConflictPolicy
 from anabranch.rows.net import TargetTable
 from anabranch.spark.engine import SparkEngine
 from anabranch.spark.session import session
@@ -104,7 +106,7 @@ def _applying(directory: Path, database: Database, base: int) -> Iterator[Any]:
         writer.claim(JOB, "bench")
         progress = Progress(JOB, reader, writer, store, "bench", lambda _: context, lambda _: None)
         carrier = MergeCarrier(progress, writer)
-        applier = Applier(progress, carrier)
+        applier = Applier(progress, carrier, Altering(progress, writer, _Whole()))
         rows = _Rows(base)
 
         def apply(images: int, by_executors: bool) -> float:
@@ -118,6 +120,21 @@ def _applying(directory: Path, database: Database, base: int) -> Iterator[Any]:
 
         yield apply
     spark.stop()
+
+
+class _Whole:
+    """The rules of a job that replicates TABLE whole, and whose definition stays as it is."""
+
+    def target_of(self, table: TableId) -> TableId | None:
+        return TABLE.target
+
+    def target_table(self, schema: TableSchema) -> TargetTable:
+        return TABLE
+
+    def where(self, schema: TableSchema) -> None: ...
+
+    def on_conflict(self, schema: TableSchema) -> ConflictPolicy:
+        return STRICT
 
 
 class _Rows:

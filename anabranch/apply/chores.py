@@ -46,6 +46,7 @@ class Chores:
         let_leave(progress, self._take_off)  # the first epoch may fail at what the table is loaded again for,
         settle_wishes(self.applier, self.following)  # or a row that a person has just released
         forget_unbuilt(progress)
+        self.applier.altering.park_left_behind()
 
     def do(self, done: int) -> None:
         """Do everything except building. `done`: the sequence up to which epochs were carried out."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anabranch import log
+from anabranch.apply.altering import Altering
 from anabranch.apply.carry_out import CarryOut
 from anabranch.apply.feed import Feed, stops
 from anabranch.apply.life.park import is_told, parked_with, refused_table
@@ -37,6 +38,7 @@ class Applier:
 
     progress: Progress
     carrier: CarryOut
+    altering: Altering
     waiting: Callable[[str, AnabranchError], None] = lambda why, error: None  # is told what for
     settled: Callable[[TableId], bool] = lambda table: False  # waits for keys that are being built: were there any?
 
@@ -81,9 +83,13 @@ class Applier:
     # --- along the trail ---------------------------------------------------------------------------------------------
 
     def _advance(self, upto: int) -> None:
-        for stop in stops(self.progress.skipped, self.progress.checkpoint.position.sequence, upto):
+        progress, at = self.progress, self.progress.checkpoint.position.sequence
+        altered = set(progress.trail.history.altered_between(at, upto)) - set(progress.skipped)
+        for stop in stops([*progress.skipped, *altered], at, upto):
             self._carry_on(stop.before)
-            if stop.skipped is not None:
+            if stop.skipped in altered:
+                self.altering.carry_out(stop.skipped)
+            elif stop.skipped is not None:
                 self._pass_over(stop.skipped)
 
     def _carry_on(self, upto: int) -> None:

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from anabranch import log, pace
 from anabranch.apply.abilities import MergeWriter, merging
+from anabranch.apply.altering import Altering
 from anabranch.apply.carry_out import CarryOut
 from anabranch.apply.cascades.cascade import refuse_far_cascades
 from anabranch.apply.cascades.computed import AskedSource
@@ -270,6 +271,7 @@ class ApplyRun:
         applier = Applier(
             progress,
             self._carrier(progress, writer),
+            Altering(progress, writer, self.tables),
             waiting=self.watcher.waiting,
             settled=lambda table: finisher.settle(table, self.stop),
         )

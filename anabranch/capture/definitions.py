@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from anabranch import log, waits
+from anabranch.capture import altered
 from anabranch.capture.begin import Wanted, read_definitions
 from anabranch.capture.older import PATIENCE
 from anabranch.capture.unlogged import REASON
@@ -73,10 +74,13 @@ class DefinitionKeeper:
         reselect: Callable[[], None],
         patience: float = PATIENCE,
         prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None,
+        goes_on: bool = False,
     ) -> None:
         """Set up the keeper. `patience`: seconds that a table waits to join for prepared transactions to end.
-        `prepare`: carries out at the source what these tables still need.
+        `prepare`: carries out at the source what these tables still need. `goes_on`: a table goes on behind a statement that
+        adds columns to it, where all of them are certain.
         """
+        self.goes_on = goes_on
         self.prepare = prepare
         self.source, self.trail, self.wanted, self.reselect, self.patience = source, trail, wanted, reselect, patience
         self.joining: dict[TableId, JoiningTable] = {}
@@ -112,7 +116,7 @@ class DefinitionKeeper:
         if facts.kind == StatementKind.HARMLESS:
             return None
         shown = replace(statement, sql=self.source.dialect.shown(statement.sql))
-        barriers = self._barriers(facts, shown)
+        barriers = self._goes_on(facts, statement, shown.sql) or self._barriers(facts, shown)
         if facts.kind in VANISHES or facts.schema:
             self._note_vanishing(facts, shown.sql)
         log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
@@ -124,6 +128,19 @@ class DefinitionKeeper:
         tables = [table for table in parked if table in facts.tables or table.schema == facts.schema]
         self._went |= dict.fromkeys(tables, sql)
         self.may_be_gone |= bool(tables)
+
+    def _goes_on(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
+        """Let the table that a statement alters go on with its next definition. Returns [] where it has to be parked, or is
+        none of ours. A table that has just joined may have been read behind the statement."""
+        named = [table for table in facts.tables if table in self.trail.history.in_force()]
+        if not self.goes_on or facts.kind != StatementKind.COLUMNS or len(named) != 1:
+            return []
+        if named[0] in self.unsettled and self._is_before(statement.mark, self.unsettled[named[0]]):
+            return []
+        barriers = altered.go_on(self.source, self.trail, named[0], statement, shown)
+        if barriers:
+            self.reselect()
+        return barriers
 
     def _barriers(self, facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
         """Return the barriers that a statement puts into the trail. Raises UnknownLogEvent for a change logged as a

@@ -79,6 +79,7 @@ class Capture:
     prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None  # at the source, for these tables
     drift: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str]] = lambda tables: {}  # as the source says
     guard: ValueGuard | None = None  # looks at rows before they enter the trail
+    goes_on: bool = False  # do tables go on behind statements that add columns to them?
     retry: EndLimits = RETRY  # how long the source is waited for
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
     counts: Counts = field(default_factory=Counts)
@@ -94,7 +95,13 @@ class Capture:
         )
         begin(self.source, self.reader, self.trail, self.wanted, patience)
         self.keeper = DefinitionKeeper(
-            self.source, self.trail, self.wanted, self.reader.reselect, self.staging_timeout, self.prepare
+            self.source,
+            self.trail,
+            self.wanted,
+            self.reader.reselect,
+            self.staging_timeout,
+            self.prepare,
+            self.goes_on,
         )
         self.newcomers = Newcomers(self.source, self.trail, self.wanted)
         self.prepared = PreparedTransactions(self.trail, self.keeper)

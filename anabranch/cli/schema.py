@@ -1,9 +1,13 @@
-"""`anabranch schema print`: the target's definitions as SQL.
+"""`anabranch schema print|ls|show|diff`: the target's definitions as SQL, and the source's as they have been.
 
-What does not live here: which statements these are (the target's connector).
+What does not live here: which statements these are (the target's connector), the history itself (`view/schema_history.py`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,10 +21,16 @@ from anabranch.cli.options import (
     write_json,
 )
 
+if TYPE_CHECKING:
+    from anabranch.view.schema_history import TableVersion
+
+table_argument = click.argument("table", metavar="TABLE")
+VERSION = click.IntRange(min=1)
+
 
 @click.group(cls=VerbGroup)
 def schema() -> None:
-    """Print the definitions that a job makes at its target."""
+    """Show the source's definitions as they have been, or print the target's."""
 
 
 @schema.command("print")
@@ -40,3 +50,130 @@ def print_schema(job: str, table: str | None, target: str | None, as_json: bool)
     whole = Job.from_file(job)
     script = (whole.on(target) if target else whole).schema_script(table)
     write_json(script.to_json()) if as_json else click.echo("\n".join(script.lines()))
+
+
+@schema.command()
+@job_argument
+@table_option("Only this source table (schema.table).")
+@json_option
+@log_level("warning")
+def ls(job: str, table: str | None, as_json: bool) -> None:
+    """List every version of every table's definition that the trail has.
+
+    With the transaction from which on it holds, and the statement that made it. Asks neither source nor target.
+    """
+    found = _versions(job, table)
+    if as_json:
+        write_json({"version": 1, "definitions": [_facts(one) for one in found]})
+        return
+    click.echo(f"{'TABLE':<32} {'VERSION':>7} {'FROM':>12} {'COLUMNS':>7}  CAME")
+    for one in found:
+        place = f"{one.table!s:<32} {one.schema.version:>7} {one.sequence:>12} {len(one.schema.columns):>7}"
+        click.echo(f"{place}  {_came(one)}")
+        if one.ended:
+            click.echo(f"{'':<32} parked behind it: {one.ended}")
+
+
+@schema.command()
+@job_argument
+@table_argument
+@click.option("--version", type=VERSION, metavar="N", help="This version; the newest one by default.")
+@json_option
+@log_level("warning")
+def show(job: str, table: str, version: int | None, as_json: bool) -> None:
+    """Show a version of a source table's definition: columns, keys, indexes."""
+    one = _of(_versions(job, table), version, table)
+    if as_json:
+        write_json({"version": 1, **_facts(one), "definition": one.schema.to_json()})
+        return
+    click.echo("\n".join(_lines(one)))
+
+
+@schema.command()
+@job_argument
+@table_argument
+@click.argument("then", type=VERSION, required=False, metavar="[FROM]")
+@click.argument("now", type=VERSION, required=False, metavar="[TO]")
+@json_option
+@log_level("warning")
+def diff(job: str, table: str, then: int | None, now: int | None, as_json: bool) -> None:
+    """Show what differs between two versions of a source table's definition.
+
+    Without FROM and TO each version is compared with the one before it; with FROM alone it is compared with the newest.
+    """
+    from anabranch.model.schema_changes import changes
+
+    found = _versions(job, table)
+    pairs = [(_of(found, then, table), _of(found, now, table))] if then else list(pairwise(found))
+    if as_json:
+        told = [
+            {"from": a.schema.version, "to": b.schema.version, "statement": b.statement, "changes": _changes(a, b)}
+            for a, b in pairs
+        ]
+        write_json({"version": 1, "table": table, "differences": told})
+        return
+    if not pairs:
+        click.echo(f"{table} has one version")
+    for a, b in pairs:
+        click.echo(f"{table} {a.schema.version} -> {b.schema.version}, from {b.sequence} on: {_came(b)}")
+        lines = [f"  {change}" for change in changes(a.schema, b.schema)]
+        click.echo("\n".join(lines or ["  no difference"]))
+
+
+def _versions(job: str, table: str | None) -> list[TableVersion]:
+    from anabranch.job import Job
+
+    return Job.from_file(job).schema_versions(table)
+
+
+def _of(found: Sequence[TableVersion], version: int | None, table: str) -> TableVersion:
+    if version is None:
+        return found[-1]
+    one = next((one for one in found if one.schema.version == version), None)
+    if one is None:
+        known = ", ".join(str(one.schema.version) for one in found)
+        raise click.UsageError(f"{table} has no version {version}; it has {known}")
+    return one
+
+
+def _came(one: TableVersion) -> str:
+    return f"{one.came}: {one.statement}" if one.statement else one.came
+
+
+def _facts(one: TableVersion) -> dict[str, Any]:
+    return {
+        "table": str(one.table),
+        "table_version": one.schema.version,
+        "from_sequence": one.sequence,
+        "position": one.position,
+        "came": one.came,
+        "statement": one.statement,
+        "parked_behind_it": one.ended,
+        "columns": [column.name for column in one.schema.columns],
+    }
+
+
+def _changes(then: TableVersion, now: TableVersion) -> list[dict[str, str]]:
+    from anabranch.model.schema_changes import changes
+
+    return [
+        {"what": one.what, "name": one.name, "before": one.before, "after": one.after}
+        for one in changes(then.schema, now.schema)
+    ]
+
+
+def _lines(one: TableVersion) -> Iterator[str]:
+    from anabranch.model.schema_changes import column_text, index_text, key_text
+
+    schema = one.schema
+    place = f" ({one.position})" if one.position else ""
+    yield f"{schema.id} version {schema.version}, from {one.sequence} on{place}: {_came(one)}"
+    width = max((len(column.name) for column in schema.columns), default=0)
+    yield from (f"  {column.name:<{width}}  {column_text(column)}" for column in schema.columns)
+    if schema.primary_key:
+        yield f"  primary key ({', '.join(schema.primary_key)})"
+    yield from (f"  index {index.name}: {index_text(index)}" for index in schema.indexes)
+    yield from (f"  foreign key {key.name}: {key_text(key)}" for key in schema.foreign_keys)
+    yield from (f"  check {check.name}: {check.text}" for check in schema.checks)
+    if one.ended:
+        yield f"  parked behind it: {one.ended}"

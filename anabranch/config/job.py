@@ -15,10 +15,11 @@ from pydantic import Field, PrivateAttr, model_validator
 from anabranch.config.changes import with_options
 from anabranch.config.lines import Path as KeyPath
 from anabranch.config.lines import line_of
-from anabranch.config.section import Section
+from anabranch.config.section import Section, refuse
 from anabranch.config.sections.apply import Apply
 from anabranch.config.sections.capture import Capture
 from anabranch.config.sections.cutover import Cutover
+from anabranch.config.sections.ddl import Ddl
 from anabranch.config.sections.load import Load
 from anabranch.config.sections.pair import Pair, refuse_misfits, refuse_sums
 from anabranch.config.sections.retry import Retry
@@ -32,6 +33,7 @@ from anabranch.config.sections.trace import Trace
 from anabranch.config.sections.types_at_target import Types
 from anabranch.config.values import JobName
 from anabranch.databases import SOURCE, TARGET, Options, registry
+from anabranch.errors import Problem
 from anabranch.model.endpoint import Endpoint
 
 # Options of these names choose a target's type for the kind, or whether it computes a column.
@@ -52,6 +54,7 @@ class JobConfig(Section):
     # Defaults are not validated: that would build a validator of each section beside the one of the whole.
     load: Load = Load.model_construct()
     capture: Capture = Capture.model_construct()
+    ddl: Ddl = Ddl.model_construct()
     apply: Apply = Apply.model_construct()
     types: Types = Types.model_construct()
     spark: Spark = Spark.model_construct()
@@ -72,6 +75,9 @@ class JobConfig(Section):
         if self.pair is not None:
             several = bool(self.targets)
             refuse_misfits(self.pair, self.name, self.source, several, self.apply, self.load, self.tables)
+            if self.ddl.add_column != "park":
+                expected = '"park": both sites have to be altered before either of them writes such rows'
+                raise refuse(Problem(f'[ddl] add_column = "{self.ddl.add_column}" beside [pair]', expected=expected))
         else:
             refuse_sums(self.tables)
         return self

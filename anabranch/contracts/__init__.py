@@ -54,13 +54,14 @@ from anabranch.contracts.source import (
     remains_of,
     steps_of,
 )
-from anabranch.contracts.source_catalog import Dialect, LogFacts, OpenTransactions, SourceCatalog
+from anabranch.contracts.source_catalog import AlteringDialect, Dialect, LogFacts, OpenTransactions, SourceCatalog
 from anabranch.contracts.store import JobStore, TableStates, TargetStore
 from anabranch.contracts.tables import LabelTables, StandingTables, TargetCatalog, TargetTables
 from anabranch.contracts.target import RowTarget, StandingTypes, TargetConnector, TypeMap
 from anabranch.contracts.values import Bounds, LogOptions
 from anabranch.contracts.verified import VerifiedStore
 from anabranch.contracts.writer import (
+    AltersTables,
     Begun,
     Cascader,
     Conflict,
@@ -79,6 +80,8 @@ from anabranch.contracts.writer import (
 from anabranch.model.value_rules import ValueRules
 
 __all__ = [
+    "AlteringDialect",
+    "AltersTables",
     "AppendTarget",
     "Appender",
     "AsideStore",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.model.ids import TableId
 from anabranch.model.position import HeldLog, LogMark
@@ -96,3 +96,15 @@ class Dialect(Protocol):
 
     def shown(self, sql: str) -> str:
         """Return the statement for logs, messages and the trail: names and structure, no values of rows, no secrets. Short."""
+
+
+@runtime_checkable
+class AlteringDialect(Protocol):
+    """Says what a table is behind a statement that alters it; an ability of a Dialect whose log has such statements."""
+
+    def altered(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> TableSchema | None:
+        """Return the definition, of version `then.version`, that holds just behind the statement of a table that was `then`
+        before it. `now`: the catalogue's, read behind the statement, perhaps behind later ones.
+
+        None where that, or what rows that are there then have in new columns (their constant default, or NULL), is not
+        certain. Never raises."""

@@ -14,6 +14,7 @@ from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 
 if TYPE_CHECKING:
+    from anabranch.rows.altered import AddedColumns
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import Age, FoundRow, NotedConflict
     from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
@@ -189,6 +190,27 @@ class EmptiesApart(Protocol):
 
         The transaction's epoch follows and empties them as ever (`Writer.truncate`); so this does nothing for tables that it
         cannot empty, or where the checkpoint is elsewhere. Raises Fenced for another owner, TargetBusy for tables in use."""
+
+
+@runtime_checkable
+class AltersTables(Protocol):
+    """Lets a Writer change the definitions of tables that it writes; an ability that not all have."""
+
+    @property
+    def alters_apart(self) -> bool:
+        """True where such a statement commits by itself (K17): it is then carried out between two epochs, before the epoch of
+        its transaction, and may be carried out again."""
+
+    def refuse_standing(self, added: AddedColumns) -> None:
+        """Raise Conflict if one of the columns is there. Outside of any epoch, before the first attempt; nothing happens where
+        `alters_apart` is False, since `add_columns` refuses itself then."""
+
+    def add_columns(self, now: Checkpoint, added: AddedColumns) -> None:
+        """Add columns to a table, inside the open epoch; where `alters_apart`, outside of any, while the checkpoint stands at
+        `now`: what is there already was added by an attempt before.
+
+        Raises Conflict or TargetError where the columns cannot be made with the values that the source has in rows that are
+        there, TargetBusy for a table in use, Fenced for another owner."""
 
 
 class Stager(Protocol):

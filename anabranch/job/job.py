@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import NotedConflict
     from anabranch.verify.report import Verification
+    from anabranch.view.schema_history import TableVersion
 
 
 class Job(JobView):
@@ -153,6 +154,13 @@ class Job(JobView):
             from anabranch.job.printing import script
 
             return script(self, TableId.parse(table) if table else None)
+
+    def schema_versions(self, table: str | None = None) -> list[TableVersion]:
+        """Return every version of the tables' definitions that the trail has, by table, the oldest first. Asks neither end."""
+        with self._named():
+            from anabranch.view.schema_history import versions
+
+            return versions(self, TableId.parse(table) if table else None)
 
     def status(self) -> dict[str, Any]:
         """Return the job's state in the shape of `status --json`."""

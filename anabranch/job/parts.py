@@ -73,6 +73,7 @@ def run_capture(job: JobView) -> None:
                     prepare=partial(carry_out, source, replace(options, leave_out=frozenset()), stop=stop.asked),
                     drift=partial(drift_of, source, options),
                     guard=guard,
+                    goes_on=job.config.ddl.add_column == "apply",
                     retry=source_limits(job, interval=1.0),
                     waits_at_start=bool(os.environ.get(SUPERVISED)),
                 ).run()

@@ -111,20 +111,22 @@ class Loading(Copying):
                     self._forget(store, states.pop(table))
                 else:
                     states[table] = self._park(store, state, reason)
+        self._leave_altered(store, states, schemas)
         if self.job.is_one_of_several:
-            self._leave_parked_elsewhere(store, states, schemas)
+            self._leave_parked_elsewhere(store, states)
 
-    def _leave_parked_elsewhere(
+    def _leave_altered(
         self, store: TargetStore, states: dict[TableId, TableState], schemas: Mapping[TableId, TableSchema]
     ) -> None:
-        """Leave out tables that were brought in again for another target meanwhile, and those whose barriers the trail
-        may have dropped.
-        """
+        """Leave out tables that were altered, or brought in again for another target, since their load began."""
         for table, state in list(states.items()):
             newer = schemas.get(table)
             if state.is_open and newer and state.schema and newer.version != state.schema.version:
                 remedy = f"anabranch load JOB --table {table} --recreate brings it in"
                 states[table] = self._park(store, state, f"it was altered while it was being loaded; {remedy}")
+
+    def _leave_parked_elsewhere(self, store: TargetStore, states: dict[TableId, TableState]) -> None:
+        """Leave out tables whose barriers the trail may have dropped."""
         for table, reason in parked_in_trail(self.job).items():
             if table not in states and not tells_dropped(reason):
                 target = self.job.rules.target_of(table)

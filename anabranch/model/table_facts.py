@@ -47,6 +47,7 @@ class Facts:
     reread: tuple[Key, ...] = ()  # keys whose rows have to come from the source again
     set_aside: int = 0  # changes that are set aside
     conflicts: int = 0  # disagreements that a policy has settled since the load
+    altering: int | None = None  # the transaction that alters it, by a statement that commits by itself and has begun
     others: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -82,7 +83,7 @@ def _list(text: str) -> tuple[Any, ...]:
 
 _FORMS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     **dict.fromkeys(("joins", "recreate", "kept", "loaded", "built"), (_flag, _yes)),
-    **dict.fromkeys(("resumes", "set_aside", "conflicts"), (int, str)),
+    **dict.fromkeys(("resumes", "set_aside", "conflicts", "altering"), (int, str)),
     **dict.fromkeys(("not_built", "reread"), (_list, json.dumps)),
     "window": (_pair, lambda pair: f"{pair[0]},{pair[1]}"),
     "parked_for": (ParkedFor, str),

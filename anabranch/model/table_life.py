@@ -302,11 +302,25 @@ def build_again(state: TableState) -> TableState:
     return replace(state, facts=_unbuilt(state.facts))
 
 
+@_step(Life.STREAMING, after=Life.STREAMING)
+def begin_altering(state: TableState, sequence: int) -> TableState:
+    """Note that the target's table is about to be altered, by a statement that commits by itself. `sequence`: of the
+    transaction for which it is."""
+    return replace(state, facts=replace(state.facts, altering=sequence))
+
+
+@_step(Life.STREAMING, after=Life.STREAMING)
+def alter(state: TableState, schema: TableSchema) -> TableState:
+    """Follow the table by its next definition, which its target's table has by now."""
+    return replace(state, schema=schema, facts=replace(state.facts, altering=None))
+
+
 @_step(*_EVERY, after=Life.PARKED)
 def park(state: TableState, reason: str, resumes: int | None = None) -> TableState:
     """Stop applying changes to the table. `resumes`: the sequence behind which it can go on, as long as the trail is kept."""
     parked_for = ParkedFor.DROPPED if tells_dropped(reason) else ParkedFor.OTHER
-    facts = replace(state.facts, parked_for=parked_for, resumes=state.facts.resumes if resumes is None else resumes)
+    resumes = state.facts.resumes if resumes is None else resumes
+    facts = replace(state.facts, parked_for=parked_for, resumes=resumes, altering=None)
     return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
 
 

@@ -79,6 +79,7 @@ class BarrierKind(StrEnum):
     TRUNCATE = "truncate"
     PARK = "park"  # from here on the table is not replicated
     SCHEMA = "schema"  # from here on `schema` is in force: first sight, or a table that joins
+    ALTER = "alter"  # from here on `schema` is in force: the source altered a table that is followed
 
 
 @dataclass(frozen=True, slots=True)

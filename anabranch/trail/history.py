@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,9 @@ _TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
 @dataclass(frozen=True, slots=True)
 class Entry:
     """kind: `job` (whose history this is: `reason` is the job's uuid), `schema` (a definition; `joined`: the table joins or
-    joins again, no longer parked), `park`, `source` (another server from here on) or `recovered` (the trail ended at
-    `sequence`). Otherwise `sequence` is the first transaction for which it holds."""
+    joins again, no longer parked; `altered`: the table goes on, altered by `statement`), `park`, `source` (another server
+    from here on) or `recovered` (the trail ended at `sequence`). Otherwise `sequence` is the first transaction for which it
+    holds."""
 
     kind: str
     sequence: int
@@ -42,13 +44,14 @@ class Entry:
     joined: bool = False
     reason: str = ""
     statement: str = ""
+    altered: bool = False
 
     def is_void_after(self, end: int) -> bool:
         """Return whether a trail that ends at `end` does not know the entry.
 
         A plain definition holds from the next sequence on, also before that sequence exists.
         """
-        with_transaction = self.kind == "park" or self.joined
+        with_transaction = self.kind == "park" or self.joined or self.altered
         return self.sequence > end if with_transaction else self.sequence > end + 1
 
     def to_line(self) -> bytes:
@@ -57,7 +60,7 @@ class Entry:
             data["table"] = str(self.table)
         if self.schema:
             data["schema"] = self.schema.to_json()
-        data |= {name: value for name in ("joined", "reason", "statement") if (value := getattr(self, name))}
+        data |= {name: value for name in ("joined", "reason", "statement", "altered") if (value := getattr(self, name))}
         text = to_json(data)
         return b"%08x %s\n" % (zlib.crc32(text), text)
 
@@ -87,6 +90,7 @@ class SchemaHistory:
         self.entries: list[Entry] = []
         self._schemas: dict[TableId, list[Entry]] = {}
         self._parked: dict[TableId, Entry] = {}
+        self._altered: list[int] = []  # rises
 
     @property
     def names_its_job(self) -> bool:
@@ -107,6 +111,16 @@ class SchemaHistory:
     def joined_after(self, table: TableId, sequence: int) -> bool:
         """Return whether the table was brought in again after `sequence`."""
         return any(entry.joined and entry.sequence > sequence for entry in self._schemas.get(table, []))
+
+    def altered_between(self, after: int, upto: int) -> list[int]:
+        """Return the transactions behind `after` up to `upto` that alter tables which go on, in their order."""
+        start, stop = bisect_right(self._altered, after), bisect_right(self._altered, upto)
+        return self._altered[start:stop]
+
+    def altered_since(self, table: TableId, version: int, upto: int) -> bool:
+        """Return whether a transaction up to `upto` altered the table, which went on, to a later version than this."""
+        entries = self._schemas.get(table, [])
+        return any(e.altered and e.sequence <= upto and e.schema and e.schema.version > version for e in entries)
 
     def latest(self, table: TableId) -> TableSchema | None:
         """Return the newest definition, also of a parked table: the next one gets its version + 1."""
@@ -138,7 +152,7 @@ class SchemaHistory:
         return any(e.is_void_after(end) for e in self.entries)
 
     def _replay(self, entries: list[Entry]) -> None:
-        self.entries, self._schemas, self._parked = [], {}, {}
+        self.entries, self._schemas, self._parked, self._altered = [], {}, {}, []
         for entry in entries:
             self._apply(entry)
             self.entries.append(entry)
@@ -148,6 +162,8 @@ class SchemaHistory:
             self._schemas.setdefault(entry.schema.id, []).append(entry)
             if entry.joined:
                 self._parked.pop(entry.schema.id, None)
+            if entry.altered and self._altered[-1:] != [entry.sequence]:
+                self._altered.append(entry.sequence)
         elif entry.kind == "park" and entry.table:
             self._parked[entry.table] = entry
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from anabranch.apply.altering import Altering
 from anabranch.apply.epoch import Applier
 from anabranch.apply.merge_carrier import MergeCarrier
 from anabranch.apply.patience import Patience
@@ -39,7 +40,10 @@ def an_applier(
     found = ApplySettings(**settings)
     patience = patience or Patience(retry=found.retry)
     progress = Progress(job, trail, writer, store, owner, context_of, _nowhere, found, patience=patience)
-    return Applier(progress, MergeCarrier(progress, writer, filtered), waiting, settled)
+    tables = TablesOf({})
+    return Applier(
+        progress, MergeCarrier(progress, writer, filtered), Altering(progress, writer, tables), waiting, settled
+    )
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,16 @@ class JobHere:
             later = replace(options, leave_out=frozenset())
             prepare = partial(carry_out, source, later)  # what the source needs for a table that comes later
             Capture(
-                source, reader, trail, wanted, lambda: stop(trail), _Deaf(), followed, lambda *_: None, prepare=prepare
+                source,
+                reader,
+                trail,
+                wanted,
+                lambda: stop(trail),
+                _Deaf(),
+                followed,
+                lambda *_: None,
+                prepare=prepare,
+                goes_on=job.config.ddl.add_column == "apply",
             ).run()
 
     def apply(self, is_built: bool = False, **settings: Any) -> None:

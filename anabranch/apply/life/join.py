@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch import log
+from anabranch.apply.altering import left_behind
 from anabranch.apply.cascades.cascade import hangs_on_hidden_rows
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
@@ -79,6 +80,8 @@ def _join(applier: Applier, following: Following, state: TableState) -> None:
     bound = log.get(job=progress.job, table=str(state.source))
     parked = progress.trail.history.parked_by(state.source)
     reason = parked.reason if parked else ""
+    if state.schema and progress.trail.history.altered_since(state.source, state.schema.version, at):
+        reason = reason or left_behind(state.source)
     if low < at and hangs_on_hidden_rows(joined, state.source):
         reason = HIDDEN_ROWS
     if reason:

@@ -250,3 +250,31 @@ def test_a_type_that_was_not_known_when_the_trail_began_is_no_other_definition(k
     assert seen(keeper, "CREATE INDEX i ON orders (n)") == []
     keeper.source.now = {schema.id: replace(now, columns=(*schema.columns, replace(known, native="polygon")))}
     assert seen(keeper, "CREATE INDEX j ON orders (n)") == [(BarrierKind.PARK, "orders")]
+
+
+def test_rule_17_a_table_goes_on_behind_columns_that_are_certain(keep: Callable) -> None:
+    """Where the job wants it; a prepared transaction has rows of the former definition."""
+    keeper, asked = keep(table("orders"), table("other")), []
+    keeper.reselect = lambda: asked.append("again")
+    then = keeper.source.now[TableId("shop", "orders")]
+    added = Column("a", LogicalType(Kind.INT32), "int", has_default=True, default="5")
+    keeper.source.now[then.id] = replace(then, columns=(*then.columns, added))
+    keeper.goes_on = True
+    assert seen(keeper, "ALTER TABLE orders ADD a INT DEFAULT 5") == [(BarrierKind.ALTER, "orders")] and asked
+    found = keeper.select(then.id)
+    assert found is not None and found.version == 2 and found.columns[-1] == added
+    assert seen(keeper, "ALTER TABLE orders ADD b INT") == [(BarrierKind.PARK, "orders")], "the catalogue has no b"
+    keeper.goes_on = False
+    then = keeper.source.now[TableId("shop", "other")]
+    keeper.source.now[then.id] = replace(then, columns=(*then.columns, added))
+    assert seen(keeper, "ALTER TABLE other ADD a INT DEFAULT 5") == [(BarrierKind.PARK, "other")]
+
+
+def test_rule_06_no_table_goes_on_while_a_transaction_is_prepared(keep: Callable) -> None:
+    keeper = keep(table("orders"))
+    then = keeper.source.now[TableId("shop", "orders")]
+    added = Column("a", LogicalType(Kind.INT32), "int", has_default=True, default="5")
+    keeper.source.now[then.id] = replace(then, columns=(*then.columns, added))
+    keeper.goes_on = True
+    keeper.trail.staging.prepare("x", HERE, is_older=True)
+    assert seen(keeper, "ALTER TABLE orders ADD a INT DEFAULT 5") == [(BarrierKind.PARK, "orders")]

@@ -21,7 +21,7 @@ include = ["shop.*"]
 ENV = {"PW": "S3cret@:/%#"}
 NAME_RULE = "1 to 63 letters, digits, '_' or '-', beginning with a letter or digit (it names a directory)"
 TOP_KEYS = (
-    "name, source, target, targets, rules, tables, load, capture, apply, types, spark, retry, "
+    "name, source, target, targets, rules, tables, load, capture, ddl, apply, types, spark, retry, "
     "trace, cutover, reverse, pair"
 )
 URL = "scheme://user:${PASSWORD}@host:port/database"

@@ -25,11 +25,15 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "begin": (2,),
     "hand_over": ("[]", "[]", 3),
     "open_window": (3, 9),
+    "begin_altering": (7,),
+    "alter": (SCHEMA,),
     "park": ("said so",),
     "wait_for_load": ("the file changed", True),
     "refuse_to_resume": ("still a string",),
 }
-FULL = Facts(True, True, True, True, True, ("key a",), ParkedFor.LOAD, 0, (3, 9), ({"id": None},), 2, 1, {"later": "x"})
+FULL = Facts(
+    True, True, True, True, True, ("key a",), ParkedFor.LOAD, 0, (3, 9), ({"id": None},), 2, 1, 7, {"later": "x"}
+)
 
 
 def take(step: Step, state: TableState | None) -> TableState:
@@ -122,6 +126,7 @@ def test_facts_come_back_as_they_were_stored() -> None:
         reread=st.lists(st.dictionaries(st.text(), st.none() | st.text())).map(tuple),
         set_aside=st.integers(0),
         conflicts=st.integers(0),
+        altering=st.none() | st.integers(0),
     )
 )
 def test_any_facts_come_back_as_they_were_stored(facts: Facts) -> None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
+from anabranch.connectors.mysql.source import added_columns
 from anabranch.connectors.mysql.source.statement_tokens import TOKEN, Token, tokens
 from anabranch.connectors.mysql.source.statement_words import (
     ACTING,
@@ -30,6 +31,7 @@ from anabranch.connectors.mysql.source.statement_words import (
     VANISHING,
 )
 from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
 from anabranch.rows.log_items import StatementFacts, StatementKind
 
 _VALUE = re.compile(r"[0-9]{2,}|[0-9]+[eE][0-9]*|0x[0-9a-fA-F]+|0b[01]+")
@@ -58,6 +60,13 @@ class MysqlDialect:
 
     def shown(self, sql: str) -> str:
         return shown(sql)
+
+    def altered(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> TableSchema | None:
+        statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
+        try:
+            return added_columns.behind(statement.clauses_of_alter(), then, now)
+        except IndexError:
+            return None
 
 
 def shown(sql: str) -> str:
@@ -165,6 +174,19 @@ class _Statement:
             return StatementFacts(StatementKind.COLUMNS, (table,))
         dropped = tuple(self._dropped_keys(clauses))
         return StatementFacts(StatementKind.ALTER, (table,), engine=self._given_engine(clauses), dropped_keys=dropped)
+
+    def clauses_of_alter(self) -> list[list[Token]]:
+        """Return the tokens of each clause of ALTER TABLE, none of any other statement, or of one that may drop rows."""
+        if self._word() != "ALTER" or self._word(1) != "TABLE":
+            return []
+        self.at = 2
+        self._skip_if_exists()
+        self._table()
+        self._skip_wait()
+        starts = [at for at, _ in self._clauses()]
+        end = len(self.tokens) - (self.tokens[-1].text == ";")
+        stops = [at - 1 for at in starts[1:]]
+        return [self.tokens[at:stop] for at, stop in zip(starts, [*stops, end], strict=False)]
 
     # --- parts of statements ------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ import pymysql
 from anabranch.connectors.mysql import pair_notes
 from anabranch.connectors.mysql.connection import family
 from anabranch.connectors.mysql.target import (
+    added_columns,
     aside_epoch,
     conflicts,
     emptying,
@@ -49,6 +50,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
+from anabranch.rows.altered import AddedColumns
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import DELETE, INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
@@ -269,6 +271,29 @@ class MysqlWriter:
             self._held.forget(tables)
             for target in targets:
                 run(connection, f"DELETE FROM {table_name(target)}")
+
+    # --- definitions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def alters_apart(self) -> bool:
+        return True
+
+    def refuse_standing(self, added: AddedColumns) -> None:
+        connection = self._outside()
+        with translated(f"look at {added.table.target}", added.table.source):
+            added_columns.refuse_standing(connection, added)
+            connection.commit()
+
+    def add_columns(self, now: Checkpoint, added: AddedColumns) -> None:
+        connection = self._outside()
+        with translated(f"add columns to {added.table.target}", added.table.source):
+            self._own_source.refuse(connection, self._job, [added.table.target])
+            found = added_columns.add(connection, self._job, now, added, self._rules)
+        self.close()  # and with it what is known of the table's columns
+        if found.owner != now.owner:
+            raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
+
+    # --- states of tables -----------------------------------------------------------------------------------------------
 
     def save_table(self, job: str, state: TableState) -> None:
         connection, _ = self._transaction()

@@ -68,7 +68,7 @@ def create_table(
     """
     refuse_names(table)
     columns = made_columns(schema, table, rules, release)
-    lines = {column.source: _column(column, release) for column in columns}
+    lines = {column.source: column_line(column, release) for column in columns}
     lines |= dict(computed_columns(schema, table, release)) if computes else {}
     parts = [lines[column.name] for column in schema.columns if column.name in lines]
     if table.key:
@@ -87,7 +87,7 @@ def _is_told(comment: str, most: int) -> bool:
     return bool(comment) and len(comment) <= most and "\0" not in comment
 
 
-def _column(column: MadeColumn, release: Release) -> str:
+def column_line(column: MadeColumn, release: Release) -> str:
     parts = [quoted(column.name), column.native]
     if column.collation:
         parts.append(f"CHARACTER SET {column.charset} COLLATE {column.collation}")

@@ -21,7 +21,15 @@ from anabranch.connectors.postgresql.connection import Connection, connect, sess
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
 from anabranch.connectors.postgresql.labels import UNKNOWN, add_labels
 from anabranch.connectors.postgresql.row_security import policies_named
-from anabranch.connectors.postgresql.target import aside, conflicts, merge_rows, ownership, single_rows, stage
+from anabranch.connectors.postgresql.target import (
+    added_columns,
+    aside,
+    conflicts,
+    merge_rows,
+    ownership,
+    single_rows,
+    stage,
+)
 from anabranch.connectors.postgresql.target import cascade as cascades
 from anabranch.connectors.postgresql.target.catalog import may_bypass_constraints
 from anabranch.connectors.postgresql.target.column_types import ColumnTypes, changed_table, mixed_table
@@ -45,6 +53,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
+from anabranch.rows.altered import AddedColumns
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import DELETE, INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
@@ -252,6 +261,21 @@ class PostgresWriter:
         with self._policies_named(), translated(f"empty {', '.join(map(str, targets))}", tables[0].source):
             is_asked = self._followers is not None  # checks of keys may be pending
             empty(connection, targets, by_delete=how == Emptying.DELETE or is_asked)
+
+    # --- definitions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def alters_apart(self) -> bool:
+        return False
+
+    def refuse_standing(self, added: AddedColumns) -> None: ...
+
+    def add_columns(self, now: Checkpoint, added: AddedColumns) -> None:
+        connection, _ = self._transaction()
+        with translated(f"add columns to {added.table.target}", added.table.source):
+            added_columns.add(connection, added, self._rules)
+
+    # --- states of tables -----------------------------------------------------------------------------------------------
 
     def save_table(self, job: str, state: TableState) -> None:
         self._transaction()

@@ -78,7 +78,7 @@ def create_table(
             hint="rename them in the job file ([[rules]] target, [[tables]] columns.rename)",
         )
     made = {
-        source: _column(schema, table, source, target, rules, version, beside)
+        source: column_line(schema, table, source, target, rules, version, beside)
         for source, target in target_columns(table).items()
     }
     if table.computed:
@@ -183,7 +183,7 @@ def long_names(table: TargetTable) -> list[str]:
     return [n for n in (table.target.schema, table.target.name, *table.columns) if not fits(n)]
 
 
-def _column(
+def column_line(
     schema: TableSchema,
     table: TargetTable,
     source: str,

@@ -1,0 +1,199 @@
+"""Tables whose definition changes on the way: the target's table is altered just where the source's was, between rows of the
+former definition and those of the next one.
+
+A target that can does it inside the epoch of that transaction, with the checkpoint. Where such a statement commits by itself
+(K17) it comes before the epoch, and is noted with the table's state first: a process that dies in between finds by that note,
+and by what is there, how far it came. A table that cannot be altered is parked there, with what foreign keys connect it with.
+
+What does not live here: which statements let a table go on (capture), how a target alters a table (its Writer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from anabranch import log
+from anabranch.apply.abilities import StateWriter
+from anabranch.apply.feed import Feed
+from anabranch.apply.progress import Progress
+from anabranch.apply.stage import Parked
+from anabranch.apply.tables import Tables
+from anabranch.contracts import AltersTables, Conflict
+from anabranch.errors import ConfigError, Fenced, TargetError, TargetUnavailable
+from anabranch.failpoints import reach
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.schema import TableSchema, component
+from anabranch.model.table_life import alter, begin_altering, park
+from anabranch.rows.altered import AddedColumns
+from anabranch.rows.chunk import Barrier, BarrierKind
+from anabranch.rows.net import TargetTable
+
+REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
+ALTERED = "its columns were altered at the source"
+
+
+class _Refused(Exception):
+    """The table cannot be altered at the target; the text says why."""
+
+    def __init__(self, table: TableId, why: str) -> None:
+        super().__init__(why)
+        self.table, self.why = table, why
+
+
+@dataclass
+class Altering:
+    """Carries out the transactions of the trail that alter tables, each in an epoch of its own."""
+
+    progress: Progress
+    writer: StateWriter
+    tables: Tables
+
+    def carry_out(self, sequence: int) -> None:
+        """Alter the followed tables that this transaction alters, or park them. Raises TargetUnavailable, Fenced."""
+        barriers = {barrier.table: barrier for barrier in self._barriers(sequence)}
+        added: dict[TableId, AddedColumns] = {}
+        refused: dict[TableId, str] = {}
+        for table, barrier in barriers.items():
+            try:
+                added[table] = self._added(barrier)
+                self._alter_apart(sequence, added[table])
+            except _Refused as refusal:
+                refused[table] = refusal.why
+                added.pop(table, None)
+        while True:
+            try:
+                self._commit(sequence, added, self._parked(sequence, barriers, refused))
+                break
+            except _Refused as refusal:
+                self.writer.rollback()
+                refused[refusal.table] = refusal.why
+                del added[refusal.table]
+        for table, one in added.items():
+            told = {"version": one.schema.version, "added": list(one.targets), "statement": barriers[table].statement}
+            log.get(job=self.progress.job, table=str(table)).info("table_altered", **told)
+        self.writer.close()  # and with it all that it knows of the tables as they were
+        self.progress.ask_again()
+        self.progress.look()
+
+    def park_left_behind(self) -> None:
+        """Park the followed tables that the source altered before the place where this target is, while they were loaded."""
+        progress = self.progress
+        at, history = progress.checkpoint.position.sequence, progress.trail.history
+        versions = {
+            t: s.schema.version for t, s in progress.states.items() if t in progress.context.tables and s.schema
+        }
+        found = [table for table, version in versions.items() if history.altered_since(table, version, at)]
+        if found:
+            schemas = self._schemas()
+            together = sorted(component(found, schemas))
+            progress.park(*[park(progress.states[t], left_behind(t)) for t in together])
+            for table in together:
+                log.get(job=progress.job, table=str(table)).warning("table_parked", reason=left_behind(table))
+
+    # --- what has to be done ------------------------------------------------------------------------------------------------
+
+    def _barriers(self, sequence: int) -> Iterator[Barrier]:
+        """Yield what alters a followed table in this transaction. A table that was loaded behind it has the columns."""
+        states, tables = self.progress.states, self.progress.context.tables
+        for chunks in Feed(self.progress.trail, sequence - 1, sequence).groups():
+            found = [(chunk.first_sequence + barrier.tx, barrier) for chunk in chunks for barrier in chunk.barriers]
+            for place, barrier in found:
+                is_here = place == sequence and barrier.kind is BarrierKind.ALTER
+                if is_here and barrier.table in tables and barrier.schema:
+                    schema = states[barrier.table].schema
+                    if schema and schema.version < barrier.schema.version:
+                        yield barrier
+
+    def _added(self, barrier: Barrier) -> AddedColumns:
+        """Return the columns that the target's table needs. Raises _Refused."""
+        table, schema, state = barrier.table, barrier.schema, self.progress.states[barrier.table]
+        assert schema is not None and state.schema is not None
+        if not state.is_streaming:
+            raise _Refused(table, "its load was not through")
+        try:
+            target = self.tables.target_table(schema)
+            self.tables.where(schema)
+            self.tables.on_conflict(schema)
+        except ConfigError as error:
+            raise _Refused(table, error.message) from error
+        before = {column.name for column in state.schema.columns}
+        names = tuple(name for name in target.source_columns if name not in before)
+        if _without(target, names) != _without(self.progress.context.tables[table].table, ()):
+            raise _Refused(table, "the job's rules make another table of it now")
+        if names and not isinstance(self.writer, AltersTables):
+            raise _Refused(table, "this target's tables are not altered")
+        return AddedColumns(schema, target, names)
+
+    def _parked(
+        self, sequence: int, barriers: Mapping[TableId, Barrier], refused: Mapping[TableId, str]
+    ) -> list[Parked]:
+        found = []
+        for table in sorted(component(refused, self._schemas())) if refused else ():
+            if table in refused:
+                why = f"{ALTERED}, and {refused[table]}"
+            else:
+                why = f"{ALTERED}: {', '.join(map(str, refused))}, which foreign keys connect with this table"
+            statement = next(barriers[one].statement for one in (table, *refused) if one in barriers)
+            found.append(Parked(table, sequence, f"{why}; {REMEDY.format(table=table)}", statement))
+            log.get(job=self.progress.job, table=str(table)).warning("table_parked", reason=found[-1].reason)
+        return found
+
+    def _schemas(self) -> dict[TableId, TableSchema]:
+        states = self.progress.states
+        return {table: state.schema for table, state in states.items() if state.schema and not state.is_parked}
+
+    # --- doing it -----------------------------------------------------------------------------------------------------------
+
+    def _alter_apart(self, sequence: int, added: AddedColumns) -> None:
+        """Alter the table before the epoch, where the target cannot inside it. Raises _Refused."""
+        writer, progress, table = self.writer, self.progress, added.table.source
+        if not added.names or not isinstance(writer, AltersTables) or not writer.alters_apart:
+            return
+        try:
+            if progress.states[table].facts.altering != sequence:
+                writer.refuse_standing(added)
+                progress.save(begin_altering(progress.states[table], sequence))
+                reach("apply.altering")
+            writer.add_columns(progress.checkpoint, added)
+        except (TargetUnavailable, Fenced):
+            raise
+        except (Conflict, TargetError) as refusal:
+            raise _Refused(table, _why(refusal)) from refusal
+        reach("apply.altered.apart")
+
+    def _commit(self, sequence: int, added: Mapping[TableId, AddedColumns], parked: Iterable[Parked]) -> None:
+        """Carry out the transaction's epoch. Raises _Refused, with the epoch open."""
+        progress, writer = self.progress, self.writer
+        where = progress.where(sequence)
+        then = progress.then(Position.parse(where.position), where.commit_time)
+        progress.begin(then)
+        work = progress.work()
+        for table, one in added.items():
+            if one.names and isinstance(writer, AltersTables) and not writer.alters_apart:
+                try:
+                    writer.add_columns(progress.checkpoint, one)
+                except (TargetUnavailable, Fenced):
+                    raise
+                except (Conflict, TargetError) as refusal:
+                    raise _Refused(table, _why(refusal)) from refusal
+            work.states[table] = alter(work.states[table], one.schema)
+        work.park(list(parked))
+        reach("apply.altered")
+        progress.commit(then, work)
+
+
+def left_behind(table: TableId) -> str:
+    """Return the reason of a table that was altered while it was loaded."""
+    return f"{ALTERED} while it was being loaded; {REMEDY.format(table=table)}"
+
+
+def _why(refusal: Conflict | TargetError) -> str:
+    return refusal.what if isinstance(refusal, Conflict) else refusal.message
+
+
+def _without(table: TargetTable, names: Iterable[str]) -> tuple[object, ...]:
+    """Return what makes the table, without some of its columns."""
+    columns = [one for one in zip(table.source_columns, table.columns, table.types, strict=True) if one[0] not in names]
+    return table.target, table.key, table.computed, columns

@@ -1,0 +1,50 @@
+"""Tables that go on behind a statement which alters them: their next definition is in force from the statement's place on.
+
+What does not live here: what a statement means (the source's dialect), tables that park instead (`definitions.py`), what
+becomes of the target's table (apply).
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from anabranch import log
+from anabranch.capture.begin import read_definitions
+from anabranch.contracts import AlteringDialect
+from anabranch.rows.chunk import Barrier, BarrierKind
+
+if TYPE_CHECKING:
+    from anabranch.contracts import SourceConnector
+    from anabranch.model.ids import TableId
+    from anabranch.model.schema import TableSchema
+    from anabranch.rows.log_items import LogStatement
+    from anabranch.trail.writer import TrailWriter
+
+
+def go_on(
+    source: SourceConnector, trail: TrailWriter, table: TableId, statement: LogStatement, shown: str
+) -> list[Barrier]:
+    """Put the definition behind the statement in force, and return the barrier that says so; [] where it is not certain.
+
+    `shown`: the statement as people may see it. A prepared transaction has rows of the former definition, and is decided
+    behind the statement: then nothing goes on.
+    """
+    then = trail.history.in_force()[table]
+    after = None if trail.staging.all() else _behind(source, then, statement)
+    if after is None:
+        return []
+    schema = after.with_version(then.version + 1)
+    trail.alter(schema, shown)
+    new = [column.name for column in schema.columns if column.name not in {c.name for c in then.columns}]
+    log.get().info("table_altered", table=str(table), version=schema.version, added=new, statement=shown)
+    return [Barrier(0, 0, BarrierKind.ALTER, table, shown, schema=schema)]
+
+
+def _behind(source: SourceConnector, then: TableSchema, statement: LogStatement) -> TableSchema | None:
+    dialect = source.dialect
+    if not isinstance(dialect, AlteringDialect):
+        return None
+    with closing(source.catalog()) as catalog:
+        now = read_definitions(catalog, then.id.__eq__).tables.get(then.id)
+    return dialect.altered(statement.sql, statement.schema, then, now) if now else None

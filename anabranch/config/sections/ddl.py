@@ -1,0 +1,16 @@
+"""`[ddl]` of the job file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from anabranch.config.section import Section
+
+
+class Ddl(Section):
+    """Decide what becomes of changes of definitions at the source ([how](../howto/schema-changes.md)). What has no key here
+    parks its table."""
+
+    add_column: Literal["apply", "park"] = "park"
+    """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), or park the table. From a
+    MySQL or MariaDB; where it is not certain what rows that are there then have, the table is parked in any case."""

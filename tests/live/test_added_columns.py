@@ -1,0 +1,117 @@
+"""Columns that a MySQL or MariaDB adds to its tables come to the target just there, between rows of both definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch import failpoints
+from anabranch.model.ids import TableId
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.servers import Server
+from rigs.job_here import JobHere
+from rigs.scenario import Scenario
+from rigs.scenario_mysql_target import MysqlToMysql
+
+TABLES = (
+    "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20))",
+    "CREATE TABLE other (id INT PRIMARY KEY, v INT)",
+    "INSERT INTO item VALUES (1, 'one'), (2, 'two')",
+)
+PAIRS = [("mariadb", "postgresql"), ("mysql", "postgresql"), ("mysql", "mariadb"), ("mariadb", "mysql")]
+APPLY = '[ddl]\nadd_column = "apply"\n'
+
+
+@pytest.fixture(params=PAIRS, ids=" to ".join)
+def here(
+    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
+) -> Iterator[JobHere]:
+    """A job that streams two tables."""
+    of, to = request.param
+    source = source_database(request.getfixturevalue(of))
+    target = create_database(request.getfixturevalue(to), "added")
+    source.execute(*TABLES)
+    kind = Scenario if to == "postgresql" else MysqlToMysql
+    made = JobHere(kind(source, target, tmp_path, name=unique_name("job")))
+    made.made.write_job(APPLY)
+    made.load()
+    made.stream()
+    yield made
+    made.job.drop(execute=True)
+    drop_database(target)
+
+
+BACKLOG = (
+    "INSERT INTO item VALUES (3, 'three')",
+    "ALTER TABLE item ADD COLUMN n INT NOT NULL DEFAULT 5",
+    "INSERT INTO item (id, v, n) VALUES (4, 'four', 6)",
+    "UPDATE item SET n = 7 WHERE id = 1",
+    "ALTER TABLE item ADD note TEXT NULL COMMENT 'it''s new' AFTER id, "
+    "ADD (price DECIMAL(9,2) DEFAULT 1.5, day DATE DEFAULT '2024-02-29')",
+    "INSERT INTO item (id, note, v, n, price, day) VALUES (5, 'x', 'five', 8, -0.25, NULL)",
+    "UPDATE item SET id = 20, note = 'moved' WHERE id = 2",
+    "ALTER TABLE item ADD word VARCHAR(9) CHARACTER SET latin1 NOT NULL DEFAULT '\u00e9' FIRST, ALGORITHM=INPLACE",
+    "DELETE FROM item WHERE id = 3",
+    "INSERT INTO other VALUES (1, 1)",
+)
+PLACES = (
+    "capture.statement.noted",
+    "capture.appended",
+    "apply.altering",
+    "apply.altered.apart",
+    "apply.altered",
+    "apply.committed",
+)
+
+
+def _streams(here: JobHere) -> None:
+    here.stream()
+    assert set(here.made.states().values()) == {"streaming"}, here.made.status()
+    here.made.assert_identical("item", "other")
+
+
+def test_rule_17_columns_come_between_the_rows_of_both_definitions(here: JobHere) -> None:
+    """Several statements in a backlog, whose catalogue shows the last of them only, with rows of each definition between. Then
+    the job dies at every place on a statement's way, and goes on."""
+    source = here.made.source
+    source.execute(*BACKLOG)
+    _streams(here)
+    assert here.verify().identical
+    columns = [column.name for column in here.job.schema_versions(f"{here.made.schema}.item")[-1].schema.columns]
+    assert columns == ["word", "id", "note", "v", "n", "price", "day"]
+    met = []
+    for number, place in enumerate(PLACES):
+        source.execute(
+            f"ALTER TABLE item ADD c{number} INT DEFAULT {number}", f"UPDATE item SET c{number} = -1 WHERE id = 4"
+        )
+        failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+        try:
+            here.stream()
+        except failpoints.FailpointReached:
+            met.append(place)
+        finally:
+            failpoints.arm({})
+        _streams(here)
+    apart = isinstance(here.made, MysqlToMysql)
+    assert met == [place for place in PLACES if apart or place not in ("apply.altering", "apply.altered.apart")]
+
+
+def test_a_table_that_cannot_be_altered_parks_just_there(here: JobHere) -> None:
+    """The target has such a column of its own: nobody knows what its rows have."""
+    made = here.made
+    made.target.execute(f"ALTER TABLE {made.there}.item ADD COLUMN mine int")
+    made.source.execute(
+        "UPDATE item SET v = 'before' WHERE id = 1",
+        "ALTER TABLE item ADD mine INT",
+        "UPDATE item SET v = 'x' WHERE id = 1",
+        "INSERT INTO other VALUES (1, 1)",
+    )
+    here.stream()
+    assert made.states() == {"item": "parked", "other": "streaming"}
+    assert "altered at the source" in made.reason("item") and "already" in made.reason("item")
+    assert made.target.query(f"SELECT v FROM {made.there}.item WHERE id = 1") == [("before",)]
+    made.assert_identical("other")
+    here.load(TableId(made.schema, "item"), recreate=True)
+    _streams(here)
