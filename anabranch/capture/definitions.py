@@ -200,6 +200,8 @@ class DefinitionKeeper:
         with closing(self.source.catalog()) as catalog:
             # Tables that the job file leaves out by now are compared, too: nobody has said so yet.
             now = read_definitions(catalog, lambda table: table in in_force or self.wanted(table)).tables
+        if self.goes_on:  # columns that came by a statement further on are its affair
+            now |= {t: altered.without_added(now[t], schema) for t, schema in in_force.items() if t in now}
         changed = [table for table, schema in in_force.items() if not _goes_on(now.get(table), schema)]
         self._tell_keys({table: in_force[table] for table in named if table not in changed}, now)
         unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]

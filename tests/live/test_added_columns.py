@@ -45,6 +45,7 @@ def here(
 
 BACKLOG = (
     "INSERT INTO item VALUES (3, 'three')",
+    "CREATE INDEX by_v ON item (v)",  # definitions are compared, and the catalogue is ahead
     "ALTER TABLE item ADD COLUMN n INT NOT NULL DEFAULT 5",
     "INSERT INTO item (id, v, n) VALUES (4, 'four', 6)",
     "UPDATE item SET n = 7 WHERE id = 1",

@@ -260,6 +260,8 @@ def test_rule_17_a_table_goes_on_behind_columns_that_are_certain(keep: Callable)
     added = Column("a", LogicalType(Kind.INT32), "int", has_default=True, default="5")
     keeper.source.now[then.id] = replace(then, columns=(*then.columns, added))
     keeper.goes_on = True
+    assert seen(keeper, "CREATE TABLE elsewhere.new (id INT)") == [], "the catalogue is ahead of the log"
+    assert seen(keeper, "ALTER TABLE orders ADD INDEX by_n (n)") == []
     assert seen(keeper, "ALTER TABLE orders ADD a INT DEFAULT 5") == [(BarrierKind.ALTER, "orders")] and asked
     found = keeper.select(then.id)
     assert found is not None and found.version == 2 and found.columns[-1] == added
