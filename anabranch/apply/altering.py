@@ -132,7 +132,7 @@ class Altering:
         found = []
         for table in sorted(component(refused, self._schemas())) if refused else ():
             if table in refused:
-                why = f"{ALTERED}, and {refused[table]}"
+                why = f"{ALTERED}, and the target's cannot be: {refused[table]}"
             else:
                 why = f"{ALTERED}: {', '.join(map(str, refused))}, which foreign keys connect with this table"
             statement = next(barriers[one].statement for one in (table, *refused) if one in barriers)
