@@ -26,8 +26,9 @@ from anabranch.cli.options import Verb, job_argument, log_level
 def run(job: str, until_caught_up: bool, seconds: float | None) -> None:
     """Check, load what is not loaded yet, then capture and apply.
 
-    Caught up means: everything is applied that was committed at the source when streaming was reached. With
-    --until-caught-up, --seconds is a limit: exit code 9 when it is not caught up by then.
+    Caught up means: everything is applied that was committed at the source when streaming was reached; in a pair of two
+    active sites also, that deletes of the other site are cleared, and rows that stay written again, as far as they were
+    noted by then. With --until-caught-up, --seconds is a limit: exit code 9 when it is not caught up by then.
 
     SIGINT or SIGTERM finishes the running epoch and stops; a second one stops at once.
     """

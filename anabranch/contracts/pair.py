@@ -88,3 +88,7 @@ class PairCatalog(Protocol):
         """Return the notes of a job, of each kind at most `limit` (0: all), of deletes those with ids above `after`; none where
         there is no place for notes yet.
         What is noted was committed before. Raises SourceError with the remedy where the user may not read them."""
+
+    def standing(self, job: str, limit: int, after: str = "") -> tuple[StandingRow, ...]:
+        """Return the first `limit` of a job's rows to be written again, with ids above `after`, the lowest ids first. Raises
+        like `pair_notes`."""

@@ -22,6 +22,7 @@ from anabranch.view.opened import catalog_of, source_of, target_of
 from anabranch.view.options import log_options
 
 if TYPE_CHECKING:
+    from anabranch.job.pair_left import NotesLeft
     from anabranch.view.job_view import JobView
 
 REFRESH_SECONDS, AWAY_SECONDS = 0.5, 60.0
@@ -101,11 +102,13 @@ def undone(parked: Sequence[str], aside: Mapping[str, int]) -> str:
 
 
 class CaughtUp:
-    """The check whether everything is applied that the source had committed when streaming was reached."""
+    """The check whether everything is applied that the source had committed when streaming was reached, and what it means for
+    rows of a pair carried out."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.source = source_of(progress.job)
+        self._notes: NotesLeft | None = None
         self._goal: LogMark | None = None
         self._ask_again, self._knew = 0.0, False  # when the source's names are asked for again, and what was found last
         self._sequence: int | None = None
@@ -130,7 +133,21 @@ class CaughtUp:
         is_there = progress.checkpoint.position.sequence >= self._sequence and progress.is_built
         if not is_there or progress.is_asked or progress.is_loading_again():
             return False
-        return self.knows()
+        return self.knows() and self._are_notes_done()
+
+    @property
+    def waits(self) -> str:
+        """Say what a job of a pair still waits for, "" for nothing."""
+        return self._notes.text if self._notes is not None else ""
+
+    def _are_notes_done(self) -> bool:
+        if self.progress.job.config.pair is None:
+            return True
+        if self._notes is None:
+            from anabranch.job.pair_left import NotesLeft  # it loads what looks at rows, and few jobs are of a pair
+
+            self._notes = NotesLeft(self.progress.job)
+        return self._notes.are_none(self.progress.states)
 
     def knows(self) -> bool:
         """Return what `_knows_all` says, asked once a second. Meanwhile the last answer holds: several targets have to

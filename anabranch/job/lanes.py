@@ -97,6 +97,8 @@ class Lane:
         """Note in state.db that the goal is known, so that `status` shows the phase "draining"."""
         if self.caught_up.has_goal:
             self.state.drains()
+        if self.job.config.pair is not None:
+            self.state.waits("run", self.job.target, self.caught_up.waits)
 
     def parked(self) -> TablesParked | None:
         left = undone(self.progress.parked(), self.progress.set_aside())

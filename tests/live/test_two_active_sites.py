@@ -16,6 +16,8 @@ from anabranch import failpoints
 from anabranch.connectors.postgresql.pair_notes import read_at_source
 from anabranch.errors import ConfigError, RowRefused, SourceError
 from anabranch.failpoints import FailpointReached
+from anabranch.job.caughtup import Progress
+from anabranch.job.pair_left import NotesLeft
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.in_time import until
 from rigs.both_ways import End, Way, rest, settle, writing
@@ -284,11 +286,13 @@ def deleted(out: Way, back: Way) -> None:
     here.execute(f"UPDATE t SET v = 'last', changed = '{instant(12)}' WHERE id = 20", "DELETE FROM t WHERE id >= 20")
     apply(out)
     assert [(row[0], row[1]) for row in out.target.rows("t") if row[0] in (20, 21, 22)] == [(21, "newer")]
+    assert "notes of both sites" in waited_for(back) and not waited_for(out)  # who has noted them waits for nobody
     failpoints.arm({failpoints.VARIABLE: "apply.pair.cleared=raise"})
     with pytest.raises(FailpointReached), back.here.running() as (_, applying):
         until(applying.part.done, "apply has cleared what came behind the deletes, and died")
     failpoints.arm({})
     until(lambda: is_cleared(out, back), "each delete has been cleared at the other site")
+    assert not waited_for(back)
     settle(out, back)
     assert here.query("SELECT id, v FROM t WHERE id >= 20 AND id < 30") == [(21, "newer")]
     assert out.source.rows("t") == back.source.rows("t")
@@ -359,6 +363,16 @@ def notes_are_closed(out: Way) -> None:
             connection.execute(f"DROP ROLE {role}")
 
 
+def waited_for(way: Way) -> str:
+    """What `run --until-caught-up` would wait for, of what the job's tables have at the moment."""
+    progress = Progress(way.job)
+    progress.refresh()
+    assert progress.states
+    left = NotesLeft(way.job)
+    assert left.are_none(progress.states) is not bool(left.text)
+    return left.text
+
+
 def is_cleared(out: Way, back: Way) -> bool:
     """Let both follow for a while; return whether no delete is left to clear."""
     rest(out, back, rounds=3)
@@ -367,7 +381,13 @@ def is_cleared(out: Way, back: Way) -> bool:
 
 def taken(out: Way, back: Way) -> None:
     """Both sites give one mail to rows of their own: the table parks in both jobs, the others go on. Once a site has given its
-    row another one, the table goes on where it was, and nothing is lost."""
+    row another one, the table goes on where it was, and nothing is lost. Notes of its deletes are kept until then, and nobody
+    waits for them."""
+    out.source.database.execute(f"INSERT INTO taken VALUES (5, 'eve@shop', '{instant(1)}')")
+    settle(out, back)
+    out.source.database.execute("DELETE FROM taken WHERE id = 5")
+    apply(out)
+    assert waited_for(back)
     for way, key in ((out, 1), (back, 2)):
         way.source.database.execute(f"INSERT INTO taken VALUES ({key}, 'ann@shop', '{instant(1)}')")
         way.source.database.execute(f"UPDATE t SET v = 'goes on', changed = '2026-01-01 00:00:09' WHERE id = {key - 1}")
@@ -375,12 +395,15 @@ def taken(out: Way, back: Way) -> None:
         apply(way)
         (parked,) = way.job.parked()
         assert parked.source.name == "taken" and f"id = {key}" in parked.reason
+    rest(back, rounds=3)
+    assert back.source.database.query("SELECT kind FROM anabranch.pair_note") == [("deleted",)] and not waited_for(back)
     assert out.source.rows("t") == back.source.rows("t")
     back.source.database.execute(f"UPDATE taken SET mail = 'ann.b@shop', changed = '{instant(2)}' WHERE id = 2")
     for way in (out, back):
         way.here.capture()
         way.job.resume()
         way.here.apply()
+    until(lambda: is_cleared(out, back), "the delete of the table that was parked is cleared")
     settle(out, back)
     assert out.source.rows("taken") == back.source.rows("taken")
     assert [row[1] for row in out.source.rows("taken")] == ["ann@shop", "ann.b@shop"]

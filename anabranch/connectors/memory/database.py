@@ -185,6 +185,11 @@ class Database:
             deleted, cleared = (sorted(ids)[: limit or None] for ids in (above, state.cleared))
             return PairNotes(tuple(state.deleted[id] for id in deleted), tuple(cleared))
 
+    def standing(self, job: str, limit: int, after: str = "") -> tuple[StandingRow, ...]:
+        with self.lock:
+            every = self.job(job).standing
+            return tuple(every[id] for id in sorted(id for id in every if id > after)[:limit])
+
     def job(self, job: str) -> JobState:
         return self.jobs.setdefault(job, JobState())
 

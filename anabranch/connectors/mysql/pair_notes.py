@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import pymysql
 
@@ -32,6 +33,7 @@ NOT_THERE, NO_DATABASE = 1146, 1049
 NO_RIGHT = (1142, 1143, 1044)
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
 
+T = TypeVar("T")
 Run = Callable[..., Any]  # a statement and its values
 
 
@@ -78,14 +80,23 @@ def read(ask: Callable[..., Sequence[Any]], job: str, limit: int = 0, after: str
 
 def read_at_source(connection: pymysql.Connection, job: str, limit: int, after: str) -> PairNotes:
     """Read what is committed; none where there is no such table. Raises SourceError where the user may not read it."""
+    return _asked(lambda: read(partial(ask, connection), job, limit, after), PairNotes())
+
+
+def standing_at_source(connection: pymysql.Connection, job: str, limit: int, after: str) -> tuple[StandingRow, ...]:
+    """Read rows to be written again, as `read_at_source` does notes of deletes."""
+    return _asked(lambda: standing(partial(ask, connection), job, limit, after), ())
+
+
+def _asked(question: Callable[[], T], nothing: T) -> T:
     try:
-        return read(lambda statement, *values: ask(connection, statement, *values), job, limit, after)
+        return question()
     except SourceUnavailable:
         raise
     except SourceError as error:
         number = error.__cause__.args[0] if isinstance(error.__cause__, pymysql.err.Error) else 0
         if number in (NOT_THERE, NO_DATABASE):
-            return PairNotes()
+            return nothing
         if number in NO_RIGHT:
             what = "the source's user may not read anabranch.pair_note, by which a row that the other site has deleted is found"
             grant = "GRANT SELECT ON `anabranch`.* TO the user of [source] url"

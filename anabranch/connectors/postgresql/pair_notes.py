@@ -77,12 +77,22 @@ def read(connection: Connection, job: str, limit: int = 0, after: str = "") -> P
 
 def read_at_source(connection: Connection, job: str, limit: int, after: str) -> PairNotes:
     """Read what is committed; none where there is no such table. Raises SourceError where the user may not read it."""
+    return read(connection, job, limit, after) if _is_there(connection) else PairNotes()
+
+
+def standing_at_source(connection: Connection, job: str, limit: int, after: str) -> tuple[StandingRow, ...]:
+    """Read rows to be written again, as `read_at_source` does notes of deletes."""
+    return standing(connection, job, limit, after) if _is_there(connection) else ()
+
+
+def _is_there(connection: Connection) -> bool:
+    """Return whether there is a table of notes. Raises SourceError where the user may not read it."""
     found = connection.execute(MAY_READ).fetchone()
     if found is None:
-        return PairNotes()
+        return False
     may_read, user = found
     if not may_read:
         what = f"{user} may not read anabranch.pair_note, by which a row that the other site has deleted is found here"
         grant = f'GRANT USAGE ON SCHEMA anabranch TO "{user}"; GRANT SELECT ON anabranch.pair_note TO "{user}"'
         raise SourceError(what, hint=f'{grant}; or [pair] deletes = "refuse" in both job files')
-    return read(connection, job, limit, after)
+    return True

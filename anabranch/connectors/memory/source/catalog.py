@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from anabranch.connectors.memory.database import Database
 from anabranch.connectors.memory.source.capture import mark
 from anabranch.model.ids import TableId
-from anabranch.model.pair_notes import PairNotes
+from anabranch.model.pair_notes import PairNotes, StandingRow
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.model.writers import SourceWriter
@@ -45,6 +45,9 @@ class MemoryCatalog:
 
     def pair_notes(self, job: str, limit: int = 0, after: str = "") -> PairNotes:
         return self._database.pair_notes(job, limit, after)
+
+    def standing(self, job: str, limit: int, after: str = "") -> tuple[StandingRow, ...]:
+        return self._database.standing(job, limit, after)
 
     def mark(self) -> LogMark:
         with self._database.lock:

@@ -238,9 +238,7 @@ class MemoryWriter:
 
     def standing(self, job: str, limit: int, after: str = "") -> tuple[StandingRow, ...]:
         self.rollback()
-        with self._database.lock:
-            every = self._database.job(job).standing
-            return tuple(every[id] for id in sorted(id for id in every if id > after)[:limit])
+        return self._database.standing(job, limit, after)
 
     def write_again(self, job: str, rows: Sequence[RowAgain]) -> int:
         self.rollback()

@@ -15,7 +15,7 @@ from anabranch.connectors.mysql.source.log_end import log_end_with_gtids, log_si
 if TYPE_CHECKING:
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.ids import TableId
-    from anabranch.model.pair_notes import PairNotes
+    from anabranch.model.pair_notes import PairNotes, StandingRow
     from anabranch.model.position import LogMark
     from anabranch.model.schema import TableSchema
     from anabranch.model.writers import SourceWriter
@@ -71,6 +71,11 @@ class MysqlCatalog:
         from anabranch.connectors.mysql.pair_notes import read_at_source  # few jobs are of a pair
 
         return read_at_source(self._connection, job, limit, after)
+
+    def standing(self, job: str, limit: int, after: str = "") -> tuple[StandingRow, ...]:
+        from anabranch.connectors.mysql.pair_notes import standing_at_source  # few jobs are of a pair
+
+        return standing_at_source(self._connection, job, limit, after)
 
     def mark(self) -> LogMark:
         return log_end_with_gtids(self._connection).mark()

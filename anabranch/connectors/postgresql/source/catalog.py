@@ -21,7 +21,7 @@ from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
     from anabranch.model.endpoint import Endpoint
-    from anabranch.model.pair_notes import PairNotes
+    from anabranch.model.pair_notes import PairNotes, StandingRow
     from anabranch.model.position import HeldLog, LogMark
     from anabranch.model.schema import TableSchema
     from anabranch.model.writers import SourceWriter
@@ -110,6 +110,12 @@ class PostgresCatalog:
 
         with translated("read notes of deletes"):
             return read_at_source(self._connection, job, limit, after)
+
+    def standing(self, job: str, limit: int, after: str = "") -> tuple[StandingRow, ...]:
+        from anabranch.connectors.postgresql.pair_notes import standing_at_source  # few jobs are of a pair
+
+        with translated("read notes of rows that stay"):
+            return standing_at_source(self._connection, job, limit, after)
 
     def mark(self) -> LogMark:
         with translated("read the position of the source's log"):
