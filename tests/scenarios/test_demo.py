@@ -46,8 +46,9 @@ def start(here: Path, *options: str) -> subprocess.Popen[str]:
     ("source", "target"),
     [
         ("mariadb", "postgresql"),
+        # With Spark from a MariaDB to a MySQL: test_verify_at_mysql.py; a job to a MySQL: test_scenario_mysql_target.py.
         pytest.param("postgresql", "postgresql", marks=pytest.mark.long),
-        ("mariadb", "mysql"),
+        pytest.param("mariadb", "mysql", marks=pytest.mark.long),
     ],
 )
 def test_demo_ends_with_both_ends_identical_and_nothing_left(here: Path, source: str, target: str) -> None:
