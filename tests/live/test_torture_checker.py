@@ -5,6 +5,8 @@ What does not live here: the product under torture.
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from anabranch.testing.databases import Database, create_database, drop_database
@@ -13,6 +15,7 @@ from anabranch.testing.torture.check import BACK, TORN, UNKNOWN, WRONG
 from anabranch.testing.torture.draw import draw_history
 from anabranch.testing.torture.ends import version_of
 from anabranch.testing.torture.history import History, Transaction
+from anabranch.testing.torture.postgresql_snapshots import PostgresqlSnapshots
 from anabranch.testing.torture.run import Result, run_history
 from anabranch.testing.torture.tables import SET_NULL
 from rigs.torture_double import Double
@@ -36,6 +39,28 @@ def carried(seed: int, source: Server, target: Database, mistake: str = "") -> R
     history = draw_history(seed, source.name, version_of(source))
     double = Double(history, source, target, mistake)
     return run_history(history, source, target, double, on_begin=double.on_begin)
+
+
+def test_a_look_is_as_the_one_before_it_only_while_no_transaction_has_ended(target_database: Database) -> None:
+    target_database.execute("CREATE TABLE t (n int)")
+    looks = PostgresqlSnapshots(target_database, "public", {"t": ["n"]}, ())
+    with closing(looks), closing(target_database.connect(autocommit=False)) as writer:
+        for statement, seen in (
+            ("INSERT INTO t VALUES (1)", b"1\n"),
+            ("UPDATE t SET n = 2", b"2\n"),
+            ("TRUNCATE t", b""),
+            ("INSERT INTO t VALUES (3)", b"3\n"),
+        ):
+            before = looks.read().tables
+            writer.execute(statement)
+            if statement != "TRUNCATE t":  # whose lock a look would wait for
+                assert looks.read().tables == looks.read().tables == before
+            writer.commit()
+            assert looks.read().tables == looks.read().tables == {"t": seen}
+        writer.execute("DELETE FROM t")
+        assert looks.read().tables == {"t": b"3\n"}
+        writer.rollback()
+        assert looks.read().tables == {"t": b"3\n"}
 
 
 def test_the_checker_accepts_what_is_right(mysql_family: Server, target_database: Database) -> None:

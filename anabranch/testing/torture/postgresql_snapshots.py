@@ -1,5 +1,8 @@
 """Snapshots of a history's tables at a PostgreSQL (targets.Snapshots): one query of several COPYs, one round trip.
 
+Where no transaction has begun or ended at the server since the last one, a snapshot shows the same, and is not read again: most
+of the looks at a job that works for a while at its next epoch.
+
 What does not live here: when it is asked, and whether what is seen is right (watcher.py, check.py).
 """
 
@@ -25,6 +28,8 @@ NONE_AWAY = "COPY (SELECT WHERE false) TO STDOUT"
 AWAY = """
 COPY (SELECT split_part(source_table, '.', 2) FROM anabranch.table_state WHERE job = '{job}' AND state <> 'streaming'
        ORDER BY 1) TO STDOUT"""
+# Equal answers see the same rows. https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-SNAPSHOT
+SEEN = b"COPY (SELECT pg_catalog.pg_current_snapshot()) TO STDOUT"
 STREAMS = "SELECT coalesce(bool_and(state = 'streaming'), false) FROM anabranch.table_state WHERE job = %s"
 
 
@@ -38,19 +43,26 @@ class PostgresqlSnapshots:
     beside: Sequence[str]
     _connection: Any = field(default=None, init=False)
     _query: bytes = field(default=b"", init=False)
+    _last: tuple[bytes, Snapshot] | None = field(
+        default=None, init=False
+    )  # of this connection: after a crash numbers come again
 
     def read(self) -> Snapshot:
         if self._connection is None:
             self._connect()
-        read = copied_out(self._connection.pgconn, self._query, len(self.columns) + len(self.beside) + 1)
+        if self._last is not None and copied_out(self._connection.pgconn, SEEN, 1) == [self._last[0]]:
+            return self._last[1]
+        seen, *read = copied_out(self._connection.pgconn, self._query, len(self.columns) + len(self.beside) + 2)
         tables = dict(zip(self.columns, read, strict=False))
         beside = dict(zip(self.beside, read[len(tables) : -1], strict=True))
-        return Snapshot(tables, beside, frozenset(read[-1].decode().split()))
+        self._last = seen, Snapshot(tables, beside, frozenset(read[-1].decode().split()))
+        return self._last[1]
 
     def _connect(self) -> None:
         self._connection = self.target.connect(options=OPTIONS, connect_timeout=CONNECT_SECONDS)
         has_states = self._connection.execute(HAS_STATES).fetchone()[0]
-        copies = [
+        copies = [SEEN.decode()]
+        copies += [
             f'COPY (SELECT {_names(names)} FROM "{self.namespace}"."{table}") TO STDOUT'
             for table, names in self.columns.items()
         ]
@@ -68,7 +80,7 @@ class PostgresqlSnapshots:
         if self._connection is not None:
             with suppress(psycopg.Error):
                 self._connection.close()
-            self._connection = None
+            self._connection = self._last = None
 
 
 def _names(columns: Sequence[str]) -> str:
