@@ -92,6 +92,7 @@ class Settled:
     why: str = ""
     different: int = 0  # keys
     is_cut: bool = False  # there were so many that not all keys were looked at
+    is_parked: bool = False  # the table parked meanwhile: no further look can tell
     suspects: set[bytes] = field(default_factory=set)  # which differed at the last look: the next one decides
     first: dict[bytes, int] = field(default_factory=dict)  # the place of the first look at each key
 
@@ -236,7 +237,7 @@ class Again:
         if not self._beside.tells_all:
             return Settled(pending=list(keys), why=LEFT_OUT)
         left, refused = list(keys), list[bytes]()
-        while left and not self.is_over and not found.is_cut:
+        while left and not (self.is_over or found.is_cut or found.is_parked):
             batches, still = [*_batches(left)], list[bytes]()
             for number, some in enumerate(batches):
                 if self.is_over:
@@ -253,7 +254,7 @@ class Again:
                     break
             left = [key for key in still if key not in refused]
             self._tell(AGAIN, len(keys) - len(left), len(keys))
-            if left and not self.is_over and not found.is_cut:
+            if left and not (self.is_over or found.is_cut or found.is_parked):
                 self.rest(rest)
                 rest = min(2 * rest, REST)
         found.pending = [] if found.is_cut else [*left, *refused]
@@ -297,7 +298,7 @@ class Again:
         try:
             placed = self._placed_behind(one.table.source, high)
             if placed is None or not placed[1].is_streaming:
-                found.why = NOT_STREAMING
+                found.why, found.is_parked = NOT_STREAMING, placed is not None and placed[1].is_parked
                 return list(keys)
             target = self._rows(one, wanted, self._reader.lines_of(one.table, [parse_line(key) for key in keys]))
         finally:

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch.spark.work import Outcome
+from anabranch.errors import AnabranchError
+from anabranch.spark.work import Failure, Outcome
 from anabranch.verify.digest import PieceReading
 from anabranch.verify.plan import VerifyPiece
 
@@ -37,7 +38,7 @@ class Alone:
         is_over: Callable[[], bool],
     ) -> Iterator[None]:
         """Read the pieces of these readers while the block runs, and until they are through; `take` is called in a thread for
-        each reader. Raises the first error that one of them met."""
+        each reader, with a failure for a piece that its snapshot does not keep. Raises the first other error that one met."""
         if not self.readers:
             yield
             return
@@ -65,12 +66,21 @@ class Alone:
                 if is_over():
                     return
                 if _end(piece) == end:
-                    with own.read(piece) as (header, blocks):
-                        value = own.finish(piece, header, blocks)
-                    take(Outcome(piece, value))
+                    take(_read(own, piece))
         except BaseException:  # whatever it was, it is passed on
             self.failed.set()
             raise
+
+
+def _read(own: PieceReading, piece: VerifyPiece) -> Outcome:
+    """Read a piece. An error that the snapshot outlasts, since its reader is kept, is the outcome."""
+    try:
+        with own.read(piece) as (header, blocks):
+            return Outcome(piece, own.finish(piece, header, blocks))
+    except AnabranchError as error:
+        if not own.kept:
+            raise
+        return Outcome(piece, failure=Failure.of(error))
 
 
 def _end(piece: VerifyPiece) -> str:

@@ -16,7 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from anabranch.contracts import RowTarget, SnapshotReader, SourceConnector, TargetReader, ValueRules
-from anabranch.errors import SourceError, TargetError
+from anabranch.errors import AnabranchError, Retry, SourceError, TargetError
 from anabranch.rows import compiled
 from anabranch.rows.left_out import as_lines
 from anabranch.rows.net import TargetTable
@@ -28,7 +28,7 @@ BUCKETS = 4096
 DIGEST_BYTES = 16
 WORD = np.dtype("<u8")
 
-GONE = "the snapshot that a verification reads in is gone, or the table was emptied or rewritten since"
+GONE = "the table was emptied or altered since the snapshot, or the snapshot is gone"
 
 Key = Callable[[bytes], bytes]
 
@@ -171,7 +171,8 @@ class PieceReading(ABC):
 
     @contextmanager
     def _open(self, end: str, made: Callable[[], Any]) -> Iterator[Any]:
-        """Open an end, or use the connection that is kept. One that failed in use is not used again."""
+        """Open an end, or use the connection that is kept. One that failed in use is not used again, unless the snapshot stands
+        that it alone reads in."""
         if self.kept is None:
             with closing(made()) as own:
                 yield own
@@ -179,9 +180,20 @@ class PieceReading(ABC):
         found = self.kept[end] = self.kept.get(end) or made()
         try:
             yield found
-        except BaseException:  # whatever it was, it is passed on
-            self.kept.pop(end).close()
+        except BaseException as error:  # whatever it was, it is passed on
+            if not self._stands(end, found, error):
+                self.kept.pop(end).close()
             raise
+
+    def _stands(self, end: str, opened: Any, error: BaseException) -> bool:
+        """Return whether the one snapshot of an end outlasts an error, which is then of a table that was emptied or altered."""
+        if self.shared is None or getattr(self.shared, end) or getattr(error, "retry", None) is not Retry.TIMED:
+            return False
+        try:
+            opened.release()
+        except AnabranchError:
+            return False
+        return True
 
     @abstractmethod
     def finish(self, piece: VerifyPiece, header: bytes, blocks: Iterator[bytes]) -> Any: ...

@@ -36,7 +36,7 @@ from anabranch.model.position import LogMark, Position
 from anabranch.model.state import Checkpoint
 from anabranch.trail.holding import Hold
 from anabranch.trail.reader import TrailReader
-from anabranch.verify.digest import Shared
+from anabranch.verify.digest import GONE, Shared
 from anabranch.verify.places import Places
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import NO_TIME, TableResult
@@ -49,6 +49,7 @@ NO_SNAPSHOT = "the {} cannot keep a snapshot for it"
 NO_TRANSACTIONS = "the engine of the source's table has no snapshots"
 FILTERED = "its rows pass a filter, which tasks evaluate: they cannot read in the one connection's snapshot that the source has"
 IN_NO_TIME = "apply would have been held for longer than {:g} s"
+LOST = "the snapshot is gone"
 NO_PLACE = "the source's snapshots were at no place of its log: transactions become visible in another order there"
 LEAVES_OUT = "the job leaves out an origin, so its trail does not tell what a snapshot of the source has"
 
@@ -63,6 +64,18 @@ class OnePosition:
     left: Mapping[TableId, str] = field(default_factory=dict)
     why: str = ""
     paused: float = 0.0
+
+    def is_left(self, one: VerifyTable) -> bool:
+        """Return whether the table was not read at the position."""
+        return self.shared is None or one.table.source in self.left
+
+    def passed(self, tables: Sequence[VerifyTable], gone: Mapping[TableId, str]) -> None:
+        """Note which of the tables the snapshots did not keep until they were read; where that is all, there is no position."""
+        why = {table: GONE if said == GONE else f"{GONE}: {said}" for table, said in gone.items()}
+        if why and len(why) == len(tables):
+            self.shared, self.why = None, next(iter(why.values()))
+        else:
+            self.left = {**self.left, **why}
 
     def told_of(self, result: TableResult) -> TableResult:
         """Add at which position the table was read, or why at none; nothing to one that was not compared."""

@@ -35,7 +35,7 @@ from anabranch.verify.beside import Buckets, Differences, Undecided, settle
 from anabranch.verify.compare import Comparison, Found, Picking
 from anabranch.verify.digest import GONE, PieceReading, Shared, Summing, Sums
 from anabranch.verify.display import DIGESTS, FINGERPRINTS, ROWS, Tell, silent
-from anabranch.verify.exact import OnePosition, Opening
+from anabranch.verify.exact import LOST, OnePosition, Opening
 from anabranch.verify.filtering import Filtering
 from anabranch.verify.plan import VerifyPiece, VerifyTable, cut
 from anabranch.verify.report import NO_TIME, Difference, TableResult, Verification
@@ -150,16 +150,17 @@ def _first_look(
     with opening.opened(tables) as found:
         if found.shared is not None:
             there = [one for one in tables if one.table.source not in found.left]
-            alone = Alone(found.alone)
+            alone, gone = Alone(found.alone), dict[TableId, str]()
             try:
-                read = _sums(run.only(there, alone), ends, there, hashing, found.shared)
+                read = _sums(run.only(there, alone, gone), ends, there, hashing, found.shared)
                 if read is None:
                     return None, found
-                at_once, sides = [one for one in tables if one.table.source in found.left], read
-            except AnabranchError as gone:
-                if gone.message != GONE and not alone.failed.is_set():
+                found.passed(there, gone)
+                at_once, sides = [one for one in tables if found.is_left(one)], read
+            except AnabranchError as lost:
+                if not alone.failed.is_set():
                     raise
-                found.shared, found.why = None, GONE if gone.message == GONE else f"{GONE}: {gone.message}"
+                found.shared, found.why = None, f"{LOST}: {lost.message}"
     if not at_once:
         return sides, found
     read = _sums(run.only(at_once), ends, at_once, hashing, None)
@@ -172,7 +173,7 @@ def _sums(
     """Return both ends of each table: first those whose fingerprints are equal. None when stopped."""
     hashed = {one.table.source for one in fingerprints.possible(tables, hashing)}
     equal = run.equal(fingerprints.Fingerprinting(*ends, hashing or Hashing.LOOKUP3, shared=shared), hashed)
-    read = None if equal is None else run.sides(Summing(*ends, shared=shared), equal)
+    read = None if equal is None else run.sides(Summing(*ends, shared=shared), {*equal, *(run.gone or ())})
     return None if equal is None or read is None else equal | read
 
 
@@ -212,15 +213,20 @@ class _Run:
     until: float  # of time.monotonic
     tell: Tell = silent
     alone: Alone = field(default_factory=Alone)
+    gone: dict[TableId, str] | None = (
+        None  # tables whose rows a snapshot does not keep, and why; None: there is no snapshot
+    )
 
     def is_over(self) -> bool:
         return self.stop() or self.alone.failed.is_set() or time.monotonic() >= self.until
 
-    def only(self, tables: Sequence[VerifyTable], alone: Alone | None = None) -> _Run:
-        """Return it for the pieces of these tables."""
+    def only(
+        self, tables: Sequence[VerifyTable], alone: Alone | None = None, gone: dict[TableId, str] | None = None
+    ) -> _Run:
+        """Return it for the pieces of these tables; in snapshots, where `gone` is to get those that these do not keep."""
         names = {one.table.source for one in tables}
         pieces = [piece for piece in self.pieces if piece.one.table.source in names]
-        return replace(self, pieces=pieces, alone=alone or Alone())
+        return replace(self, pieces=pieces, alone=alone or Alone(), gone=gone)
 
     def equal(self, work: PieceReading, tables: Collection[TableId]) -> dict[TableId, _Sides] | None:
         """Return the tables, of these, whose fingerprints are equal; None when stopped."""
@@ -254,7 +260,10 @@ class _Run:
 
         def take(outcome: Outcome) -> None:
             with one_by_one:
-                into[outcome.piece.one.table.source].add(outcome.piece.is_source, outcome.value)
+                if outcome.failure is None:
+                    into[outcome.piece.one.table.source].add(outcome.piece.is_source, outcome.value)
+                elif self.gone is not None:
+                    self.gone[outcome.piece.one.table.source] = outcome.failure.message
                 self.tell(what, next(done), len(pieces))
 
         with self.alone.reading(work, pieces, take, self.is_over):
@@ -337,7 +346,7 @@ class _Run:
         """Run the outcomes; False when time is over. `lost` takes pieces whose end was lost meanwhile; that is no error."""
 
         def checked(outcome: Outcome) -> None:
-            if outcome.failure is not None:
+            if outcome.failure is not None and (self.gone is None or outcome.failure.message != GONE):
                 error = outcome.failure.error()
                 error.table = error.table or str(outcome.piece.one.table.source)
                 if lost is None or error.retry is not Retry.TIMED:

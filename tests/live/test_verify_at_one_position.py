@@ -8,7 +8,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 
 from anabranch.apply.run import FOR_VERIFICATION
 from anabranch.job.watching import ApplyWatcher
+from anabranch.model.ids import TableId
 from anabranch.state.store import StateStore
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.in_time import PATIENCE, in_time, until
@@ -35,6 +36,7 @@ TABLES = (
     "CREATE TABLE hot (id int PRIMARY KEY, n int NOT NULL)",
     "CREATE TABLE bag (n int, word varchar(20))",
     "CREATE TABLE still (id int PRIMARY KEY, word varchar(20))",
+    "CREATE TABLE odd (id int PRIMARY KEY, word varchar(20))",
     "INSERT INTO hot VALUES " + ", ".join(f"({n}, 0)" for n in range(1, 21)),
     "INSERT INTO bag VALUES (1, 'a'), (1, 'a'), (2, 'b')",
     "INSERT INTO still VALUES " + ", ".join(f"({n}, 'still {n}')" for n in range(1, 51)),
@@ -117,7 +119,8 @@ def test_rule_25_both_ends_are_read_at_one_position(here: JobHere, monkeypatch: 
         what_differs_is_found(here)
         two_at_once(here)
         nothing_is_applied_while_it_is_held(here)
-        a_snapshot_that_is_gone_is_said(here, monkeypatch)
+        a_table_that_is_emptied_is_not_exact_alone(here, monkeypatch)
+        a_table_that_parks_meanwhile_is_told(here, monkeypatch)
         apply.reached()
         where_nothing_is_applied_it_is_not_exact(here)
 
@@ -181,8 +184,8 @@ def waits_for_it(here: JobHere) -> bool:
     return (found["phase"], found["detail"]) == ("waiting", FOR_VERIFICATION)
 
 
-def a_snapshot_that_is_gone_is_said(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table is emptied at the source behind the snapshot, which does not keep its rows."""
+def a_table_that_is_emptied_is_not_exact_alone(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the source behind the snapshot, which does not keep its rows."""
     opened = exact.Opening._held
 
     def emptied(self: Any, *ends: Any) -> Any:
@@ -191,12 +194,35 @@ def a_snapshot_that_is_gone_is_said(here: JobHere, monkeypatch: pytest.MonkeyPat
             here.made.source.execute("TRUNCATE still")
         return found
 
-    late = time.monotonic() + PATIENCE
     with monkeypatch.context() as patched:
         patched.setattr(exact.Opening, "_held", emptied)
-        while not (found := here.verify(max_pause=MOST, by_rows=True)).not_exact.startswith(GONE):
-            in_time(late, found.not_exact)
-    assert not found.exact and not [str(one) for one in found.tables if one.differs]
+        found = exactly(here, by_rows=True)
+    tables = named(found)
+    assert tables["still"].not_exact.startswith(GONE) and not tables["still"].exact
+    others = {tables[name].exact for name in ("hot", "bag", "odd")}
+    assert others == {found.exact} and not [str(one) for one in found.tables if one.differs]
+
+
+def a_table_that_parks_meanwhile_is_told(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apply comes to where it parks while it is held up to a position behind that; then it is parked from the start."""
+    held, odd = exact.Opening._shared, f"{here.made.schema}.odd"
+
+    def altered(self: Any, *ends: Any) -> Any:
+        if TableId.parse(odd) not in parked(here):
+            here.made.source.execute("ALTER TABLE odd ADD COLUMN more int", "INSERT INTO odd (id) VALUES (1)")
+            until(lambda: TableId.parse(odd) in parked(here), "capture has parked it")
+        return held(self, *ends)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(exact.Opening, "_shared", altered)
+        for found in (exactly(here), exactly(here)):
+            assert [one.source for one in found.parked] == [odd] and "odd" not in named(found)
+            assert not [str(one) for one in found.tables if one.differs]
+
+
+def parked(here: JobHere) -> Mapping[TableId, str]:
+    with TrailReader(here.job.trail) as trail:
+        return trail.history.parked()
 
 
 def where_nothing_is_applied_it_is_not_exact(here: JobHere) -> None:

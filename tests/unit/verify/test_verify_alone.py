@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from anabranch.contracts import Bounds
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, TargetBusy, TargetError
 from anabranch.model.ids import TableId
+from anabranch.spark.work import Outcome
 from anabranch.verify.alone import Alone
-from anabranch.verify.digest import PieceReading, Shared
+from anabranch.verify.digest import GONE, PieceReading, Shared, Summing
 from anabranch.verify.exact import OnePosition
 from anabranch.verify.plan import VerifyPiece
 from anabranch.verify.report import NO_TIME, TableResult
@@ -31,6 +33,7 @@ class Naming(PieceReading):
         assert self.kept is not None
         (reader,) = self.kept.values()
         if reader == "lost":
+            self.kept.clear()
             raise SourceError("the connection is lost")
         yield reader.encode(), iter(())
 
@@ -66,6 +69,51 @@ def test_the_first_error_ends_all_and_is_raised() -> None:
     with pytest.raises(SourceError, match="is lost"):
         read(alone)
     assert alone.failed.is_set()
+
+
+class Reader:
+    """Reads in a snapshot, which the piece's table is in no more. `stands`: the snapshot itself is still there."""
+
+    def __init__(self, stands: bool) -> None:
+        self.stands, self.is_open = stands, True
+
+    def lines(self, *_: object) -> Iterator[bytes]:
+        raise TargetBusy("the table was altered")
+
+    def release(self) -> None:
+        if not self.stands:
+            raise TargetError("the connection is lost")
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_an_error_that_the_snapshot_outlasts_is_of_the_table_alone(stands: bool) -> None:
+    """Else nothing more is read over that connection, which would be in another snapshot."""
+    reader, found = Reader(stands), list[Outcome]()
+    alone = Alone({"target": reader})
+    one = cast(Any, SimpleNamespace(table=None))
+    pieces = [VerifyPiece(one, place=str(n)) for n in range(2)]
+    work = Summing(*cast(tuple[Any, Any, Any], (None, None, None)), shared=Shared("here", "", "5@here"))
+    with ExitStack() as stack:
+        if not stands:
+            stack.enter_context(pytest.raises(TargetBusy))
+        with alone.reading(work, pieces, found.append, alone.failed.is_set):
+            pass
+    assert [outcome.failure.message for outcome in found if outcome.failure] == ["the table was altered"] * 2 * stands
+    assert reader.is_open is stands and alone.failed.is_set() is not stands
+
+
+def test_tables_that_a_snapshot_did_not_keep_are_left_and_all_of_them_are_no_position() -> None:
+    tables = [cast(Any, SimpleNamespace(table=SimpleNamespace(source=TableId("a", name)))) for name in ("one", "other")]
+    some, every = (OnePosition(Shared("", "", "5@here")) for _ in range(2))
+    some.passed(tables, {TableId("a", "one"): "it was altered"})
+    assert [some.is_left(one) for one in tables] == [True, False] and some.left[
+        TableId("a", "one")
+    ] == f"{GONE}: it was altered"
+    every.passed(tables, dict.fromkeys((one.table.source for one in tables), GONE))
+    assert every.shared is None and every.why == GONE and all(map(every.is_left, tables))
 
 
 def test_an_error_of_the_tasks_ends_what_is_read_alone() -> None:
