@@ -14,7 +14,7 @@ What does not live here: the verdict on a single change (`conflict.py`), older r
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch import log
@@ -25,11 +25,13 @@ from anabranch.apply.pair import greater_than
 from anabranch.apply.pair_deletes import LIMIT, pair_writer
 from anabranch.apply.progress import Progress
 from anabranch.apply.refusal import refused
-from anabranch.contracts import Conflict, RowAgain
+from anabranch.contracts import Conflict, PairWriter, RowAgain
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.pair_notes import StandingRow
 from anabranch.rows.net import RowChange
+
+ATTEMPTS = 3  # of rows that users insert while they are written again
 
 
 def note_standing(job: str, writer: object, change: RowChange, again: Again) -> None:
@@ -65,7 +67,7 @@ class PairStanding:
             return
         reach("apply.pair.standing")
         try:
-            found = writer.write_again(progress.job, rows)
+            found = _written(writer, progress.job, rows)
         except Conflict as reason:
             refusal = refused(reason, progress.checkpoint.position)
             if not applier.take_out(refusal):
@@ -73,6 +75,16 @@ class PairStanding:
             return
         reach("apply.pair.stood")
         log.get(job=progress.job).debug("rows_written_again", notes=len(rows), written=found)
+
+
+def _written(writer: PairWriter, job: str, rows: Sequence[RowAgain]) -> int:
+    """Write rows again. A user may insert one meanwhile that was not there: then all of it is done anew."""
+    for _ in range(ATTEMPTS):
+        try:
+            return writer.write_again(job, rows)
+        except Conflict:
+            continue
+    return writer.write_again(job, rows)
 
 
 def _streaming(progress: Progress) -> Mapping[TableId, Followed]:

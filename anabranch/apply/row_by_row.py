@@ -26,8 +26,9 @@ from anabranch.apply.unconverted import words
 from anabranch.apply.work import Work
 from anabranch.contracts import Conflict
 from anabranch.failpoints import reach
-from anabranch.rows.net import Cascade, RowChange, TableNet
+from anabranch.rows.net import INSERT, Cascade, RowChange, TableNet
 
+ATTEMPTS = 5  # of a row that users insert and delete while it is decided
 BEHIND = "it waits behind an earlier change of the row"
 
 
@@ -104,8 +105,10 @@ class RowByRow:
         verdict = Verdict(()) if waits else decider.decide(step.change, step.policy)
         refuse_cascades(step.change, step.policy, (*step.ahead, *step.follow))
         carry_out_cascades(step.ahead if verdict.stands else (), writer, work)
-        for change in verdict.changes:
-            writer.change(change)
+        if step.policy.pair and any(change.operation == INSERT for change in verdict.changes):
+            verdict = self._inserted(step, decider, verdict)
+        else:
+            self._change(verdict)
         if verdict.removed:
             note_deleted(self.progress.job, writer, step.change, verdict.removed)
         if verdict.again is not None:
@@ -116,3 +119,23 @@ class RowByRow:
             work.note(step.change.table.source, f"{verdict.kind}, {verdict.decision}")
             reach("apply.conflict.noted")
         carry_out_cascades(step.follow if verdict.stands else (), writer, work)
+
+    def _change(self, verdict: Verdict) -> None:
+        for change in verdict.changes:
+            self.writer.change(change)
+
+    def _inserted(self, step: Disputable, decider: Decider, verdict: Verdict) -> Verdict:
+        """Carry out a decision for a row that was not there, which no lock holds: a user of this site may insert it meanwhile.
+        Then it is decided anew. Returns the decision that was carried out. Raises Conflict for any other refusal."""
+        for _ in range(ATTEMPTS):
+            try:
+                with self.writer.alone():
+                    self._change(verdict)
+                return verdict
+            except Conflict:
+                again = decider.decide(step.change, step.policy)
+                if again == verdict:
+                    raise
+                verdict = again
+        self._change(verdict)
+        return verdict

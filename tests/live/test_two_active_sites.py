@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 
 from anabranch import failpoints
+from anabranch.apply.conflict import Decider, Verdict
 from anabranch.connectors.postgresql.pair_notes import read_at_source
 from anabranch.errors import ConfigError, RowRefused, SourceError
 from anabranch.failpoints import FailpointReached
 from anabranch.job.caughtup import Progress
 from anabranch.job.pair_left import NotesLeft
+from anabranch.rows.conflict import ConflictPolicy
+from anabranch.rows.net import RowChange
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.in_time import until
 from rigs.both_ways import End, Way, rest, settle, writing
@@ -139,7 +142,9 @@ def apply(way: Way, fault: str = "") -> None:
 
 
 @pytest.mark.parametrize(("one_end", "other_end"), SITES.values(), ids=SITES)
-def test_rule_23_pitfall_69_two_sites_become_equal(ends: Ends, tmp_path: Path, one_end: str, other_end: str) -> None:
+def test_rule_23_pitfall_69_two_sites_become_equal(
+    ends: Ends, tmp_path: Path, one_end: str, other_end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ties, inserts of one key at both ends, updates that cross in any order, several of one row together; apply dies on the
     way; then writers at both ends at the same time. The newest version of each row stays, at both ends."""
     one, other = ends(one_end, other_end)
@@ -174,6 +179,7 @@ def test_rule_23_pitfall_69_two_sites_become_equal(ends: Ends, tmp_path: Path, o
         equal(out, back, sites)
         deleted(out, back)
         wins(out, back)
+        met(out, back, monkeypatch)
         taken(out, back)
         refusals(out, back)
     finally:
@@ -346,6 +352,33 @@ def wins(out: Way, back: Way) -> None:
         ("update", "2", "differs", "target"),
         ("update", "3", "missing", "ignored"),
     ]
+
+
+def met(out: Way, back: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user inserts a row just when the other site's has been found missing, before it is written: it is decided anew."""
+    here, there = out.source.database, out.target.database
+    there.execute(f"INSERT INTO t VALUES (31, 'goes', '{instant(5)}')")
+    settle(out, back)
+    with closing(there.connect(autocommit=False)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("DELETE FROM t WHERE id = 31")  # it makes the transaction go row by row
+        cursor.execute(f"INSERT INTO t VALUES (30, 'theirs', '{instant(5)}')")
+        connection.commit()
+    decide, met = Decider.decide, list[str]()
+
+    def decided(self: Decider, change: RowChange, policy: ConflictPolicy) -> Verdict:
+        found = decide(self, change, policy)
+        if change.values.get("id") == "30" and not met:
+            met.append(found.kind)
+            here.execute(f"INSERT INTO t VALUES (30, 'ours', '{instant(4)}')")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Decider, "decide", decided)
+        apply(back)
+    assert met == [""] and here.query("SELECT v FROM t WHERE id = 30") == [("theirs",)]
+    until(lambda: is_cleared(out, back), "the delete is cleared")
+    settle(out, back)
+    assert out.source.rows("t") == back.source.rows("t")
 
 
 def notes_are_closed(out: Way) -> None:
