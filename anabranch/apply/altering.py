@@ -10,7 +10,7 @@ What does not live here: which statements let a table go on (capture), how a tar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from anabranch import log
@@ -49,6 +49,7 @@ class Altering:
     progress: Progress
     writer: StateWriter
     tables: Tables
+    settled: Callable[[TableId], object] = lambda table: None  # waits for keys of a table that are being built
 
     def carry_out(self, sequence: int) -> None:
         """Alter the followed tables that this transaction alters, or park them. Raises TargetUnavailable, Fenced."""
@@ -58,6 +59,7 @@ class Altering:
         for table, barrier in barriers.items():
             try:
                 added[table] = self._added(barrier)
+                self.settled(table)
                 self._alter_apart(sequence, added[table])
             except _Refused as refusal:
                 refused[table] = refusal.why
@@ -78,7 +80,8 @@ class Altering:
         self.progress.look()
 
     def park_left_behind(self) -> None:
-        """Park the followed tables that the source altered before the place where this target is, while they were loaded."""
+        """Park the followed tables that the source altered before the place where this target is, and that were not altered
+        here: they were loaded meanwhile, or a person left that transaction out."""
         progress = self.progress
         at, history = progress.checkpoint.position.sequence, progress.trail.history
         versions = {
@@ -185,8 +188,8 @@ class Altering:
 
 
 def left_behind(table: TableId) -> str:
-    """Return the reason of a table that was altered while it was loaded."""
-    return f"{ALTERED} while it was being loaded; {REMEDY.format(table=table)}"
+    """Return the reason of a table that is followed by a definition which the source has left behind."""
+    return f"{ALTERED}, and the target's were not; {REMEDY.format(table=table)}"
 
 
 def _why(refusal: Conflict | TargetError) -> str:

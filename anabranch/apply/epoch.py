@@ -84,13 +84,17 @@ class Applier:
 
     def _advance(self, upto: int) -> None:
         progress, at = self.progress, self.progress.checkpoint.position.sequence
-        altered = set(progress.trail.history.altered_between(at, upto)) - set(progress.skipped)
-        for stop in stops([*progress.skipped, *altered], at, upto):
+        altered = set(progress.trail.history.altered_between(at, upto))
+        for stop in stops(altered.union(progress.skipped), at, upto):
             self._carry_on(stop.before)
-            if stop.skipped in altered:
+            if stop.skipped is None:
+                continue
+            if stop.skipped not in progress.skipped:
                 self.altering.carry_out(stop.skipped)
-            elif stop.skipped is not None:
-                self._pass_over(stop.skipped)
+                continue
+            self._pass_over(stop.skipped)
+            if stop.skipped in altered:
+                self.altering.park_left_behind()
 
     def _carry_on(self, upto: int) -> None:
         at = self.progress.checkpoint.position.sequence

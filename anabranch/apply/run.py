@@ -271,7 +271,7 @@ class ApplyRun:
         applier = Applier(
             progress,
             self._carrier(progress, writer),
-            Altering(progress, writer, self.tables),
+            Altering(progress, writer, self.tables, lambda table: finisher.settle(table, self.stop)),
             waiting=self.watcher.waiting,
             settled=lambda table: finisher.settle(table, self.stop),
         )

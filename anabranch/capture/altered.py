@@ -6,6 +6,7 @@ becomes of the target's table (apply).
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
     from anabranch.rows.log_items import LogStatement
     from anabranch.trail.writer import TrailWriter
+
+
+BEHIND_SECONDS = 5.0  # for so long a catalogue that still shows the former definition is asked again
+PAUSE = 0.05
 
 
 def go_on(
@@ -49,9 +54,16 @@ def without_added(now: TableSchema, then: TableSchema) -> TableSchema:
 
 
 def _behind(source: SourceConnector, then: TableSchema, statement: LogStatement) -> TableSchema | None:
-    dialect = source.dialect
+    """Return the definition behind the statement. A catalogue may show it a moment later than the log, for as long as a replica
+    is waited for that has to answer first."""
+    dialect, until = source.dialect, time.monotonic() + BEHIND_SECONDS
     if not isinstance(dialect, AlteringDialect):
         return None
     with closing(source.catalog()) as catalog:
-        now = read_definitions(catalog, then.id.__eq__).tables.get(then.id)
-    return dialect.altered(statement.sql, statement.schema, then, now) if now else None
+        while True:
+            now = read_definitions(catalog, then.id.__eq__).tables.get(then.id)
+            found = dialect.altered(statement.sql, statement.schema, then, now) if now else None
+            is_as_before = now is not None and len(now.columns) == len(then.columns) and now.same_definition(then)
+            if found is not None or not is_as_before or time.monotonic() > until:
+                return found
+            time.sleep(PAUSE)

@@ -99,6 +99,7 @@ def test_rule_17_columns_come_between_the_rows_of_both_definitions(here: JobHere
     assert met == [place for place in PLACES if apart or place not in ("apply.altering", "apply.altered.apart")]
 
 
+@pytest.mark.parametrize("here", PAIRS[::2], indirect=True, ids=" to ".join)
 def test_a_table_that_cannot_be_altered_parks_just_there(here: JobHere) -> None:
     """The target has such a column of its own: nobody knows what its rows have."""
     made = here.made
@@ -117,3 +118,15 @@ def test_a_table_that_cannot_be_altered_parks_just_there(here: JobHere) -> None:
     made.assert_identical("other")
     here.load(TableId(made.schema, "item"), recreate=True)
     _streams(here)
+
+
+@pytest.mark.parametrize("here", PAIRS[::2], indirect=True, ids=" to ".join)
+def test_an_alteration_that_is_left_out_parks_its_table(here: JobHere) -> None:
+    """Its rows come by the next definition from then on."""
+    made = here.made
+    made.source.execute("ALTER TABLE item ADD left_out INT", "INSERT INTO item VALUES (9, 'nine', 9)")
+    here.capture()
+    here.job.skip(str(here.job.schema_versions(f"{made.schema}.item")[-1].sequence), execute=True)
+    here.apply()
+    assert made.states()["item"] == "parked" and "the target's were not" in made.reason("item")
+    assert (9,) not in made.target.query(f"SELECT id FROM {made.there}.item")

@@ -108,8 +108,10 @@ def _resume(applier: Applier, following: Following, group: Sequence[TableState])
     if progress.checkpoint.position.sequence < (group[0].facts.resumes or 0):
         return False  # the job went back
     progress.learn(group)
-    why = next((e.reason for s in group if (e := progress.trail.history.parked_by(s.source))), "")
-    at = progress.checkpoint.position.sequence
+    history, at = progress.trail.history, progress.checkpoint.position.sequence
+    why = next((e.reason for s in group if (e := history.parked_by(s.source))), "")
+    behind = [s.source for s in group if s.schema and history.altered_since(s.source, s.schema.version, at)]
+    why = why or next(map(left_behind, behind), "")
     try:
         if not why:
             replayed, joined = following.joined(progress.context, group, at)

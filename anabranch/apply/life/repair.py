@@ -128,6 +128,9 @@ class Repairer:
         if at < applier.progress.checkpoint.position.sequence:
             return b"", None
         applier.apply(at)
+        now = applier.progress.context.tables.get(target.source)
+        if now is not None and now.schema.version != followed.schema.version:
+            return b"", None  # it was altered on the way, and the rows lack its new columns
         return lines, max(at, reader.resolver.high(high.resume))
 
     def _put(

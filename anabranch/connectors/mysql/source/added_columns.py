@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from anabranch.connectors.mysql.source.statement_tokens import Token
+from anabranch.connectors.mysql.source.defaults import constant
+from anabranch.connectors.mysql.source.statement_tokens import Token, tokens
+from anabranch.connectors.mysql.source.typemap import INTEGERS
 from anabranch.model.schema import Column, TableSchema
 
 HOW = frozenset(("ALGORITHM", "LOCK"))  # clauses that say how the server does it
-# Words of a column's definition that say nothing beside its type, and that take a word of their own with them.
-PLAIN = frozenset(
-    ("ASCII", "BINARY", "PRECISION", "SIGNED", "UNICODE", "UNSIGNED", "VARYING", "VISIBLE", "YEAR", "ZEROFILL")
-)
-WITH_ONE = frozenset(("CHARSET", "COLLATE", "COLUMN_FORMAT", "COMMENT", "STORAGE"))
+# Words of a column's definition that say nothing which is compared, and those that take a word of their own with them.
+PLAIN = frozenset(("ASCII", "BINARY", "PRECISION", "SIGNED", "UNICODE", "VARYING", "VISIBLE"))
+WITH_ONE = frozenset(("COLLATE", "COLUMN_FORMAT", "COMMENT", "STORAGE"))
 # https://dev.mysql.com/doc/refman/8.0/en/other-vendor-data-types.html and numeric-type-syntax.html: what the catalogue calls it
 ALIASES = {
     "BOOL": "tinyint", "BOOLEAN": "tinyint", "CHARACTER": "char", "DEC": "decimal", "FIXED": "decimal", "INT1": "tinyint",
@@ -28,17 +29,24 @@ ALIASES = {
     "MIDDLEINT": "mediumint", "NUMERIC": "decimal", "REAL": "double",
 }  # fmt: skip
 ALSO = {"char": ("varchar",), "json": ("longtext",)}  # CHARACTER VARYING; JSON of a MariaDB
+# What the catalogue prints in parentheses where a statement says nothing; of integers a width, which changes no value.
+USUAL = {"decimal": ("10", "0"), "char": ("1",), "binary": ("1",), "bit": ("1",), "year": ("4",)}
+UTF8 = {"utf8": "utf8mb3"}
 
 
 @dataclass(frozen=True)
 class _Added:
-    """A column as the statement says it. `default`: has it a constant one other than NULL; `after`: None = in the last place,
-    "" = in the first one."""
+    """A column as the statement says it. `sizes`: what stands in parentheses behind the type, labels of an ENUM among it;
+    `charset`: "" where none is said; `default`: a constant other than NULL; `after`: None = in the last place, "" = in the
+    first one."""
 
     name: str
     type: str
+    sizes: tuple[str, ...]
+    unsigned: bool
+    charset: str
     nullable: bool
-    default: bool
+    default: str | None
     after: str | None
 
 
@@ -54,7 +62,7 @@ def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSche
     columns = list(then.columns)
     try:
         for one in (one for clause in clauses for one in _added(clause)):
-            column = _agreed(one, now)
+            column = _agreed(one, then, now)
             if any(_is(column.name, other.name) for other in columns):
                 return None
             columns.insert(_place(one, columns), column)
@@ -67,19 +75,43 @@ def _is(name: str, other: str) -> bool:
     return name.lower() == other.lower()
 
 
-def _agreed(said: _Added, now: TableSchema) -> Column:
-    """Return the column as the catalogue has it, if that is what the statement says."""
+def _agreed(said: _Added, then: TableSchema, now: TableSchema) -> Column:
+    """Return the column as the catalogue has it, if that is what the statement says: a later one may have changed it."""
     column = next((column for column in now.columns if _is(column.name, said.name)), None)
     if column is None or column.type is None or column.generated or column.auto_increment or column.set_by_server:
         raise _Unknown
     if column.invisible or column.default_is_expression or column.nullable is not said.nullable:
         raise _Unknown
-    has_constant = column.has_default and column.default is not None
-    is_known = has_constant or column.nullable  # else rows get what the server takes for nothing
-    names = (said.type, *ALSO.get(said.type, ()))
-    if has_constant is not said.default or not is_known or not column.native.lower().startswith(names):
+    is_known = column.default is not None or column.nullable  # else rows get what the server takes for nothing
+    if not (is_known and _has_type(column, said) and _has_charset(column, said, then) and _has_default(column, said)):
         raise _Unknown
     return column
+
+
+def _has_type(column: Column, said: _Added) -> bool:
+    native = list(tokens(column.native))
+    name, sizes = native[0].text.lower(), _sizes(native[1:])
+    if name != said.type and name not in ALSO.get(said.type, ()):
+        return False
+    if said.unsigned is not any(token.word in ("UNSIGNED", "ZEROFILL") for token in native):
+        return False
+    return name in INTEGERS or sizes == (said.sizes or USUAL.get(name, ()))
+
+
+def _has_charset(column: Column, said: _Added, then: TableSchema) -> bool:
+    """Return whether the column has the character set that is said; where none is, one that the table's other texts have."""
+    if said.charset or not column.charset:
+        return not said.charset or UTF8.get(said.charset, said.charset) == UTF8.get(column.charset, column.charset)
+    return any(other.charset == column.charset for other in then.columns)
+
+
+def _has_default(column: Column, said: _Added) -> bool:
+    if said.default is None:
+        return column.default is None
+    try:
+        return column.default is not None and constant(column, said.default).default == column.default
+    except ValueError:  # the server has rounded it, or read it in another way
+        return False
 
 
 def _place(said: _Added, columns: Sequence[Column]) -> int:
@@ -113,9 +145,9 @@ def _added(clause: Sequence[Token]) -> Iterator[_Added]:
         yield _column(rest, 0)
 
 
-def _parts(tokens: Sequence[Token], depth: int) -> Iterator[list[Token]]:
+def _parts(inside: Sequence[Token], depth: int) -> Iterator[list[Token]]:
     part: list[Token] = []
-    for token in tokens:
+    for token in inside:
         if token.kind == "mark" and token.text == "," and token.depth == depth:
             yield part
             part = []
@@ -130,46 +162,59 @@ def _column(tokens: Sequence[Token], depth: int) -> _Added:
         raise _Unknown
     name, type = tokens[0].text, ALIASES.get(tokens[1].word, tokens[1].word.lower())
     left = [t for t in tokens[2:] if t.depth <= depth and not (t.kind == "mark" and t.text in "()")]
-    nullable, default, after = True, False, None
+    nullable, unsigned, charset, default, after = True, False, "", None, None
     while left:
         token, left = left[0], left[1:]
         word, ahead = token.word, left[0].word if left else ""
         if word == "NOT" and ahead == "NULL":
             nullable, left = False, left[1:]
-        elif word in ("CHARACTER", "CHAR") and ahead == "SET":
-            left = _without(left[1:], 1)
+        elif word in ("UNSIGNED", "ZEROFILL"):
+            unsigned = True
+        elif word == "CHARSET" or (word in ("CHARACTER", "CHAR") and ahead == "SET"):
+            charset, left = _named(left if word == "CHARSET" else left[1:])
         elif word in WITH_ONE:
-            left = _without([t for t in left[:1] if t.text != "="] + left[1:], 1)
+            _, left = _named(left)
         elif word == "DEFAULT":
             default, left = _default(left)
         elif word == "FIRST":
             after = ""
         elif word == "AFTER":
-            after, left = (left[0].text if left else ""), _without(left, 1)
+            after, left = _named(left, lower=False)
         elif word not in PLAIN and word != "NULL":
             raise _Unknown
-    return _Added(name, type, nullable, default, after)
+    return _Added(name, type, _sizes(tokens[2:]), unsigned, charset, nullable, default, after)
 
 
-def _without(tokens: Sequence[Token], number: int) -> list[Token]:
-    if len(tokens) < number:
+def _sizes(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Return what stands in the parentheses that these tokens begin with."""
+    if not tokens or tokens[0].kind != "mark" or tokens[0].text != "(":
+        return ()
+    inside = takewhile(lambda token: token.depth > tokens[0].depth, tokens[1:])
+    return tuple(token.text for token in inside if token.kind != "mark")
+
+
+def _named(tokens: Sequence[Token], lower: bool = True) -> tuple[str, list[Token]]:
+    """Read a word, perhaps behind `=`."""
+    rest = [token for place, token in enumerate(tokens) if place or token.text != "="]
+    if not rest:
         raise _Unknown
-    return list(tokens[number:])
+    return (rest[0].text.lower() if lower else rest[0].text), rest[1:]
 
 
-def _default(tokens: Sequence[Token]) -> tuple[bool, list[Token]]:
-    """Read a constant: is it another than NULL, and what follows it. Raises _Unknown for anything that is computed."""
+def _default(tokens: Sequence[Token]) -> tuple[str | None, list[Token]]:
+    """Read a constant, None for NULL, and what follows it. Raises _Unknown for anything that is computed."""
     if not tokens:
         raise _Unknown
     first = tokens[0]
-    if first.kind == "string" or first.word in ("TRUE", "FALSE"):
-        return True, list(tokens[1:])
-    if first.word == "NULL":
-        return False, list(tokens[1:])
+    if first.kind == "string":
+        return first.text, list(tokens[1:])
+    if first.word in ("NULL", "TRUE", "FALSE"):
+        return {"NULL": None, "TRUE": "1", "FALSE": "0"}[first.word], list(tokens[1:])
     at = 1 if first.kind == "mark" and first.text in ("+", "-") else 0
-    digits = 0
+    begin, sign = at, "-" if at and first.text == "-" else ""
     while at < len(tokens) and (tokens[at].word[:1].isdigit() or tokens[at].text == "."):
-        at, digits = at + 1, digits + 1
-    if not digits or "E" in "".join(token.word for token in tokens[:at]):
-        raise _Unknown  # 1e3 may be followed by a sign
-    return True, list(tokens[at:])
+        at += 1
+    digits = "".join(token.text for token in tokens[begin:at])
+    if not digits or not digits.replace(".", "").isdigit():
+        raise _Unknown  # hexadecimal, or 1e3, which may be followed by a sign
+    return sign + digits, list(tokens[at:])

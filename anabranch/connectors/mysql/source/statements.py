@@ -62,6 +62,8 @@ class MysqlDialect:
         return shown(sql)
 
     def altered(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> TableSchema | None:
+        if _ENDS_BY_MODE.search(sql):
+            return None  # a text that ends elsewhere may hide a clause
         statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
         try:
             return added_columns.behind(statement.clauses_of_alter(), then, now)

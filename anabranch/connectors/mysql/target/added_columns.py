@@ -7,7 +7,10 @@ What does not live here: how a column is rendered (`ddl.py`), who notes that an 
 
 from __future__ import annotations
 
+import pymysql
+
 from anabranch.connectors.mysql.target import ddl, defaults, ownership
+from anabranch.connectors.mysql.target.attempts import IS_THERE
 from anabranch.connectors.mysql.target.columns import made_columns
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import Connection, run, table_name
@@ -44,7 +47,12 @@ def add(connection: Connection, job: str, now: Checkpoint, added: AddedColumns, 
     if (found.owner, found.epoch, found.position.sequence) == (now.owner, now.epoch, now.position.sequence):
         if not there:
             run(connection, WAIT)
-            run(connection, statement)
+            try:
+                run(connection, statement)
+            except pymysql.err.Error as error:
+                # An attempt whose line was lost had not ended yet, and has by now.
+                if error.args[0] not in IS_THERE or len(standing(connection, added)) < len(added.names):
+                    raise
         elif len(there) < len(added.names):
             raise Conflict(added.table.source, f"the target's table has {', '.join(there)} already")
     return found

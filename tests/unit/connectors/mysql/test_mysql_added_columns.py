@@ -40,7 +40,7 @@ def behind(clauses: str, now: TableSchema = NOW) -> list[str] | None:
     [
         ("ADD COLUMN n INT NOT NULL DEFAULT 5", ["id", "v", "n"]),
         ("ADD `n` INTEGER(11) DEFAULT '5' NOT NULL", ["id", "v", "n"]),
-        ("ADD COLUMN N int unsigned NOT NULL DEFAULT +5 FIRST", ["n", "id", "v"]),
+        ("ADD COLUMN N int(9) signed NOT NULL DEFAULT +5 FIRST", ["n", "id", "v"]),
         ("ADD note TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL COMMENT 'a, (b' AFTER `ID`", ["id", "note", "v"]),
         ("ADD COLUMN x INT, ADD COLUMN n INT NOT NULL DEFAULT 5 AFTER x, ALGORITHM=INSTANT, LOCK = NONE",
          ["id", "v", "x", "n"]),
@@ -62,6 +62,14 @@ def test_columns_stand_where_the_statement_says(clauses: str, columns: list[str]
         "ADD COLUMN n INT DEFAULT 5",  # and here it said NULL
         "ADD COLUMN x INT DEFAULT 1",
         "ADD COLUMN x BIGINT",
+        "ADD COLUMN x INT UNSIGNED",
+        "ADD COLUMN x INT ZEROFILL",
+        "ADD COLUMN n INT NOT NULL DEFAULT 6",
+        "ADD COLUMN n INT NOT NULL DEFAULT 4.7",
+        "ADD COLUMN n INT NOT NULL DEFAULT 0x5",
+        "ADD COLUMN note TEXT CHARACTER SET latin1",
+        "ADD COLUMN note VARCHAR(20)",
+        "ADD COLUMN x INT COMMENT 'a\\', ADD COLUMN n INT COMMENT ''",
         "ADD COLUMN x INT DEFAULT (1)",
         "ADD COLUMN x INT DEFAULT CURRENT_TIMESTAMP",
         "ADD COLUMN x INT DEFAULT 1e3",
@@ -103,3 +111,43 @@ def test_a_table_that_keeps_its_history_goes_another_way() -> None:
     assert MysqlDialect().altered("ALTER TABLE shop.item ADD x INT", "", then, NOW) is None
     assert MysqlDialect().altered("CREATE INDEX x ON shop.item (x)", "", THEN, NOW) is None
     assert MysqlDialect().altered("ALTER IGNORE TABLE shop.item ADD x INT", "", THEN, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("clause", "native", "default", "is_known"),
+    [
+        ("DECIMAL", "decimal(10,0)", None, True),
+        ("NUMERIC(9, 2) UNSIGNED DEFAULT 1.50", "decimal(9,2) unsigned", "1.50", True),
+        ("DECIMAL(9,2) DEFAULT 1.5", "decimal(9,3)", "1.500", False),
+        ("ENUM('a','b''c') DEFAULT 'a'", "enum('a','b''c')", "a", True),
+        ("ENUM('b','a')", "enum('a','b')", None, False),
+        ("CHAR DEFAULT ''", "char(1)", "", True),
+        ("VARCHAR(20) DEFAULT 'x'", "varchar(20)", "x", True),
+        ("VARCHAR(20) DEFAULT 'x'", "varchar(20)", "y", False),
+        ("VARCHAR(20) CHARSET utf8mb4 COLLATE = utf8mb4_bin", "varchar(20)", None, True),
+        ("BOOL DEFAULT TRUE", "tinyint(1)", "1", True),
+        ("DATETIME(3)", "datetime", None, False),
+        ("DATE DEFAULT '2024-2-29'", "date", "2024-02-29", False),
+    ],
+)
+def test_types_and_defaults_are_those_of_the_catalogue(
+    clause: str, native: str, default: str | None, is_known: bool
+) -> None:
+    from anabranch.connectors.mysql.source.typemap import NativeType, logical_type
+
+    kind, _, rest = native.partition("(")
+    sizes = [int(size) for size in rest.split(")")[0].split(",") if size.isdigit()]
+    precision, scale = [*sizes, 0, 0][:2]
+    type = logical_type(NativeType(kind, native, "utf8mb4", length=precision or None, precision=precision, scale=scale))
+    is_text = kind in ("char", "varchar", "enum")
+    column = Column("x", type, native, has_default=True, default=default, charset="utf8mb4" if is_text else "")
+    found = behind(f"ADD x {clause}", replace(NOW, columns=(*THEN.columns, column)))
+    assert found == (["id", "v", "x"] if is_known else None)
+
+
+def test_a_text_without_a_character_set_is_known_by_the_others_of_its_table() -> None:
+    then = replace(THEN, columns=(ID,))
+    dialect = MysqlDialect()
+    assert dialect.altered("ALTER TABLE shop.item ADD note TEXT", "", then, NOW) is None
+    found = dialect.altered("ALTER TABLE shop.item ADD note TEXT CHARACTER SET utf8mb4", "", then, NOW)
+    assert found is not None and found.columns == (ID, NOTE)
