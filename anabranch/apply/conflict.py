@@ -141,8 +141,7 @@ class Decider:
             instead = replace(change, operation=UPDATE, old_key=key, values={**change.values, **sums})
             return Verdict((instead,), kind="exists", decision="source", found=there.values)
         instead = replace(change, values={**whole, **sums})  # also what it left as it was: the target's may be another
-        before = self.writer.row(change.table, key, Age(policy.newest_by, change.before[policy.newest_by]))
-        if before is not None and before.is_newer:
+        if self._is_newer(change, key, there, Age(policy.newest_by, change.before[policy.newest_by])):
             return Verdict((instead,), kind="differs", decision="source", found=there.values)
         return Verdict((instead,))
 
@@ -156,7 +155,7 @@ class Decider:
                 return None
             gone = Again(str(age.value), _whole(change))
             return Verdict((), stands=False, kind="missing", decision="ignored", again=gone)
-        if change.operation != INSERT and self._is_as_old(change, key, Age(column, change.before[column])):
+        if change.operation != INSERT and self._is_as_old(change, key, there, Age(column, change.before[column])):
             return None
         kind = "exists" if change.operation == INSERT else "newer" if there.is_newer else "differs"
         if there.is_newer:
@@ -165,10 +164,17 @@ class Decider:
         raised, again = RowChange(change.table, UPDATE, dict(key), {column: newer}), Again(newer)
         return Verdict((raised,), stands=False, kind=kind, decision="target", found=there.values, again=again)
 
-    def _is_as_old(self, change: RowChange, key: Texts, age: Age) -> bool:
-        """Return whether the row, which is there, has this very version."""
-        above, at_least = (self.writer.row(change.table, key, replace(age, or_equal=equal)) for equal in (False, True))
-        return above is not None and at_least is not None and at_least.is_newer and not above.is_newer
+    def _is_as_old(self, change: RowChange, key: Texts, there: FoundRow, age: Age) -> bool:
+        """Return whether the row that is there has this very version."""
+        at_least = self._is_newer(change, key, there, replace(age, or_equal=True))
+        return at_least and not self._is_newer(change, key, there, age)
+
+    def _is_newer(self, change: RowChange, key: Texts, there: FoundRow, age: Age) -> bool:
+        """Return whether the row that is there is newer than this age. Equal texts are one value; else the target is asked."""
+        if there.values.get(age.column) == age.value:
+            return age.or_equal
+        found = self.writer.row(change.table, key, age)
+        return found is not None and found.is_newer
 
     def _deleted_in_pair(self, change: RowChange, age: Age) -> Verdict:
         """Decide a delete: it stands for the version that it has removed, and wins over that and all older ones. Where both
@@ -178,8 +184,7 @@ class Decider:
             return Verdict((), removed=removed)
         if there.is_newer:
             return Verdict((), stands=False, kind="newer", decision="target", found=there.values)
-        same = self.writer.row(change.table, dict(change.old_key), replace(age, or_equal=True))
-        is_older = same is None or not same.is_newer
+        is_older = not self._is_newer(change, change.old_key, there, replace(age, or_equal=True))
         kind, decision = ("differs", "source") if is_older else ("", "")
         return Verdict((change,), kind=kind, decision=decision, found=there.values, removed=removed)
 
