@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from anabranch.testing.databases import create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
@@ -74,6 +76,7 @@ def inserts(first: int) -> list[str]:
     ]
 
 
+@pytest.mark.one_family
 def test_elements_are_told_apart_by_the_sign_of_their_type_in_load_and_stream(
     mysql_family: Server, logical_postgresql: Server, tmp_path: Path
 ) -> None:

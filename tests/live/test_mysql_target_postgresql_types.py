@@ -382,6 +382,7 @@ LATER = (
 TEXTS = dict.fromkeys(("b", "raw", "at", "five", "d", "e"), "longtext")
 
 
+@pytest.mark.one_family
 def test_domains_and_enums_that_stand_as_texts_go_on_as_texts_until_the_table_is_made_anew(
     mysql_family: Server, logical_postgresql: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

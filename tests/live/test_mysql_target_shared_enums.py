@@ -21,6 +21,7 @@ SHARED = (
 )
 
 
+@pytest.mark.one_family
 def test_an_enum_of_two_jobs_gets_the_labels_of_both(
     mysql_family: Server, logical_postgresql: Server, tmp_path: Path
 ) -> None:
