@@ -114,7 +114,8 @@ class Altering:
         table, schema, state = barrier.table, barrier.schema, self.progress.states[barrier.table]
         assert schema is not None and state.schema is not None
         if not state.is_streaming:
-            raise _Refused(table, "its load was not through")
+            is_again = state.is_in_window_again
+            raise _Refused(table, "its rows were being read again" if is_again else "its load was not through")
         try:
             target = self.tables.target_table(schema)
             self.tables.where(schema)
