@@ -23,7 +23,8 @@ from anabranch.rules.rule_set import RuleSet
 from anabranch.trail import identity
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
-from anabranch.verify.again import Again, Beside
+from anabranch.verify.again import Again
+from anabranch.verify.both_ends import Beside
 from anabranch.verify.display import Tell, telling
 from anabranch.verify.exact import Opening
 from anabranch.verify.filtering import Filtering

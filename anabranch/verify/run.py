@@ -29,9 +29,10 @@ from anabranch.spark.pieces import MOST_TOGETHER
 from anabranch.spark.where import where
 from anabranch.spark.work import Outcome, Work
 from anabranch.verify import fingerprints
-from anabranch.verify.again import LATE, RECONNECTS, Again, Beside
+from anabranch.verify.again import LATE, Again
 from anabranch.verify.alone import Alone
 from anabranch.verify.beside import Buckets, Differences, Undecided, settle
+from anabranch.verify.both_ends import RECONNECTS, Beside
 from anabranch.verify.compare import Comparison, Found, Picking
 from anabranch.verify.digest import GONE, PieceReading, Shared, Summing, Sums
 from anabranch.verify.display import DIGESTS, FINGERPRINTS, ROWS, Tell, silent

@@ -26,7 +26,7 @@ from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.in_time import in_time, until
 from anabranch.trail.holding import LONGEST, Hold
 from anabranch.trail.reader import TrailReader
-from anabranch.verify import again, report, sampling, since
+from anabranch.verify import again, both_ends, report, sampling, since
 from anabranch.verify.report import TableResult, Verification
 from anabranch.verify.sampling import drawn
 from anabranch.verify.wanted import Sample
@@ -302,7 +302,7 @@ def what_takes_too_long_is_pending(here: JobHere) -> None:
 def without_capture_it_is_pending(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where capture is killed while both ends are compared."""
     here.made.source.execute(f"INSERT INTO hot VALUES ({HOT}, 0, 'not captured')")
-    monkeypatch.setattr(again, "PATIENCE", 0.5)
+    monkeypatch.setattr(both_ends, "PATIENCE", 0.5)
     monkeypatch.setattr(verifying, "running", lambda job: iter([Part("capture", "", "killed a moment ago")]))
     monkeypatch.setattr(verifying, "PATIENCE", 3.0)
     found = here.verify(patterns=keyed(here))

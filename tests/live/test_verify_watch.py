@@ -24,7 +24,7 @@ from anabranch.spark import pieces
 from anabranch.testing.databases import create_database, drop_database, unique_name
 from anabranch.testing.in_time import PATIENCE, until
 from anabranch.testing.torture import local_verify
-from anabranch.verify import again
+from anabranch.verify import both_ends
 from anabranch.verify.digest import Summing
 from anabranch.view.opened import store_of
 from rigs.job_here import JobHere
@@ -56,7 +56,7 @@ def here(mysql: Any, postgresql: Any, tmp_path: Path) -> Iterator[JobHere]:
 def test_rule_25_verification_that_goes_on_for_ever(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "run", local_verify._run)
     monkeypatch.setattr(keep_verifying, "LOOK", 0.05)
-    for module in (keep_verifying, again):  # nothing is pending because this machine is slow
+    for module in (keep_verifying, both_ends):  # nothing is pending because this machine is slow
         monkeypatch.setattr(module, "PATIENCE", PATIENCE)
     assert watched(here, 1, ends="waits: no part of the job runs")[-1].endswith("waits: no part of the job runs")
     with here.running():

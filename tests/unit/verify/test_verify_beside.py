@@ -25,8 +25,9 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.net import TargetTable
 from anabranch.testing.in_time import PATIENCE
 from anabranch.verify import again
-from anabranch.verify.again import RECONNECTS, Again, Beside, Bracket, Settled
+from anabranch.verify.again import Again, Bracket, Settled
 from anabranch.verify.beside import Undecided, settle
+from anabranch.verify.both_ends import RECONNECTS, Beside
 from anabranch.verify.compare import Comparison, Found
 from anabranch.verify.digest import bucket_of, key_of
 from anabranch.verify.display import silent
