@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from anabranch import log
 from anabranch.capture.begin import read_definitions
 from anabranch.contracts import AlteringDialect
+from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.rows.chunk import Barrier, BarrierKind
 
 if TYPE_CHECKING:
@@ -37,7 +38,13 @@ def go_on(
     behind the statement: then nothing goes on.
     """
     then = trail.history.in_force()[table]
-    after = None if trail.staging.all() else _behind(source, then, statement)
+    try:
+        after = None if trail.staging.all() else _behind(source, then, statement)
+    except SourceUnavailable:
+        raise
+    except SourceError as refused:  # the user may not see all of the table any more
+        log.get().warning("definition_not_read", table=str(table), reason=refused.message)
+        after = None
     if after is None:
         return []
     schema = after.with_version(then.version + 1)

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 KNOWING = 1.0  # seconds between two looks
-PAGE, MOST = (
-    2000,
-    100_000,
-)  # notes that are read at once, and that are waited for at a time: more are looked for behind them
+PAGE = 2000  # notes that are read at once
+MOST = 100_000  # notes that are waited for at a time; more are looked for behind them
 
 
 class Note(Protocol):

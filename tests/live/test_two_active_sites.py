@@ -319,8 +319,8 @@ def deleted(out: Way, back: Way) -> None:
 
 
 def wins(out: Way, back: Way) -> None:
-    """What `other` has of `tariff` stays at both ends, also where the change that meets it is newer, and whatever is killed; a
-    change that was made from the row that `other` has goes over."""
+    """Rows of `tariff` that `other` has written stay at both ends, also where the change that comes to them is newer, and
+    whatever is killed; a change that was made from the row that `other` has goes over."""
     here, there = out.source.database, out.target.database
     there.execute(*(f"INSERT INTO tariff VALUES ({key}, 'first', '{instant(10)}')" for key in (1, 2, 3, 4)))
     settle(out, back)
@@ -397,7 +397,7 @@ def notes_are_closed(out: Way) -> None:
 
 
 def waited_for(way: Way) -> str:
-    """What `run --until-caught-up` would wait for, of what the job's tables have at the moment."""
+    """Return what `run --until-caught-up` would wait for now, by the states of the job's tables."""
     progress = Progress(way.job)
     progress.refresh()
     assert progress.states

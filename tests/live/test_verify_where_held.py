@@ -30,7 +30,7 @@ LOCKED = '[load]\nlock = "global"\n'
 
 
 class OfTarget(JobHere):
-    """Of a job with several targets, what concerns one. The job is read once: that changes the process's environment."""
+    """Show what concerns one of several targets. The job is read once: that changes the process's environment."""
 
     def __init__(self, made: Scenario, name: str) -> None:
         super().__init__(made)

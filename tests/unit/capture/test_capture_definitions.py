@@ -12,7 +12,7 @@ import pytest
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.connectors.memory.source.capture import MemoryOrder, mark
 from anabranch.connectors.mysql.source.statements import MysqlDialect
-from anabranch.errors import UnknownLogEvent
+from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -253,7 +253,7 @@ def test_a_type_that_was_not_known_when_the_trail_began_is_no_other_definition(k
 
 
 def test_rule_17_a_table_goes_on_behind_columns_that_are_certain(keep: Callable) -> None:
-    """Where the job wants it; a prepared transaction has rows of the former definition."""
+    """Barriers say that a table goes on with its next definition, only where the job asks for it."""
     keeper, asked = keep(table("orders"), table("other")), []
     keeper.reselect = lambda: asked.append("again")
     then = keeper.source.now[TableId("shop", "orders")]
@@ -280,3 +280,23 @@ def test_rule_06_no_table_goes_on_while_a_transaction_is_prepared(keep: Callable
     keeper.goes_on = True
     keeper.trail.staging.prepare("x", HERE, is_older=True)
     assert seen(keeper, "ALTER TABLE orders ADD a INT DEFAULT 5") == [(BarrierKind.PARK, "orders")]
+
+
+def test_a_table_that_the_catalogue_does_not_show_parks_and_capture_goes_on(
+    keep: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right that was taken away refuses the question; a source that is away is asked again by whoever reads its log."""
+    keeper = keep(table("orders"), table("other"))
+    keeper.goes_on = True
+
+    def refuse(error: type[SourceError]) -> None:
+        def tables(*_: object) -> None:
+            raise error("no answer")
+
+        monkeypatch.setattr(keeper.source, "tables", tables)
+
+    refuse(SourceError)
+    assert seen(keeper, "ALTER TABLE orders ADD a INT") == [(BarrierKind.PARK, "orders")]
+    refuse(SourceUnavailable)
+    with pytest.raises(SourceUnavailable):
+        seen(keeper, "ALTER TABLE other ADD a INT")
