@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
@@ -52,12 +51,6 @@ def go_on(
     new = [column.name for column in schema.columns if column.name not in {c.name for c in then.columns}]
     log.get().info("table_altered", table=str(table), version=schema.version, added=new, statement=shown)
     return [Barrier(0, 0, BarrierKind.ALTER, table, shown, schema=schema)]
-
-
-def without_added(now: TableSchema, then: TableSchema) -> TableSchema:
-    """Return the catalogue's definition without the columns that statements further on in the log may have added to `then`."""
-    there = {column.name for column in then.columns}
-    return replace(now, columns=tuple(column for column in now.columns if column.name in there))
 
 
 def _behind(source: SourceConnector, then: TableSchema, statement: LogStatement) -> TableSchema | None:

@@ -24,6 +24,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.key_changes import acts, goes_on_as, keys_apart
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
+from anabranch.model.schema_changes import without_added
 from anabranch.model.table_life import DROPPED, tells_dropped
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
@@ -201,7 +202,7 @@ class DefinitionKeeper:
             # Tables that the job file leaves out by now are compared, too: nobody has said so yet.
             now = read_definitions(catalog, lambda table: table in in_force or self.wanted(table)).tables
         if self.goes_on:  # columns that came by a statement further on are its affair
-            now |= {t: altered.without_added(now[t], schema) for t, schema in in_force.items() if t in now}
+            now |= {t: without_added(now[t], schema) for t, schema in in_force.items() if t in now}
         changed = [table for table, schema in in_force.items() if not _goes_on(now.get(table), schema)]
         self._tell_keys({table: in_force[table] for table in named if table not in changed}, now)
         unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]

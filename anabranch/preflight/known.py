@@ -13,12 +13,14 @@ from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import goes_on_as, keys_apart
 from anabranch.model.schema import TableSchema
+from anabranch.model.schema_changes import without_added
 from anabranch.rules.rule_set import RuleSet
 
 CHECK = "job.definitions"
 EDITED = "job.edited"
 PLAN = "anabranch plan JOB says what that means for its tables, and takes it over; or put it back"
 JOIN = "anabranch load JOB --table {table} brings it in then"
+ADDED = 'columns were added at the source: it will be parked, unless [ddl] add_column = "apply" adds them at the target, too'
 KEYS = (
     "drop at the target, too, what may refuse rows; anabranch load JOB --table {table} --recreate makes all keys anew"
 )
@@ -61,6 +63,8 @@ class KnownJob:
         for table, schema in sorted(self.replicated(rules, now).items()):
             if table not in now:
                 yield _warning(table, "it is no longer at the source: it will be parked")
+            elif not goes_on_as(schema, now[table]) and goes_on_as(schema, without_added(now[table], schema)):
+                yield _warning(table, ADDED, JOIN)
             elif not goes_on_as(schema, now[table]):
                 yield _warning(table, "its definition changed at the source: it will be parked", JOIN)
             elif apart := keys_apart(schema, now[table]):

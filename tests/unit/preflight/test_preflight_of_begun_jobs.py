@@ -34,6 +34,17 @@ def test_a_changed_table_is_checked_as_it_was_loaded_and_will_be_parked(tmp_path
     assert target.seen[0].targets[A.id].key == ("id",)
 
 
+def test_columns_that_were_added_are_told_apart(tmp_path: Path) -> None:
+    """The job file says whether they come to the target, too; whatever else has changed parks the table."""
+    more = Column("more", A.columns[0].type, "int")
+    report = run(tmp_path, ALL, End([replace(A, columns=(more, *A.columns)), B]), End(), lambda: begun(A, B))
+    (told,) = warnings(report)
+    assert (
+        "columns were added at the source: it will be parked, unless [ddl] add_column" in told
+        and failures(report) == []
+    )
+
+
 def test_keys_that_came_or_went_are_told(tmp_path: Path) -> None:
     """The table goes on, the target's keys stay as they are."""
     now = replace(A, indexes=(Index("u", ("id",), unique=True), Index("plain", ("id",))))
