@@ -21,7 +21,7 @@ from anabranch.errors import ConfigError, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing import packages
 from anabranch.testing.certificates import Certificates, make_certificates
-from anabranch.testing.databases import Database
+from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.databases import connect as connect_as_root
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
 
@@ -33,7 +33,7 @@ START = {"mariadb": start_mariadb, "mysql": start_mysql}
 
 @pytest.fixture(scope="module")
 def certificates(servers_directory: Path) -> Certificates:
-    directory = servers_directory / "certificates"
+    directory = servers_directory / unique_name("certificates")
     directory.mkdir()
     return make_certificates(directory, "localhost")
 
@@ -47,12 +47,12 @@ def open_server(
     if request.param == "mysql":
         options.append("--plugin-load-add=auth_socket.so")
     else:
-        plugins = servers_directory / "plugins"
+        plugins = servers_directory / unique_name("plugins")
         plugins.mkdir()
         for plugin in PLUGINS:
             shutil.copy(packages.find_mariadb_plugin(plugin), plugins)
         options += [f"--plugin-dir={plugins}", *(f"--plugin-load-add={plugin}" for plugin in PLUGINS)]
-    with START[request.param](servers_directory / f"open-{request.param}", options=options) as server:
+    with START[request.param](servers_directory / unique_name(f"open-{request.param}"), options=options) as server:
         execute(
             server, "CREATE USER tls@'%' IDENTIFIED BY 'pw' REQUIRE SSL", "CREATE USER plain@'%' IDENTIFIED BY 'pw'"
         )
@@ -231,7 +231,9 @@ def test_passwords_are_not_told_in_clear_text(open_server: Server) -> None:
 @pytest.mark.servers
 def test_the_tls_of_old_servers_is_refused(servers_directory: Path, certificates: Certificates) -> None:
     """As MySQL 5.6 came, it speaks TLS 1.0 at best, which today's libraries do not."""
-    with start_mysql(servers_directory / "old-tls", release="5.6", options=_tls_options(certificates)) as server:
+    with start_mysql(
+        servers_directory / unique_name("old-tls"), release="5.6", options=_tls_options(certificates)
+    ) as server:
         root = url(server, server.user, password=server.password)
         for options in ((), (("ssl_mode", "required"),), (("ssl_ca", str(certificates.authority)),)):
             assert "too old to be safe" in refused(replace(root, options=options)).hint

@@ -12,7 +12,7 @@ from anabranch import connectors
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
-from anabranch.testing.databases import Database
+from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
 
 HINT = "take binlog_do_db and binlog_ignore_db out of the configuration and restart the server"
@@ -37,7 +37,7 @@ KINDS = {
 @pytest.fixture(scope="module", params=KINDS)
 def leaving_out(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[Server]:
     start, filter_options, replica_option, _ = KINDS[request.param]
-    directory = servers_directory / f"leaving-out-{request.param}"
+    directory = servers_directory / unique_name(f"leaving-out-{request.param}")
     with start(directory, options=[*filter_options, replica_option, "--replicate-ignore-db=anabranch"]) as server:
         for name in ("logged", "unlogged"):
             database = Database(server, "mysql")

@@ -18,6 +18,7 @@ from anabranch.connectors.postgresql.copy_out import copied
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.certificates import Certificates, make_certificates
+from anabranch.testing.databases import unique_name
 from anabranch.testing.faults import Proxy
 from anabranch.testing.processes import give_away
 from anabranch.testing.servers import Server, start_postgresql
@@ -58,7 +59,7 @@ def refused(endpoint: Endpoint) -> TargetError:
 
 def test_postgresql_sockets_and_ipv6(servers_directory: Path, socket_directory: Path) -> None:
     options = [LISTEN, f"--unix-socket-directories={socket_directory}"]
-    with start_postgresql(servers_directory / "sockets", options=options) as server:
+    with start_postgresql(servers_directory / unique_name("sockets"), options=options) as server:
         assert not is_encrypted(url(server, "[::1]"))
         by_socket = url(server, "", unix_socket=socket_directory)
         assert not is_encrypted(by_socket)
@@ -69,11 +70,11 @@ def test_postgresql_sockets_and_ipv6(servers_directory: Path, socket_directory: 
 
 @pytest.fixture(scope="module")
 def encrypted(servers_directory: Path) -> Iterator[tuple[Server, Certificates]]:
-    directory = servers_directory / "target-certificates"
+    directory = servers_directory / unique_name("target-certificates")
     directory.mkdir()
     made = make_certificates(directory, "localhost")
     options = [LISTEN, "--ssl=on", f"--ssl-cert-file={made.certificate}", f"--ssl-key-file={made.key}"]
-    with start_postgresql(servers_directory / "encrypted", with_tls=True, options=options) as server:
+    with start_postgresql(servers_directory / unique_name("encrypted"), with_tls=True, options=options) as server:
         yield server, made
 
 

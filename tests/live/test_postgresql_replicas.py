@@ -20,7 +20,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.model.writers import SourceWriter
 from anabranch.rows.net import TargetTable
 from anabranch.testing import packages
-from anabranch.testing.databases import Database, create_database
+from anabranch.testing.databases import Database, create_database, unique_name
 from anabranch.testing.recipes import give_away
 from anabranch.testing.servers import Server, start_postgresql
 from rigs.endpoints import endpoint_of
@@ -35,7 +35,7 @@ MADE = "CREATE TABLE orders (id int PRIMARY KEY)"
 
 @pytest.fixture(scope="module")
 def primary(servers_directory: Path) -> Iterator[Server]:
-    server = start_postgresql(servers_directory / "replicas-primary", options=("--wal-level=logical",))
+    server = start_postgresql(servers_directory / unique_name("replicas-primary"), options=("--wal-level=logical",))
     yield server
     server.stop(immediate=True)
 
@@ -72,11 +72,11 @@ def test_postgresql_a_standby_is_refused_and_a_copy_that_runs_by_itself_is_not_t
 ) -> None:
     database = create_database(primary)
     database.execute(MADE, "INSERT INTO orders VALUES (1), (2)")
-    with copied(primary, servers_directory / "replicas-standby", "standby.signal") as standby:
+    with copied(primary, servers_directory / unique_name("replicas-standby"), "standby.signal") as standby:
         found = findings(database, Database(standby, database.name))
         assert found["writable"] == "failed: the target is a standby of the source: nothing can be written to it"
         assert "own_source" not in found
-    with copied(primary, servers_directory / "replicas-copy") as copy:
+    with copied(primary, servers_directory / unique_name("replicas-copy")) as copy:
         twin = Database(copy, database.name)
         query = "SELECT system_identifier, timeline_id FROM pg_control_system(), pg_control_checkpoint()"
         assert twin.query(query) == database.query(query)

@@ -18,7 +18,7 @@ from anabranch.connectors.postgresql.target import preflight_server
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
-from anabranch.testing.databases import Database, create_database, drop_database
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server, start_postgresql
 from rigs.endpoints import endpoint_of
@@ -120,7 +120,8 @@ def replace_user(server: Server, user: Endpoint) -> Server:
 
 def test_a_server_with_few_connections(servers_directory: Path) -> None:
     """What is reserved for administrators is not for the job, unless it is one."""
-    with start_postgresql(servers_directory / "few", options=("--wal-level=logical", "--max-connections=30")) as server:
+    options = ("--wal-level=logical", "--max-connections=30")
+    with start_postgresql(servers_directory / unique_name("few"), options=options) as server:
         database = Database(server, "postgres")
         database.execute("ALTER SYSTEM SET reserved_connections = 1")
         with limited(database) as user:

@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.connectors.postgresql.source.wal_stream import WalStream
 from anabranch.model.checks import CheckResult
-from anabranch.testing.databases import Database
+from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.faults import Proxy
 from anabranch.testing.in_time import until
 from anabranch.testing.packages import find_postgresql
@@ -30,7 +30,7 @@ def is_read_by(database: Database, count: int) -> None:
 @pytest.fixture(scope="module")
 def narrow(servers_directory: Path) -> Iterator[Server]:
     """A server with room for one slot and one reader, as its configuration says, not its command."""
-    server = start_postgresql(servers_directory / "narrow", options=("--wal-level=logical",))
+    server = start_postgresql(servers_directory / unique_name("narrow"), options=("--wal-level=logical",))
     for setting in ("max_replication_slots", "max_wal_senders"):
         Database(server, "postgres").execute(f"ALTER SYSTEM SET {setting} = 1")
     server.stop()

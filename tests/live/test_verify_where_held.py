@@ -142,7 +142,7 @@ def has(one: OfTarget, key: int) -> bool:
 def nameless(servers_directory: Path, postgresql: Server, tmp_path: Path) -> Iterator[JobHere]:
     """A job from a MySQL whose transactions have no GTIDs."""
     options = ("--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
-    with start_mysql(servers_directory / "nameless", options=options) as server, ExitStack() as stack:
+    with start_mysql(servers_directory / unique_name("nameless"), options=options) as server, ExitStack() as stack:
         source, target = create_database(server, "held"), create_database(postgresql, "held")
         stack.callback(drop_database, target)
         source.execute(*ITEM)

@@ -15,7 +15,7 @@ import pytest
 
 from anabranch import failpoints
 from anabranch.testing import faults
-from anabranch.testing.databases import Database, create_database
+from anabranch.testing.databases import Database, create_database, unique_name
 from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import Server, start_mariadb, start_mysql, start_postgresql
 from anabranch.testing.workload import SCHEMA, Writer, fill
@@ -46,8 +46,8 @@ def away(
 ) -> Iterator[tuple[Scenario, Proxy, Proxy]]:
     """A job between servers of its own, by way of two lines that can be broken."""
     source, target = (
-        start_mariadb(servers_directory / "away-source"),
-        STARTS[request.param](servers_directory / "away-target"),
+        start_mariadb(servers_directory / unique_name("away-source")),
+        STARTS[request.param](servers_directory / unique_name("away-target")),
     )
     database = create_database(source, "away")
     database.execute(*SCHEMA, *fill(2), *BULKY)

@@ -20,7 +20,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.table_life import TableState
-from anabranch.testing.databases import Database, connect
+from anabranch.testing.databases import Database, connect, unique_name
 from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import Server, start_mariadb
 from anabranch.testing.workload import SCHEMA, Writer, fill
@@ -151,7 +151,7 @@ def target_store(made: Scenario) -> Iterator[TargetStore]:
 @pytest.fixture
 def two_servers(servers_directory: Path) -> Iterator[tuple[Server, Server]]:
     """A MariaDB and one that took its place; both with the account of the job."""
-    servers = [start_mariadb(servers_directory / name) for name in ("former", "promoted")]
+    servers = [start_mariadb(servers_directory / unique_name(name)) for name in ("former", "promoted")]
     for server in servers:
         with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
             cursor.execute("GRANT ALL ON *.* TO repl@'%' IDENTIFIED BY 'of both'")

@@ -17,7 +17,7 @@ import psycopg
 import pymysql
 import pytest
 
-from anabranch.testing.databases import Database, connect, create_database, drop_database
+from anabranch.testing.databases import Database, connect, create_database, drop_database, unique_name
 from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import (
     Server,
@@ -121,7 +121,7 @@ def test_mysql_family_has_no_account_without_a_password(
 
 
 def test_postgresql_is_durable(servers_directory: Path) -> None:
-    with start_postgresql(servers_directory / "durable") as server:
+    with start_postgresql(servers_directory / unique_name("durable")) as server:
         assert Database(server, "postgres").query("SHOW fsync") == [("on",)]
         assert Database(server, "postgres").query("SHOW server_encoding") == [("UTF8",)]
 

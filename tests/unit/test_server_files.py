@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,3 +94,12 @@ def test_a_container_with_less_memory_than_the_machine_has_no_room(
         limit.write_text(told)
         with server_files(memory=memory) as place:
             assert (place.parent == memory) is is_there, told
+
+
+def test_directories_of_tests_are_made_anew() -> None:
+    """pytest sets a module's fixture up again when other tests ran between the module's tests, which worksteal brings about: a
+    directory of a fixed name is there then."""
+    tests = Path(__file__).parents[1]
+    fixed = re.compile(r"(servers|quick)_directory / (?!unique_name\()")
+    found = [str(path) for path in tests.rglob("*.py") if fixed.search(path.read_text()) and path != Path(__file__)]
+    assert not found, "name it with unique_name()"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.testing import faults
-from anabranch.testing.databases import Database, connect
+from anabranch.testing.databases import Database, connect, unique_name
 from anabranch.testing.recipes import give_away
 from anabranch.testing.servers import Server, start_mysql
 from rigs.scenario import wait_until
@@ -33,7 +33,7 @@ MORE = (
 @pytest.fixture
 def server(servers_directory: Path) -> Iterator[Server]:
     """A MySQL of this test alone: any other has a name and a log of its own."""
-    with start_mysql(servers_directory / "upgrade") as one:
+    with start_mysql(servers_directory / unique_name("upgrade")) as one:
         yield one
         one.stop(immediate=True)
 

@@ -104,7 +104,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class State:
+    """Rows by key, the number of each (it keeps it under another key), and the keys that were written to on the way there."""
+
     rows: Mapping[Key, Row]
+    numbers: Mapping[Key, int]
     written: frozenset[Key]
 
 
@@ -158,6 +161,12 @@ class Story:
             return any(row != rows[0] for row in rows)
         return rows[-1] is not None
 
+    def later_keys(self, touch: Touch, last: int) -> set[Key]:
+        """Return the other keys to which the source moved the row that the touched key had behind `last` commits."""
+        states = self.at(touch.table)[last:]
+        number = states[0].numbers.get(touch.key)
+        return {key for state in states[1:] for key, one in state.numbers.items() if one == number} - {touch.key}
+
 
 class _Spy:
     """Sees which keys are written to."""
@@ -171,7 +180,9 @@ class _Spy:
     def state(self) -> State:
         """Now, with what was written to since the last one."""
         written, self._written = self._written, set()
-        return State({self._key(row): row for row in self._rows.rows.values()}, frozenset(written))
+        rows = {self._key(row): (number, row) for number, row in self._rows.rows.items()}
+        numbers = {key: number for key, (number, _) in rows.items()}
+        return State({key: row for key, (_, row) in rows.items()}, numbers, frozenset(written))
 
     def _seen(self, number: int, row: Row | None) -> None:
         self._written |= {self._key(one) for one in (self._rows.rows.get(number), row) if one is not None}
@@ -209,7 +220,8 @@ def wrong_notes(story: Story, found: Mapping[Touch, tuple[int, int]], noted: Seq
     """Return what is wrong with the conflicts that a job noted, "" for nothing.
 
     `found`: the keys that were written to, each with the first and the last number of commits behind which that may have
-    been. A key meets one conflict at most, in its first change."""
+    been. A key meets one conflict at most, in its first change, and a change is noted once: where the row that it moves is
+    missing and another one has the key that it moves to, as that one."""
     causes = {(one.table, one.key): one for one in found}
     seen: set[tuple[str, Key]] = set()
     for one in noted:
@@ -220,7 +232,9 @@ def wrong_notes(story: Story, found: Mapping[Touch, tuple[int, int]], noted: Seq
             return f"a conflict was noted twice: {one}"
         seen.add((one.table, one.key))
     for touch, (first, last) in found.items():
-        if (touch.table, touch.key) not in seen and story.must_be_noted(touch, first, last):
+        if (touch.table, touch.key) in seen or not story.must_be_noted(touch, first, last):
+            continue
+        if touch.did != DELETED or not any((touch.table, key) in seen for key in story.later_keys(touch, last)):
             return f"a conflict was met and not noted: {_said(touch)} (noted: {', '.join(map(str, noted)) or 'none'})"
     return ""
 

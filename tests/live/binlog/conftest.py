@@ -23,7 +23,7 @@ from anabranch.rows.chunk import META, Chunk, Op, Part
 from anabranch.rows.compiled import compiled
 from anabranch.rows.lines import lines
 from anabranch.rows.log_items import LogIdle, LogStatement
-from anabranch.testing.databases import Database
+from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server, start_mysql
 
@@ -162,7 +162,7 @@ class Follower:
 def mysql_without_gtids(servers_directory: Path) -> Iterator[Server]:
     """A MySQL whose transactions are anonymous at first."""
     options = ["--gtid-mode=OFF", "--enforce-gtid-consistency=OFF", "--binlog-row-metadata=MINIMAL"]
-    with start_mysql(servers_directory / "nogtid", options=options) as server:
+    with start_mysql(servers_directory / unique_name("nogtid"), options=options) as server:
         yield server
         server.stop(immediate=True)
 

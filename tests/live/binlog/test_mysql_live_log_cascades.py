@@ -10,14 +10,14 @@ import pytest
 
 from anabranch import connectors
 from anabranch.rows.chunk import Op
-from anabranch.testing.databases import create_database
+from anabranch.testing.databases import create_database, unique_name
 from anabranch.testing.servers import Server, start_mysql
 
 
 @pytest.fixture(params=["OFF", "ON"])
 def newest(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[tuple[Server, bool]]:
     """https://dev.mysql.com/doc/refman/9.7/en/replication-features-foreign-keys.html"""
-    directory = servers_directory / f"native-keys-{request.param}"
+    directory = servers_directory / unique_name(f"native-keys-{request.param}")
     options = [f"--innodb-native-foreign-keys={request.param}"]
     with start_mysql(directory, release="9", options=options) as server:
         yield server, request.param == "OFF"

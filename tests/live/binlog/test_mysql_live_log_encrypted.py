@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.testing import packages
-from anabranch.testing.databases import create_database
+from anabranch.testing.databases import create_database, unique_name
 from anabranch.testing.processes import give_away
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
 
@@ -44,7 +44,7 @@ SERVERS = {"mariadb": (start_mariadb, of_mariadb), "mysql": (start_mysql, of_mys
 
 @pytest.fixture(params=SERVERS)
 def encrypting(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[Server]:
-    directory = servers_directory / f"encrypting-{request.param}"
+    directory = servers_directory / unique_name(f"encrypting-{request.param}")
     directory.mkdir()
     start, options = SERVERS[request.param]
     with start(directory / "server", options=options(directory)) as server:
@@ -52,7 +52,7 @@ def encrypting(request: pytest.FixtureRequest, servers_directory: Path) -> Itera
         server.stop(immediate=True)
 
 
-def test_mysql_live_an_encrypted_log(encrypting: Server, servers_directory: Path, follow: Callable) -> None:
+def test_mysql_live_an_encrypted_log(encrypting: Server, follow: Callable) -> None:
     database = create_database(encrypting, "log")
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v varchar(90))")
     follower = follow(database)
@@ -66,5 +66,5 @@ def test_mysql_live_an_encrypted_log(encrypting: Server, servers_directory: Path
     follower.take()
     assert follower.told("t") == follower.read("t") == [b"1\tnobody can read this\n", b"2\tso they say\n"]
     follower.stop()
-    files = list((servers_directory / f"encrypting-{encrypting.name}").glob("server/data/binlog.0*"))
+    files = list(encrypting.datadir.glob("binlog.0*"))
     assert len(files) > 1 and not [file for file in files if b"read this" in file.read_bytes()]

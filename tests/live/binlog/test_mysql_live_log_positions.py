@@ -28,7 +28,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Part
 from anabranch.rows.log_items import LogAbandoned
-from anabranch.testing.databases import Database, create_database
+from anabranch.testing.databases import Database, create_database, unique_name
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
 
@@ -39,7 +39,7 @@ RESET = "RESET MASTER"
 @pytest.fixture(scope="module", params=["mariadb", "mysql", pytest.param("mysql56", marks=pytest.mark.servers)])
 def own_server(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[Server]:
     """A server of this file alone: its log is purged and reset."""
-    server = START[request.param](servers_directory / f"own-{request.param}")
+    server = START[request.param](servers_directory / unique_name(f"own-{request.param}"))
     yield server
     server.stop(immediate=True)
 

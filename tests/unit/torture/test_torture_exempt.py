@@ -181,6 +181,16 @@ def test_every_difference_is_noted_once_and_none_that_nobody_caused() -> None:
     assert "nobody caused" in wrong_notes(known, {replace(WITHOUT, did=UPDATED): (1, 1)}, [missing])
 
 
+def test_a_row_that_is_missing_where_it_moves_to_a_key_that_is_there_is_one_conflict() -> None:
+    """Torture seed 20790: a change is noted once."""
+    found = {WITHOUT: (1, 1), TWO: (1, 1)}
+    exists = Noted("parent", EXISTS, "source", (b"2",))
+    for moves in ([update("parent", "1", id="2")], [update("parent", "1", id="3"), update("parent", "3", id="2")]):
+        assert wrong_notes(story(*moves), found, [exists]) == ""
+    others = story(update("parent", "1", id="3"), insert("parent", ("2", "2", None)))
+    assert "met and not noted: parent 1 deleted" in wrong_notes(others, found, [exists])
+
+
 def test_the_verdict_takes_them_from_what_was_seen() -> None:
     observations = [replace(observation, more=shown(COMES)) for observation in seen(state(1))]
     good = Noted("parent", EXISTS, "source", (b"4",))
