@@ -113,7 +113,9 @@ quarter of the histories goes to a target whose user may not set `session_replic
 The job of three in ten comes as a user whose every session begins with an administrator's
 [settings](../reference/session-settings.md) at their worst: three rows for a SELECT, `array_nulls = off`, a millisecond for
 a statement. In two of five histories from a MySQL or MariaDB columns are computed, virtual ones over foreign keys that change
-rows unseen and over each other in levels, stored ones over what statements give.
+rows unseen and over each other in levels, stored ones over what statements give. In some of them columns are added to
+tables while they stream (`[ddl] add_column = "apply"`), anywhere among the others, with rows of both definitions around each
+statement.
 
 **The job** is the product: capture, load and apply, each a process of its own, with what Spark would do done in that
 process (a history takes some seconds), or `anabranch run` with Spark as it is. One of six jobs has two targets, the second a
@@ -166,7 +168,7 @@ too, so that what is said to one changes rows of another; in every third an enum
 and behind it, which rows then have. In one of six policies hide rows of the source's tables from everybody, and of every
 table that the job makes at the target for it (from any source): the job's user has BYPASSRLS. Not drawn are foreign
 keys that change rows where the target's would do the same (a user who may not set `session_replication_role`), other unique
-keys of partitioned tables, primary keys that are checked late, and definitions that change: a partition that is attached,
+keys of partitioned tables, primary keys that are checked late, and other definitions that change: a partition that is attached,
 detached or dropped parks the table, which a scenario shows.
 
 With `--decoder` the log is read by another one, on PostgreSQL 15, or each history draws one (`drawn`). What a decoder does not

@@ -17,7 +17,7 @@ from anabranch.testing.torture.ends import version_of
 from anabranch.testing.torture.history import History, Transaction
 from anabranch.testing.torture.postgresql_snapshots import PostgresqlSnapshots
 from anabranch.testing.torture.run import Result, run_history
-from anabranch.testing.torture.tables import SET_NULL
+from anabranch.testing.torture.tables import SET_NULL, Column
 from rigs.torture_double import Double
 from rigs.torture_tables import delete, family, insert, update
 
@@ -43,7 +43,7 @@ def carried(seed: int, source: Server, target: Database, mistake: str = "") -> R
 
 def test_a_look_is_as_the_one_before_it_only_while_no_transaction_has_ended(target_database: Database) -> None:
     target_database.execute("CREATE TABLE t (n int)")
-    looks = PostgresqlSnapshots(target_database, "public", {"t": ["n"]}, ())
+    looks = PostgresqlSnapshots(target_database, "public", {"t": [Column("n", "int")]}, ())
     with closing(looks), closing(target_database.connect(autocommit=False)) as writer:
         for statement, seen in (
             ("INSERT INTO t VALUES (1)", b"1\n"),

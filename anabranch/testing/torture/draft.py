@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from anabranch.testing.torture.history import Assigned, Condition, Statement
 from anabranch.testing.torture.model import Model, Refused
@@ -25,9 +26,9 @@ class Draft:
     def __init__(
         self, r: random.Random, schema: Schema, family: str, *, is_big: bool = False, unchecked: bool = True
     ) -> None:
-        self.r, self.schema, self.is_big, self.unchecked = r, schema, is_big, unchecked
+        self.r, self.schema, self.is_big, self.unchecked = r, schema.at_first, is_big, unchecked
         self.model, self.family = Model(schema, family), source_family(family)
-        self.events = self.family.events(schema)
+        self.events = self.family.events(self.schema)
         self.labels = list(LABELS)  # of an enum, as far as they have been added
         self.checks = True
         self._next = 0
@@ -54,6 +55,15 @@ class Draft:
                 if self.r.random() < 0.2:
                     kept.append(statement)
         return kept
+
+    def grow(self, statement: Statement) -> None:
+        """Columns are there from now on: the next of those that the table is to have."""
+        whole = self.model.schema[statement.table]
+        tables = (
+            replace(t, columns=whole.columns[: len(t.columns) + len(statement.columns)]) if t.name == whole.name else t
+            for t in self.schema.tables
+        )
+        self.schema = Schema(tuple(tables))
 
     # --- rows and values ---------------------------------------------------------------------------------------------------
 

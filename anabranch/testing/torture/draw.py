@@ -12,11 +12,12 @@ from anabranch.testing.databases import Database
 from anabranch.testing.torture.bare import with_bare_truncates
 from anabranch.testing.torture.computed import with_computed
 from anabranch.testing.torture.draft import Draft
+from anabranch.testing.torture.growing import draw_growing, with_added
 from anabranch.testing.torture.heirs import with_heirs
 from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.labels import with_labels
 from anabranch.testing.torture.postgresql_tables import is_late_unique
-from anabranch.testing.torture.schemas import draw_schema, with_one_apart, with_one_way, without_actions
+from anabranch.testing.torture.schemas import draw_schema, known_kinds, with_one_apart, with_one_way, without_actions
 from anabranch.testing.torture.sources import source_family
 from anabranch.testing.torture.tables import Schema
 from anabranch.testing.torture.targets import empties_apart
@@ -36,18 +37,20 @@ def draw_history(
     apart: bool = False,
     decoder: str = "",
     target: Database | None = None,
+    grows: bool = False,
 ) -> History:
     """The same one for the same seed and server. `unchecked`: some transactions turn their foreign keys off, and rows may
     move by two keys at once, which a target that enforces its own may have to refuse (K1). Without it, where the log has what
     keys do, they do nothing: the target's would do it as well. `apart`: there is a table without foreign keys, to which
     somebody else may write at the target, and images are full, as a row needs that is written anew. `decoder`: of the source's
-    log, "" for the usual one. `target`: what is drawn is what it can hold; None: a PostgreSQL."""
+    log, "" for the usual one. `target`: what is drawn is what it can hold; None: a PostgreSQL. `grows`: columns are added."""
     r = random.Random(f"history {seed}")
     schema = draw_schema(r, family, version, decoder, target)
     schema = schema if unchecked else (with_one_way if source_family(family).hides_actions else without_actions)(schema)
     schema = with_one_apart(schema) if apart else schema
     if source_family(family).hides_actions:
         schema = with_computed(schema, seed)
+        schema = with_added(schema, seed, known_kinds(family, version, decoder, target)) if grows else schema
     else:
         schema = with_heirs(with_labels(schema, seed), seed, decoder)
     sessions = r.randint(2, 4)
@@ -55,7 +58,7 @@ def draw_history(
     draft = Draft(r, schema, family, is_big=r.random() < 0.03, unchecked=unchecked)
     before = _filling(draft)
     during = [_transaction(draft, sessions, 30) for _ in range(r.randint(*DURING))]
-    after = [_transaction(draft, sessions, 4) for _ in range(r.randint(*AFTER))]
+    after = _streamed(draft, sessions, seed)
     if draft.is_big:
         after[r.randrange(len(after))] = _big(draft, sessions)
     _hold_back(r, during)
@@ -64,6 +67,17 @@ def draw_history(
     history = _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images, decoder))
     is_emptied = not draft.family.commits_truncates and not decoder and target is not None and empties_apart(target)
     return with_bare_truncates(history) if is_emptied else history
+
+
+def _streamed(draft: Draft, sessions: int, seed: int) -> list[Transaction]:
+    found, number = list[Transaction](), draft.r.randint(*AFTER)
+    growing = draw_growing(draft.model.schema, seed, number, sessions)
+    for place in range(number):
+        for alone in growing.get(place, ()):
+            draft.grow(alone.statements[0])
+            found.append(alone)
+        found.append(_transaction(draft, sessions, 4))
+    return found
 
 
 def _leaves_equal_values(schema: Schema, family: str, target: Database | None) -> bool:
@@ -129,7 +143,7 @@ def _big(draft: Draft, sessions: int) -> Transaction:
 def _hold_back(r: random.Random, phase: list[Transaction]) -> None:
     """Some transactions end only after later ones of other sessions; the first of a phase behind as many as can be."""
     for place, transaction in enumerate(phase):
-        if transaction.truncates or (place and r.random() > 0.1):
+        if transaction.alone or (place and r.random() > 0.1):
             continue
         later = [i for i, t in enumerate(phase) if i > place and t.session != transaction.session]
         if later:

@@ -28,7 +28,7 @@ def source_lines(server: Server, database: str, schema: Schema) -> dict[str, lis
     with closing(_reader(server, database)) as connection, closing(connection.cursor()) as cursor:
         known = _prints(server, cursor)
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        found = {table.name: _lines(cursor, table, known) for table in schema.tables}
+        found = {table.name: _lines(cursor, table, server.name, known) for table in schema.tables}
         cursor.execute(f"SELECT n FROM {LEDGER}")
         return {LEDGER: sorted(row[0].encode() for row in cursor.fetchall()), **found}
 
@@ -38,11 +38,16 @@ def _reader(server: Server, database: str) -> Any:
     return connect(server, database, conv={}, init_command="SET time_zone = '+00:00'")
 
 
-def _lines(cursor: Any, table: Table, known: Mapping[tuple[str, Printed], str]) -> list[bytes]:
-    cursor.execute(f"SELECT {', '.join(column.name for column in table.columns)} FROM {table.name}")
-    of = [column.of for column in table.columns]
+def _lines(cursor: Any, table: Table, family: str, known: Mapping[tuple[str, Printed], str]) -> list[bytes]:
+    """Return the rows, with its default for a column whose statement failed."""
+    cursor.execute(f"SHOW COLUMNS FROM {table.name}")
+    there = {row[0] for row in cursor.fetchall()}
+    columns = [column for column in table.columns if column.name in there]
+    cursor.execute(f"SELECT {', '.join(column.name for column in columns)} FROM {table.name}")
+    left = [column.before(family) for column in table.columns if column.name not in there]
+    of = [column.of for column in columns]
     rows = ([_text(kind, value, known) for kind, value in zip(of, row, strict=True)] for row in cursor.fetchall())
-    return sorted("\t".join(map(copied, row)).encode() for row in rows)
+    return sorted("\t".join(map(copied, [*row, *left])).encode() for row in rows)
 
 
 def _text(kind: Kind, printed: Printed | None, known: Mapping[tuple[str, Printed], str]) -> str | None:

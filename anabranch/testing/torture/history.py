@@ -29,6 +29,7 @@ class Choice:
 
 
 Assigned = Literal | Plus | Choice
+COMMIT_THEMSELVES = ("truncate", "grow")  # at a MySQL or MariaDB
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Statement:
     do: `insert`, `ignore` (INSERT IGNORE), `replace`, `upsert` (ON DUPLICATE KEY UPDATE `assigned`): `columns` and `rows` ·
     `update`: `assigned`, `where`, `order`, `limit` · `delete`: `where`, `order`, `limit` · `both`: `parts`, two updates or
     two deletes of different tables in one statement · `savepoint`, `back` (to the savepoint): `name` · `truncate` ·
+    `grow`: `columns` are added, `order` says where (growing.py) ·
     `empty`: PostgreSQL's TRUNCATE, of its table and those of its `parts`, which are told or, by `name`, follow · `label`: one
     that is added to the enum, `order` says where."""
 
@@ -65,8 +67,8 @@ class Statement:
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """`number` is what it writes into the ledger. `pause`: milliseconds before it begins. `behind`: before its end it waits
-    for the end of that other one, a little. `checks`: foreign keys are on. One that truncates does nothing else, and one that
-    is `bare` does not even write its number: the log has it as a message (bare.py)."""
+    for the end of that other one, a little. `checks`: foreign keys are on. One with a statement that commits by itself does
+    nothing else, and one that is `bare` does not even write its number: the log has it as a message (bare.py)."""
 
     number: int
     session: int
@@ -80,12 +82,17 @@ class Transaction:
     @property
     def is_numbered(self) -> bool:
         """Return whether its number comes into the ledger."""
-        return not (self.truncates or self.bare)
+        return not (self.alone or self.bare)
+
+    @property
+    def alone(self) -> Statement | None:
+        """The statement that commits by itself, where the transaction is one; its number stands in the statement."""
+        return next((s for s in self.statements if s.do in COMMIT_THEMSELVES), None)
 
     @property
     def truncates(self) -> str:
         """The table, for one that is a TRUNCATE."""
-        return next((s.table for s in self.statements if s.do == "truncate"), "")
+        return self.alone.table if self.alone and self.alone.do == "truncate" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,11 @@ class History:
     def database(self) -> str:
         """Its name at both ends: a database at the source, a schema at the target."""
         return f"torture_{self.seed}"
+
+    @property
+    def grows(self) -> bool:
+        """Return whether columns are added."""
+        return any(one.alone and one.alone.do == "grow" for one in self.transactions)
 
     def with_transactions(self, kept: Callable[[Transaction], Transaction | None]) -> History:
         """Each transaction changed, or left out where that gives None."""
@@ -140,7 +152,6 @@ def ledger_sql(number: int) -> str:
 
 
 def truncate_sql(table: str, number: int) -> str:
-    """It commits by itself, so that its number stands in the statement."""
     return f"TRUNCATE TABLE {table} /* {number} */"
 
 
@@ -214,6 +225,7 @@ _SQL: Mapping[str, Callable[[Statement], str]] = {
     "savepoint": lambda statement: f"SAVEPOINT {statement.name}",
     "back": lambda statement: f"ROLLBACK TO SAVEPOINT {statement.name}",
     "truncate": lambda statement: f"TRUNCATE TABLE {statement.table}",
+    "grow": lambda statement: f"ALTER TABLE {statement.table} ADD {', '.join(statement.columns)}",
 }
 
 

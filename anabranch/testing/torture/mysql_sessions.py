@@ -11,8 +11,11 @@ from typing import Any
 
 from anabranch.testing.databases import connect
 from anabranch.testing.servers import Server
+from anabranch.testing.torture.ends import version_of
+from anabranch.testing.torture.growing import grow_sql
 from anabranch.testing.torture.history import History, Statement, Transaction, ledger_sql, sql, truncate_sql
 from anabranch.testing.torture.speaker import COMMITTED, ROLLED_BACK, Collided, Lost, Result
+from anabranch.testing.torture.values import exact_collation
 
 # What a statement may fail of; it is taken back alone. Duplicate key, missing parent, referenced row, cascades too deep,
 # a value that does not fit, NULL or nothing where a value has to be, truncating what is referred to
@@ -22,6 +25,8 @@ REFUSALS = frozenset(
 )
 # Deadlock, lock wait timeout, changed since it was read: the session rolls back.
 COLLISIONS = frozenset({1205, 1213, 1020})
+# A table that has got columns: it is younger than the transaction, or has them only later in another session's order.
+GROWN = frozenset({1054, 1412})
 # The server went away, ends, or ended the session.
 LOST = frozenset({0, 1053, 1927, 2003, 2006, 2013, 2055, 4031})
 SETTINGS = (
@@ -37,7 +42,7 @@ class MysqlSpeaker:
         """Raises Lost."""
         import pymysql
 
-        self.history = history
+        self.history, self._exact = history, exact_collation(server.name, version_of(server))
         try:
             self._connection = self._connect(server, session)
         except pymysql.err.MySQLError as error:
@@ -52,7 +57,7 @@ class MysqlSpeaker:
             return self._attempt(transaction, results, hold)
         except pymysql.err.MySQLError as error:
             number = error.args[0] if error.args else 0
-            if number in COLLISIONS:
+            if number in COLLISIONS or (number in GROWN and self.history.grows):
                 raise Collided from error
             if number in LOST or isinstance(error, pymysql.err.InterfaceError):
                 raise Lost from error
@@ -70,8 +75,8 @@ class MysqlSpeaker:
 
     def _attempt(self, transaction: Transaction, results: list[Result], hold: Callable[[], None]) -> str:
         connection = self._connection
-        if transaction.truncates:
-            results.append(_ask(connection, truncate_sql(transaction.truncates, transaction.number)))
+        if transaction.alone:
+            results.append(_ask(connection, self._alone(transaction.alone, transaction.number)))
             return ROLLED_BACK if results[0].error else COMMITTED
         if not transaction.checks:
             connection.query("SET foreign_key_checks = 0")
@@ -86,6 +91,11 @@ class MysqlSpeaker:
         for _ in last[1:]:
             connection.next_result()
         return COMMITTED if transaction.commits else ROLLED_BACK
+
+    def _alone(self, statement: Statement, number: int) -> str:
+        if statement.do == "truncate":
+            return truncate_sql(statement.table, number)
+        return grow_sql(self.history.schema[statement.table], statement, number, self._exact)
 
     def _hold_parents(self, statement: Statement) -> None:
         """Lock the parents, as keys that are on do.

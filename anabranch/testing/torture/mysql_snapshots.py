@@ -38,7 +38,11 @@ AWAY = (
 )
 STREAMS = "SELECT COALESCE(MIN(state = 'streaming'), 0) FROM anabranch.table_state WHERE job = %s"
 # A table that is made anew meanwhile, or changed since the snapshot: the next look sees it.
-PASSING = frozenset({ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED})
+PASSING = frozenset({ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED, ER.BAD_FIELD_ERROR})
+# Asked behind the tables: where it is as it was before them, they were without these columns all the time.
+ADDED = """
+SELECT table_name, column_name FROM information_schema.columns
+ WHERE table_schema = '{namespace}' AND column_name IN ({names})"""
 Row = tuple[Printed | None, ...]
 
 
@@ -54,7 +58,8 @@ def connected(target: Database, **options: Any) -> Any:
 
 @dataclass
 class MysqlSnapshots:
-    """`columns`: those to be read, by table; `beside`: whole tables or views, all of texts and numbers."""
+    """`columns`: those to be read, by table; one that is added and is not there yet shows what rows then have. `beside`: whole
+    tables or views, all of texts and numbers."""
 
     target: Database
     namespace: str
@@ -63,10 +68,7 @@ class MysqlSnapshots:
     _connection: Any = field(default=None, init=False)
     _query: str = field(default="", init=False)
     _lines: list[_Lines] = field(default_factory=list, init=False)
-
-    def __post_init__(self) -> None:
-        of = [[shown(column.of) for column in columns] for columns in self.columns.values()]
-        self._lines = [*map(_Lines, of), *(_Lines([]) for _ in self.beside)]
+    _there: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)  # added columns, by table
 
     def read(self) -> Snapshot:
         if self._connection is None:
@@ -77,23 +79,43 @@ class MysqlSnapshots:
             if error.args[0] not in PASSING:
                 raise
             raise pymysql.err.OperationalError(*error.args) from error
-        read = [lines.of_rows(rows) for lines, rows in zip(self._lines, results[1:-2], strict=True)]
+        _, *read_rows, away, there, _ = results
+        if _pairs(there) != self._there:
+            self.close()
+            return self.read()
+        read = [lines.of_rows(rows) for lines, rows in zip(self._lines, read_rows, strict=True)]
         tables = dict(zip(self.columns, read, strict=False))
         beside = dict(zip(self.beside, read[len(tables) :], strict=True))
-        return Snapshot(tables, beside, frozenset(str(row[0]) for row in results[-2]))
+        return Snapshot(tables, beside, frozenset(str(row[0]) for row in away))
 
     def _connect(self) -> None:
         self._connection = connected(self.target, client_flag=CLIENT.MULTI_STATEMENTS)
         with self._connection.cursor() as cursor:
             cursor.execute(HAS_STATES)
             has_states = cursor.fetchone()[0] != "0"
+        names = ", ".join(sorted({f"'{c.name}'" for some in self.columns.values() for c in some if c.added}))
+        added = ADDED.format(namespace=self.namespace, names=names) if names else NONE_AWAY
+        self._there = _pairs(_results(self._connection, added)[0])
+        self._lines = [_Lines([self._shown(table, c) for c in columns]) for table, columns in self.columns.items()]
+        self._lines += [_Lines([]) for _ in self.beside]
         selects = [
-            f"SELECT {', '.join(read_as(c.of, c.name) for c in columns)} FROM `{self.namespace}`.`{table}`"
+            f"SELECT {', '.join(self._read_as(table, c) for c in columns)} FROM `{self.namespace}`.`{table}`"
             for table, columns in self.columns.items()
         ]
         selects += [f"SELECT * FROM `{self.namespace}`.`{table}`" for table in self.beside]
-        selects.append(AWAY.format(job=self.namespace) if has_states else NONE_AWAY)
+        selects += [AWAY.format(job=self.namespace) if has_states else NONE_AWAY, added]
         self._query = "; ".join(("START TRANSACTION WITH CONSISTENT SNAPSHOT", *selects, "COMMIT"))
+
+    def _is_there(self, table: str, column: Column) -> bool:
+        return not column.added or (table, column.name) in self._there
+
+    def _read_as(self, table: str, column: Column) -> str:
+        if self._is_there(table, column):
+            return read_as(column.of, column.name)
+        return "NULL" if column.before() is None else "1"
+
+    def _shown(self, table: str, column: Column) -> Shown:
+        return shown(column.of) if self._is_there(table, column) else lambda _: column.before() or ""
 
     def streams(self) -> bool:
         with closing(connected(self.target)) as connection, connection.cursor() as cursor:
@@ -108,6 +130,10 @@ class MysqlSnapshots:
             with suppress(pymysql.err.Error, OSError):
                 self._connection.close()
             self._connection = None
+
+
+def _pairs(rows: Sequence[Row]) -> frozenset[tuple[str, str]]:
+    return frozenset((str(table), str(column)) for table, column in rows)
 
 
 @dataclass

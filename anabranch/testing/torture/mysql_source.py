@@ -89,7 +89,7 @@ class MysqlSource:
             cursor.execute(f"CREATE DATABASE {history.database} CHARACTER SET utf8mb4")
             cursor.execute(f"USE {history.database}")
             cursor.execute("SET foreign_key_checks = 0")
-            for statement in create_statements(history.schema, server.name, version_of(server)):
+            for statement in create_statements(history.schema.at_first, server.name, version_of(server)):
                 cursor.execute(statement)
             return log_end(server, cursor)
 

@@ -1,4 +1,5 @@
-"""Read the order in which the source committed, from the ledger and the TRUNCATEs in its log, with the vendor's own reader.
+"""Read the order in which the source committed, from the ledger and from what commits by itself in its log, with the vendor's
+own reader.
 
 The product's decoder takes no part. https://dev.mysql.com/doc/refman/8.0/en/mysqlbinlog-row-events.html ·
 https://mariadb.com/kb/en/mariadb-binlog-options/
@@ -31,7 +32,7 @@ _TOOLS: Mapping[str, tuple[Callable[[], Software], str]] = {
 _NAMES = {"mysql": ("mysqlbinlog",), "mariadb": ("mariadb-binlog", "mysqlbinlog")}
 _SPELT = {"mysql": "MySQL", "mariadb": "MariaDB"}
 _PACKAGES = {"mysql": "MySQL's own server or client package", "mariadb": "mariadb-client"}
-_TRUNCATE = re.compile(rb"^TRUNCATE TABLE \w+ /\* (\d+) \*/")
+_ALONE = re.compile(rb"^(?:TRUNCATE TABLE \w+|ALTER) /\* (\d+) \*/")  # what commits by itself has its number
 _NUMBER = re.compile(rb"^###   @1=(\d+)")
 
 
@@ -64,7 +65,7 @@ def order_in(dump: bytes, database: str) -> list[int]:
     for line in dump.splitlines():
         if line.startswith(b"### ") and not line.startswith(b"###  "):
             is_ledger = line == insert or (is_ledger and line == b"### SET")
-        elif number := (is_ledger and _NUMBER.match(line)) or _TRUNCATE.match(line):
+        elif number := (is_ledger and _NUMBER.match(line)) or _ALONE.match(line):
             found.append(int(number[1]))
     return found
 

@@ -40,6 +40,7 @@ from anabranch.testing.torture.deeds import (
 from anabranch.testing.torture.emptying import draw_emptying
 from anabranch.testing.torture.exempt import ASIDE, INTRUDER, Noted
 from anabranch.testing.torture.explain import ON_LINES, ON_SERVERS, explains
+from anabranch.testing.torture.growing import SETTING
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.intruder import Intruding
 from anabranch.testing.torture.local import CLOCK, Small
@@ -123,7 +124,9 @@ class LocalPipeline(Waiting):
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
         stays = not any((fault.kind, fault.where) == ("restart", "source") for fault in self.faults)
-        if drawn.random() < TWO_PHASE and stays and source_family(self.place.source.name).has_beside:
+        grows = self.history is not None and self.history.grows  # a prepared transaction would park its tables
+        more += SETTING if grows else ""
+        if drawn.random() < TWO_PHASE and stays and not grows and source_family(self.place.source.name).has_beside:
             self._beside = Beside(self.place.source, self.place.target, self.place.name, self.seed)
             self._deed = None
         self._tables = tables_at(self.place.target, self.place.name)

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 
 from anabranch.testing.databases import Database
+from anabranch.testing.torture.tables import Column
 from anabranch.testing.torture.targets import Snapshot
 
 OPTIONS = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c bytea_output=hex -c client_encoding=UTF8"
@@ -30,19 +32,25 @@ COPY (SELECT split_part(source_table, '.', 2) FROM anabranch.table_state WHERE j
        ORDER BY 1) TO STDOUT"""
 # Equal answers see the same rows. https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-SNAPSHOT
 SEEN = b"COPY (SELECT pg_catalog.pg_current_snapshot()) TO STDOUT"
+# Of columns that are added: how many there are, in the same snapshot.
+ADDED = """
+COPY (SELECT table_name, column_name FROM information_schema.columns
+       WHERE table_schema = '{namespace}' AND column_name = ANY ('{{{names}}}')) TO STDOUT"""
 STREAMS = "SELECT coalesce(bool_and(state = 'streaming'), false) FROM anabranch.table_state WHERE job = %s"
 
 
 @dataclass
 class PostgresqlSnapshots:
-    """`columns`: those to be read, by table; `beside`: whole tables or views."""
+    """`columns`: those to be read, by table; one that is added and is not there yet shows what rows then have. `beside`: whole
+    tables or views."""
 
     target: Database
     namespace: str
-    columns: Mapping[str, Sequence[str]]
+    columns: Mapping[str, Sequence[Column]]
     beside: Sequence[str]
     _connection: Any = field(default=None, init=False)
     _query: bytes = field(default=b"", init=False)
+    _there: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)  # added columns, by table
     _last: tuple[bytes, Snapshot] | None = field(
         default=None, init=False
     )  # of this connection: after a crash numbers come again
@@ -52,7 +60,15 @@ class PostgresqlSnapshots:
             self._connect()
         if self._last is not None and copied_out(self._connection.pgconn, SEEN, 1) == [self._last[0]]:
             return self._last[1]
-        seen, *read = copied_out(self._connection.pgconn, self._query, len(self.columns) + len(self.beside) + 2)
+        try:
+            seen, there, *read = copied_out(
+                self._connection.pgconn, self._query, len(self.columns) + len(self.beside) + 3
+            )
+        except psycopg.errors.UndefinedColumn as error:  # the server has forgotten its last commits
+            raise psycopg.OperationalError(str(error)) from error
+        if _pairs(there) != self._there:
+            self.close()
+            return self.read()
         tables = dict(zip(self.columns, read, strict=False))
         beside = dict(zip(self.beside, read[len(tables) : -1], strict=True))
         self._last = seen, Snapshot(tables, beside, frozenset(read[-1].decode().split()))
@@ -61,14 +77,23 @@ class PostgresqlSnapshots:
     def _connect(self) -> None:
         self._connection = self.target.connect(options=OPTIONS, connect_timeout=CONNECT_SECONDS)
         has_states = self._connection.execute(HAS_STATES).fetchone()[0]
-        copies = [SEEN.decode()]
+        names = ",".join(sorted({c.name for some in self.columns.values() for c in some if c.added}))
+        added = ADDED.format(namespace=self.namespace, names=names) if names else NONE_AWAY
+        self._there = _pairs(copied_out(self._connection.pgconn, added.encode(), 1)[0])
+        copies = [SEEN.decode(), added]
         copies += [
-            f'COPY (SELECT {_names(names)} FROM "{self.namespace}"."{table}") TO STDOUT'
-            for table, names in self.columns.items()
+            f'COPY (SELECT {self._shown(table)} FROM "{self.namespace}"."{table}") TO STDOUT' for table in self.columns
         ]
         copies += [f'COPY (TABLE "{self.namespace}"."{table}") TO STDOUT' for table in self.beside]
         copies.append(AWAY.format(job=self.namespace) if has_states else NONE_AWAY)
         self._query = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *copies, "COMMIT")).encode()
+
+    def _shown(self, table: str) -> str:
+        is_there = (not column.added or (table, column.name) in self._there for column in self.columns[table])
+        return ", ".join(
+            f'"{column.name}"' if here else sql.Literal(column.before()).as_string()
+            for column, here in zip(self.columns[table], is_there, strict=True)
+        )
 
     def streams(self) -> bool:
         with closing(self.target.connect(connect_timeout=CONNECT_SECONDS)) as connection:
@@ -83,8 +108,8 @@ class PostgresqlSnapshots:
             self._connection = self._last = None
 
 
-def _names(columns: Sequence[str]) -> str:
-    return ", ".join(f'"{column}"' for column in columns)
+def _pairs(lines: bytes) -> frozenset[tuple[str, str]]:
+    return frozenset((table, column) for table, column in (line.split("\t") for line in lines.decode().splitlines()))
 
 
 def copied_out(connection: Any, query: bytes, tables: int) -> list[bytes]:

@@ -51,8 +51,7 @@ class PostgresqlTargetTables:
     namespace: str
 
     def snapshots(self, columns: Mapping[str, Sequence[Column]], beside: Sequence[str] = ()) -> PostgresqlSnapshots:
-        names = {table: [column.name for column in some] for table, some in columns.items()}
-        return PostgresqlSnapshots(self.target, self.namespace, names, tuple(beside))
+        return PostgresqlSnapshots(self.target, self.namespace, columns, tuple(beside))
 
     def show(self, relation: str, schema: Schema) -> None:
         made = {INTRUDER: CREATE_INTRUDER.format(self.namespace, INTRUDER), ASIDE: self._view(schema)}

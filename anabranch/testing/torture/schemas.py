@@ -25,13 +25,18 @@ def draw_schema(
 ) -> Schema:
     """Three to five tables; at least one has a key, one or more foreign keys lead from or to it. `target`: where their values
     have to come exactly; None: at a PostgreSQL, which takes them all."""
-    known = source_family(family).kinds(version, decoder)
-    known = family_at(target).kinds(known, family, target) if target else known
+    known = known_kinds(family, version, decoder, target)
     tables = [_draw_table(r, f"t{i}", known, keyed=i == 1) for i in range(1, r.randint(3, 5) + 1)]
     for place in range(len(tables)):
         for _ in range(r.choice((0, 1, 1, 1, 2))):
             _refer(r, tables, place)
     return Schema(tuple(_with_uniques(r, table, known) for table in tables))
+
+
+def known_kinds(family: str, version: Version, decoder: str = "", target: Database | None = None) -> Kinds:
+    """Return the kinds of columns that come exactly; as draw_schema has it."""
+    known = source_family(family).kinds(version, decoder)
+    return family_at(target).kinds(known, family, target) if target else known
 
 
 def with_one_way(schema: Schema) -> Schema:

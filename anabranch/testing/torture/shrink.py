@@ -115,13 +115,13 @@ def _fewer_statements(history: History, search: _Search) -> History:
         places = set(kept)
         return history.with_transactions(lambda t: _only(t, places))
 
-    every = [(t.number, i) for t in history.transactions for i in range(len(t.statements)) if not t.truncates]
+    every = [(t.number, i) for t in history.transactions for i in range(len(t.statements)) if not t.alone]
     return build(search.fewest(every, build))
 
 
 def _only(transaction: Transaction, places: set[tuple[int, int]]) -> Transaction:
     """Return the transaction with these statements only; a way back to a savepoint needs its savepoint."""
-    if transaction.truncates:
+    if transaction.alone:
         return transaction
     kept = [s for i, s in enumerate(transaction.statements) if (transaction.number, i) in places]
     names = {s.name for s in kept if s.do == "savepoint"}

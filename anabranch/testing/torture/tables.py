@@ -6,12 +6,12 @@ What does not live here: drawing them (schemas.py), rows (history.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from anabranch.testing.torture import expressions, mysql_target_values, postgresql_values, values
 from anabranch.testing.torture.expressions import Computed
-from anabranch.testing.torture.values import Kind, Literal, Version, exact_collation
+from anabranch.testing.torture.values import Kind, Literal, Text, Version, exact_collation
 
 LEDGER = "ledger"  # one row per transaction, written just before its COMMIT
 RESTRICT, CASCADE, SET_NULL = "RESTRICT", "CASCADE", "SET NULL"
@@ -28,17 +28,23 @@ _KINDS = {
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a kind in values.py or postgresql_values.py. `default`: what it takes where an insert leaves it out.
-    `computed`: no statement gives it. (Not in its repr, by which more is drawn: postgresql_tables.py.)"""
+    `computed`: no statement gives it. `added`: it comes while the history streams (growing.py). (Neither is in its repr, by
+    which more is drawn: postgresql_tables.py.)"""
 
     name: str
     kind: str
     nullable: bool = True
     default: Literal = None
     computed: Computed | None = field(default=None, repr=False)
+    added: bool = field(default=False, repr=False)
 
     @property
     def of(self) -> Kind:
         return _KINDS[self.kind]
+
+    def before(self, family: str = "mysql") -> Text:
+        """Return what rows have, by the model, while the column is not there yet. `family`: the source's."""
+        return self.of.text(self.default, family)
 
 
 LEDGER_COLUMNS = (Column("n", "int", nullable=False),)
@@ -73,6 +79,11 @@ class Table:
         return next(i for i, column in enumerate(self.columns) if column.name == name)
 
     @property
+    def at_first(self) -> Table:
+        """The table without what is added to it later."""
+        return replace(self, columns=tuple(column for column in self.columns if not column.added))
+
+    @property
     def given(self) -> tuple[Column, ...]:
         """The columns for which statements give values."""
         return tuple(column for column in self.columns if column.computed is None)
@@ -103,6 +114,10 @@ class Schema:
     def __getitem__(self, name: str) -> Table:
         return next(table for table in self.tables if table.name == name)
 
+    @property
+    def at_first(self) -> Schema:
+        return Schema(tuple(table.at_first for table in self.tables))
+
     def references(self, parent: str) -> Iterator[tuple[Table, ForeignKey]]:
         """Return what refers to a table, in the order of the keys' names, as InnoDB goes through them."""
         found = [(t, key) for t in self.tables for key in t.foreign_keys if key.parent == parent]
@@ -126,7 +141,7 @@ def create_statements(schema: Schema, family: str, version: Version) -> Iterator
     """Every table at a MySQL or MariaDB. Keys may lead to tables that come later: `foreign_key_checks` has to be off."""
     yield f"CREATE TABLE {LEDGER} (n INT PRIMARY KEY) ENGINE=InnoDB"
     for table in schema.tables:
-        lines = [_column(table, column, exact_collation(family, version)) for column in table.columns]
+        lines = [column_sql(table, column, exact_collation(family, version)) for column in table.columns]
         if table.key:
             lines.append(f"PRIMARY KEY ({', '.join(table.key)})")
         lines += [f"UNIQUE KEY {table.name}_u{i} ({', '.join(u)})" for i, u in enumerate(table.uniques)]
@@ -134,7 +149,8 @@ def create_statements(schema: Schema, family: str, version: Version) -> Iterator
         yield f"CREATE TABLE {table.name} ({', '.join(lines)}) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"
 
 
-def _column(table: Table, column: Column, exact: str) -> str:
+def column_sql(table: Table, column: Column, exact: str) -> str:
+    """Return a column's line at a MySQL or MariaDB. `exact`: the collation that compares bytes."""
     null = "" if column.nullable else " NOT NULL"
     native = column.of.native.replace("{exact}", exact)
     if column.computed is not None:

@@ -1,0 +1,84 @@
+"""Columns that are added to tables of a history while it streams, at a MySQL or MariaDB source.
+
+To the model they are there from the beginning: no statement names one before it is added, and rows that are there get its
+default. Whoever reads a table that does not have it yet shows that default (tables.Column.before); which value a row has
+behind it tells whether the column came in time. What does not live here: tables that are altered in another way.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from anabranch.testing.torture.contract import Fault
+from anabranch.testing.torture.history import History, Statement, Transaction
+from anabranch.testing.torture.sources import Kinds
+from anabranch.testing.torture.tables import Column, Schema, Table, column_sql
+from anabranch.testing.torture.values import Kind
+
+SHARE = 0.3  # of the histories that may
+NAMES = ("v8", "v9")  # of a table's columns, in the order in which they come
+DIES = 0.5  # of these histories: a process is gone at one of the places
+POINTS = ("apply.altering", "apply.altered.apart", "apply.altered", "capture.statement.noted")
+SETTING = '\n[ddl]\nadd_column = "apply"\n'
+# Constants whose meaning a statement tells: no bytes, no bits, no exponents, no functions.
+_PLAIN = re.compile(r"-?\d+(\.\d+)?|'[^\\]*'")
+_WITHOUT_DEFAULT = ("text", "longtext", "blob", "longblob", "json", "point")
+
+
+def may_grow(seed: int) -> bool:
+    """The same for the same seed."""
+    return random.Random(f"growing {seed}").random() < SHARE
+
+
+def with_added(schema: Schema, seed: int, known: Kinds) -> Schema:
+    """Return the schema where some tables have further columns, in the last places, which are added later."""
+    r = random.Random(f"added {seed}")
+    growing = {table.name for table in r.sample(schema.tables, r.randint(1, len(schema.tables)))}
+    return Schema(tuple(_with_columns(r, table, known) if table.name in growing else table for table in schema.tables))
+
+
+def _with_columns(r: random.Random, table: Table, known: Kinds) -> Table:
+    added = (_column(r, name, r.choice(known.all)) for name in NAMES[: r.choice((1, 1, 2))])
+    return replace(table, columns=(*table.columns, *added))
+
+
+def _column(r: random.Random, name: str, kind: Kind) -> Column:
+    may_default = not kind.native.startswith(_WITHOUT_DEFAULT)
+    constants = sorted(literal for literal in kind.texts if may_default and _PLAIN.fullmatch(literal))
+    default = r.choice(constants) if constants and r.random() < 0.7 else None
+    return Column(name, kind.name, default is None or r.random() < 0.6, default, added=True)
+
+
+def draw_growing(schema: Schema, seed: int, places: int, sessions: int) -> Mapping[int, list[Transaction]]:
+    """Return the transactions that add columns by the place before which they stand, of so many."""
+    r = random.Random(f"grows {seed}")
+    found: dict[int, list[Transaction]] = {}
+    for table in schema.tables:
+        names = [column.name for column in table.columns if column.added]
+        parts = [names] if len(names) == 2 and r.random() < 0.4 else [[name] for name in names]
+        there = [column.name for column in table.columns if not column.added]
+        for place, part in zip(sorted(r.sample(range(places), len(parts))), parts, strict=True):
+            order = r.choice(("", "", "FIRST", f"AFTER {r.choice(there)}"))
+            statement = Statement("grow", table.name, tuple(part), order=order)
+            one = Transaction(0, r.randrange(sessions), (statement,), pause=r.randint(0, 4))
+            found.setdefault(place, []).append(one)
+            there += part
+    return found
+
+
+def grow_sql(table: Table, statement: Statement, number: int, exact: str) -> str:
+    """Return the statement at a MySQL or MariaDB. `exact`: the collation that compares bytes."""
+    lines = (column_sql(table, table.column(name), exact) for name in statement.columns)
+    added = ", ".join(f"ADD COLUMN {line} {statement.order}".rstrip() for line in lines)
+    return f"ALTER /* {number} */ TABLE {table.name} {added}"
+
+
+def growing_faults(history: History) -> tuple[Fault, ...]:
+    """Return the faults that a history has for its sake."""
+    drawn = random.Random(f"faults of growing {history.seed}")
+    if not history.grows or drawn.random() > DIES:
+        return ()
+    return (Fault("exit", drawn.choice(POINTS), drawn.choice((1, 1, 2))),)
