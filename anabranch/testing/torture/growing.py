@@ -25,7 +25,8 @@ POINTS = ("apply.altering", "apply.altered.apart", "apply.altered", "capture.sta
 SETTING = '\n[ddl]\nadd_column = "apply"\n'
 # Constants whose meaning a statement tells: no bytes, no bits, no exponents, no functions.
 _PLAIN = re.compile(r"-?\d+(\.\d+)?|'[^\\]*'")
-_WITHOUT_DEFAULT = ("text", "longtext", "blob", "longblob", "json", "point")
+# What has no default at every server, or one whose meaning depends on the session that wrote it.
+_WITHOUT_DEFAULT = ("text", "longtext", "blob", "longblob", "json", "point", "timestamp", "bit")
 
 
 def may_grow(seed: int) -> bool:
@@ -41,7 +42,8 @@ def with_added(schema: Schema, seed: int, known: Kinds) -> Schema:
 
 
 def _with_columns(r: random.Random, table: Table, known: Kinds) -> Table:
-    added = (_column(r, name, r.choice(known.all)) for name in NAMES[: r.choice((1, 1, 2))])
+    kinds = [kind for kind in known.all if "\\" not in kind.native]  # which parks the table
+    added = (_column(r, name, r.choice(kinds)) for name in NAMES[: r.choice((1, 1, 2))])
     return replace(table, columns=(*table.columns, *added))
 
 
@@ -53,9 +55,11 @@ def _column(r: random.Random, name: str, kind: Kind) -> Column:
 
 
 def draw_growing(schema: Schema, seed: int, places: int, sessions: int) -> Mapping[int, list[Transaction]]:
-    """Return the transactions that add columns by the place before which they stand, of so many."""
+    """Return the transactions that add columns by the place before which they stand, of so many. One session has them all: two
+    ALTERs of tables that foreign keys connect were seen to wait for each other in MariaDB 10.11.19 for ever."""
     r = random.Random(f"grows {seed}")
     found: dict[int, list[Transaction]] = {}
+    session = r.randrange(sessions)
     for table in schema.tables:
         names = [column.name for column in table.columns if column.added]
         parts = [names] if len(names) == 2 and r.random() < 0.4 else [[name] for name in names]
@@ -63,7 +67,7 @@ def draw_growing(schema: Schema, seed: int, places: int, sessions: int) -> Mappi
         for place, part in zip(sorted(r.sample(range(places), len(parts))), parts, strict=True):
             order = r.choice(("", "", "FIRST", f"AFTER {r.choice(there)}"))
             statement = Statement("grow", table.name, tuple(part), order=order)
-            one = Transaction(0, r.randrange(sessions), (statement,), pause=r.randint(0, 4))
+            one = Transaction(0, session, (statement,), pause=r.randint(0, 4))
             found.setdefault(place, []).append(one)
             there += part
     return found

@@ -16,6 +16,7 @@ from itertools import takewhile
 from anabranch.connectors.mysql.source.defaults import constant
 from anabranch.connectors.mysql.source.statement_tokens import Token, tokens
 from anabranch.connectors.mysql.source.typemap import INTEGERS
+from anabranch.model.datatype import Kind
 from anabranch.model.schema import Column, TableSchema
 
 HOW = frozenset(("ALGORITHM", "LOCK"))  # clauses that say how the server does it
@@ -32,6 +33,9 @@ ALSO = {"char": ("varchar",), "json": ("longtext",)}  # CHARACTER VARYING; JSON 
 # What the catalogue prints in parentheses where a statement says nothing; of integers a width, which changes no value.
 USUAL = {"decimal": ("10", "0"), "char": ("1",), "binary": ("1",), "bit": ("1",), "year": ("4",)}
 UTF8 = {"utf8": "utf8mb3"}
+# What a constant means is not in its text alone: a time zone, or whether bits were written as a number or as bytes. Of texts
+# with a backslash it is the sql_mode.
+BY_SESSION = frozenset((Kind.INSTANT, Kind.BIT))
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,8 @@ def _has_type(column: Column, said: _Added) -> bool:
         return False
     if said.unsigned is not any(token.word in ("UNSIGNED", "ZEROFILL") for token in native):
         return False
-    return name in INTEGERS or sizes == (said.sizes or USUAL.get(name, ()))
+    is_plain = not any("\\" in text for text in said.sizes)  # else a label depends on the sql_mode of whoever wrote it
+    return name in INTEGERS or (is_plain and sizes == (said.sizes or USUAL.get(name, ())))
 
 
 def _has_charset(column: Column, said: _Added, then: TableSchema) -> bool:
@@ -108,6 +113,8 @@ def _has_charset(column: Column, said: _Added, then: TableSchema) -> bool:
 def _has_default(column: Column, said: _Added) -> bool:
     if said.default is None:
         return column.default is None
+    if "\\" in said.default or (column.type and column.type.kind in BY_SESSION):
+        return False
     try:
         return column.default is not None and constant(column, said.default).default == column.default
     except ValueError:  # the server has rounded it, or read it in another way

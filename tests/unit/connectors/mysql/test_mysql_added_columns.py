@@ -128,6 +128,12 @@ def test_a_table_that_keeps_its_history_goes_another_way() -> None:
         ("BOOL DEFAULT TRUE", "tinyint(1)", "1", True),
         ("DATETIME(3)", "datetime", None, False),
         ("DATE DEFAULT '2024-2-29'", "date", "2024-02-29", False),
+        ("BIT(3)", "bit(3)", None, True),
+        ("BIT(3) DEFAULT 5", "bit(3)", "000", False),  # b'000' has been set since
+        ("TIMESTAMP DEFAULT '2024-01-01 00:00:00'", "timestamp", "2024-01-01 00:00:00.000000+00", False),
+        ("DATETIME DEFAULT '2024-01-01 00:00:00'", "datetime", "2024-01-01 00:00:00.000000", True),
+        ("VARCHAR(20) DEFAULT 'a\\b'", "varchar(20)", "a\\b", False),
+        ("ENUM('a\\b')", "enum('a\\b')", None, False),
     ],
 )
 def test_types_and_defaults_are_those_of_the_catalogue(
