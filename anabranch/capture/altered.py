@@ -55,7 +55,8 @@ def go_on(
 
 def _behind(source: SourceConnector, then: TableSchema, statement: LogStatement) -> TableSchema | None:
     """Return the definition behind the statement. A catalogue may show it a moment later than the log, for as long as a replica
-    is waited for that has to answer first."""
+    is waited for that has to answer first, and no table at all while the server alters it again: MariaDB leaves out of
+    information_schema what it cannot lock in time."""
     dialect, until = source.dialect, time.monotonic() + BEHIND_SECONDS
     if not isinstance(dialect, AlteringDialect):
         return None
@@ -63,7 +64,7 @@ def _behind(source: SourceConnector, then: TableSchema, statement: LogStatement)
         while True:
             now = read_definitions(catalog, then.id.__eq__).tables.get(then.id)
             found = dialect.altered(statement.sql, statement.schema, then, now) if now else None
-            is_as_before = now is not None and len(now.columns) == len(then.columns) and now.same_definition(then)
-            if found is not None or not is_as_before or time.monotonic() > until:
+            is_late = now is None or (len(now.columns) == len(then.columns) and now.same_definition(then))
+            if found is not None or not is_late or time.monotonic() > until:
                 return found
             time.sleep(PAUSE)

@@ -23,8 +23,8 @@ NAMES = ("v8", "v9")  # of a table's columns, in the order in which they come
 DIES = 0.5  # of these histories: a process is gone at one of the places
 POINTS = ("apply.altering", "apply.altered.apart", "apply.altered", "capture.statement.noted")
 SETTING = '\n[ddl]\nadd_column = "apply"\n'
-# Constants whose meaning a statement tells: no bytes, no bits, no exponents, no functions.
-_PLAIN = re.compile(r"-?\d+(\.\d+)?|'[^\\]*'")
+# Constants whose meaning a statement tells: no bytes, no exponents, no functions, no spaces that a CHAR takes off.
+_PLAIN = re.compile(r"-?\d{1,15}(\.\d+)?|'([^\\]*[^\\ ])?'")
 # What has no default at every server, or one whose meaning depends on the session that wrote it.
 _WITHOUT_DEFAULT = ("text", "longtext", "blob", "longblob", "json", "point", "timestamp", "bit")
 

@@ -133,7 +133,7 @@ class LocalPipeline(Waiting):
         self._error = family_at(self.place.target).error
         self._doing: Deeds | None = None
         self.others = self.place.targets[1:]
-        self._held = draw_hold(self.seed, keeps=self._loses) if self.others else None
+        self._held = draw_hold(self.seed, keeps=self._loses or grows) if self.others else None
         self.joins_late = self._held is not None and self._held.after < 0
         self._holding: Holding | None = None
         self._mutex = threading.RLock()

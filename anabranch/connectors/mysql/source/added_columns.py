@@ -30,8 +30,11 @@ ALIASES = {
     "MIDDLEINT": "mediumint", "NUMERIC": "decimal", "REAL": "double",
 }  # fmt: skip
 ALSO = {"char": ("varchar",), "json": ("longtext",)}  # CHARACTER VARYING; JSON of a MariaDB
-# What the catalogue prints in parentheses where a statement says nothing; of integers a width, which changes no value.
-USUAL = {"decimal": ("10", "0"), "char": ("1",), "binary": ("1",), "bit": ("1",), "year": ("4",)}
+# What the catalogue prints in parentheses where a statement says nothing.
+USUAL = {"decimal": ("10", "0"), "char": ("1",), "binary": ("1",), "bit": ("1",)}
+WITH_WIDTHS = frozenset(
+    (*INTEGERS, "year")
+)  # how wide they are shown changes no value, and not every release prints it
 UTF8 = {"utf8": "utf8mb3"}
 # What a constant means is not in its text alone: a time zone, or whether bits were written as a number or as bytes. Of texts
 # with a backslash it is the sql_mode.
@@ -100,7 +103,7 @@ def _has_type(column: Column, said: _Added) -> bool:
     if said.unsigned is not any(token.word in ("UNSIGNED", "ZEROFILL") for token in native):
         return False
     is_plain = not any("\\" in text for text in said.sizes)  # else a label depends on the sql_mode of whoever wrote it
-    return name in INTEGERS or (is_plain and sizes == (said.sizes or USUAL.get(name, ())))
+    return name in WITH_WIDTHS or (is_plain and sizes == (said.sizes or USUAL.get(name, ())))
 
 
 def _has_charset(column: Column, said: _Added, then: TableSchema) -> bool:

@@ -128,6 +128,9 @@ def test_a_table_that_keeps_its_history_goes_another_way() -> None:
         ("BOOL DEFAULT TRUE", "tinyint(1)", "1", True),
         ("DATETIME(3)", "datetime", None, False),
         ("DATE DEFAULT '2024-2-29'", "date", "2024-02-29", False),
+        ("YEAR DEFAULT 2024", "year", "2024", True),
+        ("YEAR DEFAULT 2024", "year(4)", "2024", True),
+        ("YEAR DEFAULT 70", "year", "1970", False),
         ("BIT(3)", "bit(3)", None, True),
         ("BIT(3) DEFAULT 5", "bit(3)", "000", False),  # b'000' has been set since
         ("TIMESTAMP DEFAULT '2024-01-01 00:00:00'", "timestamp", "2024-01-01 00:00:00.000000+00", False),
