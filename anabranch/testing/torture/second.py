@@ -46,8 +46,8 @@ def has_second(seed: int) -> bool:
 def draw_hold(seed: int, *, keeps: bool = False) -> Hold | None:
     """Draw what is held back in a history with two targets: nothing, apply in the middle, apply or all of it at the start.
 
-    `keeps`: nobody begins late: what the load has done must not be lost with commits of the target, or tables are altered, which
-    parks those that are loading."""
+    `keeps`: nobody begins late: what the load has done must not be lost with commits of the target, or tables are altered,
+    which parks those that are loading."""
     drawn = random.Random(f"hold of {seed}")
     kind, after, seconds = drawn.randrange(5), drawn.randrange(LATEST), round(drawn.uniform(*HELD_SECONDS), 2)
     if kind in (1, 2) or (kind and keeps):
