@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from anabranch import log
 from anabranch.apply.abilities import StateWriter
+from anabranch.apply.column_steps import NotFollowed, altered_table
 from anabranch.apply.feed import Feed
 from anabranch.apply.progress import Progress
 from anabranch.apply.stage import Parked
@@ -26,9 +27,8 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
 from anabranch.model.table_life import alter, begin_altering, park
-from anabranch.rows.altered import AddedColumns
+from anabranch.rows.altered import AlteredTable
 from anabranch.rows.chunk import Barrier, BarrierKind
-from anabranch.rows.net import TargetTable
 
 REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
 ALTERED = "its columns were altered at the source"
@@ -54,26 +54,30 @@ class Altering:
     def carry_out(self, sequence: int) -> None:
         """Alter the followed tables that this transaction alters, or park them. Raises TargetUnavailable, Fenced."""
         barriers = {barrier.table: barrier for barrier in self._barriers(sequence)}
-        added: dict[TableId, AddedColumns] = {}
+        found: dict[TableId, AlteredTable] = {}
         refused: dict[TableId, str] = {}
         for table, barrier in barriers.items():
             try:
-                added[table] = self._added(barrier)
+                found[table] = self._altered(barrier)
                 self.settled(table)
-                self._alter_apart(sequence, added[table])
+                self._alter_apart(sequence, found[table])
             except _Refused as refusal:
                 refused[table] = refusal.why
-                added.pop(table, None)
+                found.pop(table, None)
         while True:
             try:
-                self._commit(sequence, added, self._parked(sequence, barriers, refused))
+                self._commit(sequence, found, self._parked(sequence, barriers, refused))
                 break
             except _Refused as refusal:
                 self.writer.rollback()
                 refused[refusal.table] = refusal.why
-                del added[refusal.table]
-        for table, one in added.items():
-            told = {"version": one.schema.version, "added": list(one.targets), "statement": barriers[table].statement}
+                del found[refusal.table]
+        for table, one in found.items():
+            told = {
+                "version": one.schema.version,
+                "steps": list(map(str, one.steps)),
+                "statement": barriers[table].statement,
+            }
             log.get(job=self.progress.job, table=str(table)).info("table_altered", **told)
         self.writer.close()  # and with it all that it knows of the tables as they were
         self.progress.ask_again()
@@ -109,8 +113,8 @@ class Altering:
                     if schema and schema.version < barrier.schema.version:
                         yield barrier
 
-    def _added(self, barrier: Barrier) -> AddedColumns:
-        """Return the columns that the target's table needs. Raises _Refused."""
+    def _altered(self, barrier: Barrier) -> AlteredTable:
+        """Return the table with the steps that the target's needs. Raises _Refused."""
         table, schema, state = barrier.table, barrier.schema, self.progress.states[barrier.table]
         assert schema is not None and state.schema is not None
         if not state.is_streaming:
@@ -122,13 +126,14 @@ class Altering:
             self.tables.on_conflict(schema)
         except ConfigError as error:
             raise _Refused(table, error.message) from error
-        before = {column.name for column in state.schema.columns}
-        names = tuple(name for name in target.source_columns if name not in before)
-        if _without(target, names) != _without(self.progress.context.tables[table].table, ()):
-            raise _Refused(table, "the job's rules make another table of it now")
-        if names and not isinstance(self.writer, AltersTables):
+        former = state.schema, self.progress.context.tables[table].table
+        try:
+            altered = altered_table(former, (schema, target), barrier.untold, self.progress.settings.actions)
+        except NotFollowed as why:
+            raise _Refused(table, str(why)) from None
+        if altered.steps and not isinstance(self.writer, AltersTables):
             raise _Refused(table, "this target's tables are not altered")
-        return AddedColumns(schema, target, names)
+        return altered
 
     def _parked(
         self, sequence: int, barriers: Mapping[TableId, Barrier], refused: Mapping[TableId, str]
@@ -150,34 +155,34 @@ class Altering:
 
     # --- doing it -----------------------------------------------------------------------------------------------------------
 
-    def _alter_apart(self, sequence: int, added: AddedColumns) -> None:
+    def _alter_apart(self, sequence: int, altered: AlteredTable) -> None:
         """Alter the table before the epoch, where the target cannot inside it. Raises _Refused."""
-        writer, progress, table = self.writer, self.progress, added.table.source
-        if not added.names or not isinstance(writer, AltersTables) or not writer.alters_apart:
+        writer, progress, table = self.writer, self.progress, altered.table.source
+        if not altered.steps or not isinstance(writer, AltersTables) or not writer.alters_apart:
             return
         try:
             if progress.states[table].facts.altering != sequence:
-                writer.refuse_standing(added)
+                writer.refuse_standing(altered)
                 progress.save(begin_altering(progress.states[table], sequence))
                 reach("apply.altering")
-            writer.add_columns(progress.checkpoint, added)
+            writer.alter(progress.checkpoint, altered)
         except (TargetUnavailable, Fenced):
             raise
         except (Conflict, TargetError) as refusal:
             raise _Refused(table, _why(refusal)) from refusal
         reach("apply.altered.apart")
 
-    def _commit(self, sequence: int, added: Mapping[TableId, AddedColumns], parked: Iterable[Parked]) -> None:
+    def _commit(self, sequence: int, altered: Mapping[TableId, AlteredTable], parked: Iterable[Parked]) -> None:
         """Carry out the transaction's epoch. Raises _Refused, with the epoch open."""
         progress, writer = self.progress, self.writer
         where = progress.where(sequence)
         then = progress.then(Position.parse(where.position), where.commit_time)
         progress.begin(then)
         work = progress.work()
-        for table, one in added.items():
-            if one.names and isinstance(writer, AltersTables) and not writer.alters_apart:
+        for table, one in altered.items():
+            if one.steps and isinstance(writer, AltersTables) and not writer.alters_apart:
                 try:
-                    writer.add_columns(progress.checkpoint, one)
+                    writer.alter(progress.checkpoint, one)
                 except (TargetUnavailable, Fenced):
                     raise
                 except (Conflict, TargetError) as refusal:
@@ -195,9 +200,3 @@ def left_behind(table: TableId) -> str:
 
 def _why(refusal: Conflict | TargetError) -> str:
     return refusal.what if isinstance(refusal, Conflict) else refusal.message
-
-
-def _without(table: TargetTable, names: Iterable[str]) -> tuple[object, ...]:
-    """Return what makes the table, without some of its columns."""
-    columns = [one for one in zip(table.source_columns, table.columns, table.types, strict=True) if one[0] not in names]
-    return table.target, table.key, table.computed, columns

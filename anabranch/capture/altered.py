@@ -14,10 +14,12 @@ from anabranch import log
 from anabranch.capture.begin import read_definitions
 from anabranch.contracts import AlteringDialect
 from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.model.column_changes import changed_names
 from anabranch.rows.chunk import Barrier, BarrierKind
 
 if TYPE_CHECKING:
     from anabranch.contracts import SourceConnector
+    from anabranch.model.column_changes import Altered, ColumnChange
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
     from anabranch.rows.log_items import LogStatement
@@ -29,9 +31,15 @@ PAUSE = 0.05
 
 
 def go_on(
-    source: SourceConnector, trail: TrailWriter, table: TableId, statement: LogStatement, shown: str
+    source: SourceConnector,
+    trail: TrailWriter,
+    table: TableId,
+    statement: LogStatement,
+    shown: str,
+    follows: frozenset[ColumnChange],
 ) -> list[Barrier]:
-    """Put the definition behind the statement in force, and return the barrier that says so; [] where it is not certain.
+    """Put the definition behind the statement in force, and return the barrier that says so; [] where it is not certain, or the
+    change is of a kind that is not one of `follows`.
 
     `shown`: the statement as people may see it. A prepared transaction has rows of the former definition, and is decided
     behind the statement: then nothing goes on.
@@ -44,17 +52,17 @@ def go_on(
     except SourceError as refused:  # the user may not see all of the table any more
         log.get().warning("definition_not_read", table=str(table), reason=refused.message)
         after = None
-    if after is None:
+    if after is None or not after.kinds <= follows:
         return []
-    schema = after.with_version(then.version + 1)
+    schema = after.schema.with_version(then.version + 1)
     trail.alter(schema, shown)
-    new = [column.name for column in schema.columns if column.name not in {c.name for c in then.columns}]
-    log.get().info("table_altered", table=str(table), version=schema.version, added=new, statement=shown)
-    return [Barrier(0, 0, BarrierKind.ALTER, table, shown, schema=schema)]
+    told = changed_names(then, after)
+    log.get().info("table_altered", table=str(table), version=schema.version, statement=shown, **told)
+    return [Barrier(0, 0, BarrierKind.ALTER, table, shown, schema=schema, untold=after.untold)]
 
 
-def _behind(source: SourceConnector, then: TableSchema, statement: LogStatement) -> TableSchema | None:
-    """Return the definition behind the statement. A catalogue may show it a moment later than the log, for as long as a replica
+def _behind(source: SourceConnector, then: TableSchema, statement: LogStatement) -> Altered | None:
+    """Return the table behind the statement. A catalogue may show it a moment later than the log, for as long as a replica
     is waited for that has to answer first, and no table at all while the server alters it again: MariaDB leaves out of
     information_schema what it cannot lock in time."""
     dialect, until = source.dialect, time.monotonic() + BEHIND_SECONDS

@@ -20,11 +20,11 @@ from anabranch.capture.older import PATIENCE
 from anabranch.capture.unlogged import REASON
 from anabranch.contracts import SourceCatalog, SourceConnector
 from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ids import TableId
-from anabranch.model.key_changes import acts, goes_on_as, keys_apart
+from anabranch.model.key_changes import acts, keys_apart, may_become
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
-from anabranch.model.schema_changes import without_added
 from anabranch.model.table_life import DROPPED, tells_dropped
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
@@ -75,13 +75,13 @@ class DefinitionKeeper:
         reselect: Callable[[], None],
         patience: float = PATIENCE,
         prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None,
-        goes_on: bool = False,
+        follows: frozenset[ColumnChange] = frozenset(),
     ) -> None:
         """Set up the keeper. `patience`: seconds that a table waits to join for prepared transactions to end.
-        `prepare`: carries out at the source what these tables still need. `goes_on`: a table goes on behind a statement that
-        adds columns to it, where all of them are certain.
+        `prepare`: carries out at the source what these tables still need. `follows`: the kinds of changes behind which a
+        table goes on, where all of it is certain.
         """
-        self.goes_on = goes_on
+        self.follows = follows
         self.prepare = prepare
         self.source, self.trail, self.wanted, self.reselect, self.patience = source, trail, wanted, reselect, patience
         self.joining: dict[TableId, JoiningTable] = {}
@@ -134,11 +134,11 @@ class DefinitionKeeper:
         """Let the table that a statement alters go on with its next definition. Returns [] where it has to be parked, or is
         none of ours. A table that has just joined may have been read behind the statement."""
         named = [table for table in facts.tables if table in self.trail.history.in_force()]
-        if not self.goes_on or facts.kind != StatementKind.COLUMNS or len(named) != 1:
+        if not self.follows or facts.kind != StatementKind.COLUMNS or len(named) != 1:
             return []
         if named[0] in self.unsettled and self._is_before(statement.mark, self.unsettled[named[0]]):
             return []
-        barriers = altered.go_on(self.source, self.trail, named[0], statement, shown)
+        barriers = altered.go_on(self.source, self.trail, named[0], statement, shown, self.follows)
         if barriers:
             self.reselect()
         return barriers
@@ -201,9 +201,8 @@ class DefinitionKeeper:
         with closing(self.source.catalog()) as catalog:
             # Tables that the job file leaves out by now are compared, too: nobody has said so yet.
             now = read_definitions(catalog, lambda table: table in in_force or self.wanted(table)).tables
-        if self.goes_on:  # columns that came by a statement further on are its affair
-            now |= {t: without_added(now[t], schema) for t, schema in in_force.items() if t in now}
-        changed = [table for table, schema in in_force.items() if not _goes_on(now.get(table), schema)]
+        # What a statement further on has done is its affair.
+        changed = [t for t, schema in in_force.items() if t not in now or not may_become(schema, now[t], self.follows)]
         self._tell_keys({table: in_force[table] for table in named if table not in changed}, now)
         unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]
         if facts.kind == StatementKind.UNKNOWN or not self._is_of_engine(named, facts.engine):
@@ -411,10 +410,6 @@ class DefinitionKeeper:
     def joined(self, tables: Iterable[TableId], sequence: int) -> None:
         for table in tables:
             requests.done(self.trail.directory, table, sequence)
-
-
-def _goes_on(now: TableSchema | None, then: TableSchema) -> bool:
-    return now is not None and goes_on_as(then, now)
 
 
 def alone(barriers: list[Barrier], mark: LogMark, gtid: str | None, origin: str | None = None) -> Chunk:

@@ -24,6 +24,7 @@ from anabranch.capture.unlogged import altered_unlogged
 from anabranch.contracts import LogReader, SourceConnector, ValueGuard
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull
 from anabranch.failpoints import reach
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.condition import Waiting
 from anabranch.model.endpoint import EndLimits
 from anabranch.model.ids import TableId
@@ -79,7 +80,7 @@ class Capture:
     prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None  # at the source, for these tables
     drift: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str]] = lambda tables: {}  # as the source says
     guard: ValueGuard | None = None  # looks at rows before they enter the trail
-    goes_on: bool = False  # do tables go on behind statements that add columns to them?
+    follows: frozenset[ColumnChange] = frozenset()  # kinds of changes behind which a table goes on
     retry: EndLimits = RETRY  # how long the source is waited for
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
     counts: Counts = field(default_factory=Counts)
@@ -101,7 +102,7 @@ class Capture:
             self.reader.reselect,
             self.staging_timeout,
             self.prepare,
-            self.goes_on,
+            self.follows,
         )
         self.newcomers = Newcomers(self.source, self.trail, self.wanted)
         self.prepared = PreparedTransactions(self.trail, self.keeper)

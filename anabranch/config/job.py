@@ -75,9 +75,9 @@ class JobConfig(Section):
         if self.pair is not None:
             several = bool(self.targets)
             refuse_misfits(self.pair, self.name, self.source, several, self.apply, self.load, self.tables)
-            if self.ddl.add_column != "park":
+            for kind in sorted(self.ddl.followed):
                 expected = '"park": both sites have to be altered before either of them writes such rows'
-                raise refuse(Problem(f'[ddl] add_column = "{self.ddl.add_column}" beside [pair]', expected=expected))
+                raise refuse(Problem(f'[ddl] {kind} = "{self.ddl.actions[kind]}" beside [pair]', expected=expected))
         else:
             refuse_sums(self.tables)
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from anabranch.model.column_changes import Altered
 from anabranch.model.ids import TableId
 from anabranch.model.position import HeldLog, LogMark
 from anabranch.model.schema import TableSchema
@@ -102,9 +103,9 @@ class Dialect(Protocol):
 class AlteringDialect(Protocol):
     """Says what a table is behind a statement that alters it; an ability of a Dialect whose log has such statements."""
 
-    def altered(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> TableSchema | None:
-        """Return the definition, of version `then.version`, that holds just behind the statement of a table that was `then`
-        before it. `now`: the catalogue's, read behind the statement, perhaps behind later ones.
+    def altered(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> Altered | None:
+        """Return what a table is just behind the statement that was `then` before it, with a definition of version
+        `then.version`. `now`: the catalogue's, read behind the statement, perhaps behind later ones.
 
-        None where that, or what rows that are there then have in new columns (their constant default, or NULL), is not
-        certain. Never raises."""
+        None where that, or what rows that are there then have in new columns, is not certain, and for any change of a kind
+        that is not one of ColumnChange. Never raises."""

@@ -14,7 +14,7 @@ from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 
 if TYPE_CHECKING:
-    from anabranch.rows.altered import AddedColumns
+    from anabranch.rows.altered import AlteredTable
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import Age, FoundRow, NotedConflict
     from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
@@ -201,16 +201,16 @@ class AltersTables(Protocol):
         """True where such a statement commits by itself (K17): it is then carried out between two epochs, before the epoch of
         its transaction, and may be carried out again."""
 
-    def refuse_standing(self, added: AddedColumns) -> None:
-        """Raise Conflict if one of the columns is there. Outside of any epoch, before the first attempt; nothing happens where
-        `alters_apart` is False, since `add_columns` refuses itself then."""
+    def refuse_standing(self, altered: AlteredTable) -> None:
+        """Raise Conflict if the target's table is not as it has to be before the steps. Outside of any epoch, before the first
+        attempt; nothing happens where `alters_apart` is False, since `alter` refuses itself then."""
 
-    def add_columns(self, now: Checkpoint, added: AddedColumns) -> None:
-        """Add columns to a table, inside the open epoch; where `alters_apart`, outside of any, while the checkpoint stands at
-        `now`: what is there already was added by an attempt before.
+    def alter(self, now: Checkpoint, altered: AlteredTable) -> None:
+        """Carry out the steps, inside the open epoch; where `alters_apart`, outside of any, while the checkpoint stands at
+        `now`: then what is there tells how far an attempt before has come, and the rest is done.
 
-        Raises Conflict or TargetError where the columns cannot be made with the values that the source has in rows that are
-        there, TargetBusy for a table in use, Fenced for another owner."""
+        Raises Conflict or TargetError where a step cannot be carried out with the values that the source has in rows that
+        are there, TargetBusy for a table in use, Fenced for another owner."""
 
 
 class Stager(Protocol):

@@ -1,4 +1,4 @@
-"""Changes of a table's keys at the source: whether the table can be followed on, and what to call them.
+"""Changes of a table's keys and columns at the source: whether the table can be followed on, and what to call them.
 
 What does not live here: definitions (`schema.py`), statements (each connector), who parks a table (`capture/definitions.py`).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.schema import Action, ForeignKey, TableSchema
 
 
@@ -17,6 +18,14 @@ def goes_on_as(then: TableSchema, now: TableSchema) -> bool:
     log), and foreign keys that only refuse. The others decide what becomes of rows with their parents.
     """
     return _what_counts(then).same_definition(_what_counts(now))
+
+
+def may_become(then: TableSchema, now: TableSchema, kinds: frozenset[ColumnChange]) -> bool:
+    """Return whether a table that is followed by the definition `then` can be followed on where the source has `now`, apart
+    from what later changes of these kinds, which the log tells of at their place, may have done."""
+    before = {column.name for column in then.columns}
+    columns = [c for c in now.columns if c.name in before or ColumnChange.ADD not in kinds]
+    return goes_on_as(then, replace(now, columns=tuple(columns)))
 
 
 def _what_counts(schema: TableSchema) -> TableSchema:

@@ -6,7 +6,7 @@ What does not live here: whether rows of one can be read as rows of the other (`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from anabranch.model.schema import Column, ForeignKey, Index, TableSchema
@@ -46,12 +46,6 @@ def changes(then: TableSchema, now: TableSchema) -> list[SchemaChange]:
         *_one("partitioned by", then.partition_key, now.partition_key),
         *_one("comment", then.comment, now.comment),
     ]
-
-
-def without_added(now: TableSchema, then: TableSchema) -> TableSchema:
-    """Return a later definition without the columns that have been added to `then` since."""
-    there = {column.name for column in then.columns}
-    return replace(now, columns=tuple(column for column in now.columns if column.name in there))
 
 
 def column_text(column: Column) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ids import TableId
-from anabranch.model.key_changes import goes_on_as, keys_apart
+from anabranch.model.key_changes import goes_on_as, keys_apart, may_become
 from anabranch.model.schema import TableSchema
-from anabranch.model.schema_changes import without_added
 from anabranch.rules.rule_set import RuleSet
 
 CHECK = "job.definitions"
@@ -63,7 +63,7 @@ class KnownJob:
         for table, schema in sorted(self.replicated(rules, now).items()):
             if table not in now:
                 yield _warning(table, "it is no longer at the source: it will be parked")
-            elif not goes_on_as(schema, now[table]) and goes_on_as(schema, without_added(now[table], schema)):
+            elif not goes_on_as(schema, now[table]) and may_become(schema, now[table], frozenset(ColumnChange)):
                 yield _warning(table, ADDED, JOIN)
             elif not goes_on_as(schema, now[table]):
                 yield _warning(table, "its definition changed at the source: it will be parked", JOIN)

@@ -8,18 +8,70 @@ from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
 
 
-@dataclass(frozen=True)
-class AddedColumns:
-    """Columns that the source has added to a table: `schema` and `table` are what it is behind that, `names` are the new
-    columns as the source calls them, without those that the job leaves out. A row that is there gets the column's
-    constant default, or NULL where it has none."""
+@dataclass(frozen=True, slots=True)
+class ColumnAdded:
+    """`name`: the column as the source calls it. `fill`: what rows that are there have got at the source, in the column's text
+    form; None: its constant default, or NULL where it has none."""
 
+    name: str
+    fill: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDropped:
+    """`name`: the column as the source called it. `keeps`: the target's column stays, and rows that come have NULL in it."""
+
+    name: str
+    keeps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRenamed:
+    """`former`, `name`: the column as the source called it, and calls it now."""
+
+    former: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRetyped:
+    """A column (source's name of now) whose type takes more values than before, and each of before as it was."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NullabilityChanged:
+    """A column (source's name of now) that takes NULL now, or takes it no longer."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultChanged:
+    """A column (source's name of now) with another default, or without one; rows that are there stay as they are."""
+
+    name: str
+
+
+Step = ColumnAdded | ColumnDropped | ColumnRenamed | ColumnRetyped | NullabilityChanged | DefaultChanged
+
+
+@dataclass(frozen=True)
+class AlteredTable:
+    """A table that the source has altered: what it was and is there and at the target, and the steps from one to the other.
+    Steps are of columns that the job replicates; they come all at once, and each column is in one step of a class."""
+
+    former: TableSchema
+    former_table: TargetTable
     schema: TableSchema
     table: TargetTable
-    names: tuple[str, ...]
+    steps: tuple[Step, ...]
 
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The columns' names at the target."""
-        named = dict(zip(self.table.source_columns, self.table.columns, strict=True))
-        return tuple(named[name] for name in self.names)
+    def former_target(self, name: str) -> str:
+        """Return what the target calls a column before the steps; `name`: the source's of that time."""
+        return self.former_table.columns[self.former_table.source_columns.index(name)]
+
+    def target(self, name: str) -> str:
+        """Return what the target calls a column behind the steps; `name`: the source's of that time."""
+        return self.table.columns[self.table.source_columns.index(name)]

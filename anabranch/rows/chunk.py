@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
+from anabranch.model.column_changes import NOTHING_UNTOLD, Untold
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class BarrierKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Something that happens to a table between rows: everything before (tx, ordinal) first, then it."""
+    """Something that happens to a table between rows: everything before (tx, ordinal) first, then it. `untold`: of an ALTER."""
 
     tx: int
     ordinal: int
@@ -93,6 +94,7 @@ class Barrier:
     statement: str = ""
     reason: str = ""
     schema: TableSchema | None = None
+    untold: Untold = NOTHING_UNTOLD
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.model.column_changes import Untold
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part, Shape, TableRows, Unconverted
@@ -176,12 +177,14 @@ def _table(text: str) -> TableId:
 
 def _barrier_json(barrier: Barrier) -> list[Any]:
     schema = barrier.schema.to_json() if barrier.schema else None
+    untold = [barrier.untold.to_json()] if barrier.untold else []  # most have none, as all of a trail of before
     return [
-        barrier.tx, barrier.ordinal, barrier.kind.value, str(barrier.table), barrier.statement, barrier.reason, schema
+        barrier.tx, barrier.ordinal, barrier.kind.value, str(barrier.table), barrier.statement, barrier.reason, schema, *untold
     ]  # fmt: skip
 
 
 def _barrier(data: Sequence[Any]) -> Barrier:
-    tx, ordinal, kind, table, statement, reason, schema = data
+    tx, ordinal, kind, table, statement, reason, schema, *untold = data
     definition = TableSchema.from_json(schema) if schema else None
-    return Barrier(tx, ordinal, BarrierKind(kind), _table(table), statement, reason, definition)
+    more = [Untold.from_json(one) for one in untold]
+    return Barrier(tx, ordinal, BarrierKind(kind), _table(table), statement, reason, definition, *more)

@@ -146,7 +146,7 @@ class JobHere:
                 followed,
                 lambda *_: None,
                 prepare=prepare,
-                goes_on=job.config.ddl.add_column == "apply",
+                follows=job.config.ddl.followed,
             ).run()
 
     def apply(self, is_built: bool = False, **settings: Any) -> None:

@@ -17,9 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import TrailError
+from anabranch.model.column_changes import Untold
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part
 from anabranch.trail.chunk_refs import LEAST_ROWS
+from anabranch.trail.codec import _barrier_json
 from anabranch.trail.reader import TrailReader, exists, has_begun
 from anabranch.trail.regroup import rows_after, rows_until
 from anabranch.trail.retention import RetentionLimits
@@ -93,6 +95,18 @@ def test_schema_barrier_keeps_its_definition(open_writer, open_reader, samples):
     writer.append(samples.chunk(1, 1, barriers=(barrier,)))
     writer.flush()
     assert reader.load(reader.descriptors(0)[0]).barriers == (barrier,)
+
+
+def test_what_a_barrier_tells_beyond_its_definition_is_kept(open_writer, open_reader, samples):
+    """A trail of before has barriers without it, which read as those that have nothing to tell."""
+    writer, reader = open_writer(), open_reader()
+    untold = Untold(renamed=(("a", "b"),), filled=(("n", "0"),))
+    plain = Barrier(0, 0, BarrierKind.ALTER, samples.ORDERS, "ALTER …", schema=samples.definition(version=2))
+    barriers = (plain, replace(plain, ordinal=1, untold=untold))
+    writer.append(samples.chunk(1, 1, barriers=barriers))
+    writer.flush()
+    assert reader.load(reader.descriptors(0)[0]).barriers == barriers
+    assert [len(_barrier_json(barrier)) for barrier in barriers] == [7, 8]
 
 
 def test_windows_cut_chunks(open_writer, open_reader, samples):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from anabranch.connectors.mysql.source import added_columns
+from anabranch.connectors.mysql.source import altered_columns
 from anabranch.connectors.mysql.source.statement_tokens import TOKEN, Token, tokens
 from anabranch.connectors.mysql.source.statement_words import (
     ACTING,
@@ -30,6 +30,7 @@ from anabranch.connectors.mysql.source.statement_words import (
     SEQUENCE_FUNCTIONS,
     VANISHING,
 )
+from anabranch.model.column_changes import Altered
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.log_items import StatementFacts, StatementKind
@@ -61,12 +62,12 @@ class MysqlDialect:
     def shown(self, sql: str) -> str:
         return shown(sql)
 
-    def altered(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> TableSchema | None:
+    def altered(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> Altered | None:
         if _ENDS_BY_MODE.search(sql):
             return None  # a text that ends elsewhere may hide a clause
         statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
         try:
-            return added_columns.behind(statement.clauses_of_alter(), then, now)
+            return altered_columns.behind(statement.clauses_of_alter(), then, now)
         except IndexError:
             return None
 

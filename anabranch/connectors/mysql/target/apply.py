@@ -17,7 +17,7 @@ import pymysql
 from anabranch.connectors.mysql import pair_notes
 from anabranch.connectors.mysql.connection import family
 from anabranch.connectors.mysql.target import (
-    added_columns,
+    altered_columns,
     aside_epoch,
     conflicts,
     emptying,
@@ -50,7 +50,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
-from anabranch.rows.altered import AddedColumns
+from anabranch.rows.altered import AlteredTable
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import DELETE, INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
@@ -278,17 +278,17 @@ class MysqlWriter:
     def alters_apart(self) -> bool:
         return True
 
-    def refuse_standing(self, added: AddedColumns) -> None:
+    def refuse_standing(self, altered: AlteredTable) -> None:
         connection = self._outside()
-        with translated(f"look at {added.table.target}", added.table.source):
-            added_columns.refuse_standing(connection, added)
+        with translated(f"look at {altered.table.target}", altered.table.source):
+            altered_columns.refuse_standing(connection, altered)
             connection.commit()
 
-    def add_columns(self, now: Checkpoint, added: AddedColumns) -> None:
+    def alter(self, now: Checkpoint, altered: AlteredTable) -> None:
         connection = self._outside()
-        with translated(f"add columns to {added.table.target}", added.table.source):
-            self._own_source.refuse(connection, self._job, [added.table.target])
-            found = added_columns.add(connection, self._job, now, added, self._rules)
+        with translated(f"alter {altered.table.target}", altered.table.source):
+            self._own_source.refuse(connection, self._job, [altered.table.target])
+            found = altered_columns.alter(connection, self._job, now, altered, self._rules)
         self.close()  # and with it what is known of the table's columns
         if found.owner != now.owner:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)

@@ -22,7 +22,7 @@ from anabranch.connectors.postgresql.errors import missing_parent, translate, tr
 from anabranch.connectors.postgresql.labels import UNKNOWN, add_labels
 from anabranch.connectors.postgresql.row_security import policies_named
 from anabranch.connectors.postgresql.target import (
-    added_columns,
+    altered_columns,
     aside,
     conflicts,
     merge_rows,
@@ -53,7 +53,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
-from anabranch.rows.altered import AddedColumns
+from anabranch.rows.altered import AlteredTable
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import DELETE, INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
@@ -268,12 +268,12 @@ class PostgresWriter:
     def alters_apart(self) -> bool:
         return False
 
-    def refuse_standing(self, added: AddedColumns) -> None: ...
+    def refuse_standing(self, altered: AlteredTable) -> None: ...
 
-    def add_columns(self, now: Checkpoint, added: AddedColumns) -> None:
+    def alter(self, now: Checkpoint, altered: AlteredTable) -> None:
         connection, _ = self._transaction()
-        with translated(f"add columns to {added.table.target}", added.table.source):
-            added_columns.add(connection, added, self._rules)
+        with translated(f"alter {altered.table.target}", altered.table.source):
+            altered_columns.alter(connection, altered, self._rules)
 
     # --- states of tables -----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.connectors.mysql.source.statements import MysqlDialect
 from anabranch.contracts import AlteringDialect
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
@@ -31,8 +32,9 @@ def behind(clauses: str, now: TableSchema = NOW) -> list[str] | None:
     dialect = MysqlDialect()
     assert isinstance(dialect, AlteringDialect)
     found = dialect.altered(f"ALTER TABLE shop.item {clauses}", "", THEN, now)
-    assert found is None or (found.version, found.primary_key) == (THEN.version, THEN.primary_key)
-    return [column.name for column in found.columns] if found else None
+    assert found is None or (found.schema.version, found.schema.primary_key) == (THEN.version, THEN.primary_key)
+    assert found is None or found.kinds == {ColumnChange.ADD}
+    return [column.name for column in found.schema.columns] if found else None
 
 
 @pytest.mark.parametrize(
@@ -159,4 +161,4 @@ def test_a_text_without_a_character_set_is_known_by_the_others_of_its_table() ->
     dialect = MysqlDialect()
     assert dialect.altered("ALTER TABLE shop.item ADD note TEXT", "", then, NOW) is None
     found = dialect.altered("ALTER TABLE shop.item ADD note TEXT CHARACTER SET utf8mb4", "", then, NOW)
-    assert found is not None and found.columns == (ID, NOTE)
+    assert found is not None and found.schema.columns == (ID, NOTE)

@@ -16,6 +16,7 @@ from itertools import takewhile
 from anabranch.connectors.mysql.source.defaults import constant
 from anabranch.connectors.mysql.source.statement_tokens import Token, tokens
 from anabranch.connectors.mysql.source.typemap import INTEGERS
+from anabranch.model.column_changes import Altered, ColumnChange
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import Column, TableSchema
 
@@ -61,9 +62,9 @@ class _Unknown(Exception):
     """Something else than a column whose values in rows that are there are certain."""
 
 
-def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema) -> TableSchema | None:
-    """Return the definition behind a statement with these clauses, of a table that was `then` before it, and has since become
-    `now`. None where that is not certain, or where the statement does anything else."""
+def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema) -> Altered | None:
+    """Return a table behind a statement with these clauses, that was `then` before it, and has since become `now`. None where
+    that is not certain, or where the statement does anything else."""
     if then.row_end or not clauses:
         return None
     columns = list(then.columns)
@@ -75,7 +76,9 @@ def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSche
             columns.insert(_place(one, columns), column)
     except _Unknown:
         return None
-    return replace(then, columns=tuple(columns)) if len(columns) > len(then.columns) else None
+    if len(columns) == len(then.columns):
+        return None
+    return Altered(replace(then, columns=tuple(columns)), frozenset({ColumnChange.ADD}))
 
 
 def _is(name: str, other: str) -> bool:
