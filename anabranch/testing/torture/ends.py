@@ -44,10 +44,12 @@ def _lines(cursor: Any, table: Table, family: str, known: Mapping[tuple[str, Pri
     there = {row[0] for row in cursor.fetchall()}
     columns = [column for column in table.columns if column.name in there]
     cursor.execute(f"SELECT {', '.join(column.name for column in columns)} FROM {table.name}")
-    left = [column.before(family) for column in table.columns if column.name not in there]
-    of = [column.of for column in columns]
-    rows = ([_text(kind, value, known) for kind, value in zip(of, row, strict=True)] for row in cursor.fetchall())
-    return sorted("\t".join(map(copied, [*row, *left])).encode() for row in rows)
+    before = {column.name: column.before(family) for column in table.columns if column.name not in there}
+    found = []
+    for row in cursor.fetchall():
+        texts = {c.name: _text(c.of, value, known) for c, value in zip(columns, row, strict=True)} | before
+        found.append("\t".join(copied(texts[column.name]) for column in table.columns).encode())
+    return sorted(found)
 
 
 def _text(kind: Kind, printed: Printed | None, known: Mapping[tuple[str, Printed], str]) -> str | None:
