@@ -50,6 +50,8 @@ def _with_columns(r: random.Random, table: Table, known: Kinds) -> Table:
 def _column(r: random.Random, name: str, kind: Kind) -> Column:
     may_default = not kind.native.startswith(_WITHOUT_DEFAULT)
     constants = sorted(literal for literal in kind.texts if may_default and _PLAIN.fullmatch(literal))
+    if kind.name in ("float", "double"):  # which a catalogue shows in its own digits
+        constants = [literal for literal in constants if len(literal) < 7]
     default = r.choice(constants) if constants and r.random() < 0.7 else None
     return Column(name, kind.name, default is None or r.random() < 0.6, default, added=True)
 
