@@ -106,6 +106,7 @@ POINTS = {
     "apply.altering": "the target's table is about to be altered by a statement that commits by itself; its state says so",
     "apply.altered.apart": "that statement is through, the epoch of its transaction has not begun",
     "apply.altered": "the epoch that alters a table is about to be committed",
+    "apply.ddl.noted": "what became of a change of a definition is noted in the epoch's transaction",
     "apply.conflict": "an epoch was rolled back after a conflict, before it goes row by row",
     "apply.parking": "the trail is held for a table that the target refuses rows of, which is not parked yet",
     "apply.left": "a table that is to be loaded again is taken out, who asked for it is not told",

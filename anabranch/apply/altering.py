@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from anabranch import log
 from anabranch.apply.abilities import StateWriter
 from anabranch.apply.column_steps import NotFollowed, altered_table
+from anabranch.apply.decided import Decided, passed, rule_of
 from anabranch.apply.feed import Feed
 from anabranch.apply.progress import Progress
 from anabranch.apply.stage import Parked
@@ -23,6 +24,7 @@ from anabranch.apply.tables import Tables
 from anabranch.contracts import AltersTables, Conflict
 from anabranch.errors import ConfigError, Fenced, TargetError, TargetUnavailable
 from anabranch.failpoints import reach
+from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
@@ -32,6 +34,7 @@ from anabranch.rows.chunk import Barrier, BarrierKind
 
 REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
 ALTERED = "its columns were altered at the source"
+LEFT_OUT = "the job leaves out what the statement changes"
 
 
 class _Refused(Exception):
@@ -53,7 +56,8 @@ class Altering:
 
     def carry_out(self, sequence: int) -> None:
         """Alter the followed tables that this transaction alters, or park them. Raises TargetUnavailable, Fenced."""
-        barriers = {barrier.table: barrier for barrier in self._barriers(sequence)}
+        every = list(self._every(sequence))
+        barriers = {barrier.table: barrier for barrier in self._followed(every)}
         found: dict[TableId, AlteredTable] = {}
         refused: dict[TableId, str] = {}
         for table, barrier in barriers.items():
@@ -66,7 +70,10 @@ class Altering:
                 found.pop(table, None)
         while True:
             try:
-                self._commit(sequence, found, self._parked(sequence, barriers, refused))
+                states, followed = self.progress.states, self.progress.context.tables
+                decided = [*self._decided(sequence, barriers, found)]
+                decided += passed(sequence, every, states, followed, self._rule)
+                self._commit(sequence, found, self._parked(sequence, barriers, refused), decided)
                 break
             except _Refused as refusal:
                 self.writer.rollback()
@@ -95,23 +102,27 @@ class Altering:
         if found:
             schemas = self._schemas()
             together = sorted(component(found, schemas))
-            progress.park(*[park(progress.states[t], left_behind(t)) for t in together])
+            left = [park(progress.states[t], left_behind(t)) for t in together]
+            progress.park(*left, decided=[one for t in found for one in self._left_behind(t, versions[t])])
             for table in together:
                 log.get(job=progress.job, table=str(table)).warning("table_parked", reason=left_behind(table))
 
     # --- what has to be done ------------------------------------------------------------------------------------------------
 
-    def _barriers(self, sequence: int) -> Iterator[Barrier]:
-        """Yield what alters a followed table in this transaction. A table that was loaded behind it has the columns."""
-        states, tables = self.progress.states, self.progress.context.tables
+    def _every(self, sequence: int) -> Iterator[Barrier]:
+        """Yield what alters a table in this transaction."""
         for chunks in Feed(self.progress.trail, sequence - 1, sequence).groups():
             found = [(chunk.first_sequence + barrier.tx, barrier) for chunk in chunks for barrier in chunk.barriers]
-            for place, barrier in found:
-                is_here = place == sequence and barrier.kind is BarrierKind.ALTER
-                if is_here and barrier.table in tables and barrier.schema:
-                    schema = states[barrier.table].schema
-                    if schema and schema.version < barrier.schema.version:
-                        yield barrier
+            yield from (one for at, one in found if at == sequence and one.kind is BarrierKind.ALTER and one.schema)
+
+    def _followed(self, barriers: Iterable[Barrier]) -> Iterator[Barrier]:
+        """Yield those of a followed table. A table that was loaded behind it has the columns."""
+        states, tables = self.progress.states, self.progress.context.tables
+        for barrier in barriers:
+            if barrier.table in tables and barrier.schema:
+                schema = states[barrier.table].schema
+                if schema and schema.version < barrier.schema.version:
+                    yield barrier
 
     def _altered(self, barrier: Barrier) -> AlteredTable:
         """Return the table with the steps that the target's needs. Raises _Refused."""
@@ -145,13 +156,32 @@ class Altering:
             else:
                 why = f"{ALTERED}: {', '.join(map(str, refused))}, which foreign keys connect with this table"
             statement = next(barriers[one].statement for one in (table, *refused) if one in barriers)
-            found.append(Parked(table, sequence, f"{why}; {REMEDY.format(table=table)}", statement))
+            rule = next(self._rule(barriers[one].schema) for one in (table, *refused) if one in barriers)
+            found.append(Parked(table, sequence, f"{why}; {REMEDY.format(table=table)}", statement, rule))
             log.get(job=self.progress.job, table=str(table)).warning("table_parked", reason=found[-1].reason)
         return found
 
     def _schemas(self) -> dict[TableId, TableSchema]:
         states = self.progress.states
         return {table: state.schema for table, state in states.items() if state.schema and not state.is_parked}
+
+    # --- what is noted of it --------------------------------------------------------------------------------------------------
+
+    def _decided(
+        self, sequence: int, barriers: Mapping[TableId, Barrier], altered: Mapping[TableId, AlteredTable]
+    ) -> Iterator[Decided]:
+        for table, one in altered.items():
+            state, why = alter(self.progress.states[table], one.schema), "" if one.steps else LEFT_OUT
+            yield Decided(state, sequence, barriers[table].statement, Outcome.ALTERED, why, self._rule(one.schema))
+
+    def _left_behind(self, table: TableId, version: int) -> Iterator[Decided]:
+        progress, why = self.progress, left_behind(table)
+        for entry in progress.trail.history.alterations(table, version, progress.checkpoint.position.sequence):
+            rule = self._rule(entry.schema)
+            yield Decided(progress.states[table], entry.sequence, entry.statement, Outcome.PARKED, why, rule)
+
+    def _rule(self, schema: TableSchema | None) -> DdlRule:
+        return rule_of(schema, self.progress.trail.history, self.progress.settings.actions)
 
     # --- doing it -----------------------------------------------------------------------------------------------------------
 
@@ -172,7 +202,13 @@ class Altering:
             raise _Refused(table, _why(refusal)) from refusal
         reach("apply.altered.apart")
 
-    def _commit(self, sequence: int, altered: Mapping[TableId, AlteredTable], parked: Iterable[Parked]) -> None:
+    def _commit(
+        self,
+        sequence: int,
+        altered: Mapping[TableId, AlteredTable],
+        parked: Iterable[Parked],
+        decided: Iterable[Decided],
+    ) -> None:
         """Carry out the transaction's epoch. Raises _Refused, with the epoch open."""
         progress, writer = self.progress, self.writer
         where = progress.where(sequence)
@@ -189,6 +225,7 @@ class Altering:
                     raise _Refused(table, _why(refusal)) from refusal
             work.states[table] = alter(work.states[table], one.schema)
         work.park(list(parked))
+        work.decided += decided
         reach("apply.altered")
         progress.commit(then, work)
 

@@ -235,6 +235,7 @@ class MergeCarrier:
             if stop.after < stop.before:
                 for chunks in Feed(progress.trail, stop.after, stop.before).groups():
                     way(group(chunks, work.context, self.filtered), work)
+        work.decided.clear()  # noted when the others passed here
         came = {name: work.context.tables[name] for name in names if name in work.context.tables}
         followed = [replace(joined.tables[name], waiting=one.waiting, aside=one.aside) for name, one in came.items()]
         work.turn_to(joined.without(frozenset(names) - came.keys()).with_followed(*followed))

@@ -16,14 +16,16 @@ from anabranch.apply.abilities import StateWriter
 from anabranch.apply.aside.permitted import with_aside
 from anabranch.apply.conflict import Where
 from anabranch.apply.context import ApplyContext
+from anabranch.apply.decided import Decided
 from anabranch.apply.life.park import let_go
 from anabranch.apply.patience import Patience
 from anabranch.apply.settings import ApplySettings
 from anabranch.apply.told import Totals, tell
 from anabranch.apply.work import Work
 from anabranch.contracts import Begun, TargetStore, Writer
-from anabranch.errors import Fenced, StateError, TargetUnavailable
+from anabranch.errors import Fenced, StateError, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
+from anabranch.model.ddl_changes import DdlChange
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
@@ -147,13 +149,14 @@ class Progress:
         work.states |= {state.source: state for state in states}
         self.commit(then, work)
 
-    def park(self, *states: TableState) -> None:
-        """Take tables out, and save these states of theirs."""
+    def park(self, *states: TableState, decided: Iterable[Decided] = ()) -> None:
+        """Take tables out, save these states of theirs, and note what that has decided."""
         then = self.here()
         self.begin(then)
         work = self.work()
         work.states |= {state.source: state for state in states}
         work.leave(state.source for state in states)
+        work.decided += decided
         self.commit(then, work)
 
     def settle(self) -> None:
@@ -203,6 +206,9 @@ class Progress:
         forgotten = self.states.keys() - work.states.keys()
         for table in forgotten:
             self.writer.forget_table(self.job, table)
+        for one in work.decided:
+            self.writer.note_ddl(self.job, self._noted(one))
+            reach("apply.ddl.noted")
         reach("apply.commit")
         self.writer.commit()
         reach("apply.committed")
@@ -214,6 +220,12 @@ class Progress:
         self.totals.epochs += 1
         self.checkpoint, self.context, self.states = then, work.context, {**work.states, **kept}
         self._is_in_doubt = False
+
+    def _noted(self, decided: Decided) -> DdlChange:
+        try:
+            return decided.noted(self.where(decided.sequence))
+        except TrailError:  # the trail has that transaction no longer
+            return decided.noted(Where(decided.sequence, "", 0))
 
     def begin_pipeline(self) -> None:
         """Note that transactions are committed one by one from here on, and that the target's disk may not have all of

@@ -15,6 +15,7 @@ import pyarrow as pa
 from anabranch.apply.cascades.cascade import ParentChange
 from anabranch.apply.context import KeyTexts
 from anabranch.apply.images import Images, sequence_of
+from anabranch.model.ddl_changes import PARKS, DdlRule
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Op
 from anabranch.rows.conflict import ConflictPolicy
@@ -27,6 +28,7 @@ class Parked:
     sequence: int
     reason: str
     statement: str
+    rule: DdlRule = PARKS
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from anabranch.apply.context import ApplyContext, Followed, KeyTexts, closed
+from anabranch.apply.decided import Decided
 from anabranch.apply.stage import Group, Parked, RemovedByKeys
 from anabranch.failpoints import reach
+from anabranch.model.ddl_changes import Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState, heard_of, park, stream, tells_dropped
 from anabranch.rows.aside import AsideChange
@@ -26,7 +28,7 @@ class Work:
 
     Changes of what is followed are noted, and a new context is made from them when somebody asks for it: an epoch that
     notes a thousand keys makes one. `counts`: row changes per table. `conflicts`: settled ones, by table and decision.
-    `asides`: changes that are set aside in this epoch.
+    `asides`: changes that are set aside in this epoch. `decided`: what becomes of statements that alter tables.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Work:
         self.conflicts = Counter[tuple[TableId, str]]()
         self.removed = RemovedByKeys()
         self.asides: list[AsideChange] = []
+        self.decided: list[Decided] = []
 
     # --- what is followed ------------------------------------------------------------------------------------------
 
@@ -103,11 +106,13 @@ class Work:
         for one in parked:
             reason = f"{one.reason} (at {one.sequence})" + (f": {one.statement}" if one.statement else "")
             if tells_dropped(one.reason) and self._forgets(one):
-                self.states.pop(one.table, None)
+                if (known := self.states.pop(one.table, None)) is not None:
+                    self.decided.append(_decided(known, one, Outcome.FORGOTTEN))
                 continue
             state = self.states.get(one.table) or self._new(one.table)
             if state is not None and not (self._has_joined(one.table, one.sequence) and self._is_newer(one)):
                 self.states[one.table] = park(state, reason)
+                self.decided.append(_decided(state, one, Outcome.PARKED))
         self.leave(one.table for one in parked if (state := self.states.get(one.table)) and state.is_parked)
 
     def _forgets(self, dropped: Parked) -> bool:
@@ -185,3 +190,7 @@ class Work:
 
 def key_of(table: TargetTable, key: Texts) -> KeyTexts:
     return tuple(key[name] for name in table.key)
+
+
+def _decided(state: TableState, parked: Parked, outcome: Outcome) -> Decided:
+    return Decided(state, parked.sequence, parked.statement, outcome, parked.reason, parked.rule)

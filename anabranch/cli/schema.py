@@ -141,6 +141,8 @@ def _came(one: TableVersion) -> str:
 
 
 def _facts(one: TableVersion) -> dict[str, Any]:
+    from anabranch.model.ddl_changes import digest_of
+
     return {
         "table": str(one.table),
         "table_version": one.schema.version,
@@ -149,6 +151,7 @@ def _facts(one: TableVersion) -> dict[str, Any]:
         "came": one.came,
         "statement": one.statement,
         "parked_behind_it": one.ended,
+        "digest": digest_of(one.schema),
         "columns": [column.name for column in one.schema.columns],
     }
 

@@ -9,6 +9,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.state import Skipped
 
 if TYPE_CHECKING:
+    from anabranch.model.ddl_changes import DdlChange
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import NotedConflict
 
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
 class Journal(Protocol):
     """Tells what happened to a job: rows that differed, transactions that are left out, the trace.
 
-    Conflicts are written inside an epoch (EpochState.note)."""
+    Conflicts and changes of definitions are written inside an epoch (EpochState.note, EpochState.note_ddl)."""
 
     def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         """Return what was settled, in its order: of one table, with numbers behind `after`, the first `limit` (0: all)."""
 
     def forget_conflicts(self, job: str, upto: int) -> int:
         """Remove those with numbers up to `upto`; return how many they were."""
+
+    def ddl_changes(self, job: str, table: TableId | None = None) -> list[DdlChange]:
+        """Return what became of changes of definitions, in the order of their numbers, of one source table or of all; none
+        where the state is of a release without them."""
 
     def skip(self, job: str, one: Skipped) -> None:
         """Leave a transaction out. One that is known is left as it is."""

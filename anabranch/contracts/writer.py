@@ -14,6 +14,7 @@ from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 
 if TYPE_CHECKING:
+    from anabranch.model.ddl_changes import DdlChange
     from anabranch.rows.altered import AlteredTable
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import Age, FoundRow, NotedConflict
@@ -118,6 +119,10 @@ class EpochState(Protocol):
 
     def note(self, job: str, conflict: NotedConflict) -> None:
         """Note a row that differed, and what was decided (Journal.conflicts)."""
+
+    def note_ddl(self, job: str, change: DdlChange) -> None:
+        """Note what became of a transaction of the source that alters a table (Journal.ddl_changes), in place of what is noted
+        of the same transaction and table, whose number stays."""
 
     def set_aside(self, job: str, change: AsideChange) -> int:
         """Set a change aside (AsideStore.set_aside). Returns its number."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from anabranch.lifecycle.planning import Plan
     from anabranch.lifecycle.reversing import Reversed
     from anabranch.lifecycle.rewinding import Rewound
+    from anabranch.model.ddl_changes import DdlChange
     from anabranch.model.state import Skipped
     from anabranch.preflight.report import Report
     from anabranch.rows.aside import AsideChange
@@ -338,6 +339,13 @@ class Job(JobView):
             from anabranch.job.conflicts import forget_conflicts
 
             return forget_conflicts(self, upto)
+
+    def ddl_changes(self, table: str | None = None) -> list[DdlChange]:
+        """Return what became of the source's changes of definitions, in their order: of one source table or of all."""
+        with self._named():
+            from anabranch.job.ddl_changes import ddl_changes
+
+            return ddl_changes(self, TableId.parse(table) if table else None)
 
     def parked(self, table: str | None = None) -> list[ParkedTable]:
         """Return the parked tables, all or one."""

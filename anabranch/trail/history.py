@@ -119,13 +119,22 @@ class SchemaHistory:
 
     def altered_since(self, table: TableId, version: int, upto: int) -> bool:
         """Return whether a transaction up to `upto` altered the table, which went on, to a later version than this."""
-        entries = self._schemas.get(table, [])
-        return any(e.altered and e.sequence <= upto and e.schema and e.schema.version > version for e in entries)
+        return bool(self.alterations(table, version, upto))
+
+    def alterations(self, table: TableId, version: int, upto: int) -> list[Entry]:
+        """Return what altered the table, which went on, to later versions than this, in transactions up to `upto`."""
+        entries = [e for e in self._schemas.get(table, []) if e.altered and e.sequence <= upto]
+        return [e for e in entries if e.schema and e.schema.version > version]
 
     def latest(self, table: TableId) -> TableSchema | None:
         """Return the newest definition, also of a parked table: the next one gets its version + 1."""
         entries = self._schemas.get(table)
         return entries[-1].schema if entries else None
+
+    def before(self, schema: TableSchema) -> TableSchema | None:
+        """Return the definition that this version followed, None where there was none."""
+        entries = self._schemas.get(schema.id, [])
+        return next((e.schema for e in reversed(entries) if e.schema and e.schema.version < schema.version), None)
 
     def at(self, table: TableId, version: int) -> TableSchema:
         """Return a version of a table's definition. Raises KeyError where there was never such a version."""

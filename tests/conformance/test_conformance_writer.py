@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from anabranch.testing.conformance import asides, disagreement, writer
+from anabranch.testing.conformance import asides, ddl_notes, disagreement, writer
 
 
 @pytest.mark.parametrize(
     "check",
-    (*writer.CHECKS, *disagreement.CHECKS, *asides.CHECKS),
+    (*writer.CHECKS, *disagreement.CHECKS, *asides.CHECKS, *ddl_notes.CHECKS),
     ids=lambda check: check.__name__,
 )
 def test_writer(check: Callable[[Any], None], target: Any) -> None:

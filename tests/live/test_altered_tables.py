@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from anabranch import failpoints
+from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
@@ -63,8 +65,20 @@ PLACES = (
     "apply.altering",
     "apply.altered.apart",
     "apply.altered",
+    "apply.ddl.noted",
     "apply.committed",
 )
+
+
+ADD_COLUMN = DdlRule("[ddl] add_column", "apply")
+
+
+def _noted(here: JobHere, table: str) -> list[DdlChange]:
+    """Return what the target has noted of a table, in its order; of each transaction once."""
+    found = here.job.ddl_changes(f"{here.made.schema}.{table}")
+    assert len({one.sequence for one in found}) == len(found)
+    assert all(one.position.startswith(f"{one.sequence}@") and one.commit_time and one.noted_at for one in found)
+    return found
 
 
 def _streams(here: JobHere) -> None:
@@ -97,6 +111,12 @@ def test_rule_17_columns_come_between_the_rows_of_both_definitions(here: JobHere
         _streams(here)
     apart = isinstance(here.made, MysqlToMysql)
     assert met == [place for place in PLACES if apart or place not in ("apply.altering", "apply.altered.apart")]
+    versions, noted = here.job.schema_versions(f"{here.made.schema}.item")[1:], _noted(here, "item")
+    assert [(one.statement, one.sequence, one.version, one.digest, one.outcome) for one in noted] == [
+        (one.statement, one.sequence, one.schema.version, digest_of(one.schema), Outcome.ALTERED) for one in versions
+    ]
+    assert {(one.rule, one.why, one.source_user) for one in noted} == {(ADD_COLUMN, "", None)}
+    assert here.job.ddl_changes() == noted
 
 
 @pytest.mark.parametrize("here", PAIRS[::2], indirect=True, ids=" to ".join)
@@ -116,8 +136,42 @@ def test_a_table_that_cannot_be_altered_parks_just_there(here: JobHere) -> None:
     assert "altered at the source" in made.reason("item") and "already" in made.reason("item")
     assert made.target.query(f"SELECT v FROM {made.there}.item WHERE id = 1") == [("before",)]
     made.assert_identical("other")
+    (refused,), first = _noted(here, "item"), here.job.schema_versions(f"{made.schema}.item")[0]
+    assert (refused.outcome, refused.rule) == (Outcome.PARKED, ADD_COLUMN) and "already" in refused.why
+    assert (refused.version, refused.digest) == (1, digest_of(first.schema))
+    made.source.execute("ALTER TABLE item ADD later INT")
+    here.stream()
+    *_, passed = _noted(here, "item")
+    assert (passed.outcome, passed.why, passed.version) == (Outcome.PASSED, "the table is parked", 1)
     here.load(TableId(made.schema, "item"), recreate=True)
     _streams(here)
+    assert len(_noted(here, "item")) == 2
+
+
+@pytest.mark.parametrize("here", PAIRS[::2], indirect=True, ids=" to ".join)
+def test_rule_17_a_change_that_no_setting_takes_is_noted_where_it_parks_its_table(here: JobHere) -> None:
+    """Also where the job dies before and behind the commit."""
+    statements = {
+        "other": "ALTER TABLE other DROP COLUMN v",
+        "item": "ALTER TABLE item MODIFY v VARCHAR(30)",
+        "fresh": "CREATE TABLE fresh (id INT PRIMARY KEY)",
+    }
+    here.made.source.execute(*statements.values())
+    for place, state in (("apply.ddl.noted", "streaming"), ("apply.committed", "parked")):
+        failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+        try:
+            with suppress(failpoints.FailpointReached):  # behind the commit all is done, and it may end by that
+                here.stream()
+        finally:
+            failpoints.arm({})
+        assert here.made.states()["item"] == state
+    here.stream()
+    parked = {table: _noted(here, table) for table in statements}
+    assert {table: [one.statement for one in found] for table, found in parked.items()} == {
+        table: [statement] for table, statement in statements.items()
+    }
+    assert {(one.outcome, one.rule) for (one,) in parked.values()} == {(Outcome.PARKED, PARKS)}
+    assert "altered at the source" in parked["other"][0].why and parked["fresh"][0].digest == ""
 
 
 @pytest.mark.parametrize("here", PAIRS[::2], indirect=True, ids=" to ".join)
@@ -130,3 +184,5 @@ def test_an_alteration_that_is_left_out_parks_its_table(here: JobHere) -> None:
     here.apply()
     assert made.states()["item"] == "parked" and "the target's were not" in made.reason("item")
     assert (9,) not in made.target.query(f"SELECT id FROM {made.there}.item")
+    (left,) = _noted(here, "item")
+    assert left.outcome is Outcome.PARKED and "the target's were not" in left.why and "left_out" in left.statement

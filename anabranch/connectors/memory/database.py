@@ -19,6 +19,7 @@ from anabranch.contracts import LoadedChunk
 from anabranch.errors import TargetError
 from anabranch.model.cutover import CutoverNote
 from anabranch.model.datatype import LogicalType
+from anabranch.model.ddl_changes import DdlChange
 from anabranch.model.ids import TableId
 from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 from anabranch.model.schema import TableSchema
@@ -118,6 +119,7 @@ class JobState:
     tables: dict[TableId, TableState] = field(default_factory=dict)
     chunks: dict[tuple[TableId, int], list[LoadedChunk]] = field(default_factory=dict)
     conflicts: list[NotedConflict] = field(default_factory=list)
+    ddl: list[DdlChange] = field(default_factory=list)
     aside: dict[int, AsideChange] = field(default_factory=dict)  # by number
     skipped: dict[int, Skipped] = field(default_factory=dict)
     trace: dict[str, dict[str, Any]] = field(default_factory=dict)  # by id

@@ -65,6 +65,7 @@ def nothing_is_there_before_it_is_prepared(stores: Stores) -> None:
         assert (
             store.journal.conflicts(JOB) == [] and store.journal.skipped(JOB) == [] and store.journal.trace(JOB) == []
         )
+        assert store.journal.ddl_changes(JOB) == []
         assert store.cutovers.cutover_notes(JOB) == [] and store.verifications.verified(JOB) == []
         assert store.journal.forget_conflicts(JOB, 9) == 0 and not store.journal.add_trace(JOB, [], "")
         assert store.asides.set_aside(JOB) == [] and store.asides.count_aside(JOB) == {} and not store.asides.asked(JOB)

@@ -316,7 +316,7 @@ def test_what_the_source_dropped_and_the_target_never_had_is_forgotten(rig: Call
 
 def test_what_the_source_dropped_and_the_target_has_stays_with_the_rows_before(rig: Callable[..., Rig]) -> None:
     one = rig()
-    one.applier.apply(one.log(item(1), item(2), barriers=(Barrier(2, 0, BarrierKind.PARK, ITEMS.id, "", GONE),)))
+    one.applier.apply(one.log(item(1), item(2), barriers=(Barrier(1, 9, BarrierKind.PARK, ITEMS.id, "", GONE),)))
     assert one.states() == {"items": "parked"} and one.rows() == [1, 2]
     assert one.applier.progress.states[ITEMS.id].is_dropped
 

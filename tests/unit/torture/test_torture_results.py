@@ -33,6 +33,7 @@ RARE = {
     "apply.altering": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.altered.apart": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.altered": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
+    "apply.ddl.noted": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.conflict": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
     "apply.conflict.noted": "live/test_postgresql_conflicts.py::test_a_crash_after_the_note_leaves_none",
     "apply.left": "unit/apply/test_repair.py::test_a_table_that_is_to_be_loaded_again_is_taken_out_once",

@@ -25,9 +25,10 @@ from anabranch.connectors.memory.target.row_changes import (
     update,
 )
 from anabranch.connectors.memory.target.stage import counts_of, digest_of
-from anabranch.connectors.memory.target.store import place_of
+from anabranch.connectors.memory.target.store import keep_ddl, place_of
 from anabranch.contracts import Begun, Conflict, Emptying, Enforced, OlderRow, RowAgain, ValueRules
 from anabranch.errors import Fenced, StateError
+from anabranch.model.ddl_changes import DdlChange
 from anabranch.model.ids import TableId
 from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 from anabranch.model.state import Checkpoint
@@ -58,6 +59,7 @@ class MemoryWriter:
         self._moves: tuple[Checkpoint, Checkpoint] | None = None
         self._states: list[TableState] = []
         self._conflicts: list[NotedConflict] = []
+        self._ddl: list[DdlChange] = []
         self._asides: dict[int, AsideChange] = {}  # of this epoch, by number
         self._forgotten: list[TableId] = []
         self._deleted: list[DeletedRow] = []
@@ -112,6 +114,8 @@ class MemoryWriter:
             for conflict in self._conflicts:
                 number = max((one.number for one in state.conflicts), default=0) + 1
                 state.conflicts.append(replace(conflict, number=number, noted_at=time.time_ns() // 1000))
+            for change in self._ddl:
+                keep_ddl(state, change)
             state.deleted |= {one.id: one for one in self._deleted}
             state.standing |= {one.id: one for one in self._standing}
             state.aside |= self._asides
@@ -122,7 +126,7 @@ class MemoryWriter:
         self.rollback()
 
     def rollback(self) -> None:
-        self._open, self._moves, self._states, self._conflicts = None, None, [], []
+        self._open, self._moves, self._states, self._conflicts, self._ddl = None, None, [], [], []
         self._asides, self._settled, self._forgotten, self._deleted, self._standing = {}, {}, [], [], []
 
     def close(self) -> None:
@@ -195,6 +199,10 @@ class MemoryWriter:
     def note(self, job: str, conflict: NotedConflict) -> None:
         self._transaction()
         self._conflicts.append(conflict)
+
+    def note_ddl(self, job: str, change: DdlChange) -> None:
+        self._transaction()
+        self._ddl.append(change)
 
     @contextmanager
     def alone(self, at_once: bool = False) -> Iterator[None]:

@@ -11,6 +11,7 @@ from typing import Any
 from anabranch.connectors.memory.database import Database, JobState
 from anabranch.errors import Fenced, StateError
 from anabranch.model.cutover import CutoverNote
+from anabranch.model.ddl_changes import DdlChange
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint, Skipped
@@ -106,6 +107,9 @@ class MemoryStore:
     def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         found = [one for one in self._database.job(job).conflicts if one.number > after and table in (None, one.source)]
         return found[: limit or None]
+
+    def ddl_changes(self, job: str, table: TableId | None = None) -> list[DdlChange]:
+        return [one for one in self._database.job(job).ddl if table in (None, one.source)]
 
     def set_aside(self, job: str, table: TableId | None = None, discarded: bool = False) -> list[AsideChange]:
         found = [one for _, one in sorted(self._database.job(job).aside.items()) if one.is_discarded == discarded]
@@ -218,3 +222,12 @@ def defined(state: TableState, before: TableState | None) -> TableState:
 
 def place_of(state: TableState | None) -> Place | None:
     return state.place if state else None
+
+
+def keep_ddl(state: JobState, change: DdlChange) -> None:
+    """Note what became of a change of a definition, in place of what is noted of the same transaction and table."""
+    made = {(one.sequence, one.source): one.number for one in state.ddl}
+    number = made.setdefault((change.sequence, change.source), max(made.values(), default=0) + 1)
+    others = [one for one in state.ddl if one.number != number]
+    noted = replace(change, number=number, noted_at=time.time_ns() // 1000)
+    state.ddl = sorted([*others, noted], key=lambda one: one.number)

@@ -20,6 +20,7 @@ from anabranch.connectors.mysql.target import (
     altered_columns,
     aside_epoch,
     conflicts,
+    ddl_notes,
     emptying,
     merge_rows,
     one_by_one,
@@ -45,6 +46,7 @@ from anabranch.connectors.sql.merge_pieces import MergePiece, Texts
 from anabranch.connectors.sql.single_rows import named_key
 from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, OlderRow, RowAgain, ValueRules
 from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetUnavailable
+from anabranch.model.ddl_changes import DdlChange
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
@@ -207,6 +209,11 @@ class MysqlWriter:
         connection, _ = self._transaction()
         with translated("note a conflict", conflict.source):
             conflicts.note(connection, job, conflict)
+
+    def note_ddl(self, job: str, change: DdlChange) -> None:
+        connection, _ = self._transaction()
+        with translated("note a change of a definition", change.source):
+            ddl_notes.keep(connection, job, change)
 
     @contextmanager
     def alone(self, at_once: bool = False) -> Iterator[None]:

@@ -1,7 +1,8 @@
-"""The notes for people at a MySQL target: `anabranch.conflict`, `anabranch.skipped`, `anabranch.trace`.
+"""The notes for people at a MySQL target: `anabranch.conflict`, `anabranch.ddl`, `anabranch.skipped`,
+`anabranch.trace`.
 
-What does not live here: noting a conflict, which an epoch does (`conflicts.py`); what is noted in a trace, and when it comes
-here (`job/shipping.py`).
+What does not live here: noting a conflict or a change of a definition, which an epoch does (`conflicts.py`, `ddl_notes.py`);
+what is noted in a trace, and when it comes here (`job/shipping.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from anabranch.connectors.mysql.target import ddl_notes
 from anabranch.connectors.mysql.target.jobs import add_once
 from anabranch.connectors.mysql.target.session import Connection, ask, bound, run, transaction
 from anabranch.connectors.mysql.target.state_session import StateSession
@@ -19,6 +21,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.state import Skipped
 
 if TYPE_CHECKING:
+    from anabranch.model.ddl_changes import DdlChange
     from anabranch.rows.conflict import NotedConflict
 
 CONFLICTS = """
@@ -65,6 +68,9 @@ class MysqlJournal:
         if not self._session.is_there():
             return 0
         return self._session.run("remove conflicts", FORGET_CONFLICTS, job, upto)
+
+    def ddl_changes(self, job: str, table: TableId | None = None) -> list[DdlChange]:
+        return ddl_notes.read(self._session, job, table)
 
     def skip(self, job: str, one: Skipped) -> None:
         row = [job, one.sequence, one.position, one.commit_time, json.dumps(dict(one.changes), ensure_ascii=False)]

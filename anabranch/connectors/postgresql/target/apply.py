@@ -25,6 +25,7 @@ from anabranch.connectors.postgresql.target import (
     altered_columns,
     aside,
     conflicts,
+    ddl_notes,
     merge_rows,
     ownership,
     single_rows,
@@ -48,6 +49,7 @@ from anabranch.connectors.sql.merge_pieces import Texts
 from anabranch.connectors.sql.single_rows import named_key
 from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, OlderRow, RowAgain, ValueRules
 from anabranch.errors import Fenced, Redefined, StateError, TargetBusy
+from anabranch.model.ddl_changes import DdlChange
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
@@ -219,6 +221,11 @@ class PostgresWriter:
         connection, _ = self._transaction()
         with translated("note a conflict", conflict.source):
             conflicts.note(connection, job, conflict)
+
+    def note_ddl(self, job: str, change: DdlChange) -> None:
+        connection, _ = self._transaction()
+        with translated("note a change of a definition", change.source):
+            ddl_notes.keep(connection, job, change)
 
     @contextmanager
     def alone(self, at_once: bool = False) -> Iterator[None]:

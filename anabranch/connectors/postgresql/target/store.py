@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
-from anabranch.connectors.postgresql.target import aside, conflicts, cutover_notes, skipped, trace, verified
+from anabranch.connectors.postgresql.target import aside, conflicts, cutover_notes, ddl_notes, skipped, trace, verified
 from anabranch.connectors.postgresql.target.migrate import migrate, shipped
 from anabranch.connectors.postgresql.target.stage_sweep import sweep
 from anabranch.connectors.sql.migrations import KNOWS, Migration, newest
@@ -27,6 +27,7 @@ from anabranch.model.table_life import Place, TableState, read_stored
 
 if TYPE_CHECKING:  # `status` goes without what these bring along
     from anabranch.model.cutover import CutoverNote
+    from anabranch.model.ddl_changes import DdlChange
     from anabranch.model.schema import TableSchema
     from anabranch.model.verified import Verified
     from anabranch.rows.aside import AsideChange
@@ -44,6 +45,7 @@ MORE_TABLES = (
     "cutover",
     "verified",
     "pair_note",
+    "ddl",
 )  # an earlier release may not have made them
 COLUMNS = ("uuid", "source_identity", "definition")  # of a job; what else it says goes into facts
 
@@ -242,6 +244,10 @@ class PostgresStore:
             if not _exists(connection, "conflict"):
                 return []
             return conflicts.read(connection, job, table, after, limit)
+
+    def ddl_changes(self, job: str, table: TableId | None = None) -> list[DdlChange]:
+        with self._session("read the changes of definitions") as connection:
+            return ddl_notes.read(connection, job, table) if _exists(connection, "ddl") else []
 
     def skip(self, job: str, one: Skipped) -> None:
         with self._session("note a transaction to leave out") as connection:

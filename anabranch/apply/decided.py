@@ -1,0 +1,99 @@
+"""Decisions of apply about statements that alter tables, until the epoch that carries them out notes them at the target.
+
+What does not live here: the note itself (`model/ddl_changes.py`), making the decisions (`altering.py`, `work.py`).
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from anabranch.model.column_changes import APPLY, Actions
+from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
+
+if TYPE_CHECKING:
+    from anabranch.apply.conflict import Where
+    from anabranch.model.ids import TableId
+    from anabranch.model.schema import TableSchema
+    from anabranch.model.table_life import TableState
+    from anabranch.rows.chunk import Barrier
+    from anabranch.trail.history import SchemaHistory
+
+NOT_STREAMING = {True: "the table is parked", False: "its load was not through"}
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The outcome of a transaction, `sequence`, for a table that it alters; `state` is what the epoch leaves of the table."""
+
+    state: TableState
+    sequence: int
+    statement: str
+    outcome: Outcome
+    why: str = ""
+    rule: DdlRule = PARKS
+
+    def noted(self, where: Where) -> DdlChange:
+        """Return the note, of the transaction that `where` names."""
+        state, schema = self.state, self.state.schema
+        return DdlChange(
+            where.sequence,
+            where.position,
+            where.commit_time,
+            state.source,
+            state.target,
+            self.statement,
+            self.rule,
+            self.outcome,
+            self.why,
+            schema.version if schema else 0,
+            digest_of(schema),
+            process(),
+        )
+
+
+def passed(
+    sequence: int,
+    barriers: Iterable[Barrier],
+    states: Mapping[TableId, TableState],
+    followed: Collection[TableId],
+    rule: Callable[[TableSchema], DdlRule],
+) -> Iterator[Decided]:
+    """Yield what is not done because the table does not stream. One that was loaded behind the statement has its outcome."""
+    for barrier in barriers:
+        state = states.get(barrier.table)
+        if state is None or barrier.schema is None or barrier.table in followed:
+            continue
+        if state.schema is None or state.schema.version < barrier.schema.version:
+            why = NOT_STREAMING[state.is_parked]
+            yield Decided(state, sequence, barrier.statement, Outcome.PASSED, why, rule(barrier.schema))
+
+
+def rule_of(schema: TableSchema | None, history: SchemaHistory, actions: Actions) -> DdlRule:
+    """Return the keys of the job file that decide about the change which led to this version of a table's definition."""
+    former = history.before(schema) if schema is not None else None
+    known = {str(kind): action for kind, action in actions.items()}
+    kinds = _kinds(former, schema) if former and schema else []
+    said = dict.fromkeys(known.get(kind, APPLY) for kind in kinds)
+    return DdlRule(f"[ddl] {', '.join(kinds)}".strip(), ", ".join(said) or APPLY)
+
+
+def _kinds(then: TableSchema, now: TableSchema) -> list[str]:
+    """Return the keys of `[ddl]` that are about what has come and gone."""
+    before, behind = ({column.name for column in table.columns} for table in (then, now))
+    found = {"add_column": behind - before, "drop_column": before - behind}
+    return [kind for kind, names in found.items() if names]
+
+
+@cache
+def process() -> str:
+    """Return user and host of this process."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may not know a name for the number
+        user = str(os.getuid())
+    return f"{user}@{os.uname().nodename}"

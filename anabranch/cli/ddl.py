@@ -1,0 +1,132 @@
+"""`anabranch ddl ls|show`: what became of the source's statements that alter tables, at every target.
+
+What does not live here: the definitions themselves (`schema ls`), reading the notes (`Job.ddl_changes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.each import of_each
+from anabranch.cli.options import (
+    VerbGroup,
+    each_target_option,
+    job_argument,
+    json_option,
+    log_level,
+    table_option,
+)
+from anabranch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from anabranch.model.ddl_changes import DdlChange
+
+
+@click.group(cls=VerbGroup)
+def ddl() -> None:
+    """Show what became of statements that alter tables."""
+
+
+@ddl.command()
+@job_argument
+@each_target_option
+@table_option("Only this source table (schema.table).")
+@json_option
+@log_level("warning")
+def ls(job: str, target: str | None, table: str | None, as_json: bool) -> None:
+    """List what became of the source's changes of definitions, in their order.
+
+    Of every target, as it has noted them in anabranch.ddl. Reads only.
+    """
+    from anabranch.job import Job
+
+    answers = of_each(Job.from_file(job), target, lambda one: one.ddl_changes(table))
+    answers.show(as_json, _listed, lambda found: click.echo("\n".join(_lines(found))))
+    answers.exit([])
+
+
+@ddl.command()
+@job_argument
+@each_target_option
+@click.argument("number", metavar="N", type=click.IntRange(min=1))
+@json_option
+@log_level("warning")
+def show(job: str, target: str | None, number: int, as_json: bool) -> None:
+    """Show the change with number N: statement, place, what decided, what became of it.
+
+    Each target has numbers of its own: of several, those are shown that have this one.
+    """
+    from anabranch.job import Job
+
+    answers = of_each(
+        Job.from_file(job), target, lambda one: [each for each in one.ddl_changes() if each.number == number]
+    )
+    if not any(answers.found.values()):
+        answers.exit([])  # the error of a target that is away
+        raise ConfigError(f"there is no change {number}", hint="anabranch ddl ls JOB lists them")
+    for name in [name for name, found in answers.found.items() if not found]:
+        del answers.found[name]
+    answers.show(as_json, lambda found: {"version": 1, **_facts(found[0])}, lambda found: _show(found[0]))
+    answers.exit([])
+
+
+def _listed(found: list[DdlChange]) -> dict[str, Any]:
+    return {"version": 1, "changes": [_facts(one) for one in found]}
+
+
+def _facts(one: DdlChange) -> dict[str, Any]:
+    from anabranch.state.store import time_text
+
+    return {
+        "number": one.number,
+        "source": str(one.source),
+        "target": str(one.target),
+        "statement": one.statement,
+        "sequence": one.sequence,
+        "position": {"text": one.position, "commit_time": time_text(one.commit_time)},
+        "source_user": one.source_user,
+        "setting": one.rule.setting,
+        "action": one.rule.action,
+        "outcome": str(one.outcome),
+        "why": one.why,
+        "table_version": one.version,
+        "digest": one.digest,
+        "by": one.by,
+        "noted_at": time_text(one.noted_at),
+    }
+
+
+def _lines(found: list[DdlChange]) -> Iterator[str]:
+    if not found:
+        yield "no table was altered"
+        return
+    yield f"{'N':>6} {'TABLE':<32} {'OUTCOME':<9} {'VERSION':>7} {'FROM':>12}  STATEMENT"
+    for one in found:
+        version = one.version or "-"
+        yield f"{one.number:>6} {one.source!s:<32} {one.outcome:<9} {version:>7} {one.sequence:>12}  {one.statement or '-'}"
+        if one.why:
+            yield f"{'':>6} {one.why}"
+
+
+def _show(one: DdlChange) -> None:
+    from anabranch.state.store import time_text
+
+    unknown = "not known"
+    decided = (
+        f"{one.rule.setting} = {one.rule.action}" if one.rule.setting else f"{one.rule.action}: no setting takes it"
+    )
+    holds = f"version {one.version}, digest {one.digest}" if one.version else "none"
+    told = {
+        "change": f"{one.number}, noted {time_text(one.noted_at)} by {one.by}",
+        "table": f"{one.source} -> {one.target}",
+        "statement": one.statement or "the log has none",
+        "place": f"{one.position or one.sequence}, committed {time_text(one.commit_time) or unknown}",
+        "altered by": one.source_user or "not known: the log does not say it",
+        "decided": decided,
+        "outcome": f"{one.outcome}: {one.why}" if one.why else str(one.outcome),
+        "definition": f"{holds}, of the source, which the target's table has now",
+    }
+    click.echo("\n".join(f"{name:<11} {text}" for name, text in told.items()))

@@ -1,0 +1,31 @@
+"""Changes of definitions of the source, and what became of them, as the target has noted it.
+
+What does not live here: the versions of definitions, which the trail has (`view/schema_history.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.errors import ConfigError
+from anabranch.view.opened import store_of
+
+if TYPE_CHECKING:
+    from anabranch.model.ddl_changes import DdlChange
+    from anabranch.model.ids import TableId
+    from anabranch.view.job_view import JobView
+
+
+def ddl_changes(job: JobView, table: TableId | None) -> list[DdlChange]:
+    """Return what the target has noted, of one source table or of all; [] where the job has never been. Raises ConfigError for
+    a table that it knows nothing of."""
+    name = job.config.name
+    with store_of(job) as store:
+        is_there = store.exists()
+        found = store.journal.ddl_changes(name, table) if is_there else []
+        known = store.states.tables(name, whole=False) if is_there and table and not found else {}
+    if table is not None and not found and table not in known:
+        raise ConfigError(
+            f"the target has no table {table} of the job", job=name, hint="anabranch status JOB lists them"
+        )
+    return found

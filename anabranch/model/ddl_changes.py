@@ -1,0 +1,78 @@
+"""Statements of the source that alter tables, and what became of them, as a target notes it (`anabranch.ddl`).
+
+What does not live here: differences between two definitions (`schema_changes.py`), deciding (capture, apply), keeping it
+(`EpochState.note_ddl`, `Journal.ddl_changes`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from anabranch.model.ids import TableId
+
+if TYPE_CHECKING:
+    from anabranch.model.schema import TableSchema
+
+
+class Outcome(StrEnum):
+    """ALTERED: the target's table has the next definition, and goes on. PARKED: the table is parked there. PASSED: nothing
+    was done, since the table did not stream then. FORGOTTEN: the table was dropped, and the target had no rows of it."""
+
+    ALTERED = "altered"
+    PARKED = "parked"
+    PASSED = "passed"
+    FORGOTTEN = "forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class DdlRule:
+    """The key of the job file that says what becomes of a statement, and what it says. `setting` "": there is no such key, or
+    none that lets the table go on."""
+
+    setting: str
+    action: str
+
+
+PARKS = DdlRule("", "park")
+
+
+@dataclass(frozen=True, slots=True)
+class DdlChange:
+    """A transaction of the source that alters a table, and what became of it at a target.
+
+    `statement` is the source's, as people may see it, "" where its log has none. `sequence`, `position`: the transaction,
+    `position` "" where the trail had it no longer; `commit_time` by the source's clock, microseconds since 1970 UTC, 0 where
+    that is not known. `source_user`: who altered it at the source, None where the log does not say. `why`: for people, ""
+    where all was done. `version` and `digest` are those of the source's definition that the target's table has afterwards, 0
+    and "" where it has none. `by`: user and host of the process that did it. `number` and `noted_at` are given by the target,
+    the time by its clock.
+    """
+
+    sequence: int
+    position: str
+    commit_time: int
+    source: TableId
+    target: TableId
+    statement: str
+    rule: DdlRule
+    outcome: Outcome
+    why: str = ""
+    version: int = 0
+    digest: str = ""
+    by: str = ""
+    source_user: str | None = None
+    number: int = 0
+    noted_at: int = 0
+
+
+def digest_of(schema: TableSchema | None) -> str:
+    """Return the digest of a definition, whatever its version: 32 digits, equal where all of it is equal; "" of none."""
+    if schema is None:
+        return ""
+    facts = {name: value for name, value in schema.to_json().items() if name != "version"}
+    text = json.dumps(facts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
