@@ -16,6 +16,7 @@ from anabranch.cli.options import (
     job_argument,
     json_option,
     log_level,
+    table_argument,
     table_option,
     target_option,
     write_json,
@@ -24,7 +25,6 @@ from anabranch.cli.options import (
 if TYPE_CHECKING:
     from anabranch.view.schema_history import TableVersion
 
-table_argument = click.argument("table", metavar="TABLE")
 VERSION = click.IntRange(min=1)
 
 
@@ -76,7 +76,7 @@ def ls(job: str, table: str | None, as_json: bool) -> None:
 
 @schema.command()
 @job_argument
-@table_argument
+@table_argument(required=True)
 @click.option("--version", type=VERSION, metavar="N", help="This version; the newest one by default.")
 @json_option
 @log_level("warning")
@@ -91,7 +91,7 @@ def show(job: str, table: str, version: int | None, as_json: bool) -> None:
 
 @schema.command()
 @job_argument
-@table_argument
+@table_argument(required=True)
 @click.argument("then", type=VERSION, required=False, metavar="[FROM]")
 @click.argument("now", type=VERSION, required=False, metavar="[TO]")
 @json_option

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from anabranch.preflight.report import Report
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import NotedConflict
+    from anabranch.rules.decided import Decided
     from anabranch.verify.report import Verification
+    from anabranch.view.chosen_tables import Choice
     from anabranch.view.schema_history import TableVersion
 
 
@@ -155,6 +157,20 @@ class Job(JobView):
             from anabranch.job.printing import script
 
             return script(self, TableId.parse(table) if table else None)
+
+    def chosen_tables(self) -> Choice:
+        """Return which of the source's tables the rules choose, and what decides about each. Asks the source only."""
+        with self._named():
+            from anabranch.view.chosen_tables import chosen_tables
+
+            return chosen_tables(self)
+
+    def explain_table(self, table: str) -> Decided:
+        """Return which rule decides about a table (`schema.table`). Asks neither end."""
+        with self._named():
+            from anabranch.rules.decided import decided
+
+            return decided(self.config, TableId.parse(table))
 
     def schema_versions(self, table: str | None = None) -> list[TableVersion]:
         """Return every version of the tables' definitions that the trail has, by table, the oldest first. Asks neither end."""

@@ -24,6 +24,7 @@ from anabranch.rows.conflict import ConflictPolicy, OnConflict
 from anabranch.rows.net import TargetTable
 from anabranch.rules.choices import TypeChoices
 from anabranch.rules.contradictions import EXCLUDE, Contradiction, contradictions
+from anabranch.rules.decided import decided
 from anabranch.rules.values import value_rules
 
 
@@ -93,12 +94,10 @@ class RuleSet:
 
     def not_replicated(self, table: TableId) -> ConfigError:
         """Return the error for a named table that the job does not replicate, with the line that decides it."""
-        for number, rule in enumerate(self._config.rules):
-            for place, text in enumerate(rule.exclude):
-                if Pattern.parse(text).matches(table):
-                    line = self._config.line_of("rules", number, "exclude", place)
-                    problem = Problem(f"{text!r} leaves it out, for all rules", line, EXCLUDE)
-                    return ConfigError(f"rule {number + 1} excludes {table}", problems=[problem])
+        by = decided(self._config, table).by
+        if by and by.key == "exclude":
+            problem = Problem(f"{by.pattern!r} leaves it out, for all rules", by.line, EXCLUDE)
+            return ConfigError(f"rule {by.rule} excludes {table}", problems=[problem])
         return ConfigError(f"no rule includes {table}", hint="name it as schema.table, as the source spells it")
 
     def targets(self, tables: Iterable[TableId]) -> dict[TableId, TableId]:

@@ -90,6 +90,9 @@ def test_a_version_is_shown_and_compared(call: Call) -> None:
 def test_what_is_not_there_is_said(call: Call) -> None:
     code, text = call("show", "shop.nowhere")
     assert code != 0 and "no definition of this table" in text and "Traceback" not in text
+    for verb in ("show", "diff"):
+        code, text = call(verb, "nowhere")
+        assert code == 2 and "expected schema.table" in text and "Traceback" not in text
     code, text = call("show", str(trail_source.ORDERS), "--version", "9")
     assert code == 2 and "has no version 9; it has 1, 2" in text
 
