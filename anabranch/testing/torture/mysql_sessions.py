@@ -28,7 +28,7 @@ COLLISIONS = frozenset({1205, 1213, 1020})
 # A table that has got columns: it is younger than the transaction, or has them only later in another session's order.
 GROWN = frozenset({1054, 1412})
 # The server went away, ends, or ended the session.
-LOST = frozenset({0, 1053, 1927, 2003, 2006, 2013, 2055, 4031})
+LOST = frozenset({0, 1053, 1317, 1927, 2003, 2006, 2013, 2055, 4031})
 SETTINGS = (
     "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 0,"
     " innodb_lock_wait_timeout = 1, lock_wait_timeout = 2"
