@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from anabranch.errors import StateError
 from anabranch.model.position import Position
+from anabranch.rows.chunk import BarrierKind, Chunk
 from anabranch.trail.reader import TrailReader
 
 NEAR = 5_000  # transactions before and after, among which the target's position is looked for
@@ -26,7 +27,7 @@ def refuse_other_trail(job: str, trail: TrailReader, at: Position) -> None:
     if not at.native or at.sequence < first or trail.position_at(at.sequence).native == at.native:
         return
     for ref in trail.descriptors(max(first, at.sequence - NEAR) - 1, min(at.sequence + NEAR, end.sequence)):
-        if ref.has_barriers and ref.rows == 0 and trail.load(ref).is_ours:
+        if ref.has_barriers and ref.rows == 0 and _is_in_no_log(trail.load(ref)):
             continue  # it is in no log, and has the native position of the transaction before it
         natives = trail.transactions(ref).column("native").to_pylist()
         if at.native in natives:
@@ -36,3 +37,8 @@ def refuse_other_trail(job: str, trail: TrailReader, at: Position) -> None:
                 job=job,
                 hint="the target was written from another copy of the job's home: continue with that copy, or load again",
             )
+
+
+def _is_in_no_log(chunk: Chunk) -> bool:
+    """Return whether the chunk may be none of the source's transactions: tables are parked at a place of the log, too."""
+    return all(one.is_ours or (one.kind is BarrierKind.PARK and not one.statement) for one in chunk.barriers)

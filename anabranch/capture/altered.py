@@ -1,7 +1,10 @@
 """Tables that go on behind a statement which alters them: their next definition is in force from the statement's place on.
 
-What does not live here: what a statement means (the source's dialect), tables that park instead (`definitions.py`), what
-becomes of the target's table (apply).
+Where a log has no statements it shows by a table's rows that they come by other columns. The next definition is then in force
+from just before the transaction with the first of them: its rows of before simply lack what it adds.
+
+What does not live here: what a statement means (the source's dialect), what a table is behind one that no log has (the
+source's catalogue), tables that park instead (`definitions.py`), what becomes of the target's table (apply).
 """
 
 from __future__ import annotations
@@ -12,22 +15,22 @@ from typing import TYPE_CHECKING
 
 from anabranch import log
 from anabranch.capture.begin import read_definitions
-from anabranch.contracts import AlteringDialect
+from anabranch.contracts import AlteringDialect, RedefinedCatalog
 from anabranch.errors import SourceError, SourceUnavailable
-from anabranch.model.column_changes import changed_names
+from anabranch.model.column_changes import Altered, ColumnChange, changed_names
 from anabranch.rows.chunk import Barrier, BarrierKind
 
 if TYPE_CHECKING:
     from anabranch.contracts import SourceConnector
-    from anabranch.model.column_changes import Altered, ColumnChange
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
-    from anabranch.rows.log_items import LogStatement
+    from anabranch.rows.log_items import LogRedefined, LogStatement
     from anabranch.trail.writer import TrailWriter
 
 
 BEHIND_SECONDS = 5.0  # for so long a catalogue that still shows the former definition is asked again
 PAUSE = 0.05
+BY_ROWS = "relation message"  # in place of a statement, where the log has none
 
 
 def go_on(
@@ -54,11 +57,42 @@ def go_on(
         after = None
     if after is None or not after.kinds <= follows:
         return []
-    schema = after.schema.with_version(then.version + 1)
-    trail.alter(schema, shown)
+    return [_noted(trail, then, after, statement=shown)]
+
+
+def follow(source: SourceConnector, trail: TrailWriter, item: LogRedefined) -> Barrier | str:
+    """Put the definition that the table's rows come by in force, and return the barrier that says so, or why it is not certain.
+
+    The barrier has no statement: it is put where the log has nothing."""
+    then = trail.history.in_force()[item.table]
+    try:
+        after = _by_rows(source, then, item)
+    except SourceUnavailable:
+        raise
+    except SourceError as refused:
+        return refused.message
+    if isinstance(after, str):
+        return after
+    return _noted(trail, then, Altered(after, frozenset({ColumnChange.ADD})), at=item.mark.native)
+
+
+def _noted(trail: TrailWriter, then: TableSchema, after: Altered, statement: str = "", at: str = "") -> Barrier:
+    schema, table, shown = after.schema.with_version(then.version + 1), then.id, statement or BY_ROWS
+    trail.alter(schema, shown, at)
     told = changed_names(then, after)
     log.get().info("table_altered", table=str(table), version=schema.version, statement=shown, **told)
-    return [Barrier(0, 0, BarrierKind.ALTER, table, shown, schema=schema, untold=after.untold)]
+    return Barrier(0, 0, BarrierKind.ALTER, table, statement, schema=schema, untold=after.untold)
+
+
+def _by_rows(source: SourceConnector, then: TableSchema, item: LogRedefined) -> TableSchema | str:
+    """Ask the catalogue, which may show it a moment later than the log."""
+    until = time.monotonic() + BEHIND_SECONDS
+    with closing(source.catalog()) as catalog:
+        if not isinstance(catalog, RedefinedCatalog):
+            return "this source does not tell what was added"
+        while (found := catalog.behind(then, item.columns)) is None and time.monotonic() < until:
+            time.sleep(PAUSE)
+    return "the source's catalogue does not show that" if found is None else found
 
 
 def _behind(source: SourceConnector, then: TableSchema, statement: LogStatement) -> Altered | None:

@@ -28,7 +28,7 @@ from anabranch.model.schema import TableSchema, component
 from anabranch.model.table_life import DROPPED, tells_dropped
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
-from anabranch.rows.log_items import LogStatement, StatementFacts, StatementKind
+from anabranch.rows.log_items import LogRedefined, LogStatement, StatementFacts, StatementKind
 from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter
 
@@ -142,6 +142,27 @@ class DefinitionKeeper:
         if barriers:
             self.reselect()
         return barriers
+
+    def on_redefined(self, item: LogRedefined) -> Chunk | None:
+        """Return a chunk that lets a table go on whose rows come by other columns, or parks it; None if it is parked already.
+        Its place is the item's: the transaction with these rows is behind it. A table that has just joined may have been read
+        behind them."""
+        table, end = item.table, self.trail.appended
+        mark = replace(item.mark, commit_time=item.mark.commit_time or end.commit_time)
+        if table not in self.trail.history.in_force():
+            return None
+        settled = self.unsettled.get(table)
+        if settled is not None and self.source.order.includes(settled, item.native, None):
+            return alone(self.park([table], item.reason), mark, None)
+        found = altered.follow(self.source, self.trail, item)
+        if isinstance(found, str):
+            return alone(self.park([table], f"{item.reason}: {found}"), mark, None)
+        self.reselect()
+        return alone([found], mark, None)
+
+    def just_altered(self, mark: LogMark) -> set[TableId]:
+        """Return the tables that the first transaction behind `mark` alters, and that go on."""
+        return self.trail.history.altered_at(mark.native)
 
     def _barriers(self, facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
         """Return the barriers that a statement puts into the trail. Raises UnknownLogEvent for a change logged as a

@@ -21,7 +21,7 @@ from anabranch.capture.older import PATIENCE, OlderPatience
 from anabranch.capture.prepared import PreparedTransactions
 from anabranch.capture.uncommitted import LIMITS, MemoryLimits, OpenTransactions
 from anabranch.capture.unlogged import altered_unlogged
-from anabranch.contracts import LogReader, SourceConnector, ValueGuard
+from anabranch.contracts import LogReader, RedefinedReader, SourceConnector, ValueGuard
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull
 from anabranch.failpoints import reach
 from anabranch.model.column_changes import ColumnChange
@@ -31,7 +31,15 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
-from anabranch.rows.log_items import LogAbandoned, LogDecided, LogIdle, LogItem, LogPrepared, LogStatement
+from anabranch.rows.log_items import (
+    LogAbandoned,
+    LogDecided,
+    LogIdle,
+    LogItem,
+    LogPrepared,
+    LogRedefined,
+    LogStatement,
+)
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.trail.codec import last_place
 from anabranch.trail.writer import TrailEnd, TrailWriter
@@ -115,8 +123,11 @@ class Capture:
                 self._rewind()
                 self.trail.flush()  # what was appended, and could not be flushed, is in the trail: it is not read again
                 in_force = self.trail.history.in_force()
-                unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop)
+                tells = bool(self.follows) and isinstance(self.reader, RedefinedReader)
+                unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop, tells)
                 self.open.rewind(self._place())
+                if isinstance(self.reader, RedefinedReader):
+                    self.reader.expect_former(self.keeper.just_altered(self._place()), self._place())
                 self.reader.start(self._place(), self.keeper.select)
                 end = self.trail.appended
                 lost_since, was_there, tries = None, True, 0
@@ -235,10 +246,10 @@ class Capture:
                 self.open.take_back(item)
             elif isinstance(item, LogEnded):
                 self._ended(item)
-            elif isinstance(item, LogStatement):
+            elif isinstance(item, LogStatement | LogRedefined):
                 self._statement(item)
             elif isinstance(item, LogAbandoned):
-                self._abandon(item.mark)
+                self._abandon(item)
                 is_inside = False
             if item is not None:
                 idle = item.mark if isinstance(item, LogIdle) else None
@@ -346,22 +357,23 @@ class Capture:
             self._heartbeat(item.mark)
         self.open.done(item)
 
-    def _statement(self, statement: LogStatement) -> None:
+    def _statement(self, item: LogStatement | LogRedefined) -> None:
         reach("capture.statement")
-        chunk = self.keeper.on_statement(statement)
+        keeper = self.keeper
+        chunk = keeper.on_statement(item) if isinstance(item, LogStatement) else keeper.on_redefined(item)
         reach("capture.statement.noted")
         if chunk is None:
-            self._heartbeat(statement.mark)
+            self._heartbeat(item.mark)
         else:
             self._write(chunk)
 
-    def _abandon(self, mark: LogMark) -> None:
+    def _abandon(self, item: LogAbandoned) -> None:
         """Give up a transaction without an end in the log. What was noted for its fragments goes with it; they are not
         read again.
         """
-        log.get().warning("transaction_abandoned", at=mark.native, why="it has no commit in the log")
+        log.get().warning("transaction_abandoned", at=item.mark.native, why=item.why)
         self._rewind()
-        self._heartbeat(mark)
+        self._heartbeat(item.mark)
 
     def _heartbeat(self, mark: LogMark) -> None:
         mark = self.open.placed(mark)

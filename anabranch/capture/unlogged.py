@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 
 from anabranch.capture.begin import CHANGES_ROWS, mark_of, read_definitions
 from anabranch.contracts import LogReader, SourceConnector
@@ -28,16 +29,20 @@ def altered_unlogged(
     after: LogMark,
     in_force: Mapping[TableId, TableSchema],
     stop: Callable[[], bool],
+    tells_columns: bool = False,
 ) -> list[TableId]:
     """Return tables of `in_force` that were altered without a statement in the log behind `after`. [] if `stop` says
-    so.
+    so. `tells_columns`: columns that were added come with rows, in the log.
 
     The log is read only where a definition differs, until each difference is explained; it has to be opened again
     afterwards.
     """
     with closing(source.catalog()) as catalog:
         found = read_definitions(catalog, in_force.__contains__, whole=False)
-    changed = [t for t, schema in in_force.items() if t not in found.tables or not schema.reads_like(found.tables[t])]
+    now = found.tables
+    if tells_columns:
+        now = {table: _without_added(schema, in_force[table]) for table, schema in now.items()}
+    changed = [table for table, schema in in_force.items() if table not in now or not schema.reads_like(now[table])]
     if not changed:
         return []
     left = set(changed)
@@ -46,6 +51,11 @@ def altered_unlogged(
         if not left:
             break
     return [] if stop() else [table for table in changed if table in left]
+
+
+def _without_added(now: TableSchema, then: TableSchema) -> TableSchema:
+    there = {column.name for column in then.columns}
+    return replace(now, columns=tuple(column for column in now.columns if column.name in there))
 
 
 def _reaches(source: SourceConnector, mark: LogMark, end: LogMark) -> bool:

@@ -22,7 +22,15 @@ from anabranch.contracts.fence import (
 )
 from anabranch.contracts.journal import AsideStore, Journal
 from anabranch.contracts.loader import LoadedChunk, Loader, NewLoad, RawLoader
-from anabranch.contracts.log import LogOrder, LogReader, Select, UncommittedOrder, UncommittedReader, ValueGuard
+from anabranch.contracts.log import (
+    LogOrder,
+    LogReader,
+    RedefinedReader,
+    Select,
+    UncommittedOrder,
+    UncommittedReader,
+    ValueGuard,
+)
 from anabranch.contracts.pair import OlderRow, PairCatalog, PairWriter, RowAgain
 from anabranch.contracts.reader import (
     ComputedReader,
@@ -54,7 +62,14 @@ from anabranch.contracts.source import (
     remains_of,
     steps_of,
 )
-from anabranch.contracts.source_catalog import AlteringDialect, Dialect, LogFacts, OpenTransactions, SourceCatalog
+from anabranch.contracts.source_catalog import (
+    AlteringDialect,
+    Dialect,
+    LogFacts,
+    OpenTransactions,
+    RedefinedCatalog,
+    SourceCatalog,
+)
 from anabranch.contracts.store import JobStore, TableStates, TargetStore
 from anabranch.contracts.tables import LabelTables, StandingTables, TargetCatalog, TargetTables
 from anabranch.contracts.target import RowTarget, StandingTypes, TargetConnector, TypeMap
@@ -132,6 +147,8 @@ __all__ = [
     "RangedReader",
     "RawLoader",
     "RawReader",
+    "RedefinedCatalog",
+    "RedefinedReader",
     "RowAgain",
     "RowTarget",
     "RowWriter",

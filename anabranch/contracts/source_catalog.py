@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.model.column_changes import Altered
@@ -53,6 +53,18 @@ class SourceCatalog(Protocol):
         """Return the log's end now, for read-position / definitions / position (K19)."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class RedefinedCatalog(Protocol):
+    """Says what a table is whose rows come by other columns; an ability of a SourceCatalog whose log gives LogRedefined."""
+
+    def behind(self, then: TableSchema, columns: Sequence[tuple[str, str]]) -> TableSchema | str | None:
+        """Return the definition, of version `then.version`, of a table that was `then` and whose rows come by these columns
+        (LogRedefined.columns) from some place of the log on. It may have been altered again since.
+
+        Rows that were there at that place have the constant default of a new column, or NULL where it has none. A text says
+        why this is not certain; None: the catalogue does not show that place yet. Raises SourceUnavailable, SourceError."""
 
 
 class LogFacts(Protocol):

@@ -15,9 +15,19 @@ def goes_on_as(then: TableSchema, now: TableSchema) -> bool:
     """Return whether a table that is followed by the definition `then` can be followed on where the source has `now`.
 
     Indexes may differ, unique ones too if the table has a primary key (without one a unique key tells its rows apart in the
-    log), and foreign keys that only refuse. The others decide what becomes of rows with their parents.
+    log), and foreign keys that only refuse. The others decide what becomes of rows with their parents. Where a log has no
+    statements, rows come whole: defaults and NOT NULL may differ, too.
     """
+    if now.numbers:
+        then, now = _as_whole_rows(then), _as_whole_rows(now)
     return _what_counts(then).same_definition(_what_counts(now))
+
+
+def _as_whole_rows(schema: TableSchema) -> TableSchema:
+    columns = (
+        replace(c, nullable=True, has_default=False, default=None, default_is_expression=False) for c in schema.columns
+    )
+    return replace(schema, columns=tuple(columns))
 
 
 def may_become(then: TableSchema, now: TableSchema, kinds: frozenset[ColumnChange]) -> bool:

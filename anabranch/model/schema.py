@@ -201,6 +201,10 @@ class TableSchema:
     checks: tuple[Check, ...] = field(default=(), compare=False)
     partitions: tuple[Partition, ...] = field(default=(), compare=False)
     oid: int = field(default=0, compare=False)  # of the table itself where its database has such: not of its name
+    # Of a source whose log has no statements, to tell what was done between two looks: the highest number that a column has
+    # had, and the file with the rows, which is another one once they were written anew. 0: not known.
+    numbers: int = field(default=0, compare=False)
+    file: int = field(default=0, compare=False)
     dialect: str = field(default="", compare=False)
     key_name: str = field(default="", compare=False)  # of the primary key, where the source names it
     needs: tuple[Need, ...] = field(default=(), compare=False)
@@ -293,6 +297,7 @@ class TableSchema:
                 _without(logical, _RARE_OF_TYPE)
         for index in data["indexes"]:
             _without(index, _RARE_OF_INDEX)
+        _without(data, _RARE_OF_TABLE)
         return data
 
     @classmethod
@@ -310,6 +315,8 @@ class TableSchema:
             checks=tuple(_check(c) for c in data.get("checks", ())),
             partitions=tuple(Partition.from_json(part) for part in data.get("partitions", ())),
             oid=data.get("oid", 0),
+            numbers=data.get("numbers", 0),
+            file=data.get("file", 0),
             dialect=data.get("dialect", ""),  # a trail of before has none
             key_name=data.get("key_name", ""),
             needs=tuple(Need(**need) for need in data.get("needs", ())),
@@ -321,6 +328,7 @@ class TableSchema:
 
 # Not written where they say nothing
 _RARE: dict[str, Any] = {"computed_from": None, "set_by_server": False, "stored": False, "invisible": False}
+_RARE_OF_TABLE: dict[str, Any] = {"numbers": 0, "file": 0}
 _RARE_OF_TYPE: dict[str, Any] = {"base": "", "delimiter": "", "fields": ()}
 _RARE_OF_INDEX: dict[str, Any] = {"parts": (), "invisible": False}
 

@@ -96,6 +96,11 @@ class Barrier:
     schema: TableSchema | None = None
     untold: Untold = NOTHING_UNTOLD
 
+    @property
+    def is_ours(self) -> bool:
+        """True if it only brings in a definition, at a place of the log at which there is nothing of the source's."""
+        return self.kind is BarrierKind.SCHEMA or (self.kind is BarrierKind.ALTER and not self.statement)
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -120,5 +125,5 @@ class Chunk:
 
     @property
     def is_ours(self) -> bool:
-        """True if the chunk only brings in definitions of tables that join, and is no transaction of the source."""
-        return not self.tables and bool(self.barriers) and all(b.kind is BarrierKind.SCHEMA for b in self.barriers)
+        """True if the chunk only brings in definitions, and is no transaction of the source."""
+        return not self.tables and bool(self.barriers) and all(b.is_ours for b in self.barriers)

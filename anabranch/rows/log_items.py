@@ -37,9 +37,24 @@ class LogIdle:
 @dataclass(frozen=True, slots=True)
 class LogAbandoned:
     """The transaction whose fragments came last has no commit: the source crashed in it and took it back when it started
-    again, or its log says that it was rolled back. Nothing of it counts. The log goes on at `mark`."""
+    again, or its log says that it was rolled back. Nothing of it counts. The log goes on at `mark`. `why`: for people, where
+    it comes again."""
 
     mark: LogMark
+    why: str = "it has no commit in the log"
+
+
+@dataclass(frozen=True, slots=True)
+class LogRedefined:
+    """Rows of `table` come by other `columns` (name, and type as the source spells it, in their order) than the definition in
+    force has; `reason` says how they differ. `mark` is just before the transaction with the first of these rows: nothing of it
+    was given, and all of it comes next, by the definition that is in force then. `native`: where it was committed."""
+
+    table: TableId
+    columns: tuple[tuple[str, str], ...]
+    reason: str
+    mark: LogMark
+    native: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +114,15 @@ class StatementFacts:
 
 
 LogItem = (
-    Chunk | LogStatement | LogIdle | LogAbandoned | LogPrepared | LogDecided | LogChanges | LogTakenBack | LogEnded
+    Chunk
+    | LogStatement
+    | LogIdle
+    | LogAbandoned
+    | LogRedefined
+    | LogPrepared
+    | LogDecided
+    | LogChanges
+    | LogTakenBack
+    | LogEnded
 )
 """An item of a log, as `contracts.LogReader.read` returns it."""

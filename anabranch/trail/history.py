@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FILE = "history"
 RESTORE = "restore the file from a backup of the trail; without one, load again"
 NEWER = "use the release that wrote it, or restore the file from a backup of the trail"
+_RARE = ("joined", "reason", "statement", "altered", "at")
 _ID = re.compile(rb'"id":\{"schema":"((?:[^"\\]|\\.)*)","name":"((?:[^"\\]|\\.)*)"')
 _TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
 
@@ -33,9 +34,9 @@ _TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
 @dataclass(frozen=True, slots=True)
 class Entry:
     """kind: `job` (whose history this is: `reason` is the job's uuid), `schema` (a definition; `joined`: the table joins or
-    joins again, no longer parked; `altered`: the table goes on, altered by `statement`), `park`, `source` (another server
-    from here on) or `recovered` (the trail ended at `sequence`). Otherwise `sequence` is the first transaction for which it
-    holds."""
+    joins again, no longer parked; `altered`: the table goes on, altered by `statement`, or, where `at` is the place up to
+    which the log was read, by the transaction behind it), `park`, `source` (another server from here on) or `recovered` (the
+    trail ended at `sequence`). Otherwise `sequence` is the first transaction for which it holds."""
 
     kind: str
     sequence: int
@@ -45,6 +46,7 @@ class Entry:
     reason: str = ""
     statement: str = ""
     altered: bool = False
+    at: str = ""
 
     def is_void_after(self, end: int) -> bool:
         """Return whether a trail that ends at `end` does not know the entry.
@@ -60,7 +62,7 @@ class Entry:
             data["table"] = str(self.table)
         if self.schema:
             data["schema"] = self.schema.to_json()
-        data |= {name: value for name in ("joined", "reason", "statement", "altered") if (value := getattr(self, name))}
+        data |= {name: value for name in _RARE if (value := getattr(self, name))}
         text = to_json(data)
         return b"%08x %s\n" % (zlib.crc32(text), text)
 
@@ -125,6 +127,10 @@ class SchemaHistory:
         """Return what altered the table, which went on, to later versions than this, in transactions up to `upto`."""
         entries = [e for e in self._schemas.get(table, []) if e.altered and e.sequence <= upto]
         return [e for e in entries if e.schema and e.schema.version > version]
+
+    def altered_at(self, native: str) -> set[TableId]:
+        """Return the tables that the first transaction behind this place of the log alters, and that go on."""
+        return {e.schema.id for e in self.entries if e.schema and e.altered and e.at == native}
 
     def latest(self, table: TableId) -> TableSchema | None:
         """Return the newest definition, also of a parked table: the next one gets its version + 1."""

@@ -199,12 +199,13 @@ class TrailWriter:
             )
         self._note(Entry("schema", self.next_sequence, schema=table_schema, joined=joined))
 
-    def alter(self, table_schema: TableSchema, statement: str) -> None:
+    def alter(self, table_schema: TableSchema, statement: str, at: str = "") -> None:
         """Put the next definition of a table that goes on in force with the next chunk, which carries its ALTER barrier.
 
-        As `park`, it is taken back if that chunk never gets into the trail.
+        As `park`, it is taken back if that chunk never gets into the trail. `at`: that chunk's native position where it is put
+        before the transaction that alters the table.
         """
-        self._note(Entry("schema", self.next_sequence, schema=table_schema, statement=statement, altered=True))
+        self._note(Entry("schema", self.next_sequence, schema=table_schema, statement=statement, altered=True, at=at))
 
     def park(self, table: TableId, reason: str, statement: str = "") -> None:
         """Park a table from the next chunk on, which carries its PARK barrier.

@@ -50,6 +50,7 @@ def log_options(job: JobView, job_uuid: str) -> LogOptions:
         name,
         decoding=capture.decoding,
         leave_out=frozenset(job.config.source.leave_out),
+        tells_columns=job.config.ddl.add_column == "apply",
     )
 
 

@@ -13,8 +13,8 @@ class Ddl(Section):
     parks its table."""
 
     add_column: Literal["apply", "park"] = "park"
-    """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), or park the table. From a
-    MySQL or MariaDB; where it is not certain what rows that are there then have, the table is parked in any case."""
+    """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), or park the table. Where
+    it is not certain what rows that are there then have, the table is parked in any case."""
 
     @property
     def actions(self) -> dict[ColumnChange, str]:

@@ -65,7 +65,7 @@ class PostgresSource:
     def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.set_up import drift
 
-        return drift(self.endpoint, options.name, self.options.decoder, tables)
+        return drift(self.endpoint, options, self.options.decoder, tables)
 
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> ValueGuard | None:
         from anabranch.connectors.postgresql.source.large_object_guard import LargeObjectGuard

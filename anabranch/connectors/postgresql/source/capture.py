@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -29,16 +29,17 @@ from anabranch.connectors.postgresql.source.positions import Place, lsn_text, ne
 from anabranch.connectors.postgresql.source.relations import NeedsText
 from anabranch.connectors.postgresql.source.silence import Silence
 from anabranch.connectors.postgresql.source.slots import members
-from anabranch.connectors.postgresql.source.streamed import NeedsWhole
+from anabranch.connectors.postgresql.source.streamed import NeedsWhole, RedefinedWithin
 from anabranch.connectors.postgresql.source.unconverted import find
 from anabranch.connectors.postgresql.source.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
 from anabranch.contracts import LogOptions, Select
 from anabranch.errors import ConfigError, LogLost, SourceError, ValueRefused
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
 from anabranch.model.markers import MARKERS, jobs_among, native_among, origin_of
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
-from anabranch.rows.log_items import LogIdle, LogItem
+from anabranch.rows.log_items import LogIdle, LogItem, LogRedefined
 from anabranch.rows.uncommitted import LogChanges, LogEnded
 
 IDLE_INTERVAL = 0.25  # seconds between marks that only move on, and between questions for the log's end
@@ -81,6 +82,8 @@ class WalReader:
         self._readers: dict[tuple[int, int], Reader | None] = {}
         self._needs_text = not own.binary or not self._decoder.binary  # or the log was found to
         self._needs_whole = not own.streaming  # or a transaction was found to
+        self._waits_whole = False  # for the end of a transaction in which a table comes by other columns
+        self._former, self._former_at = frozenset[TableId](), ""
         self._stale = False  # what was read ahead was selected by old definitions, or the server sends too few tables
         self._is_inside = False  # fragments were given, and the end of their transaction was not
         self._open: set[str] = set()  # transactions of which parts were given, and the end was not
@@ -126,14 +129,16 @@ class WalReader:
         self.decoder = f"{decoder.plugin}/native" if self._is_compiled and not self.is_binary else decoder.plugin
         if self.is_binary:
             asked["binary"] = "true"
-        if not self._needs_whole and decoder.can_stream(self._server_version):
+        if not (self._needs_whole or self._waits_whole) and decoder.can_stream(self._server_version):
             asked |= STREAMING
         has_newer = self._stream.begin(name, place.lsn, asked, decoder.newer)
         with open_session(self._endpoint) as connection, translated("look at the slot"):
             self._refuse_passed(read_slot(connection, name), place)  # nobody else moves it from here on
         reader = self._reader if self.is_binary else None
         options, asks = self._options, (self._type_text, has_newer, reader, self._undone)
-        self._assembler = decoder.make(SlotReading(name, place, select, *asks, options.decoding, options.leave_out))
+        former = self._former if after.native == self._former_at else frozenset[TableId]()
+        how = options.decoding, options.leave_out, options.tells_columns, former
+        self._assembler = decoder.make(SlotReading(name, place, select, *asks, *how))
         if options.rules.carries:
             self._assembler.carry()
         self._frames, self._at = list[bytes](), 0
@@ -152,6 +157,9 @@ class WalReader:
                 if self._is_inside:
                     raise self._no_binary(why) from why
                 self._needs_text = True
+            except RedefinedWithin as why:
+                self._waits_whole = True
+                log.get().info("log_read_whole", why=str(why))
             except NeedsWhole as why:  # nothing of it is in the trail: it was just about to enter it
                 self._needs_whole = True
                 log.get().info("log_read_whole", why=str(why))
@@ -214,6 +222,9 @@ class WalReader:
         self.start(self._last, self._select)
         self._open.update(given)  # until that is told: it may begin again before
         self._assembler.ready.extend(LogEnded(xid, False, self._last) for xid in given)
+
+    def expect_former(self, tables: Collection[TableId], at: LogMark) -> None:
+        self._former, self._former_at = frozenset(tables), at.native
 
     def confirm(self, durable: LogMark) -> None:
         self._durable = place_of(durable.resume).lsn
@@ -300,9 +311,14 @@ class WalReader:
             self._open.add(item.xid)
         elif isinstance(item, LogEnded):
             self._open.discard(item.xid)
+        elif isinstance(item, LogRedefined):
+            before = self._former if item.mark.native == self._former_at else frozenset()
+            self._stale = True
+            self.expect_former({*before, item.table}, item.mark)
         if not isinstance(item, Chunk):
             self._last = item.mark
         elif not self._is_inside:
+            self._waits_whole = False
             natives, times = item.transactions.column("native"), item.transactions.column("commit_time")
             self._last = LogMark(natives[-1].as_py(), item.resume, times[-1].as_py())
         return item

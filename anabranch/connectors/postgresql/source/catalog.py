@@ -6,7 +6,7 @@ What does not live here: what it keeps for a job (held_log.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.connectors.postgresql.connection import Connection
@@ -83,6 +83,18 @@ class PostgresCatalog:
         found = definitions.tables(wanted, whole)
         self.attached |= definitions.attached
         return found
+
+    def behind(self, then: TableSchema, columns: Sequence[tuple[str, str]]) -> TableSchema | str | None:
+        from anabranch.connectors.postgresql.source import added_columns
+
+        with translated("read what was added to a table"):
+            before = added_columns.attributes(self._connection, then.oid)
+        now = self.tables(then.id.__eq__).get(then.id)
+        with translated("read what was added to a table"):
+            after = added_columns.attributes(self._connection, then.oid)
+        if now is None or before != after:  # it is being altered
+            return None
+        return added_columns.behind(then, columns, now, after)
 
     def names(self) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.definitions import Definitions

@@ -6,7 +6,7 @@ What does not live here: transactions and chunks (assemble.py), what is in a mes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count
 from typing import TypeVar
 
@@ -33,12 +33,14 @@ from anabranch.connectors.postgresql.source.pgoutput import (
     Written,
     parse,
 )
-from anabranch.connectors.postgresql.source.positions import Place
+from anabranch.connectors.postgresql.source.positions import Place, lsn_text
 from anabranch.connectors.postgresql.source.relations import ReaderOf, Relations, TypeText
 from anabranch.connectors.postgresql.source.streamed import StreamedTransactions, Undone
 from anabranch.contracts import Select
 from anabranch.errors import UnknownLogEvent
+from anabranch.model.ids import TableId
 from anabranch.rows.compiled import compiled
+from anabranch.rows.log_items import LogAbandoned, LogRedefined
 
 _What = TypeVar("_What")
 _Made = TypeVar("_Made")
@@ -57,23 +59,27 @@ class PgoutputAssembler(Assembler):
         undone: Undone = lambda subtransactions: False,
         decoding: str = "python",
         leave_out: frozenset[str] = frozenset(),
+        tells_columns: bool = False,
+        former: Collection[TableId] = (),
     ) -> None:
         """Set up the assembly. Raises ConfigError where the compiled decoder is missing.
 
         `reader`: set where the server was asked for values in binary form; `undone`: where it was asked for large
         transactions while they are open; `decoding`: auto, python, native; `leave_out`: origins whose rows are left
-        out.
+        out; `tells_columns`: as LogOptions has it; `former`: as RedefinedReader.expect_former has them.
         """
         is_compiled = compiled(decoding) and reader is None
         self._native = NativeLoop(leave_out) if is_compiled else None
         super().__init__(place, self._native.builder if self._native is not None else None, leave_out)
         self._name = name  # of our own messages
         numbers = count()
-        self._relations = Relations(select, type_text, self._buffer, self._park, numbers, reader=reader)
+        redefined = self._redefined if tells_columns else None
+        told = select, type_text, self._buffer, self._park, numbers
+        self._relations = Relations(*told, reader=reader, redefined=redefined, former=former)
         if self._native is not None:
             self._relations.tell = self._native.know
         make = NativeMessageBuffer if is_compiled else MessageBuffer
-        tells = self._give, self.mark, reader, undone, make, leave_out
+        tells = self._give, self.mark, reader, undone, make, leave_out, tells_columns
         self._pieces = StreamedTransactions(select, type_text, numbers, *tells)
         self._begun = 0  # where the open transaction's commit is
 
@@ -171,6 +177,13 @@ class PgoutputAssembler(Assembler):
             return take(what)
         except ValueError as error:
             raise self._unknown(str(error)) from error
+
+    def _redefined(self, table: TableId, columns: tuple[tuple[str, str], ...], reason: str) -> None:
+        """Stop before the open transaction, whatever it has given: it comes again, by the definition that holds then."""
+        self.flush()
+        if self._fragmented:
+            self.ready.append(LogAbandoned(self.mark(), f"it comes again, behind a new definition of {table}"))
+        self.ready.append(LogRedefined(table, columns, reason, self.mark(), lsn_text(self._begun)))
 
     def _truncated(self, item: Truncate) -> None:
         for oid in item.relations:

@@ -31,7 +31,7 @@ class SlotReading:
 
     `has_newer`: the server's plugin knows the options that only newer ones have; `reader`: set where values come in
     binary form; `undone`: which subtransactions were rolled back; `decoding`: auto, python, native; `leave_out`:
-    origins whose rows are left out.
+    origins whose rows are left out; `tells_columns`: as LogOptions has it; `former`: as RedefinedReader.expect_former.
     """
 
     name: str
@@ -43,6 +43,8 @@ class SlotReading:
     undone: Undone = lambda subtransactions: False
     decoding: str = "python"
     leave_out: frozenset[str] = frozenset()
+    tells_columns: bool = False
+    former: frozenset[TableId] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Decoder:
     log, and may give large transactions while they are open. Each gives also what came to the source by replication. `inexact`:
     types by format_type's name whose values do not come exactly, and why; `ambiguous`: those of which a NULL may be a value.
     `options`: of the slot's and the publication's name, the tables that are published, the server's version; `newer`: those
-    that an older plugin does not know."""
+    that an older plugin does not know. `tells_columns`: may rows by other columns be told (LogRedefined)?"""
 
     plugin: str
     options: Callable[[str, Collection[TableId], int], dict[str, str]]
@@ -70,6 +72,7 @@ class Decoder:
     inexact: Mapping[str, str] = field(default_factory=dict)
     ambiguous: frozenset[str] = frozenset()
     newer: Mapping[str, str] = field(default_factory=dict)
+    tells_columns: bool = False
 
     def can_compile(self, decoding: str) -> bool:
         """Return whether compiled code decodes. Raises ConfigError where it is asked for and missing."""
@@ -112,7 +115,7 @@ def _pgoutput(how: SlotReading) -> Assembler:
     from anabranch.connectors.postgresql.source.decode_pgoutput import PgoutputAssembler
 
     made = how.place, how.select, how.type_text, how.name, how.reader, how.undone, how.decoding, how.leave_out
-    return PgoutputAssembler(*made)
+    return PgoutputAssembler(*made, how.tells_columns, how.former)
 
 
 def _wal2json(how: SlotReading) -> Assembler:
@@ -142,6 +145,7 @@ DECODERS: dict[str, Decoder] = {
         native=True,
         needs_places=False,
         origins=True,
+        tells_columns=True,
     ),
     "wal2json": Decoder(
         "wal2json",

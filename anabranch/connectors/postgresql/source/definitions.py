@@ -66,7 +66,8 @@ SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relpersistence::text{m
                     WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
 """
 _TOLD = """,
-       coalesce(pg_catalog.obj_description(c.oid, 'pg_class'), ''), coalesce(pg_catalog.pg_get_partkeydef(c.oid), '')"""
+       coalesce(pg_catalog.obj_description(c.oid, 'pg_class'), ''), coalesce(pg_catalog.pg_get_partkeydef(c.oid), ''),
+       c.relnatts::int, c.relfilenode::bigint"""
 TRIES, PAUSE = 20, 0.05  # seconds before another one
 # pg_get_serial_sequence() would want the right to use the schema.
 # A sequence's options are those that CREATE SEQUENCE would not choose by itself. A NOT NULL that is not validated is none.
@@ -272,7 +273,7 @@ def _are_told(indexes: _Rows, *constraints: _Rows) -> bool:
 
 
 def _schema(oid: int, row: Any, rows: list[Any], standing: list[list[Any]], beside: _Beside) -> TableSchema:
-    schema, name, persistence, comment, partition_key = row
+    schema, name, persistence, comment, partition_key, numbers, file = row
     indexes, keys, checks, partitions = standing
     primary = next((index for index in indexes if index[1]), None)
     key = tuple(primary[4]) if primary else ()
@@ -287,6 +288,8 @@ def _schema(oid: int, row: Any, rows: list[Any], standing: list[list[Any]], besi
         comment=comment,
         partitions=tuple(_partition(part) for part in partitions),
         oid=oid,
+        numbers=numbers,
+        file=file,
         checks=tuple(check_of(check) for check in checks),
         dialect=DIALECT,
         key_name=primary[0] if primary else "",

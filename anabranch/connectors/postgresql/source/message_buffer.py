@@ -34,7 +34,8 @@ class Layout:
 
     For each of its columns the place of the table's column, and whether it is in the replica identity; `head` as in
     row_images.images; `readers`: of each column's binary form, none where values come as text; `compiled`: the compiled
-    code that reads them first (native_rows.py).
+    code that reads them first (native_rows.py); `filled`: columns of the table that were added behind these messages, with
+    what their rows have in them (its text, None: NULL).
     """
 
     places: tuple[int, ...]
@@ -42,6 +43,7 @@ class Layout:
     head: int
     readers: tuple[Reader, ...] = ()
     compiled: Any = None
+    filled: tuple[tuple[int, bytes | None], ...] = ()
 
 
 class MessageBuffer(TableBuffer):
@@ -96,7 +98,7 @@ class MessageBuffer(TableBuffer):
             parts = [
                 piece.column(piece.layout.places.index(place), column.type)
                 if place in piece.layout.places
-                else pa.nulls(len(piece.images.op), arrow_type(column.type))
+                else piece.filled(place, column.type)
                 for piece in pieces
             ]
         except ValueError as error:
@@ -115,7 +117,7 @@ class MessageBuffer(TableBuffer):
         for piece in pieces:
             at = piece.layout.places.index(place) if place in piece.layout.places else None
             if at is None:
-                parts.append(pa.nulls(len(piece.images.op), arrow_type(type)))
+                parts.append(piece.filled(place, type))
             elif piece.is_binary(at):
                 return None
             else:
@@ -162,6 +164,18 @@ class MessagePiece:
             raise ValueError(f"values in the binary form of {found.type}")
         return found
 
+    def filled(self, place: int, type: LogicalType) -> pa.Array:
+        """Return the values of a column of the table that the messages do not have: where a row came whole, what all rows had
+        in it when it was added."""
+        text = dict(self.layout.filled).get(place)
+        if text is None:
+            return pa.nulls(len(self.images.op), arrow_type(type))
+        return array_of_text(type, pa.array([text if one else None for one in self._whole()], pa.large_binary()))
+
+    def _whole(self) -> Any:
+        """Return which images have all columns of the relation."""
+        return ~(self.images.cells.tags == ABSENT).any(axis=1)
+
     def is_binary(self, place: int) -> bool:
         return bool((self.images.cells.tags[:, place] == BINARY).any())
 
@@ -205,6 +219,8 @@ class MessagePiece:
         tags = self.images.cells.tags
         codes = np.ones((len(tags), columns), np.uint8)
         codes[:, list(self.layout.places)] = np.select([tags == ABSENT, tags == UNCHANGED], [0, 2], 1)
+        for place, _ in self.layout.filled:
+            codes[:, place] = self._whole()
         return codes
 
 

@@ -89,7 +89,7 @@ class NativeMessageBuffer(MessageBuffer):
 
     def ready(self, layout: Layout) -> Layout:
         names = [_name(self.schema.columns[place].type) for place in layout.places]
-        if layout.readers or None in names or not self.types:
+        if layout.readers or layout.filled or None in names or not self.types:
             return layout
         columns = list(zip(layout.places, names, layout.in_identity, strict=True))
         codes = bytearray(b"\1" * len(self.types))

@@ -5,7 +5,7 @@ What does not live here: transactions (assemble.py), the bytes of messages (pgou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from anabranch.connectors.postgresql.source.binary_values import Reader
 from anabranch.connectors.postgresql.source.message_buffer import Layout, MessageBuffer
@@ -20,10 +20,16 @@ TypeText = Callable[[int, int], str]
 ReaderOf = Callable[[int, int], Reader | None]
 """(oid, modifier) -> who reads the type's binary form; None: its text is needed."""
 Known = tuple[MessageBuffer, Layout] | None
+Redefined = Callable[[TableId, tuple[tuple[str, str], ...], str], None]
+"""Is told of a table, the columns that its rows have (LogRedefined.columns), and how they differ."""
 
 
 class Unfit(Exception):
     """The relation is not as its definition in force: the table has to be parked."""
+
+
+class OtherColumns(Unfit):
+    """The relation has other columns: the table may have been altered."""
 
 
 class NeedsText(Exception):
@@ -33,8 +39,9 @@ class NeedsText(Exception):
 class Relations:
     """The relations of a log, by the four bytes that name one in row messages.
 
-    `park` is told of a table that has to be parked, and why. `numbers`: rise with what is announced in a log; `head`:
-    of its row messages, as in row_images.images; `reader`: set where values come in binary form.
+    `park` is told of a table that has to be parked, and why; `redefined`, where it is given, in its place of one that comes
+    by other columns. `numbers`: rise with what is announced in a log; `head`: of its row messages, as in row_images.images;
+    `reader`: set where values come in binary form; `former`: as RedefinedReader.expect_former has them.
     """
 
     def __init__(
@@ -46,18 +53,21 @@ class Relations:
         numbers: Iterator[int],
         head: int = ROW_HEAD,
         reader: ReaderOf | None = None,
+        redefined: Redefined | None = None,
+        former: Collection[TableId] = (),
     ) -> None:
         self.known: dict[bytes, Known] = {}
         self.markers: set[bytes] = set()  # relations whose rows say which job has written a transaction
         self.tell: Callable[[bytes, Known], None] = lambda name, known: None  # what a relation is from here on
         self._select, self._type_text, self._buffer, self._park = select, type_text, buffer, park
         self._numbers, self._head, self._reader = numbers, head, reader
+        self._redefined, self._former = redefined, set(former)
         self._seen: dict[int, tuple[int, Relation]] = {}
         self._schemas: dict[TableId, TableSchema | None] = {}
 
     def announce(self, relation: Relation) -> None:
         """Note how a relation's rows look from here on. Raises NeedsText."""
-        self._hold(next(self._numbers), relation, self._park)
+        self._hold(next(self._numbers), relation, self._park, self._redefined)
 
     def adopt(self, committed: Relations) -> None:
         """Take over what a streamed transaction announced, where it commits, unless it was announced anew since.
@@ -68,7 +78,13 @@ class Relations:
             if oid not in self._seen or self._seen[oid][0] < number:
                 self._hold(number, relation, lambda table, reason: None)
 
-    def _hold(self, number: int, relation: Relation, park: Callable[[TableId, str], None]) -> None:
+    def _hold(
+        self,
+        number: int,
+        relation: Relation,
+        park: Callable[[TableId, str], None],
+        redefined: Redefined | None = None,
+    ) -> None:
         self._seen[relation.oid] = number, relation
         table = TableId(relation.schema, relation.name)
         if table not in self._schemas:
@@ -76,11 +92,18 @@ class Relations:
         schema, found = self._schemas[table], None
         if schema is not None:
             try:
-                made, buffer = layout(relation, schema, self._type_text, self._head, self._reader), self._buffer(schema)
+                made = layout(relation, schema, self._type_text, self._head, self._reader, table in self._former)
+                buffer = self._buffer(schema)
                 found = buffer, buffer.ready(made)
+                if not made.filled:
+                    self._former.discard(table)
             except Unfit as unfit:
                 self._schemas[table] = None
-                park(table, str(unfit))
+                if redefined is not None and isinstance(unfit, OtherColumns):
+                    columns = ((one.name, self._type_text(one.type, one.modifier)) for one in relation.columns)
+                    redefined(table, tuple(columns), str(unfit))
+                else:
+                    park(table, str(unfit))
         name = relation.oid.to_bytes(4)
         self.known[name] = found
         if table in MARKERS:
@@ -101,19 +124,28 @@ class Relations:
 
 
 def layout(
-    relation: Relation, schema: TableSchema, type_text: TypeText, head: int = ROW_HEAD, reader: ReaderOf | None = None
+    relation: Relation,
+    schema: TableSchema,
+    type_text: TypeText,
+    head: int = ROW_HEAD,
+    reader: ReaderOf | None = None,
+    is_former: bool = False,
 ) -> Layout:
-    """Find where the relation's columns stand in the definition. Raises Unfit where it is another one, NeedsText."""
+    """Find where the relation's columns stand in the definition. `is_former`: it may lack the last of them. Raises Unfit where
+    it is another one, NeedsText."""
     if schema.oid and relation.oid != schema.oid:
         raise Unfit("another table has its name now")
     there = {one.name for one in relation.columns}
-    logged = [place for place, column in enumerate(schema.columns) if not column.generated or column.name in there]
-    if len(logged) != len(relation.columns):
-        raise Unfit(f"the log has {len(relation.columns)} columns, the definition {len(logged)}")
+    every = [place for place, column in enumerate(schema.columns) if not column.generated or column.name in there]
+    logged = every[: len(relation.columns)] if is_former else every
+    lacking = [(place, schema.columns[place]) for place in every[len(logged) :]]
+    if len(logged) != len(relation.columns) or any(column.default_is_expression for _, column in lacking):
+        raise OtherColumns(f"the log has {len(relation.columns)} columns, the definition {len(every)}")
     for place, one in zip(logged, relation.columns, strict=True):
         _compare(schema.columns[place], one, type_text)
     readers = _readers(relation, reader) if reader is not None else ()
-    return Layout(tuple(logged), tuple(one.in_identity for one in relation.columns), head, readers)
+    filled = tuple((place, None if c.default is None else c.default.encode()) for place, c in lacking)
+    return Layout(tuple(logged), tuple(one.in_identity for one in relation.columns), head, readers, filled=filled)
 
 
 def _readers(relation: Relation, reader: ReaderOf) -> tuple[Reader, ...]:
@@ -126,6 +158,6 @@ def _readers(relation: Relation, reader: ReaderOf) -> tuple[Reader, ...]:
 
 def _compare(column: Column, one: RelationColumn, type_text: TypeText) -> None:
     if column.name != one.name:
-        raise Unfit(f"the log has a column {one.name} where the definition has {column.name}")
+        raise OtherColumns(f"the log has a column {one.name} where the definition has {column.name}")
     if (text := type_text(one.type, one.modifier)) != column.native:
-        raise Unfit(f"column {column.name} is {text} in the log and {column.native} in the definition")
+        raise OtherColumns(f"column {column.name} is {text} in the log and {column.native} in the definition")

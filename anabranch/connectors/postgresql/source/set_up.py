@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import psycopg
 
@@ -41,14 +42,20 @@ def steps_for(
         return statements(connection, options.name, tables, begins, DECODERS[decoder], is_marked)
 
 
-def drift(endpoint: Endpoint, name: str, decoder: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+def drift(
+    endpoint: Endpoint, options: LogOptions, decoder: str, tables: Mapping[TableId, TableSchema]
+) -> dict[TableId, str]:
     """Return tables whose set-up or definition at the source no longer fits, with the reason.
 
-    The log has no statements: only a table's next row, if one ever comes, would tell.
+    The log has no statements: only a table's next row, if one ever comes, would tell. It does of columns that were added,
+    where they are followed.
     """
+    name, is_followed = options.name, options.tells_columns and DECODERS[decoder].tells_columns
     with closing(PostgresCatalog(endpoint)) as catalog:
         now = catalog.tables(tables.__contains__)
         attached = catalog.attached
+    if is_followed:
+        now = {table: _without_added(schema, tables[table]) for table, schema in now.items()}
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
         steps = statements(connection, name, now, False, DECODERS[decoder])
     found = {
@@ -80,6 +87,12 @@ def _what_became(then: TableSchema, now: TableSchema | None, attached: Collectio
     if dark := [part.name for part in now.partitions if not part.is_logged]:
         return f"the partition {dark[0]} is unlogged: its rows are not in the log"
     return ""
+
+
+def _without_added(now: TableSchema, then: TableSchema) -> TableSchema:
+    """Return the definition without the columns that its rows will tell of: the log has none of computed ones."""
+    there = {column.name for column in then.columns}
+    return replace(now, columns=tuple(c for c in now.columns if c.generated or c.name in there))
 
 
 def _parts(schema: TableSchema) -> set[str]:

@@ -45,6 +45,10 @@ class NeedsWhole(Exception):
     """The pieces of a transaction do not tell what it rolled back."""
 
 
+class RedefinedWithin(NeedsWhole):
+    """Rows of an open transaction come by other columns than those in force: what they are is told where it commits."""
+
+
 class _Open:
     """`ordinal`: of what comes next; barriers have one of their own, so that a savepoint is before or behind them. `firsts`:
     where each subtransaction began, in their order; `parked`: tables whose rows cannot be read from there on; `origin`: where
@@ -74,7 +78,9 @@ class StreamedTransactions:
         undone: Undone = lambda subtransactions: False,
         make: Callable[[TableSchema], MessageBuffer] = MessageBuffer,
         leave_out: frozenset[str] = frozenset(),
+        tells_columns: bool = False,
     ) -> None:
+        self._redefined = _redefined if tells_columns else None
         self._select, self._type_text, self._numbers, self._give, self._mark = select, type_text, numbers, give, mark
         self._reader, self._undone, self._leave_out = reader, undone, leave_out
         self._schemas: dict[TableId, TableSchema | None] = {}  # one object for all: rows of a table have one buffer
@@ -228,6 +234,7 @@ class StreamedTransactions:
             self._numbers,
             STREAMED_ROW_HEAD,
             self._reader,
+            self._redefined,
         )
 
     def _selected(self, table: TableId) -> TableSchema | None:
@@ -239,3 +246,7 @@ class StreamedTransactions:
         found = self._builder.table(schema)
         assert isinstance(found, MessageBuffer)
         return found
+
+
+def _redefined(table: TableId, columns: tuple[tuple[str, str], ...], reason: str) -> None:
+    raise RedefinedWithin(f"{table}: {reason}")

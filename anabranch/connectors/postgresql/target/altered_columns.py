@@ -46,7 +46,8 @@ def _added(altered: AlteredTable, step: ColumnAdded, rules: ValueRules, version:
     schema, table, target = altered.schema, altered.table, altered.target(step.name)
     if not ddl.fits(target):
         raise Conflict(table.source, f"{target}: longer than {ddl.NAME_BYTES} bytes")
-    column = schema.column(step.name)
-    if ddl.loses_default(column, table.type_of(target), version):
+    column, logical = schema.column(step.name), table.type_of(target)
+    is_as_there = ddl.is_as_there(schema, logical) and not column.default_is_expression
+    if not is_as_there and ddl.loses_default(column, logical, version):
         raise Conflict(table.source, f"rows cannot have the default of {step.name} here: {ddl.told_default(column)}")
     return f"ADD COLUMN {ddl.column_line(schema, table, step.name, target, rules, version, ())}"

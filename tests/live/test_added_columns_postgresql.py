@@ -1,0 +1,256 @@
+"""Columns that a PostgreSQL adds to its tables come to the target just there. Its log has no statement of that: the rows behind
+it come by other columns, and the catalogue says what these are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from anabranch import failpoints
+from anabranch.model.ids import TableId
+from anabranch.rows import compiled
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.servers import Server
+from anabranch.testing.torture.local import Small
+from rigs.job_here import JobHere
+from rigs.scenario_mysql_target import PostgresToMysql
+from rigs.scenario_postgresql import FromPostgres
+
+APPLY = '[ddl]\nadd_column = "apply"\n'
+KINDS = {"postgresql": FromPostgres, "mariadb": PostgresToMysql, "mysql": PostgresToMysql}
+Make = Callable[..., JobHere]
+
+
+@pytest.fixture
+def make(
+    request: pytest.FixtureRequest,
+    logical_postgresql: Server,
+    source_database: Callable[[Server], Database],
+    tmp_path: Path,
+) -> Iterator[Make]:
+    """`make(to, *statements)`: a job that streams the tables which these make."""
+    made: list[JobHere] = []
+
+    def job(to: str, *statements: str) -> JobHere:
+        source = source_database(logical_postgresql)
+        target = create_database(request.getfixturevalue(to), "added")
+        source.execute(*statements)
+        made.append(JobHere(KINDS[to](source, target, tmp_path / to, name=unique_name("job"))))
+        made[-1].made.write_job(APPLY)
+        made[-1].load()
+        made[-1].stream()
+        return made[-1]
+
+    yield job
+    for one in made:
+        one.job.drop(execute=True)
+        drop_database(one.made.target)
+
+
+TABLES = (
+    "CREATE TABLE item (id int PRIMARY KEY, v varchar(20))",
+    "CREATE TABLE other (id int PRIMARY KEY, v int)",
+    "INSERT INTO item VALUES (1, 'one'), (2, 'two')",
+)
+BACKLOG = (
+    "INSERT INTO item VALUES (3, 'three')",
+    "ALTER TABLE item ADD COLUMN n int NOT NULL DEFAULT 5",
+    "INSERT INTO item (id, v, n) VALUES (4, 'four', 6)",
+    "UPDATE item SET n = 7 WHERE id = 1",
+    "ALTER TABLE item ADD note text, ADD price numeric(9,2) DEFAULT 1.5, ADD day date DEFAULT '2024-02-29'",
+    "COMMENT ON COLUMN item.note IS 'it''s new'",
+    "INSERT INTO item (id, note, v, n, price, day) VALUES (5, 'x', 'five', 8, -0.25, NULL)",
+    "UPDATE item SET id = 20, note = 'moved' WHERE id = 2",
+    "ALTER TABLE item ADD word varchar(9) NOT NULL DEFAULT '\u00e9'",
+    "ALTER TABLE item ALTER n SET DEFAULT 9, ALTER price DROP DEFAULT",
+    "DELETE FROM item WHERE id = 3",
+    "INSERT INTO other VALUES (1, 1)",
+)
+BOTH_SIDES = """
+BEGIN;
+INSERT INTO item (id, v) VALUES (30, 'before'), (31, 'goes');
+UPDATE item SET v = 'changed before' WHERE id = 4;
+UPDATE item SET id = 21 WHERE id = 20;
+INSERT INTO other VALUES (30, 30);
+ALTER TABLE item ADD mid int DEFAULT 3;
+INSERT INTO item (id, v, word, mid) VALUES (32, 'between', 'w', 4), (33, 'b', 'w', NULL);
+DELETE FROM item WHERE id = 31;
+ALTER TABLE item ADD late text, ADD flag boolean DEFAULT true;
+ALTER TABLE other ADD more bigint DEFAULT 8;
+UPDATE item SET late = 'behind' WHERE id = 30;
+UPDATE other SET v = 31 WHERE id = 30;
+INSERT INTO item (id, v, word, mid, late, flag) VALUES (34, 'behind', 'w', 5, 'l', false);
+COMMIT
+"""
+PLACES = {
+    "postgresql": ("capture.statement.noted", "capture.published", "apply.altered", "apply.committed"),
+    "mariadb": ("capture.appended", "apply.altering", "apply.altered.apart", "apply.altered"),
+    "mysql": ("apply.altering", "apply.altered.apart", "apply.altered", "apply.committed"),
+}
+
+
+def _streams(here: JobHere, *tables: str) -> None:
+    here.stream()
+    assert set(here.made.states().values()) == {"streaming"}, here.made.status()
+    here.made.assert_identical(*tables)
+
+
+@contextmanager
+def _dies(here: JobHere, place: str) -> Iterator[list[str]]:
+    """Stream once, and die at the place if it is reached."""
+    met: list[str] = []
+    failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+    try:
+        here.stream()
+    except failpoints.FailpointReached:
+        met.append(place)
+    finally:
+        failpoints.arm({})
+    yield met
+
+
+@pytest.mark.parametrize("to", ["postgresql", "mariadb", pytest.param("mysql", marks=pytest.mark.long)])
+def test_rule_17_columns_come_between_the_rows_of_both_definitions(to: str, make: Make) -> None:
+    """Several statements in a backlog, whose catalogue shows the last of them only, with rows of each definition between, also
+    in one transaction. Then the job dies at every place on a statement's way, and goes on."""
+    here = make(to, *TABLES)
+    source = here.made.source
+    source.execute(*BACKLOG)
+    _streams(here)
+    history = here.job.schema_versions("public.item")
+    assert [column.name for column in history[-1].schema.columns] == ["id", "v", "n", "note", "price", "day", "word"]
+    assert [(one.came, one.statement) for one in history[1:]] == [("altered", "relation message")] * 3
+    source.execute(BOTH_SIDES)
+    _streams(here)
+    assert here.verify().identical
+    met = []
+    for number, place in enumerate(PLACES[to]):
+        source.execute(
+            f"BEGIN; INSERT INTO item (id, v, word) VALUES (10{number}, 'before', 'w');"
+            f"ALTER TABLE item ADD c{number} int DEFAULT {number}; UPDATE item SET c{number} = -1 WHERE id = 4; COMMIT"
+        )
+        with _dies(here, place) as reached:
+            met += reached
+        _streams(here)
+    assert tuple(met) == PLACES[to]
+
+
+def test_rule_17_also_within_transactions_that_are_large(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come while they are open, or in fragments: what was given of one comes again. In Python as well."""
+    here = make("postgresql", *TABLES)
+    many = "INSERT INTO other SELECT g, 0 FROM generate_series({0}, {0} + 4000) AS g"
+    for number, first in enumerate((10_000, 20_000)):
+        here.made.source.execute(
+            f"BEGIN; {many.format(first)}; INSERT INTO item (id, v) VALUES ({first}, 'before');"
+            f"ALTER TABLE item ADD c{number} int DEFAULT 5; INSERT INTO item (id, v, c{number}) VALUES ({first} + 1, 'b', 6);"
+            f"{many.format(first + 5_000)}; COMMIT",
+            f"BEGIN; {many.format(first + 100_000)}; UPDATE item SET v = 'large' WHERE id = {first}; COMMIT",
+        )
+        with monkeypatch.context() as patch:
+            if number:
+                patch.setattr(compiled, "NATIVE", None)
+            patch.setattr("rigs.job_here.Small", partial(Small, log_images=500))
+            _streams(here)
+
+
+GOES_ON = {
+    "default_changed": ["ADD w int DEFAULT 5", "ALTER w SET DEFAULT 7", "INSERT (id, v) VALUES (9, 'nine')"],
+    "default_later": ["ADD w int", "ALTER w SET DEFAULT 7", "INSERT (id, v) VALUES (9, 'nine')"],
+    "not_null_later": ["ADD w int", "UPDATE SET w = 1", "ALTER w SET NOT NULL", "INSERT VALUES (9, 'nine', 2)"],
+    "gone_again": ["ADD w int", "DROP w", "INSERT VALUES (9, 'nine')"],
+    "rolled_back": ["INSERT VALUES (9, 'nine')"],
+    "types": [
+        "ADD a jsonb DEFAULT '{\"a\": [1, 2]}', ADD b bytea DEFAULT '\\x00ff', ADD c int[] DEFAULT '{{1,2},{3,4}}',"
+        "ADD d timestamptz DEFAULT '2024-01-01 02:00:00+01', ADD e mood DEFAULT 'glad',"
+        "ADD g double precision DEFAULT 0.1, ADD h interval DEFAULT '1 day', ADD i uuid, ADD j text DEFAULT 'a''\"\\,{}'",
+        "INSERT (id, v) VALUES (9, 'nine')",
+    ],
+}
+PARKS = {
+    "volatile": (["ADD w float DEFAULT random()", "INSERT (id, v) VALUES (9, 'nine')"], "written anew"),
+    "volatile_once": (["ADD w float DEFAULT random()", "ALTER w DROP DEFAULT", "INSERT VALUES (9, '9', 1)"], "anew"),
+    "counts": (["ADD w serial", "INSERT (id, v) VALUES (9, 'nine')"], "counts"),
+    "unique_one": (["ADD w int UNIQUE", "INSERT (id, v) VALUES (9, 'nine')"], "is unique"),
+    "computed": (
+        ["ADD g int GENERATED ALWAYS AS (id) STORED, ADD w int", "INSERT VALUES (9, 'nine')"],
+        "catalogue has g",
+    ),
+    "added_twice": (["ADD w int", "DROP w", "ADD w int DEFAULT 1", "INSERT VALUES (9, 'nine')"], "may be another one"),
+    "made_anew": (["DROP v", "ADD v text, ADD w int", "INSERT VALUES (9, 'nine')"], "dropped and added again"),
+    "retyped": (
+        ["ADD w int", "INSERT VALUES (9, 'nine', 1)", "ALTER w TYPE bigint", "INSERT VALUES (10, '', 1)"],
+        "by now",
+    ),
+    "renamed": (["RENAME v TO u", "ADD w int", "INSERT VALUES (9, 'nine')"], "no statement of the log says so"),
+    "of_boxes": (["ADD w box DEFAULT '(1,1),(0,0)'", "INSERT VALUES (9, 'nine')"], "cannot be read"),
+    "emptied": (["ADD w int", "TRUNCATE", "INSERT VALUES (9, 'nine')"], "written anew"),
+    "divided": (["ADD w int DEFAULT 1", "INSERT VALUES (9, 'nine')"], "in partitions"),
+    "dropped": (
+        ["ADD w int", "INSERT VALUES (9, 'nine')", "DROP w", "INSERT VALUES (10, 'ten')"],
+        "may be another one",
+    ),
+    "within": (
+        ["BEGIN; ADD w int; INSERT VALUES (9, '9', 1); DROP w; INSERT VALUES (10, ''); COMMIT"],
+        "may be another one",
+    ),
+    "standing": (["ADD w int", "INSERT VALUES (9, 'nine')"], "already"),
+    "new_type": (["ADD w late_mood", "INSERT VALUES (9, 'nine')"], "late_mood"),
+}
+
+
+def _statement(table: str, text: str) -> str:
+    """`ADD …`, `INSERT …` and so on of a table; several of one transaction between `;`."""
+    found = []
+    for one in text.split("; "):
+        word, _, rest = one.partition(" ")
+        start = {"INSERT": f"INSERT INTO {table}", "UPDATE": f"UPDATE {table}", "TRUNCATE": f"TRUNCATE {table}"}
+        plain = word in ("BEGIN", "COMMIT")
+        found.append(one if plain else f"{start[word]} {rest}" if word in start else f"ALTER TABLE {table} {one}")
+    return "; ".join(found)
+
+
+def test_rule_17_only_what_is_certain_goes_on(make: Make) -> None:
+    """A table for each kind of change; the catalogue shows what is behind all of them."""
+    names = [*GOES_ON, *PARKS]
+    here = make(
+        "postgresql",
+        "CREATE TYPE mood AS ENUM ('sad', 'glad')",
+        *(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)" for name in names if name != "divided"),
+        "CREATE TABLE divided (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+        "CREATE TABLE divided_1 PARTITION OF divided FOR VALUES FROM (0) TO (100)",
+        "CREATE TABLE of_mood (id int PRIMARY KEY, m mood)",
+        *(f"INSERT INTO {name} VALUES (1, 'one'), (2, 'two')" for name in names),
+    )
+    made = here.made
+    made.target.execute("ALTER TABLE public.standing ADD w int")
+    made.source.execute("CREATE TYPE late_mood AS ENUM ('x')", "BEGIN; ALTER TABLE rolled_back ADD w int; ROLLBACK")
+    steps = GOES_ON | {name: statements for name, (statements, _) in PARKS.items()}
+    made.source.execute(*(_statement(name, text) for name, texts in steps.items() for text in texts))
+    here.stream()
+    states = made.states()
+    assert {name: states[name] for name in GOES_ON} == dict.fromkeys(GOES_ON, "streaming"), made.status()
+    made.assert_identical(*GOES_ON)
+    reasons = {name: made.reason(name) for name in PARKS}
+    assert {name: why for name, why in reasons.items() if PARKS[name][1] not in why or states[name] != "parked"} == {}
+    here.load(TableId("public", "retyped"), recreate=True)
+    here.stream()
+    made.assert_identical("retyped")
+    made.source.execute("ALTER TABLE retyped ADD x int", "INSERT INTO retyped VALUES (11, '', 1, 1)")
+    here.stream()
+    assert made.states()["retyped"] == "streaming", made.reason("retyped")
+    made.assert_identical("retyped")
+
+
+def test_a_table_without_a_key_has_its_rows_of_before_with_the_default(make: Make) -> None:
+    """Rows are told by all their values, with those of the new column."""
+    here = make("postgresql", "CREATE TABLE bag (v text)", "INSERT INTO bag VALUES ('a'), ('a'), ('b')")
+    here.made.source.execute(
+        "ALTER TABLE bag REPLICA IDENTITY FULL",
+        "BEGIN; UPDATE bag SET v = 'c' WHERE v = 'b'; ALTER TABLE bag ADD n int DEFAULT 4;"
+        "UPDATE bag SET v = 'd' WHERE v = 'c'; DELETE FROM bag WHERE ctid = '(0,1)'; COMMIT",
+    )
+    _streams(here, "bag")
