@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from anabranch.connectors.postgresql.source.added_columns import SeenFile
     from anabranch.contracts import (
         Checks,
         Counter,
@@ -39,6 +40,7 @@ class PostgresSource:
 
     endpoint: Endpoint
     options: PostgresSourceOptions
+    files: dict[int, SeenFile] = field(default_factory=dict)  # by oid: as they were looked at here
 
     @cached_property
     def order(self) -> LogOrder:
@@ -65,7 +67,7 @@ class PostgresSource:
     def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.set_up import drift
 
-        return drift(self.endpoint, options, self.options.decoder, tables)
+        return drift(self.endpoint, options, self.options.decoder, tables, self.files)
 
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> ValueGuard | None:
         from anabranch.connectors.postgresql.source.large_object_guard import LargeObjectGuard
@@ -86,7 +88,7 @@ class PostgresSource:
     def catalog(self) -> SourceCatalog:
         from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
 
-        return PostgresCatalog(self.endpoint, self.options)
+        return PostgresCatalog(self.endpoint, self.options, self.files)
 
     def snapshot(self, expected: str = "") -> SnapshotReader:
         from anabranch.connectors.postgresql.source.snapshot import PostgresSnapshot

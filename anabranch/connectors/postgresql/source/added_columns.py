@@ -11,7 +11,8 @@ What does not live here: reading definitions (definitions.py), who asks (capture
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.connectors.postgresql.connection import Connection
@@ -38,6 +39,22 @@ class Attribute:
     constant: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """The file with a table's rows, and the highest number that a column had when this file was seen first: one of a higher
+    number was added to it later."""
+
+    file: int
+    numbers: int
+
+
+def note_files(seen: dict[int, SeenFile], tables: Iterable[TableSchema]) -> None:
+    """Note the files of tables as the catalogue has them now."""
+    for table in tables:
+        if table.oid not in seen or seen[table.oid].file != table.file:
+            seen[table.oid] = SeenFile(table.file, table.numbers)
+
+
 class _Unknown(Exception):
     """Something is not certain; the text says what."""
 
@@ -51,18 +68,26 @@ def attributes(connection: Connection, oid: int) -> list[Attribute]:
 
 
 def behind(
-    then: TableSchema, columns: Sequence[tuple[str, str]], now: TableSchema, numbered: Sequence[Attribute]
+    then: TableSchema,
+    columns: Sequence[tuple[str, str]],
+    now: TableSchema,
+    numbered: Sequence[Attribute],
+    seen: SeenFile | None = None,
 ) -> TableSchema | str | None:
     """Return what RedefinedCatalog.behind returns. `now`: the table as the catalogue has it, `numbered`: its columns by their
-    numbers."""
+    numbers, `seen`: its file as it was looked at before."""
     try:
-        return _behind(then, columns, now, numbered)
+        return _behind(then, columns, now, numbered, seen)
     except _Unknown as why:
         return str(why)
 
 
 def _behind(
-    then: TableSchema, columns: Sequence[tuple[str, str]], now: TableSchema, numbered: Sequence[Attribute]
+    then: TableSchema,
+    columns: Sequence[tuple[str, str]],
+    now: TableSchema,
+    numbered: Sequence[Attribute],
+    seen: SeenFile | None,
 ) -> TableSchema | None:
     new = _new(then, columns)
     if then.oid != now.oid:
@@ -75,8 +100,10 @@ def _behind(
     _refuse_others(new, later)
     _refuse_keys(now, then, {name for name, _ in new})
     is_same_file = now.file == (then.file or then.oid)
+    came_later = seen.numbers if seen is not None and seen.file == now.file else sys.maxsize
     added = tuple(
-        _column(now, name, native, one, is_same_file) for (name, native), one in zip(new, later, strict=False)
+        _column(now, name, native, one, is_same_file or one.number > came_later)
+        for (name, native), one in zip(new, later, strict=False)
     )
     is_latest = len(later) == len(new)
     return replace(

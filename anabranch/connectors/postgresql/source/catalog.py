@@ -20,12 +20,14 @@ from anabranch.connectors.postgresql.source.positions import Place, lsn_of
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
+    from anabranch.connectors.postgresql.source.added_columns import SeenFile
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.pair_notes import PairNotes, StandingRow
     from anabranch.model.position import HeldLog, LogMark
     from anabranch.model.schema import TableSchema
     from anabranch.model.writers import SourceWriter
 
+NONE_SEEN: Mapping[int, SeenFile] = {}
 STILL = 1.0  # seconds after which a commit that waits for no standby is through
 # Each holds its own id until others see what it did; a snapshot does not name the newest. Of this database alone.
 # https://www.postgresql.org/docs/current/view-pg-locks.html
@@ -61,7 +63,13 @@ _ROOT = "c.relispartition AND r.oid = pg_catalog.pg_partition_root(c.oid)"  # wi
 class PostgresCatalog:
     """SourceCatalog. What is read is what was there between two moments: the engine compares marks (K19)."""
 
-    def __init__(self, endpoint: Endpoint, options: PostgresSourceOptions = USUAL) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        options: PostgresSourceOptions = USUAL,
+        files: Mapping[int, SeenFile] = NONE_SEEN,
+    ) -> None:
+        self._files = files
         self._much = options.held_log_warning_mb << 20
         self._connection = open_session(endpoint)
         self.attached = set[str]()  # partitions that were tables before, of what was read
@@ -94,7 +102,7 @@ class PostgresCatalog:
             after = added_columns.attributes(self._connection, then.oid)
         if now is None or before != after:  # it is being altered
             return None
-        return added_columns.behind(then, columns, now, after)
+        return added_columns.behind(then, columns, now, after, self._files.get(then.oid))
 
     def names(self) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.definitions import Definitions

@@ -12,6 +12,7 @@ import psycopg
 
 from anabranch.connectors.postgresql.changed_types import changed_types
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.source.added_columns import SeenFile, note_files
 from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.decoders import DECODERS
@@ -43,17 +44,22 @@ def steps_for(
 
 
 def drift(
-    endpoint: Endpoint, options: LogOptions, decoder: str, tables: Mapping[TableId, TableSchema]
+    endpoint: Endpoint,
+    options: LogOptions,
+    decoder: str,
+    tables: Mapping[TableId, TableSchema],
+    files: dict[int, SeenFile],
 ) -> dict[TableId, str]:
     """Return tables whose set-up or definition at the source no longer fits, with the reason.
 
     The log has no statements: only a table's next row, if one ever comes, would tell. It does of columns that were added,
-    where they are followed.
+    where they are followed. Notes the tables' `files`.
     """
     name, is_followed = options.name, options.tells_columns and DECODERS[decoder].tells_columns
     with closing(PostgresCatalog(endpoint)) as catalog:
         now = catalog.tables(tables.__contains__)
         attached = catalog.attached
+    note_files(files, now.values())
     if is_followed:
         now = {table: _without_added(schema, tables[table]) for table, schema in now.items()}
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):

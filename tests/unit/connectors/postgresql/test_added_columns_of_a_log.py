@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.postgresql.source.added_columns import Attribute, behind
+from anabranch.connectors.postgresql.source.added_columns import Attribute, SeenFile, behind, note_files
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
+from anabranch.model.key_changes import goes_on_as
 from anabranch.model.schema import Column, ForeignKey, Index, TableSchema
 
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)
@@ -57,6 +58,17 @@ def test_a_file_is_noted_only_of_a_table_that_is_as_the_log_says() -> None:
     assert isinstance(alone, TableSchema) and alone.file == 99
 
 
+def test_a_file_that_was_seen_without_the_column_is_not_written_by_it() -> None:
+    """It was emptied since; only a column that came behind the first look at the new file is certain."""
+    seen: dict[int, SeenFile] = {}
+    note_files(seen, [THEN, now(file=99), now(N, file=99)])
+    assert seen == {70: SeenFile(99, 2)}
+    numbered = [*NUMBERED, Attribute(3, "n")]
+    assert isinstance(behind(THEN, LOGGED, now(N, file=99), numbered, seen[70]), TableSchema)
+    for other in (SeenFile(99, 3), SeenFile(98, 2), None):
+        assert "written anew" in str(behind(THEN, LOGGED, now(N, file=99), numbered, other))
+
+
 def test_a_catalogue_that_does_not_show_it_yet_is_asked_again() -> None:
     assert behind(THEN, LOGGED, now(), NUMBERED) is None
 
@@ -87,6 +99,14 @@ def test_rule_19_what_is_not_certain_says_why(
     logged: list[tuple[str, str]], there: TableSchema, numbered: list[Attribute], why: str
 ) -> None:
     assert why in str(behind(THEN, logged, there, numbered))
+
+
+def test_what_the_target_has_for_a_default_is_no_other_definition() -> None:
+    """Preflight and another target's load compare with the catalogue, whose default and NOT NULL are those of now."""
+    for numbered in (Attribute(3, "n", True, "5"), Attribute(3, "n")):
+        found = behind(THEN, LOGGED, now(N), [*NUMBERED, numbered])
+        assert isinstance(found, TableSchema) and goes_on_as(found, now(N))
+    assert not goes_on_as(THEN, now(N)) and not goes_on_as(now(N), now(replace(N, native="bigint")))
 
 
 def test_a_trail_of_before_knows_neither_numbers_nor_file() -> None:
