@@ -12,7 +12,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.torture.bare import with_bare_truncates
 from anabranch.testing.torture.computed import with_computed
 from anabranch.testing.torture.draft import Draft
-from anabranch.testing.torture.growing import draw_growing, with_added
+from anabranch.testing.torture.growing import draw_growing, joined, with_added
 from anabranch.testing.torture.heirs import with_heirs
 from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.labels import with_labels
@@ -53,6 +53,9 @@ def draw_history(
         schema = with_added(schema, seed, known_kinds(family, version, decoder, target)) if grows else schema
     else:
         schema = with_heirs(with_labels(schema, seed), seed, decoder)
+        grows = grows and not decoder  # others than the usual one do not tell types
+        known = known_kinds(family, version, decoder, target)
+        schema = with_added(schema, seed, known, is_postgresql=True) if grows else schema
     sessions = r.randint(2, 4)
     unchecked = unchecked and not _leaves_equal_values(schema, family, target)
     draft = Draft(r, schema, family, is_big=r.random() < 0.03, unchecked=unchecked)
@@ -77,7 +80,7 @@ def _streamed(draft: Draft, sessions: int, seed: int) -> list[Transaction]:
             draft.grow(alone.statements[0])
             found.append(alone)
         found.append(_transaction(draft, sessions, 4))
-    return found
+    return found if draft.family.commits_truncates else joined(found, seed)
 
 
 def _leaves_equal_values(schema: Schema, family: str, target: Database | None) -> bool:

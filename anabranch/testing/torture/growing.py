@@ -1,4 +1,5 @@
-"""Columns that are added to tables of a history while it streams, at a MySQL or MariaDB source.
+"""Columns that are added to tables of a history while it streams: by a statement that commits by itself at a MySQL or MariaDB,
+by a part of a transaction at a PostgreSQL.
 
 To the model they are there from the beginning: no statement names one before it is added, and rows that are there get its
 default. Whoever reads a table that does not have it yet shows that default (tables.Column.before); which value a row has
@@ -9,11 +10,12 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.testing.torture.contract import Fault
 from anabranch.testing.torture.history import History, Statement, Transaction
+from anabranch.testing.torture.postgresql_tables import shape_of
 from anabranch.testing.torture.sources import Kinds
 from anabranch.testing.torture.tables import Column, Schema, Table, column_sql
 from anabranch.testing.torture.values import Kind
@@ -34,11 +36,21 @@ def may_grow(seed: int) -> bool:
     return random.Random(f"growing {seed}").random() < SHARE
 
 
-def with_added(schema: Schema, seed: int, known: Kinds) -> Schema:
+def with_added(schema: Schema, seed: int, known: Kinds, *, is_postgresql: bool = False) -> Schema:
     """Return the schema where some tables have further columns, in the last places, which are added later."""
     r = random.Random(f"added {seed}")
     growing = {table.name for table in r.sample(schema.tables, r.randint(1, len(schema.tables)))}
-    return Schema(tuple(_with_columns(r, table, known) if table.name in growing else table for table in schema.tables))
+    whole = (_with_columns(r, table, known) if table.name in growing else table for table in schema.tables)
+    kept = [
+        old if is_postgresql and not _is_one(schema, new) else new
+        for old, new in zip(schema.tables, whole, strict=True)
+    ]
+    return Schema(tuple(kept))
+
+
+def _is_one(schema: Schema, table: Table) -> bool:
+    """Return whether a table is in one piece at a PostgreSQL: partitioned ones park, heirs get what their parent gets."""
+    return not (shape_of(table) or table.inherits or any(schema.heirs(table.name)))
 
 
 def _with_columns(r: random.Random, table: Table, known: Kinds) -> Table:
@@ -73,6 +85,26 @@ def draw_growing(schema: Schema, seed: int, places: int, sessions: int) -> Mappi
             found.setdefault(place, []).append(one)
             there += part
     return found
+
+
+def joined(transactions: Sequence[Transaction], seed: int) -> list[Transaction]:
+    """Return the transactions of a PostgreSQL, where adding columns is a part of one: of its own, at the end of the one before,
+    at the beginning of the next, or between both, which are one then."""
+    r, found = random.Random(f"joined {seed}"), list[Transaction]()
+    for one in transactions:
+        if one.alone:
+            one = replace(one, statements=(replace(one.alone, do="add", order=""),))
+        if found and _may_join(found[-1], one) and r.random() < 0.5:
+            before = found.pop()
+            one = replace(before, statements=(*before.statements, *one.statements))
+        found.append(one)
+    return found
+
+
+def _may_join(before: Transaction, one: Transaction) -> bool:
+    adds = one.statements[:1] + before.statements[-1:]
+    alike = (before.commits, before.checks) == (one.commits, one.checks) == (True, one.checks)
+    return alike and any(statement.do == "add" for statement in adds)
 
 
 def grow_sql(table: Table, statement: Statement, number: int, exact: str) -> str:

@@ -48,7 +48,7 @@ class Statement:
     do: `insert`, `ignore` (INSERT IGNORE), `replace`, `upsert` (ON DUPLICATE KEY UPDATE `assigned`): `columns` and `rows` ·
     `update`: `assigned`, `where`, `order`, `limit` · `delete`: `where`, `order`, `limit` · `both`: `parts`, two updates or
     two deletes of different tables in one statement · `savepoint`, `back` (to the savepoint): `name` · `truncate` ·
-    `grow`: `columns` are added, `order` says where (growing.py) ·
+    `grow`: `columns` are added, `order` says where (growing.py); `add`: the same as part of a transaction, at a PostgreSQL ·
     `empty`: PostgreSQL's TRUNCATE, of its table and those of its `parts`, which are told or, by `name`, follow · `label`: one
     that is added to the enum, `order` says where."""
 
@@ -120,7 +120,7 @@ class History:
     @property
     def grows(self) -> bool:
         """Return whether columns are added."""
-        return any(one.alone and one.alone.do == "grow" for one in self.transactions)
+        return any(statement.do in ("grow", "add") for one in self.transactions for statement in one.statements)
 
     def with_transactions(self, kept: Callable[[Transaction], Transaction | None]) -> History:
         """Each transaction changed, or left out where that gives None."""

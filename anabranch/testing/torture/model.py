@@ -62,6 +62,7 @@ class Model:
             "empty": self._empty,
             "label": lambda _: _exactly(0),
             "grow": lambda _: _exactly(0),  # the columns are there from the beginning, as rows get them (growing.py)
+            "add": lambda _: _exactly(0),
         }
 
     def execute(self, statement: Statement, checks: bool = True) -> Met:

@@ -22,9 +22,9 @@ from anabranch.testing.torture.sessions import AWAY
 from anabranch.testing.torture.speaker import COMMITTED, ROLLED_BACK, UNKNOWN, Collided, Lost, Result
 
 # What a statement may fail of: a constraint, a value that does not fit, the same row twice, truncating what is referred to
-# or written to, a row of which the log would not tell what it was, a label that is not there yet.
+# or written to, a row of which the log would not tell what it was, a label or a column that is not there yet.
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
-REFUSALS = ("22", "23", "21", "27", "0A000", "55000", "55006", "55P04")
+REFUSALS = ("22", "23", "21", "27", "0A000", "42703", "55000", "55006", "55P04")
 COLLISIONS = ("40001", "40P01", "55P03")
 AWAY_CODES = ("08", "57", "53300")
 BARE, PREPARES = 0.3, 0.12  # of the transactions: those whose statements are no subtransactions, and two-phase commits

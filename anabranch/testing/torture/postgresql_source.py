@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from psycopg.sql import Literal
+
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database, connect
@@ -165,7 +167,11 @@ def _drop_slots(connection: Any, pattern: str) -> None:
 
 
 def _copied(connection: Any, place: str, columns: tuple[Column, ...]) -> Iterator[bytes]:
-    names = ", ".join(f'"{column.name}"' for column in columns)
+    """Return the rows, with its default for a column whose statement failed."""
+    attributes = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
+    there = {name for (name,) in connection.execute(attributes, [place.removeprefix("ONLY ")]).fetchall()}
+    texts = (f'"{c.name}"' if c.name in there else Literal(c.before()).as_string() for c in columns)
+    names = ", ".join(texts)
     with (
         connection.cursor() as cursor,
         cursor.copy(f"COPY (SELECT {names} FROM {place}) TO STDOUT") as copy,

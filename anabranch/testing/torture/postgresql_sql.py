@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anabranch.testing.torture.history import Assigned, Choice, Condition, Plus, Statement
+from anabranch.testing.torture.postgresql_tables import column_sql
 from anabranch.testing.torture.postgresql_values import TYPE
 from anabranch.testing.torture.tables import Column, Schema
 from anabranch.testing.torture.values import Literal
@@ -46,6 +47,11 @@ def _empty(statement: Statement, _: Schema) -> str:
     if statement.name == "cascade":
         return f"TRUNCATE {statement.table} CASCADE"
     return f"TRUNCATE {', '.join([statement.table, *(part.table for part in statement.parts)])}"
+
+
+def _added(statement: Statement, schema: Schema) -> str:
+    table = schema[statement.table]
+    return ", ".join(f"ADD COLUMN {column_sql(table.column(name))}" for name in statement.columns)
 
 
 def _assigned(statement: Statement, schema: Schema) -> str:
@@ -98,6 +104,7 @@ _SQL: Mapping[str, Callable[[Statement, Schema], str]] = {
     "label": lambda statement, _: (
         f"ALTER TYPE {TYPE} ADD VALUE IF NOT EXISTS {statement.name} {statement.order}".rstrip()
     ),
+    "add": lambda statement, schema: f"ALTER TABLE {statement.table} {_added(statement, schema)}",
     "savepoint": lambda statement, _: f"SAVEPOINT {statement.name}",
     "back": lambda statement, _: f"ROLLBACK TO SAVEPOINT {statement.name}",
 }

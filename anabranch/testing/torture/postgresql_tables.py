@@ -27,7 +27,7 @@ def create_statements(schema: Schema, decoder: str = "") -> Iterator[str]:
         above = {column.name for column in schema[table.inherits].columns} if table.inherits else set()
         inherits = f" INHERITS ({table.inherits})" if above else ""
         yield f"CREATE TABLE {table.name} ({', '.join(_lines(table, above))}){inherits}{_parted_by(table, shape)}"
-        for column in (c for c in table.columns if c.of.is_wide):
+        for column in (c for c in table.at_first.columns if c.of.is_wide):
             yield f"ALTER TABLE {table.name} ALTER {column.name} SET STORAGE EXTERNAL"
         parts = [name for name, _ in _PARTS[shape]] if shape else []
         yield from (statement.format(t=table.name, k=_parting(table)) for _, statement in _PARTS.get(shape, ()))
@@ -37,8 +37,8 @@ def create_statements(schema: Schema, decoder: str = "") -> Iterator[str]:
 
 
 def _lines(table: Table, above: Collection[str]) -> Iterator[str]:
-    """Without the columns that come from `above`."""
-    yield from (_column(column) for column in table.columns if column.name not in above)
+    """Without the columns that come from `above`, and those that come later."""
+    yield from (column_sql(column) for column in table.at_first.columns if column.name not in above)
     if table.key:
         yield f"PRIMARY KEY ({', '.join(table.key)})"
     for number, unique in enumerate(table.uniques):
@@ -46,7 +46,8 @@ def _lines(table: Table, above: Collection[str]) -> Iterator[str]:
         yield f"CONSTRAINT {table.name}_u{number} UNIQUE ({', '.join(unique)}){late}"
 
 
-def _column(column: Column) -> str:
+def column_sql(column: Column) -> str:
+    """Return a column's line."""
     null = "" if column.nullable else " NOT NULL"
     default = f" DEFAULT {column.default}" if column.default is not None else ""
     return f"{column.name} {column.of.native}{null}{default}"
@@ -91,7 +92,7 @@ def _identity(table: Table, partitions: list[str]) -> Iterator[str]:
     if drawn < (2 if table.key else 4):
         yield from (f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in (table.name, *partitions))
     elif drawn < 4 and not partitions:
-        more = [c.name for c in table.columns if not c.nullable and c.of.nth and c.name not in table.key][:1]
+        more = [c.name for c in table.at_first.columns if not c.nullable and c.of.nth and c.name not in table.key][:1]
         yield f"CREATE UNIQUE INDEX {table.name}_identity ON {table.name} ({', '.join((*more, *reversed(table.key)))})"
         yield f"ALTER TABLE {table.name} REPLICA IDENTITY USING INDEX {table.name}_identity"
 

@@ -67,15 +67,17 @@ class TableRows:
         if self.table.key:
             found = self.having(self.table.key, tuple(old[name] for name in self.table.key))
         else:
-            wanted = tuple(old.get(column.name) for column in self.table.columns)
+            wanted = tuple(old.get(column.name, column.before()) for column in self.table.columns)
             found = [number for number, row in self.rows.items() if row == wanted][:1]
         if len(found) != 1:
             raise NoSuchRow(f"{self.table.name} has {len(found)} rows {old}")
         return found[0]
 
     def changed(self, row: Row | None, new: Mapping[str, Text]) -> Row:
-        """Raises NoSuchRow for a value that is not told and was not there."""
+        """Raises NoSuchRow for a value that is not told and was not there. A column that was not there yet has its default."""
         names = [column.name for column in self.table.columns]
+        if row is None:
+            new = {column.name: column.before() for column in self.table.columns if column.added} | dict(new)
         if row is None and set(names) - set(new):
             raise NoSuchRow(f"{self.table.name}: a new row without {sorted(set(names) - set(new))}")
         return tuple(new[name] if name in new else (row or ())[place] for place, name in enumerate(names))

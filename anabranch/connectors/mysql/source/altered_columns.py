@@ -111,6 +111,8 @@ def _has_type(column: Column, said: _Added) -> bool:
 
 def _has_charset(column: Column, said: _Added, then: TableSchema) -> bool:
     """Return whether the column has the character set that is said; where none is, one that the table's other texts have."""
+    if said.type == "json":
+        return True  # a text of MariaDB's own choice
     if said.charset or not column.charset:
         return not said.charset or UTF8.get(said.charset, said.charset) == UTF8.get(column.charset, column.charset)
     return any(other.charset == column.charset for other in then.columns)

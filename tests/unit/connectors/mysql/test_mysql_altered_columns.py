@@ -159,6 +159,9 @@ def test_types_and_defaults_are_those_of_the_catalogue(
 def test_a_text_without_a_character_set_is_known_by_the_others_of_its_table() -> None:
     then = replace(THEN, columns=(ID,))
     dialect = MysqlDialect()
+    json = Column("j", LogicalType(Kind.TEXT), "longtext", has_default=True, charset="utf8mb4")
+    now = replace(NOW, columns=(*NOW.columns, json))
+    assert dialect.altered("ALTER TABLE shop.item ADD j JSON", "", then, now) is not None
     assert dialect.altered("ALTER TABLE shop.item ADD note TEXT", "", then, NOW) is None
     found = dialect.altered("ALTER TABLE shop.item ADD note TEXT CHARACTER SET utf8mb4", "", then, NOW)
     assert found is not None and found.schema.columns == (ID, NOTE)
