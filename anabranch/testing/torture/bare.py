@@ -21,7 +21,8 @@ SHARE = 0.6  # of the histories to such a target
 def with_bare_truncates(history: History) -> History:
     """The same with up to three of them, at any place of it; of some histories as it is."""
     r = random.Random(f"bare truncates of {history.seed}")
-    names = [table.name for table in history.schema.tables if _is_alone(history.schema, table.name)]
+    tables = history.schema.tables
+    names = [table.name for table in tables if table.may_be_emptied and _is_alone(history.schema, table.name)]
     if r.random() >= SHARE or not names:
         return history
     number = max(one.number for one in history.transactions)

@@ -21,11 +21,15 @@ from anabranch.testing.torture.tables import Table
 
 def empty_tables(d: Draft) -> list[Statement]:
     """TRUNCATE in a transaction: one table and all that refer to it, which are named, or not."""
-    table = d.table(lambda t: len(_with_those_below(d, t)) < len(d.schema.tables))
+    table = d.table(lambda t: _may_be_emptied(d, _with_those_below(d, t)))
     if table is None:
         return []
     parts = tuple(Statement("empty", name) for name in _with_those_below(d, table) if name != table.name)
     return d.take(Statement("empty", table.name, parts=parts, name=d.r.choice(("", "cascade"))))
+
+
+def _may_be_emptied(d: Draft, names: list[str]) -> bool:
+    return len(names) < len(d.schema.tables) and all(d.model.schema[name].may_be_emptied for name in names)
 
 
 def _with_those_below(d: Draft, table: Table) -> list[str]:

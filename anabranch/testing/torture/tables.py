@@ -84,6 +84,12 @@ class Table:
         return replace(self, columns=tuple(column for column in self.columns if not column.added))
 
     @property
+    def may_be_emptied(self) -> bool:
+        """Return whether a job can tell what rows get in columns that are added: at a PostgreSQL not without a default, where
+        TRUNCATE wrote the table anew."""
+        return not any(column.added and column.default is None for column in self.columns)
+
+    @property
     def given(self) -> tuple[Column, ...]:
         """The columns for which statements give values."""
         return tuple(column for column in self.columns if column.computed is None)

@@ -12,6 +12,7 @@ from anabranch.testing.torture.growing import grow_sql, growing_faults, may_grow
 from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.model import Model
 from anabranch.testing.torture.order import order_in
+from anabranch.testing.torture.rows import TableRows
 from anabranch.testing.torture.shrink import _only
 from anabranch.testing.torture.tables import Column, Schema, Table
 
@@ -85,3 +86,32 @@ def test_rows_have_the_default_from_the_beginning() -> None:
     model.replay([(Statement("grow", "t1", ("v8",)), 1)])
     model.execute(Statement("insert", "t1", ("id", "v8"), (("2", "7"),)))
     assert model.lines("t1") == [b"1\t5", b"2\t7"]
+
+
+def test_at_a_postgresql_they_are_added_inside_transactions() -> None:
+    """Alone, and in front of, behind and between rows; no table is emptied whose rows' values nobody could tell."""
+    found = [draw_history(seed, "postgresql", (18, 4), grows=True) for seed in range(40)]
+    places = set()
+    for history in found:
+        assert History.from_json(json.loads(json.dumps(history.to_json()))) == history
+        for transaction in history.after:
+            does = [statement.do for statement in transaction.statements]
+            assert transaction.alone is None and transaction.is_numbered
+            if "add" in does:
+                at = does.index("add")
+                places.add((at > 0, at + 1 < len(does)))
+        untold = {table.name for table in history.schema.tables if not table.may_be_emptied}
+        emptied = {
+            p.table for t in history.transactions for s in t.statements for p in (s, *s.parts) if p.do == "empty"
+        }
+        assert not untold & emptied
+    assert places == {(False, False), (False, True), (True, False), (True, True)}
+    assert not any(h.grows for h in [draw_history(3, "postgresql", (15, 0), grows=True, decoder="wal2json")])
+
+
+def test_rows_of_a_log_from_before_a_column_have_its_default() -> None:
+    columns = (Column("id", "int", nullable=False), Column("v8", "int", default="5", added=True))
+    rows = TableRows(Table("t1", columns), ())
+    assert rows.changed(None, {"id": "1"}) == ("1", "5") and rows.changed(("1", "7"), {"id": "2"}) == ("2", "7")
+    rows.put(1, ("1", "5"))
+    assert rows.named({"id": "1"}) == 1
