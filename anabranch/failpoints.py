@@ -105,6 +105,7 @@ POINTS = {
     "apply.moved.on": "the checkpoint moves over log that holds nothing for us, before its commit",
     "apply.altering": "the target's table is about to be altered by a statement that commits by itself; its state says so",
     "apply.altered.apart": "that statement is through, the epoch of its transaction has not begun",
+    "apply.altering.filled": "added columns have a default for rows that are there, which is about to be taken off again",
     "apply.altered": "the epoch that alters a table is about to be committed",
     "apply.ddl.noted": "what became of a change of a definition is noted in the epoch's transaction",
     "apply.conflict": "an epoch was rolled back after a conflict, before it goes row by row",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from anabranch import log
 from anabranch.apply.abilities import StateWriter
-from anabranch.apply.column_steps import NotFollowed, altered_table
+from anabranch.apply.column_steps import NotFollowed, altered_table, refuse_aside
 from anabranch.apply.decided import Decided, passed, rule_of
 from anabranch.apply.feed import Feed
 from anabranch.apply.progress import Progress
@@ -140,6 +140,7 @@ class Altering:
         former = state.schema, self.progress.context.tables[table].table
         try:
             altered = altered_table(former, (schema, target), barrier.untold, self.progress.settings.actions)
+            refuse_aside(altered, state.facts.set_aside)
         except NotFollowed as why:
             raise _Refused(table, str(why)) from None
         if altered.steps and not isinstance(self.writer, AltersTables):

@@ -7,12 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from anabranch.model.column_changes import PARK, Actions, ColumnChange, Untold
+from anabranch.model.column_changes import IGNORE, KEEP, PARK, Actions, ColumnChange, Untold, differences
 from anabranch.model.schema import TableSchema
-from anabranch.rows.altered import AlteredTable, ColumnAdded, Step
+from anabranch.rows.altered import (
+    AlteredTable,
+    ColumnAdded,
+    ColumnDropped,
+    ColumnRenamed,
+    ColumnRetyped,
+    DefaultChanged,
+    NullabilityChanged,
+    Step,
+)
 from anabranch.rows.net import TargetTable
 
-KINDS: Mapping[type[Step], ColumnChange] = {ColumnAdded: ColumnChange.ADD}
+KINDS = {
+    ColumnAdded: ColumnChange.ADD,
+    ColumnDropped: ColumnChange.DROP,
+    ColumnRenamed: ColumnChange.RENAME,
+    ColumnRetyped: ColumnChange.TYPE,
+    NullabilityChanged: ColumnChange.NULLABILITY,
+    DefaultChanged: ColumnChange.DEFAULT,
+}
+CHANGED: Mapping[ColumnChange, type[ColumnRetyped | NullabilityChanged | DefaultChanged]] = {
+    ColumnChange.TYPE: ColumnRetyped,
+    ColumnChange.NULLABILITY: NullabilityChanged,
+    ColumnChange.DEFAULT: DefaultChanged,
+}
 
 
 class NotFollowed(Exception):
@@ -22,27 +43,56 @@ class NotFollowed(Exception):
 def altered_table(
     former: tuple[TableSchema, TargetTable], now: tuple[TableSchema, TargetTable], untold: Untold, actions: Actions
 ) -> AlteredTable:
-    """Return the table with the steps that its target needs. Raises NotFollowed for a step that the job file parks, and
-    where the job's rules make something else of the table now, apart from the steps."""
-    steps = tuple(_steps(former, now, untold))
+    """Return the table with the steps that its target needs. Raises NotFollowed for a step that the job file parks, and where
+    the job's rules make something else of the table now, apart from the steps."""
+    steps = tuple(_steps(former, now, untold, actions.get(ColumnChange.DROP) == KEEP))
+    if actions.get(ColumnChange.DEFAULT) == IGNORE:
+        steps = tuple(step for step in steps if not isinstance(step, DefaultChanged))
     if parked := sorted({KINDS[type(step)] for step in steps if actions.get(KINDS[type(step)], PARK) == PARK}):
         raise NotFollowed(f'[ddl] {parked[0]} is "{PARK}"')
-    if _without(former[1], steps) != _without(now[1], steps):
+    if not now[1].key and any(isinstance(step, ColumnDropped) and step.keeps for step in steps):
+        raise NotFollowed("it has no key: rows with another value in a column that is kept could not be told apart")
+    if _without(former[1], steps, dict(untold.renamed)) != _without(now[1], steps, {n: n for _, n in untold.renamed}):
         raise NotFollowed("the job's rules make another table of it now")
     return AlteredTable(*former, *now, steps)
 
 
+def refuse_aside(altered: AlteredTable, number: int) -> None:
+    """Raise NotFollowed where changes that are set aside, so many, have values for columns as they were."""
+    if number and any(not isinstance(step, ColumnAdded) for step in altered.steps):
+        raise NotFollowed(
+            f"{number} changes of it are set aside, by its former columns: release or discard them before"
+        )
+
+
 def _steps(
-    former: tuple[TableSchema, TargetTable], now: tuple[TableSchema, TargetTable], untold: Untold
+    former: tuple[TableSchema, TargetTable], now: tuple[TableSchema, TargetTable], untold: Untold, keeps: bool
 ) -> Iterator[Step]:
-    before, filled = {column.name for column in former[0].columns}, dict(untold.filled)
-    for name in now[1].source_columns:
-        if name not in before:
+    before, behind = ({column.name for column in schema.columns} for schema, _ in (former, now))
+    filled, renamed = dict(untold.filled), dict(untold.renamed)
+    here, there = (dict(zip(table.source_columns, table.columns, strict=True)) for _, table in (former, now))
+    for name in here:
+        if name not in behind and name not in renamed:
+            yield ColumnDropped(name, keeps)
+    for name, to in untold.renamed:
+        if name in here and to in there and here[name] != there[to]:
+            yield ColumnRenamed(name, to)
+    for name in there:
+        if name not in before and name not in renamed.values():
             yield ColumnAdded(name, filled.get(name))
+    for name in here:
+        if (to := renamed.get(name, name)) in there:
+            yield from (CHANGED[kind](to) for kind in sorted(differences(former[0].column(name), now[0].column(to))))
 
 
-def _without(table: TargetTable, steps: tuple[Step, ...]) -> tuple[object, ...]:
-    """Return what makes the table, without the columns of steps."""
-    names = {step.name for step in steps}
-    columns = [one for one in zip(table.source_columns, table.columns, table.types, strict=True) if one[0] not in names]
+def _without(table: TargetTable, steps: tuple[Step, ...], renamed: Mapping[str, str]) -> tuple[object, ...]:
+    """Return what makes the table, without columns that come or go and what changes of others; `renamed`: the source's names
+    of now."""
+    gone = {step.name for step in steps if isinstance(step, ColumnAdded | ColumnDropped)}
+    retyped = {step.name for step in steps if isinstance(step, ColumnRetyped)}
+    columns = [
+        (name := renamed.get(source, source), "" if source in renamed else target, None if name in retyped else type)
+        for source, target, type in zip(table.source_columns, table.columns, table.types, strict=True)
+        if source not in gone
+    ]
     return table.target, table.key, table.computed, columns

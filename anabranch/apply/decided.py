@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from anabranch.model.column_changes import APPLY, Actions
+from anabranch.model.column_changes import APPLY, Actions, kinds_between
 from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
 
 if TYPE_CHECKING:
@@ -76,17 +76,9 @@ def passed(
 def rule_of(schema: TableSchema | None, history: SchemaHistory, actions: Actions) -> DdlRule:
     """Return the keys of the job file that decide about the change which led to this version of a table's definition."""
     former = history.before(schema) if schema is not None else None
-    known = {str(kind): action for kind, action in actions.items()}
-    kinds = _kinds(former, schema) if former and schema else []
-    said = dict.fromkeys(known.get(kind, APPLY) for kind in kinds)
+    kinds = kinds_between(former, schema, history.renamed(schema)) if former and schema else []
+    said = dict.fromkeys(actions.get(kind, APPLY) for kind in kinds)
     return DdlRule(f"[ddl] {', '.join(kinds)}".strip(), ", ".join(said) or APPLY)
-
-
-def _kinds(then: TableSchema, now: TableSchema) -> list[str]:
-    """Return the keys of `[ddl]` that are about what has come and gone."""
-    before, behind = ({column.name for column in table.columns} for table in (then, now))
-    found = {"add_column": behind - before, "drop_column": before - behind}
-    return [kind for kind, names in found.items() if names]
 
 
 @cache

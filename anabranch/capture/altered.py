@@ -55,7 +55,7 @@ def go_on(
     except SourceError as refused:  # the user may not see all of the table any more
         log.get().warning("definition_not_read", table=str(table), reason=refused.message)
         after = None
-    if after is None or not after.kinds <= follows:
+    if after is None or not after.kinds <= follows or _is_referred_to(trail, then, after):
         return []
     return [_noted(trail, then, after, statement=shown)]
 
@@ -78,7 +78,7 @@ def follow(source: SourceConnector, trail: TrailWriter, item: LogRedefined) -> B
 
 def _noted(trail: TrailWriter, then: TableSchema, after: Altered, statement: str = "", at: str = "") -> Barrier:
     schema, table, shown = after.schema.with_version(then.version + 1), then.id, statement or BY_ROWS
-    trail.alter(schema, shown, at)
+    trail.alter(schema, shown, at, after.untold.renamed)
     told = changed_names(then, after)
     log.get().info("table_altered", table=str(table), version=schema.version, statement=shown, **told)
     return Barrier(0, 0, BarrierKind.ALTER, table, statement, schema=schema, untold=after.untold)
@@ -93,6 +93,13 @@ def _by_rows(source: SourceConnector, then: TableSchema, item: LogRedefined) -> 
         while (found := catalog.behind(then, item.columns)) is None and time.monotonic() < until:
             time.sleep(PAUSE)
     return "the source's catalogue does not show that" if found is None else found
+
+
+def _is_referred_to(trail: TrailWriter, then: TableSchema, after: Altered) -> bool:
+    """Return whether a foreign key of a table that is followed has a column that goes, or gets another name, for its parent."""
+    gone = {column.name for column in then.columns} - {column.name for column in after.schema.columns}
+    keys = (key for schema in trail.history.in_force().values() for key in schema.foreign_keys)
+    return any(key.parent == then.id and not gone.isdisjoint(key.parent_columns) for key in keys)
 
 
 def _behind(source: SourceConnector, then: TableSchema, statement: LogStatement) -> Altered | None:

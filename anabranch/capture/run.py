@@ -123,7 +123,7 @@ class Capture:
                 self._rewind()
                 self.trail.flush()  # what was appended, and could not be flushed, is in the trail: it is not read again
                 in_force = self.trail.history.in_force()
-                tells = bool(self.follows) and isinstance(self.reader, RedefinedReader)
+                tells = ColumnChange.ADD in self.follows and isinstance(self.reader, RedefinedReader)
                 unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop, tells)
                 self.open.rewind(self._place())
                 if isinstance(self.reader, RedefinedReader):

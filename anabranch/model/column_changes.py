@@ -6,20 +6,25 @@ What does not live here: which statement does what (each connector), what become
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from anabranch.model.schema import TableSchema
+    from anabranch.model.schema import Column, TableSchema
 
-APPLY, PARK = "apply", "park"
+APPLY, KEEP, IGNORE, PARK = "apply", "keep", "ignore", "park"
 
 
 class ColumnChange(StrEnum):
     """Each is named as its key in `[ddl]` of the job file."""
 
     ADD = "add_column"
+    DROP = "drop_column"
+    RENAME = "rename_column"
+    NULLABILITY = "nullability"
+    DEFAULT = "column_default"
+    TYPE = "change_type"
 
 
 Actions = Mapping[ColumnChange, str]
@@ -58,6 +63,49 @@ class Altered:
     schema: TableSchema
     kinds: frozenset[ColumnChange]
     untold: Untold = NOTHING_UNTOLD
+
+
+def differences(former: Column, column: Column) -> frozenset[ColumnChange]:
+    """Return the kinds of changes of a column that stays, whatever it is called. A default of NULL comes and goes with NULL."""
+    found = set()
+    if (former.type, former.native) != (column.type, column.native):
+        found.add(ColumnChange.TYPE)
+    if former.nullable is not column.nullable:
+        found.add(ColumnChange.NULLABILITY)
+    elif former.has_default is not column.has_default:
+        found.add(ColumnChange.DEFAULT)
+    if (former.default, former.default_is_expression) != (column.default, column.default_is_expression):
+        found.add(ColumnChange.DEFAULT)
+    return frozenset(found)
+
+
+def kinds_between(then: TableSchema, now: TableSchema, renamed: Mapping[str, str]) -> list[ColumnChange]:
+    """Return the kinds of changes that led from one definition to the next one; `renamed`: former and next names."""
+    before, behind = ({column.name: column for column in table.columns} for table in (then, now))
+    found = {ColumnChange.ADD} if behind.keys() - before.keys() - set(renamed.values()) else set()
+    found |= {ColumnChange.DROP} if before.keys() - behind.keys() - renamed.keys() else set()
+    found |= {ColumnChange.RENAME} if renamed else set()
+    for name, column in before.items():
+        if (to := renamed.get(name, name)) in behind:
+            found |= differences(column, behind[to])
+    return sorted(found)
+
+
+def with_those(column: Column, former: Column, kinds: frozenset[ColumnChange]) -> Column:
+    """Return a column as it was before changes of these kinds."""
+    before: dict[str, Any] = {}
+    for kind, names in _FIELDS.items():
+        if kind in kinds:
+            before |= {name: getattr(former, name) for name in names}
+    return replace(column, **before)
+
+
+_DEFAULT = ("has_default", "default", "default_is_expression")
+_FIELDS = {
+    ColumnChange.NULLABILITY: ("nullable", "has_default"),
+    ColumnChange.DEFAULT: _DEFAULT,
+    ColumnChange.TYPE: ("type", "native", *_DEFAULT),  # a default is told in the form of its type
+}
 
 
 def changed_names(then: TableSchema, altered: Altered) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from anabranch.model.column_changes import ColumnChange
+from anabranch.model.column_changes import ColumnChange, with_those
 from anabranch.model.schema import Action, ForeignKey, TableSchema
 
 
@@ -33,9 +33,14 @@ def _as_whole_rows(schema: TableSchema) -> TableSchema:
 def may_become(then: TableSchema, now: TableSchema, kinds: frozenset[ColumnChange]) -> bool:
     """Return whether a table that is followed by the definition `then` can be followed on where the source has `now`, apart
     from what later changes of these kinds, which the log tells of at their place, may have done."""
-    before = {column.name for column in then.columns}
-    columns = [c for c in now.columns if c.name in before or ColumnChange.ADD not in kinds]
-    return goes_on_as(then, replace(now, columns=tuple(columns)))
+    before, behind = ({column.name for column in table.columns} for table in (then, now))
+    if kinds & {ColumnChange.ADD, ColumnChange.RENAME}:
+        now = replace(now, columns=tuple(column for column in now.columns if column.name in before))
+    if kinds & {ColumnChange.DROP, ColumnChange.RENAME}:
+        then = replace(then, columns=tuple(column for column in then.columns if column.name in behind))
+    former = {column.name: column for column in then.columns}
+    columns = tuple(with_those(c, former[c.name], kinds) if c.name in former else c for c in now.columns)
+    return goes_on_as(then, replace(now, columns=columns))
 
 
 def _what_counts(schema: TableSchema) -> TableSchema:

@@ -20,7 +20,7 @@ CHECK = "job.definitions"
 EDITED = "job.edited"
 PLAN = "anabranch plan JOB says what that means for its tables, and takes it over; or put it back"
 JOIN = "anabranch load JOB --table {table} brings it in then"
-ADDED = 'columns were added at the source: it will be parked, unless [ddl] add_column = "apply" adds them at the target, too'
+ALTERED = "its columns were altered at the source: it will be parked, unless [ddl] of the job file follows such changes"
 KEYS = (
     "drop at the target, too, what may refuse rows; anabranch load JOB --table {table} --recreate makes all keys anew"
 )
@@ -64,7 +64,7 @@ class KnownJob:
             if table not in now:
                 yield _warning(table, "it is no longer at the source: it will be parked")
             elif not goes_on_as(schema, now[table]) and may_become(schema, now[table], frozenset(ColumnChange)):
-                yield _warning(table, ADDED, JOIN)
+                yield _warning(table, ALTERED, JOIN)
             elif not goes_on_as(schema, now[table]):
                 yield _warning(table, "its definition changed at the source: it will be parked", JOIN)
             elif apart := keys_apart(schema, now[table]):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -68,6 +69,19 @@ class AlteredTable:
     table: TargetTable
     steps: tuple[Step, ...]
 
+    def former_name(self, name: str) -> str:
+        """Return what the source called a column before the steps that it calls `name` now."""
+        return next((step.former for step in self.steps if isinstance(step, ColumnRenamed) and step.name == name), name)
+
+    def former_of(self, name: str) -> str:
+        """Return what the target calls a column before the steps that the source calls `name` now."""
+        return self.former_target(self.former_name(name))
+
+    def both(self, name: str) -> Iterator[tuple[TableSchema, TargetTable, str, str]]:
+        """Yield both definitions, and the source's and the target's name of a column in each; `name`: the source's of now."""
+        yield self.former, self.former_table, self.former_name(name), self.former_of(name)
+        yield self.schema, self.table, name, self.target(name)
+
     def former_target(self, name: str) -> str:
         """Return what the target calls a column before the steps; `name`: the source's of that time."""
         return self.former_table.columns[self.former_table.source_columns.index(name)]
@@ -75,3 +89,14 @@ class AlteredTable:
     def target(self, name: str) -> str:
         """Return what the target calls a column behind the steps; `name`: the source's of that time."""
         return self.table.columns[self.table.source_columns.index(name)]
+
+
+def filled_schema(schema: TableSchema, step: ColumnAdded) -> TableSchema:
+    """Return the definition with what rows that are there have got as the column's default."""
+    if step.fill is None:
+        return schema
+    columns = tuple(
+        replace(column, has_default=True, default=step.fill) if column.name == step.name else column
+        for column in schema.columns
+    )
+    return replace(schema, columns=columns)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FILE = "history"
 RESTORE = "restore the file from a backup of the trail; without one, load again"
 NEWER = "use the release that wrote it, or restore the file from a backup of the trail"
-_RARE = ("joined", "reason", "statement", "altered", "at")
+_RARE = ("joined", "reason", "statement", "altered", "at", "renamed")
 _ID = re.compile(rb'"id":\{"schema":"((?:[^"\\]|\\.)*)","name":"((?:[^"\\]|\\.)*)"')
 _TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
 
@@ -35,8 +35,9 @@ _TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
 class Entry:
     """kind: `job` (whose history this is: `reason` is the job's uuid), `schema` (a definition; `joined`: the table joins or
     joins again, no longer parked; `altered`: the table goes on, altered by `statement`, or, where `at` is the place up to
-    which the log was read, by the transaction behind it), `park`, `source` (another server from here on) or `recovered` (the
-    trail ended at `sequence`). Otherwise `sequence` is the first transaction for which it holds."""
+    which the log was read, by the transaction behind it; `renamed`: former and next names of its columns), `park`, `source`
+    (another server from here on) or `recovered` (the trail ended at `sequence`). Otherwise `sequence` is the first
+    transaction for which it holds."""
 
     kind: str
     sequence: int
@@ -47,6 +48,7 @@ class Entry:
     statement: str = ""
     altered: bool = False
     at: str = ""
+    renamed: tuple[tuple[str, str], ...] = ()
 
     def is_void_after(self, end: int) -> bool:
         """Return whether a trail that ends at `end` does not know the entry.
@@ -74,7 +76,8 @@ class Entry:
         data = json.loads(line[9:])
         table = TableId.parse(data.pop("table")) if "table" in data else None
         schema = _definition(data.pop("schema")) if "schema" in data else None
-        return cls(**data, table=table, schema=schema)
+        renamed = tuple((former, name) for former, name in data.pop("renamed", ()))
+        return cls(**data, table=table, schema=schema, renamed=renamed)
 
 
 def _definition(found: dict[str, Any]) -> TableSchema:
@@ -141,6 +144,11 @@ class SchemaHistory:
         """Return the definition that this version followed, None where there was none."""
         entries = self._schemas.get(schema.id, [])
         return next((e.schema for e in reversed(entries) if e.schema and e.schema.version < schema.version), None)
+
+    def renamed(self, schema: TableSchema) -> dict[str, str]:
+        """Return the columns that had another name in the version before: former -> next."""
+        entries = self._schemas.get(schema.id, [])
+        return next((dict(e.renamed) for e in entries if e.schema and e.schema.version == schema.version), {})
 
     def at(self, table: TableId, version: int) -> TableSchema:
         """Return a version of a table's definition. Raises KeyError where there was never such a version."""

@@ -199,13 +199,16 @@ class TrailWriter:
             )
         self._note(Entry("schema", self.next_sequence, schema=table_schema, joined=joined))
 
-    def alter(self, table_schema: TableSchema, statement: str, at: str = "") -> None:
+    def alter(
+        self, table_schema: TableSchema, statement: str, at: str = "", renamed: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         """Put the next definition of a table that goes on in force with the next chunk, which carries its ALTER barrier.
 
         As `park`, it is taken back if that chunk never gets into the trail. `at`: that chunk's native position where it is put
-        before the transaction that alters the table.
+        before the transaction that alters the table. `renamed`: former and next names of columns.
         """
-        self._note(Entry("schema", self.next_sequence, schema=table_schema, statement=statement, altered=True, at=at))
+        entry = Entry("schema", self.next_sequence, schema=table_schema, statement=statement, altered=True)
+        self._note(replace(entry, at=at, renamed=renamed))
 
     def park(self, table: TableId, reason: str, statement: str = "") -> None:
         """Park a table from the next chunk on, which carries its PARK barrier.

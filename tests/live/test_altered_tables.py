@@ -1,4 +1,4 @@
-"""Columns that a MySQL or MariaDB adds to its tables come to the target just there, between rows of both definitions."""
+"""Tables that a MySQL or MariaDB alters are altered at the target just there, between rows of both definitions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import failpoints
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
@@ -17,13 +18,41 @@ from rigs.job_here import JobHere
 from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import MysqlToMysql
 
+PLACES = (
+    "capture.statement.noted",
+    "capture.appended",
+    "apply.altering",
+    "apply.altering.filled",
+    "apply.altered.apart",
+    "apply.altered",
+    "apply.ddl.noted",
+    "apply.committed",
+)
+APART = ("apply.altering", "apply.altering.filled", "apply.altered.apart")  # where the statement commits by itself
+SPARE = ", ".join(f"p{n} INT, g{n} INT NOT NULL DEFAULT {n}" for n in range(len(PLACES)))
+# At the source, at the target (the table's name is in braces), and what such a table parks for.
+REFUSED = [
+    ("ADD mine INT", "ALTER TABLE {} ADD COLUMN mine int", "already"),
+    ("DROP goes", "ALTER TABLE {} DROP COLUMN goes", "no column goes"),
+    ("DROP goes", "CREATE INDEX mine ON {} (v, goes)", "mine depends on goes"),
+    ("CHANGE old new INT", "ALTER TABLE {} ADD COLUMN new int", "already"),
+    ("CHANGE old new INT", "ALTER TABLE {} DROP COLUMN old", "no column old"),
+    ("MODIFY goes INT NOT NULL", "UPDATE {} SET goes = NULL", "null"),
+    ("MODIFY goes BIGINT", "ALTER TABLE {} DROP COLUMN goes, ADD COLUMN goes smallint", "was made as"),
+]
 TABLES = (
-    "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20))",
+    *(f"CREATE TABLE r{n} (id INT PRIMARY KEY, v INT, goes INT, old INT)" for n in range(len(REFUSED))),
+    *(f"INSERT INTO r{n} (id, v, goes) VALUES (1, 1, 1)" for n in range(len(REFUSED))),
+    f"CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20), goes INT NOT NULL DEFAULT 3, old VARCHAR(9), {SPARE})",
     "CREATE TABLE other (id INT PRIMARY KEY, v INT)",
-    "INSERT INTO item VALUES (1, 'one'), (2, 'two')",
+    "CREATE TABLE keyless (v INT, goes INT)",
+    "CREATE TABLE wide (id INT PRIMARY KEY, i INT DEFAULT 1, s VARCHAR(5), d DECIMAL(5,2) DEFAULT 1.5, n INT NOT NULL, "
+    "x INT DEFAULT 1, m INT, t TEXT)",
+    "INSERT INTO item (id, v, old) VALUES (1, 'one', 'x'), (2, 'two', NULL)",
+    "INSERT INTO keyless VALUES (1, 1), (1, 2), (2, 1)",
 )
 PAIRS = [("mariadb", "postgresql"), ("mysql", "postgresql"), ("mysql", "mariadb"), ("mariadb", "mysql")]
-APPLY = '[ddl]\nadd_column = "apply"\n'
+APPLY = "[ddl]\n" + "".join(f'{kind} = "apply"\n' for kind in ColumnChange)
 
 
 @pytest.fixture(params=PAIRS, ids=" to ".join)
@@ -46,7 +75,7 @@ def here(
 
 
 BACKLOG = (
-    "INSERT INTO item VALUES (3, 'three')",
+    "INSERT INTO item (id, v) VALUES (3, 'three')",
     "CREATE INDEX by_v ON item (v)",  # definitions are compared, and the catalogue is ahead
     "ALTER TABLE item ADD COLUMN n INT NOT NULL DEFAULT 5",
     "INSERT INTO item (id, v, n) VALUES (4, 'four', 6)",
@@ -57,16 +86,25 @@ BACKLOG = (
     "UPDATE item SET id = 20, note = 'moved' WHERE id = 2",
     "ALTER TABLE item ADD word VARCHAR(9) CHARACTER SET latin1 NOT NULL DEFAULT '\u00e9' FIRST, ALGORITHM=INPLACE",
     "DELETE FROM item WHERE id = 3",
+    # what rows that are there get in columns that are NOT NULL and have no default
+    "ALTER TABLE item ADD (i BIGINT UNSIGNED NOT NULL, d DECIMAL(7,2) NOT NULL, f DOUBLE NOT NULL, e ENUM('b','a') NOT NULL, "
+    "s SET('b','a') NOT NULL, c CHAR(3) NOT NULL, t TEXT NOT NULL, y BINARY(2) NOT NULL, z BLOB NOT NULL, w BIT(3) NOT NULL)",
+    "UPDATE item SET e = 'a', s = 'a,b', t = 'text', y = 'yy', w = b'101' WHERE id = 5",
+    "ALTER TABLE item DROP COLUMN goes, ALGORITHM=INPLACE",
+    "UPDATE item SET old = 'before' WHERE id = 4",
+    "ALTER TABLE item CHANGE old new VARCHAR(9) CHARACTER SET utf8mb4 NULL COMMENT 'renamed'",
+    "UPDATE item SET new = 'behind' WHERE id = 1",
     "INSERT INTO other VALUES (1, 1)",
-)
-PLACES = (
-    "capture.statement.noted",
-    "capture.appended",
-    "apply.altering",
-    "apply.altered.apart",
-    "apply.altered",
-    "apply.ddl.noted",
-    "apply.committed",
+    "DELETE FROM keyless WHERE goes = 2",
+    "ALTER TABLE keyless DROP goes, ADD is_new INT NOT NULL FIRST",
+    "DELETE FROM keyless WHERE v = 2",
+    "INSERT INTO keyless VALUES (1, 1), (0, 1)",
+    "INSERT INTO wide (id, i, s, d, n, m) VALUES (1, 2147483647, 'abcde', -1.5, 1, 1)",
+    "ALTER TABLE wide MODIFY i BIGINT DEFAULT 1, MODIFY COLUMN s VARCHAR(9), MODIFY d DECIMAL(9,4) DEFAULT 2.5, "
+    "MODIFY t LONGTEXT",
+    "INSERT INTO wide (id, i, s, n, m) VALUES (2, 9000000000, 'abcdefghi', 2, 2)",
+    "ALTER TABLE wide CHANGE n nn BIGINT NULL, ALTER x SET DEFAULT 7, MODIFY m INT NOT NULL DEFAULT 3 COMMENT 'never NULL'",
+    "INSERT INTO wide (id) VALUES (3)",
 )
 
 
@@ -84,7 +122,7 @@ def _noted(here: JobHere, table: str) -> list[DdlChange]:
 def _streams(here: JobHere) -> None:
     here.stream()
     assert set(here.made.states().values()) == {"streaming"}, here.made.status()
-    here.made.assert_identical("item", "other")
+    here.made.assert_identical("item", "other", "keyless", "wide")
 
 
 def test_rule_17_columns_come_between_the_rows_of_both_definitions(here: JobHere) -> None:
@@ -95,11 +133,21 @@ def test_rule_17_columns_come_between_the_rows_of_both_definitions(here: JobHere
     _streams(here)
     assert here.verify().identical
     columns = [column.name for column in here.job.schema_versions(f"{here.made.schema}.item")[-1].schema.columns]
-    assert columns == ["word", "id", "note", "v", "n", "price", "day"]
+    query = "SELECT column_name, is_nullable FROM information_schema.columns WHERE table_schema = %s AND table_name = 'wide'"
+    assert {("nn", "YES"), ("m", "NO")} <= set(here.made.target.query(query, [here.made.there]))
+    insert = f"INSERT INTO {here.made.there}.wide (id) VALUES (4)"  # whoever writes there gets the source's defaults
+    here.made.target.execute(insert)
+    found = here.made.target.query(f"SELECT i, d, x, m FROM {here.made.there}.wide WHERE id = 4")
+    assert [tuple(map(float, row)) for row in found] == [(1, 2.5, 7, 3)]
+    here.made.target.execute(f"DELETE FROM {here.made.there}.wide WHERE id = 4")
+    spare = [f"{name}{n}" for n in range(len(PLACES)) for name in "pg"]
+    assert columns == ["word", "id", "note", "v", "new", *spare, "n", "price", "day", *"idfesctyzw"]
     met = []
     for number, place in enumerate(PLACES):
         source.execute(
-            f"ALTER TABLE item ADD c{number} INT DEFAULT {number}", f"UPDATE item SET c{number} = -1 WHERE id = 4"
+            f"UPDATE item SET p{number} = -1, g{number} = -2 WHERE id = 5",
+            f"ALTER TABLE item ADD c{number} INT NOT NULL, CHANGE p{number} q{number} INT, DROP g{number}",
+            f"UPDATE item SET c{number} = -1, q{number} = -3 WHERE id = 4",
         )
         failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
         try:
@@ -110,13 +158,16 @@ def test_rule_17_columns_come_between_the_rows_of_both_definitions(here: JobHere
             failpoints.arm({})
         _streams(here)
     apart = isinstance(here.made, MysqlToMysql)
-    assert met == [place for place in PLACES if apart or place not in ("apply.altering", "apply.altered.apart")]
+    assert met == [place for place in PLACES if apart or place not in APART]
+    query = "SELECT IS_NULLABLE, COLUMN_DEFAULT FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND COLUMN_NAME = %s"
+    assert here.made.target.query(query, [here.made.there, "c3"]) == [("NO", None)]
     versions, noted = here.job.schema_versions(f"{here.made.schema}.item")[1:], _noted(here, "item")
     assert [(one.statement, one.sequence, one.version, one.digest, one.outcome) for one in noted] == [
         (one.statement, one.sequence, one.schema.version, digest_of(one.schema), Outcome.ALTERED) for one in versions
     ]
-    assert {(one.rule, one.why, one.source_user) for one in noted} == {(ADD_COLUMN, "", None)}
-    assert here.job.ddl_changes() == noted
+    assert {(one.why, one.source_user) for one in noted} == {("", None)} and noted[0].rule == ADD_COLUMN
+    assert noted[-1].rule == DdlRule("[ddl] add_column, drop_column, rename_column", "apply")
+    assert [one for one in here.job.ddl_changes() if one.source == noted[0].source] == noted
 
 
 @pytest.mark.parametrize("here", PAIRS[::2], indirect=True, ids=" to ".join)
@@ -152,8 +203,8 @@ def test_a_table_that_cannot_be_altered_parks_just_there(here: JobHere) -> None:
 def test_rule_17_a_change_that_no_setting_takes_is_noted_where_it_parks_its_table(here: JobHere) -> None:
     """Also where the job dies before and behind the commit."""
     statements = {
-        "other": "ALTER TABLE other DROP COLUMN v",
-        "item": "ALTER TABLE item MODIFY v VARCHAR(30)",
+        "other": "ALTER TABLE other MODIFY v SMALLINT",
+        "item": "ALTER TABLE item MODIFY v VARCHAR(10)",
         "fresh": "CREATE TABLE fresh (id INT PRIMARY KEY)",
     }
     here.made.source.execute(*statements.values())
@@ -174,11 +225,62 @@ def test_rule_17_a_change_that_no_setting_takes_is_noted_where_it_parks_its_tabl
     assert "altered at the source" in parked["other"][0].why and parked["fresh"][0].digest == ""
 
 
+@pytest.mark.parametrize("here", PAIRS[1:3], indirect=True, ids=" to ".join)
+def test_tables_that_have_another_shape_there_park(here: JobHere) -> None:
+    made = here.made
+    made.target.execute(*(there.format(f"{made.there}.r{n}") for n, (_, there, _) in enumerate(REFUSED)))
+    for number, (statement, _, _) in enumerate(REFUSED):
+        made.source.execute(f"ALTER TABLE r{number} {statement}", f"UPDATE r{number} SET v = 2")
+    here.stream()
+    states = made.states()
+    assert states["item"] == "streaming"
+    for number, (_, _, why) in enumerate(REFUSED):
+        assert states[f"r{number}"] == "parked" and why in made.reason(f"r{number}").lower(), made.reason(f"r{number}")
+        assert made.target.query(f"SELECT v FROM {made.there}.r{number}") == [(1,)]
+
+
+@pytest.mark.parametrize("here", PAIRS[1:3], indirect=True, ids=" to ".join)
+def test_a_dropped_column_is_kept_for_the_rows_that_have_values_in_it(here: JobHere) -> None:
+    """Rows that come have NULL in it. Rows of a table without a key could not be told apart any more."""
+    made, keep = here.made, {ColumnChange.DROP: "keep"}
+    made.source.execute(
+        "ALTER TABLE item DROP goes",
+        "INSERT INTO item (id, v) VALUES (3, 'three')",
+        "UPDATE item SET v = 'behind' WHERE id = 1",
+        "ALTER TABLE keyless DROP goes",
+    )
+    here.stream(actions=keep)
+    states = made.states()
+    assert (states["item"], states["keyless"]) == ("streaming", "parked") and "no key" in made.reason("keyless")
+    made.assert_identical("item")
+    rows = made.target.query(f"SELECT id, v, goes FROM {made.there}.item ORDER BY id")
+    assert rows == [(1, "behind", 3), (2, "two", 3), (3, "three", None)]
+    made.source.execute("ALTER TABLE item ADD goes INT")
+    here.stream(actions=dict.fromkeys(ColumnChange, "apply"))
+    assert made.states()["item"] == "parked" and "already" in made.reason("item")
+
+
+@pytest.mark.parametrize("here", PAIRS[1:3], indirect=True, ids=" to ".join)
+def test_columns_of_a_filter_park(here: JobHere) -> None:
+    made = here.made
+    made.source.execute(
+        "ALTER TABLE item DROP goes", "ALTER TABLE other CHANGE v w INT", "ALTER TABLE keyless ADD more INT"
+    )
+    filters = "".join(
+        f'[[tables]]\nname = "{made.schema}.{name}"\nwhere = "{where}"\n'
+        for name, where in {"item": "goes > 1", "other": "v > 1"}.items()
+    )
+    made.write_job(f"{APPLY}{filters}")
+    here.stream()
+    states = made.states()
+    assert (states["item"], states["other"], states["keyless"]) == ("parked", "parked", "streaming")
+
+
 @pytest.mark.parametrize("here", PAIRS[::2], indirect=True, ids=" to ".join)
 def test_an_alteration_that_is_left_out_parks_its_table(here: JobHere) -> None:
     """Its rows come by the next definition from then on."""
     made = here.made
-    made.source.execute("ALTER TABLE item ADD left_out INT", "INSERT INTO item VALUES (9, 'nine', 9)")
+    made.source.execute("ALTER TABLE item ADD left_out INT", "INSERT INTO item (id) VALUES (9)")
     here.capture()
     here.job.skip(str(here.job.schema_versions(f"{made.schema}.item")[-1].sequence), execute=True)
     here.apply()

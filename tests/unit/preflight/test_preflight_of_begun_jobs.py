@@ -34,13 +34,13 @@ def test_a_changed_table_is_checked_as_it_was_loaded_and_will_be_parked(tmp_path
     assert target.seen[0].targets[A.id].key == ("id",)
 
 
-def test_columns_that_were_added_are_told_apart(tmp_path: Path) -> None:
+def test_columns_that_were_altered_are_told_apart(tmp_path: Path) -> None:
     """The job file says whether they come to the target, too; whatever else has changed parks the table."""
     more = Column("more", A.columns[0].type, "int")
     report = run(tmp_path, ALL, End([replace(A, columns=(more, *A.columns)), B]), End(), lambda: begun(A, B))
     (told,) = warnings(report)
     assert (
-        "columns were added at the source: it will be parked, unless [ddl] add_column" in told
+        "its columns were altered at the source: it will be parked, unless [ddl] of the job file" in told
         and failures(report) == []
     )
 

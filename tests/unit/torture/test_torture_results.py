@@ -31,6 +31,7 @@ RARE = {
     "apply.pipelined": "live/test_postgresql_pipelined.py::test_rule_09_a_crash_behind_a_pipeline_does_nothing_twice",
     "apply.one": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
     "apply.altering": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
+    "apply.altering.filled": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.altered.apart": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.altered": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.ddl.noted": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",

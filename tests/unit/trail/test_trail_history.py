@@ -180,6 +180,7 @@ def test_entry_survives_its_line(samples):
         Entry("park", 8, table=samples.NOTES, reason="why\nso", statement="DROP TABLE `ü`"),
         Entry("recovered", 3),
         Entry("schema", 9, schema=samples.definition(), statement="ALTER TABLE orders ADD n INT", altered=True),
+        Entry("schema", 9, schema=samples.definition(), statement="…", altered=True, renamed=(("a", "b"), ("c", "d"))),
         Entry("source", 4, reason="server-2", statement="server-1"),
     ):
         assert Entry.from_line(entry.to_line()[:-1]) == entry
@@ -194,11 +195,14 @@ def test_an_altered_table_goes_on_with_its_transaction_or_not_at_all(open_writer
     writer = open_writer()
     assert writer.history.latest(samples.ORDERS).version == 1 and writer.history.altered_between(0, 99) == []
     for version in (2, 3):
-        writer.alter(samples.definition(version=version), "ALTER TABLE orders ADD n INT")
+        writer.alter(
+            samples.definition(version=version), "ALTER TABLE orders ADD n INT", renamed=(("a", f"b{version}"),)
+        )
         writer.append(samples.chunk(version + 1, version + 1))
     writer.flush()
     history = open_reader().history
     assert history.altered_between(0, 99) == [3, 4] and history.altered_between(3, 4) == [4]
     assert history.altered_between(4, 99) == []
+    assert [history.renamed(samples.definition(version=v)) for v in (1, 2, 3)] == [{}, {"a": "b2"}, {"a": "b3"}]
     assert history.altered_since(samples.ORDERS, 1, 3) and not history.altered_since(samples.ORDERS, 2, 3)
     assert history.latest(samples.ORDERS).version == 3 and history.in_force()[samples.ORDERS].version == 3

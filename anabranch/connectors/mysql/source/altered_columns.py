@@ -1,35 +1,41 @@
-"""Definitions of tables behind an ALTER TABLE of the log that adds columns and does nothing else.
+"""Definitions of tables behind an ALTER TABLE of the log that adds, drops, renames or defines columns anew and does nothing
+else.
 
-The statement says which columns come, and where; the catalogue says what each of them is, in the form of all other definitions.
-Both have to agree: a later statement may have changed the column by now. What rows that are there get has to be known, too: a
-constant, or NULL. https://dev.mysql.com/doc/refman/8.0/en/alter-table.html · https://mariadb.com/kb/en/alter-table/
+The statement says which columns come and go, and where; the catalogue says what each new one is, in the form of all other
+definitions. Both have to agree: a later statement may have changed the column by now. What rows that are there get has to be
+known, too: a constant, NULL, or what the server takes for nothing (`implicit_defaults.py`).
 
-What does not live here: telling statements apart (`statements.py`), other changes, which park the table.
+What does not live here: the statement's words (`column_clauses.py`), telling statements apart (`statements.py`), other
+changes, which park the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import takewhile
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 
+from anabranch.connectors.mysql.source.column_clauses import (
+    Adds,
+    Changes,
+    Clause,
+    Defaults,
+    Drops,
+    Renames,
+    Said,
+    Unknown,
+    read,
+    sizes,
+)
 from anabranch.connectors.mysql.source.defaults import constant
+from anabranch.connectors.mysql.source.implicit_defaults import implicit
 from anabranch.connectors.mysql.source.statement_tokens import Token, tokens
 from anabranch.connectors.mysql.source.typemap import INTEGERS
-from anabranch.model.column_changes import Altered, ColumnChange
+from anabranch.connectors.mysql.source.widened import widens
+from anabranch.model.column_changes import Altered, ColumnChange, Untold, differences, with_those
 from anabranch.model.datatype import Kind
-from anabranch.model.schema import Column, TableSchema
+from anabranch.model.schema import Column, Index, TableSchema
 
-HOW = frozenset(("ALGORITHM", "LOCK"))  # clauses that say how the server does it
-# Words of a column's definition that say nothing which is compared, and those that take a word of their own with them.
-PLAIN = frozenset(("ASCII", "BINARY", "PRECISION", "SIGNED", "UNICODE", "VARYING", "VISIBLE"))
-WITH_ONE = frozenset(("COLLATE", "COLUMN_FORMAT", "COMMENT", "STORAGE"))
-# https://dev.mysql.com/doc/refman/8.0/en/other-vendor-data-types.html and numeric-type-syntax.html: what the catalogue calls it
-ALIASES = {
-    "BOOL": "tinyint", "BOOLEAN": "tinyint", "CHARACTER": "char", "DEC": "decimal", "FIXED": "decimal", "INT1": "tinyint",
-    "INT2": "smallint", "INT3": "mediumint", "INT4": "int", "INT8": "bigint", "INTEGER": "int", "LONG": "mediumtext",
-    "MIDDLEINT": "mediumint", "NUMERIC": "decimal", "REAL": "double",
-}  # fmt: skip
 ALSO = {"char": ("varchar",), "json": ("longtext",)}  # CHARACTER VARYING; JSON of a MariaDB
 # What the catalogue prints in parentheses where a statement says nothing.
 USUAL = {"decimal": ("10", "0"), "char": ("1",), "binary": ("1",), "bit": ("1",)}
@@ -42,74 +48,240 @@ UTF8 = {"utf8": "utf8mb3"}
 BY_SESSION = frozenset((Kind.INSTANT, Kind.BIT))
 
 
-@dataclass(frozen=True)
-class _Added:
-    """A column as the statement says it. `sizes`: what stands in parentheses behind the type, labels of an ENUM among it;
-    `charset`: "" where none is said; `default`: a constant other than NULL; `after`: None = in the last place, "" = in the
-    first one."""
-
-    name: str
-    type: str
-    sizes: tuple[str, ...]
-    unsigned: bool
-    charset: str
-    nullable: bool
-    default: str | None
-    after: str | None
-
-
-class _Unknown(Exception):
-    """Something else than a column whose values in rows that are there are certain."""
-
-
 def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema) -> Altered | None:
     """Return a table behind a statement with these clauses, that was `then` before it, and has since become `now`. None where
     that is not certain, or where the statement does anything else."""
     if then.row_end or not clauses:
         return None
-    columns = list(then.columns)
     try:
-        for one in (one for clause in clauses for one in _added(clause)):
-            column = _agreed(one, then, now)
-            if any(_is(column.name, other.name) for other in columns):
-                return None
-            columns.insert(_place(one, columns), column)
-    except _Unknown:
+        return _Behind(then, now).through(clauses)
+    except Unknown:
         return None
-    if len(columns) == len(then.columns):
-        return None
-    return Altered(replace(then, columns=tuple(columns)), frozenset({ColumnChange.ADD}))
+
+
+class _Behind:
+    """A definition on its way through the clauses of a statement, which all name the columns of before: first columns go, then
+    others come, as the server does it."""
+
+    def __init__(self, then: TableSchema, now: TableSchema) -> None:
+        self.then, self.now, self.table = then, now, then
+        self.kinds: set[ColumnChange] = set()
+        self.filled: list[tuple[str, str]] = []
+        self.renamed: list[tuple[str, str]] = []
+
+    def through(self, clauses: Sequence[Sequence[Token]]) -> Altered | None:
+        said = read(clauses)
+        names = [name.lower() for one in said for name in _names(one)]
+        if not said or len(set(names)) < len(names):  # a column that goes and one of its name that comes look alike
+            return None
+        for dropped in (one for one in said if isinstance(one, Drops)):
+            self._drop(dropped.name)
+        for renamed in (one for one in said if isinstance(one, Renames)):
+            self._rename(renamed.name, replace(_alone(self.table, renamed.name), name=renamed.to))
+        for changed in (one for one in said if isinstance(one, Changes)):
+            self._change(changed.name, changed.said)
+        for given in (one for one in said if isinstance(one, Defaults)):
+            self._default(given.name, given.default)
+        for added in (one for one in said if isinstance(one, Adds)):
+            self._add(added.said)
+        return Altered(self.table, frozenset(self.kinds), Untold(tuple(self.renamed), tuple(self.filled)))
+
+    def _add(self, said: Said) -> None:
+        column, columns = _agreed(said, self.then, self.now), list(self.table.columns)
+        if any(_is(column.name, other.name) for other in self.then.columns):
+            raise Unknown
+        columns.insert(_place(said, columns), column)
+        self.table = replace(self.table, columns=tuple(columns))
+        self.kinds.add(ColumnChange.ADD)
+        if column.default is None and not column.nullable:
+            self.filled.append((column.name, _filled(column, said)))
+
+    def _change(self, name: str, said: Said) -> None:
+        """Follow a column that is defined anew, in its place."""
+        column, former = _agreed(said, self.then, self.now), _plain(self.table, name)
+        if column.charset and not _is_certain(column, former, said, self.then):
+            raise Unknown
+        kinds = _followed(self.table, former, column)
+        if _is(name, said.name) and column.name == former.name:
+            self.table = _with(self.table, former, column)
+        else:
+            self._rename(name, column)
+        self.kinds |= kinds
+
+    def _default(self, name: str, default: str | None) -> None:
+        former = _plain(self.table, name)
+        column = next((column for column in self.now.columns if column.name == former.name), None)
+        if column is None or not _has_default(column, default) or column.default_is_expression:
+            raise Unknown
+        if not _followed(self.table, former, column) <= {ColumnChange.DEFAULT}:
+            raise Unknown
+        self.table = _with(self.table, former, column)
+        self.kinds.add(ColumnChange.DEFAULT)
+
+    def _rename(self, name: str, column: Column) -> None:
+        former = _alone(self.table, name)
+        if any(_is(column.name, other.name) for other in self.then.columns):
+            raise Unknown
+        indexes = tuple(_renamed(index, former.name, column.name) for index in self.table.indexes)
+        self.table = replace(_with(self.table, former, column), indexes=indexes)
+        self.renamed.append((former.name, column.name))
+        self.kinds.add(ColumnChange.RENAME)
+
+    def _drop(self, name: str) -> None:
+        column = _alone(self.table, name)
+        columns = tuple(other for other in self.table.columns if other is not column)
+        indexes = tuple(left for index in self.table.indexes if (left := _without(index, column.name)) is not None)
+        self.table = replace(self.table, columns=columns, indexes=indexes)
+        self.kinds.add(ColumnChange.DROP)
+
+
+def _names(clause: Clause) -> Sequence[str]:
+    match clause:
+        case Adds():
+            return [clause.said.name]
+        case Drops() | Defaults():
+            return [clause.name]
+        case Renames():
+            return [clause.name, clause.to]
+        case Changes():
+            return [clause.name] if _is(clause.name, clause.said.name) else [clause.name, clause.said.name]
 
 
 def _is(name: str, other: str) -> bool:
     return name.lower() == other.lower()
 
 
-def _agreed(said: _Added, then: TableSchema, now: TableSchema) -> Column:
-    """Return the column as the catalogue has it, if that is what the statement says: a later one may have changed it."""
-    column = next((column for column in now.columns if _is(column.name, said.name)), None)
-    if column is None or column.type is None or column.generated or column.auto_increment or column.set_by_server:
-        raise _Unknown
-    if column.invisible or column.default_is_expression or column.nullable is not said.nullable:
-        raise _Unknown
-    is_known = column.default is not None or column.nullable  # else rows get what the server takes for nothing
-    if not (is_known and _has_type(column, said) and _has_charset(column, said, then) and _has_default(column, said)):
-        raise _Unknown
+# --- columns of before ------------------------------------------------------------------------------------------------
+
+
+def _plain(table: TableSchema, name: str) -> Column:
+    """Return a column whose values are those that are written to it."""
+    column = next((column for column in table.columns if _is(column.name, name)), None)
+    if column is None or column.generated or column.auto_increment or column.set_by_server:
+        raise Unknown
     return column
 
 
-def _has_type(column: Column, said: _Added) -> bool:
+def _followed(table: TableSchema, former: Column, column: Column) -> frozenset[ColumnChange]:
+    """Return the kinds of changes of a column that stays. Raises Unknown for any that is not one of them, a type that does not
+    widen, and a key's NULL or type."""
+    kinds = differences(former, column)
+    if replace(with_those(column, former, frozenset(ColumnChange)), name=former.name) != former:
+        raise Unknown
+    if column.invisible is not former.invisible:
+        raise Unknown
+    if ColumnChange.TYPE in kinds:
+        kinds = _retyped(table, former, column)
+    if ColumnChange.NULLABILITY in kinds and former.name in table.keyed:
+        raise Unknown
+    return kinds
+
+
+def _retyped(table: TableSchema, former: Column, column: Column) -> frozenset[ColumnChange]:
+    """Return the kinds of changes of a column with another type. Its default is told in the form of the new one."""
+    _alone(table, former.name)
+    if former.type is None or column.type is None:
+        raise Unknown
+    default, is_decimal = former.default, column.type.kind is Kind.DECIMAL
+    if is_decimal and default is not None and not former.default_is_expression:
+        default = constant(column, default).default
+    kinds = differences(replace(former, type=column.type, native=column.native, default=default), column)
+    if former.type == column.type and _integer(former) and _integer(former) == _integer(column):
+        return kinds  # the width in which it is shown
+    if not widens(former.native, column.native):
+        raise Unknown
+    return kinds | {ColumnChange.TYPE}
+
+
+def _integer(column: Column) -> str:
+    """Return the name of an integer's type, "" of any other."""
+    name = next(tokens(column.native)).text.lower()
+    return name if name in INTEGERS else ""
+
+
+def _with(table: TableSchema, former: Column, column: Column) -> TableSchema:
+    return replace(table, columns=tuple(column if other is former else other for other in table.columns))
+
+
+def _alone(table: TableSchema, name: str) -> Column:
+    """Return a column on which nothing of the table depends but indexes that are not unique: keys, checks and computed columns
+    would change with it."""
+    column = _plain(table, name)
+    computed = {named for other in table.columns if other.generated for named in table.named_by(other)}
+    texts = [check.text for check in table.checks] + [table.partition_key]
+    texts += [part for index in table.indexes for part in index.parts]
+    word = re.compile(rf"(?<![\w$]){re.escape(column.name)}(?![\w$])", re.IGNORECASE)
+    if column.name in table.keyed | computed or any(map(word.search, texts)):
+        raise Unknown
+    return column
+
+
+def _without(index: Index, name: str) -> Index | None:
+    """Return what is left of an index whose column goes, None where it had no other."""
+    kept = [place for place, column in enumerate(index.columns) if column != name]
+    if len(kept) == len(index.columns):
+        return index
+    parts = {"prefixes": index.prefixes, "descending": index.descending}
+    left = {what: tuple(values[place] for place in kept) for what, values in parts.items() if values}
+    columns = tuple(index.columns[place] for place in kept)
+    return replace(index, columns=columns, **left) if kept else None  # type: ignore[arg-type] # fields of Index
+
+
+def _renamed(index: Index, former: str, name: str) -> Index:
+    return replace(index, columns=tuple(name if column == former else column for column in index.columns))
+
+
+# --- columns of now ---------------------------------------------------------------------------------------------------
+
+
+def _agreed(said: Said, then: TableSchema, now: TableSchema) -> Column:
+    """Return the column as the catalogue has it, if that is what the statement says: a later one may have changed it."""
+    column = next((column for column in now.columns if _is(column.name, said.name)), None)
+    if column is None or column.type is None or column.generated or column.auto_increment or column.set_by_server:
+        raise Unknown
+    if column.invisible or column.default_is_expression or column.nullable is not said.nullable:
+        raise Unknown
+    if not (_has_type(column, said) and _has_charset(column, said, then) and _has_default(column, said.default)):
+        raise Unknown
+    return column
+
+
+def _filled(column: Column, said: Said) -> str:
+    """Return what rows that are there have in a column that is NOT NULL and has no default."""
+    value = None if said.type == "json" else implicit(column)  # to MariaDB it is a text that is checked
+    if value is None:
+        raise Unknown
+    return value
+
+
+def _is_certain(column: Column, former: Column, said: Said, then: TableSchema) -> bool:
+    """Return whether a text that is defined anew has the character set and collation that the catalogue shows. What is not said
+    is its table's own; and where nothing differs, the catalogue may be late."""
+    there = (column.charset, column.collation)
+    if not said.charset and any(other.charset and (other.charset, other.collation) != there for other in then.columns):
+        return False
+    if said.collates or (said.collation and _collation(said.collation) != _collation(column.collation)):
+        return False
+    return column != former or column.comment != former.comment
+
+
+def _collation(name: str) -> str:
+    family, _, rest = name.lower().partition("_")
+    return f"{UTF8.get(family, family)}_{rest}"
+
+
+def _has_type(column: Column, said: Said) -> bool:
     native = list(tokens(column.native))
-    name, sizes = native[0].text.lower(), _sizes(native[1:])
+    name, there = native[0].text.lower(), sizes(native[1:])
     if name != said.type and name not in ALSO.get(said.type, ()):
         return False
     if said.unsigned is not any(token.word in ("UNSIGNED", "ZEROFILL") for token in native):
         return False
     is_plain = not any("\\" in text for text in said.sizes)  # else a label depends on the sql_mode of whoever wrote it
-    return name in WITH_WIDTHS or (is_plain and sizes == (said.sizes or USUAL.get(name, ())))
+    return name in WITH_WIDTHS or (is_plain and there == (said.sizes or USUAL.get(name, ())))
 
 
-def _has_charset(column: Column, said: _Added, then: TableSchema) -> bool:
+def _has_charset(column: Column, said: Said, then: TableSchema) -> bool:
     """Return whether the column has the character set that is said; where none is, one that the table's other texts have."""
     if said.type == "json":
         return True  # a text of MariaDB's own choice
@@ -118,118 +290,23 @@ def _has_charset(column: Column, said: _Added, then: TableSchema) -> bool:
     return any(other.charset == column.charset for other in then.columns)
 
 
-def _has_default(column: Column, said: _Added) -> bool:
-    if said.default is None:
+def _has_default(column: Column, said: str | None) -> bool:
+    if said is None:
         return column.default is None
-    if "\\" in said.default or (column.type and column.type.kind in BY_SESSION):
+    if "\\" in said or (column.type and column.type.kind in BY_SESSION):
         return False
     try:
-        return column.default is not None and constant(column, said.default).default == column.default
+        return column.default is not None and constant(column, said).default == column.default
     except ValueError:  # the server has rounded it, or read it in another way
         return False
 
 
-def _place(said: _Added, columns: Sequence[Column]) -> int:
+def _place(said: Said, columns: Sequence[Column]) -> int:
     if said.after is None:
         return len(columns)
     if said.after == "":
         return 0
     found = next((place for place, column in enumerate(columns) if _is(column.name, said.after)), None)
     if found is None:
-        raise _Unknown
+        raise Unknown
     return found + 1
-
-
-# --- the statement's words --------------------------------------------------------------------------------------------
-
-
-def _added(clause: Sequence[Token]) -> Iterator[_Added]:
-    """Yield the columns that a clause adds, none of a clause that says how. Raises _Unknown for any other."""
-    words = [token.word for token in clause]
-    if words[0] in HOW:
-        return
-    if words[0] != "ADD":
-        raise _Unknown
-    rest = list(clause[1:])
-    if rest and rest[0].word == "COLUMN":
-        rest = rest[1:]
-    if rest and rest[0].text == "(" and rest[0].kind == "mark":
-        for part in _parts(rest[1:-1], rest[0].depth + 1):
-            yield _column(part, part[0].depth if part else 0)
-    else:
-        yield _column(rest, 0)
-
-
-def _parts(inside: Sequence[Token], depth: int) -> Iterator[list[Token]]:
-    part: list[Token] = []
-    for token in inside:
-        if token.kind == "mark" and token.text == "," and token.depth == depth:
-            yield part
-            part = []
-        else:
-            part.append(token)
-    yield part
-
-
-def _column(tokens: Sequence[Token], depth: int) -> _Added:
-    """Read `name type attributes [FIRST | AFTER name]`."""
-    if len(tokens) < 2 or tokens[0].kind == "mark" or not tokens[1].word or tokens[0].word == "IF":
-        raise _Unknown
-    name, type = tokens[0].text, ALIASES.get(tokens[1].word, tokens[1].word.lower())
-    left = [t for t in tokens[2:] if t.depth <= depth and not (t.kind == "mark" and t.text in "()")]
-    nullable, unsigned, charset, default, after = True, False, "", None, None
-    while left:
-        token, left = left[0], left[1:]
-        word, ahead = token.word, left[0].word if left else ""
-        if word == "NOT" and ahead == "NULL":
-            nullable, left = False, left[1:]
-        elif word in ("UNSIGNED", "ZEROFILL"):
-            unsigned = True
-        elif word == "CHARSET" or (word in ("CHARACTER", "CHAR") and ahead == "SET"):
-            charset, left = _named(left if word == "CHARSET" else left[1:])
-        elif word in WITH_ONE:
-            _, left = _named(left)
-        elif word == "DEFAULT":
-            default, left = _default(left)
-        elif word == "FIRST":
-            after = ""
-        elif word == "AFTER":
-            after, left = _named(left, lower=False)
-        elif word not in PLAIN and word != "NULL":
-            raise _Unknown
-    return _Added(name, type, _sizes(tokens[2:]), unsigned, charset, nullable, default, after)
-
-
-def _sizes(tokens: Sequence[Token]) -> tuple[str, ...]:
-    """Return what stands in the parentheses that these tokens begin with."""
-    if not tokens or tokens[0].kind != "mark" or tokens[0].text != "(":
-        return ()
-    inside = takewhile(lambda token: token.depth > tokens[0].depth, tokens[1:])
-    return tuple(token.text for token in inside if token.kind != "mark")
-
-
-def _named(tokens: Sequence[Token], lower: bool = True) -> tuple[str, list[Token]]:
-    """Read a word, perhaps behind `=`."""
-    rest = [token for place, token in enumerate(tokens) if place or token.text != "="]
-    if not rest:
-        raise _Unknown
-    return (rest[0].text.lower() if lower else rest[0].text), rest[1:]
-
-
-def _default(tokens: Sequence[Token]) -> tuple[str | None, list[Token]]:
-    """Read a constant, None for NULL, and what follows it. Raises _Unknown for anything that is computed."""
-    if not tokens:
-        raise _Unknown
-    first = tokens[0]
-    if first.kind == "string":
-        return first.text, list(tokens[1:])
-    if first.word in ("NULL", "TRUE", "FALSE"):
-        return {"NULL": None, "TRUE": "1", "FALSE": "0"}[first.word], list(tokens[1:])
-    at = 1 if first.kind == "mark" and first.text in ("+", "-") else 0
-    begin, sign = at, "-" if at and first.text == "-" else ""
-    while at < len(tokens) and (tokens[at].word[:1].isdigit() or tokens[at].text == "."):
-        at += 1
-    digits = "".join(token.text for token in tokens[begin:at])
-    if not digits or not digits.replace(".", "").isdigit():
-        raise _Unknown  # hexadecimal, or 1e3, which may be followed by a sign
-    return sign + digits, list(tokens[at:])

@@ -288,15 +288,17 @@ class MysqlWriter:
     def refuse_standing(self, altered: AlteredTable) -> None:
         connection = self._outside()
         with translated(f"look at {altered.table.target}", altered.table.source):
-            altered_columns.refuse_standing(connection, altered)
+            altered_columns.refuse_standing(connection, altered, self._rules)
             connection.commit()
 
     def alter(self, now: Checkpoint, altered: AlteredTable) -> None:
         connection = self._outside()
         with translated(f"alter {altered.table.target}", altered.table.source):
-            self._own_source.refuse(connection, self._job, [altered.table.target])
-            found = altered_columns.alter(connection, self._job, now, altered, self._rules)
-        self.close()  # and with it what is known of the table's columns
+            try:
+                self._own_source.refuse(connection, self._job, [altered.table.target])
+                found = altered_columns.alter(connection, self._job, now, altered, self._rules)
+            finally:
+                self.close()  # and with it what is known of the table's columns, and the session's mode
         if found.owner != now.owner:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
 

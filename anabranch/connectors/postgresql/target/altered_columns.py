@@ -11,18 +11,49 @@ from collections.abc import Iterator
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import literal, qualified, quote
 from anabranch.connectors.postgresql.target import ddl
+from anabranch.connectors.postgresql.target.fits import split_type
+from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.contracts import Conflict, ValueRules
-from anabranch.rows.altered import AlteredTable, ColumnAdded
+from anabranch.model.datatype import Fidelity
+from anabranch.rows.altered import (
+    AlteredTable,
+    ColumnAdded,
+    ColumnDropped,
+    ColumnRenamed,
+    ColumnRetyped,
+    DefaultChanged,
+    NullabilityChanged,
+    filled_schema,
+)
 
 # Others that use the table are waited for so long, and let go on then: whoever comes behind us waits as well.
 WAIT = "SET LOCAL lock_timeout = '3s'"
+_COLUMNS = (
+    "SELECT attname::text, pg_catalog.format_type(atttypid, atttypmod) FROM pg_attribute"
+    " WHERE attrelid = to_regclass({table}) AND attnum > 0 AND NOT attisdropped"
+)
+# What goes with a column, or keeps it from going, but its own default, and a check or NOT NULL of it alone.
+# https://www.postgresql.org/docs/current/catalog-pg-depend.html
+_DEPENDENTS = """
+SELECT pg_describe_object(d.classid, d.objid, d.objsubid)
+FROM pg_depend d
+JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+LEFT JOIN pg_attrdef f ON d.classid = 'pg_attrdef'::regclass AND f.oid = d.objid
+LEFT JOIN pg_constraint c ON d.classid = 'pg_constraint'::regclass AND c.oid = d.objid
+WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass({table}) AND a.attname = {column}
+  AND (f.adnum IS NULL OR f.adnum <> a.attnum)
+  AND (c.contype IS NULL OR c.contype NOT IN ('c', 'n') OR c.conkey <> ARRAY[a.attnum])
+ORDER BY 1
+"""
 
 
 def alter(connection: Connection, altered: AlteredTable, rules: ValueRules) -> None:
-    """Carry out the steps, in the open transaction. Raises Conflict where rows that are there cannot have the source's values.
-    Driver errors pass."""
+    """Carry out the steps, in the open transaction. Raises Conflict where the table is not as it has to be before them, or rows
+    that are there cannot have the source's values. Driver errors pass."""
     found = list(statements(altered, rules, connection.info.server_version))
     connection.execute(WAIT)
+    if unlike := list(_unlike_before(connection, altered, rules)):
+        raise Conflict(altered.table.source, "; ".join(unlike))
     for statement in found:
         connection.execute(statement.encode())
     connection.execute("RESET lock_timeout")
@@ -32,22 +63,106 @@ def statements(altered: AlteredTable, rules: ValueRules, version: int) -> Iterat
     """Yield what carries out the steps. Raises Conflict, as `alter`."""
     place, lines, behind = qualified(altered.table.target), list[str](), list[str]()
     for step in altered.steps:
-        if not isinstance(step, ColumnAdded):
-            raise Conflict(altered.table.source, f"{type(step).__name__} of {step.name} is not carried out here")
-        lines.append(_added(altered, step, rules, version))
-        target = altered.target(step.name)
-        if comment := altered.schema.column(step.name).comment.replace("\x00", ""):
-            behind.append(f"COMMENT ON COLUMN {place}.{quote(target)} IS {literal(comment)}")
-    yield f"ALTER TABLE {place} {', '.join(lines)}"
+        match step:
+            case ColumnDropped():
+                lines += _dropped(altered, step)
+            case ColumnRenamed():  # a statement of its own
+                former, name = quote(altered.former_target(step.former)), _fitting(altered, step.name)
+                yield f"ALTER TABLE {place} RENAME COLUMN {former} TO {quote(name)}"
+            case ColumnAdded():
+                lines.append(_added(altered, step, rules, version))
+                if step.fill is not None:
+                    behind.append(f"ALTER TABLE {place} ALTER COLUMN {quote(altered.target(step.name))} DROP DEFAULT")
+                if comment := altered.schema.column(step.name).comment.replace("\x00", ""):
+                    column = f"{place}.{quote(altered.target(step.name))}"
+                    behind.append(f"COMMENT ON COLUMN {column} IS {literal(comment)}")
+            case NullabilityChanged():
+                lines += _nullable(altered, step, rules)
+            case DefaultChanged():
+                lines.append(_default(altered, step, version))
+            case ColumnRetyped():
+                former, native = _types(altered, step, rules)
+                if former != native:
+                    lines.append(f"ALTER COLUMN {quote(altered.target(step.name))} TYPE {native}")
+    if lines:
+        yield f"ALTER TABLE {place} {', '.join(lines)}"
     yield from behind
 
 
+def _dropped(altered: AlteredTable, step: ColumnDropped) -> list[str]:
+    column = quote(altered.former_target(step.name))
+    if step.keeps:
+        return [f"ALTER COLUMN {column} DROP NOT NULL", f"ALTER COLUMN {column} DROP DEFAULT"]
+    return [f"DROP COLUMN {column}"]
+
+
 def _added(altered: AlteredTable, step: ColumnAdded, rules: ValueRules, version: int) -> str:
-    schema, table, target = altered.schema, altered.table, altered.target(step.name)
-    if not ddl.fits(target):
-        raise Conflict(table.source, f"{target}: longer than {ddl.NAME_BYTES} bytes")
+    schema, table, target = filled_schema(altered.schema, step), altered.table, _fitting(altered, step.name)
     column, logical = schema.column(step.name), table.type_of(target)
     is_as_there = ddl.is_as_there(schema, logical) and not column.default_is_expression
     if not is_as_there and ddl.loses_default(column, logical, version):
         raise Conflict(table.source, f"rows cannot have the default of {step.name} here: {ddl.told_default(column)}")
     return f"ADD COLUMN {ddl.column_line(schema, table, step.name, target, rules, version, ())}"
+
+
+def _nullable(altered: AlteredTable, step: NullabilityChanged, rules: ValueRules) -> Iterator[str]:
+    """Yield the line, unless the target takes NULL as before: it also does where zero dates become NULL."""
+    was, may = (
+        ddl.may_be_null(schema, schema.column(name), table.type_of(target), rules)
+        for schema, table, name, target in altered.both(step.name)
+    )
+    if was is not may:
+        yield f"ALTER COLUMN {quote(altered.target(step.name))} {'DROP' if may else 'SET'} NOT NULL"
+
+
+def _default(altered: AlteredTable, step: DefaultChanged, version: int) -> str:
+    column, target = altered.schema.column(step.name), altered.target(step.name)
+    logical = altered.table.type_of(target)
+    if ddl.loses_default(column, logical, version):
+        raise Conflict(altered.table.source, f"{step.name} cannot have its default here: {ddl.told_default(column)}")
+    default = ddl.default_of(column, logical)
+    return f"ALTER COLUMN {quote(target)} " + ("DROP DEFAULT" if default is None else f"SET DEFAULT {literal(default)}")
+
+
+def _types(altered: AlteredTable, step: ColumnRetyped, rules: ValueRules) -> tuple[str, str]:
+    """Return the column's type here before and behind. Raises Conflict for one that is refused."""
+    fits = [PostgresTypes().fit(table.type_of(target), rules) for _, table, _, target in altered.both(step.name)]
+    if refused := next((fit.reason for fit in fits if fit.fidelity is Fidelity.REFUSED), ""):
+        raise Conflict(altered.table.source, f"column {step.name}: {refused}")
+    return fits[0].native, fits[1].native
+
+
+def _fitting(altered: AlteredTable, name: str) -> str:
+    target = altered.target(name)
+    if not ddl.fits(target):
+        raise Conflict(altered.table.source, f"{target}: longer than {ddl.NAME_BYTES} bytes")
+    return target
+
+
+# --- what stands ------------------------------------------------------------------------------------------------------
+
+
+def _unlike_before(connection: Connection, altered: AlteredTable, rules: ValueRules) -> Iterator[str]:
+    """Say what keeps the table from the steps: columns that are there, or are not, and what depends on one that goes."""
+    table = literal(qualified(altered.table.target))
+    there: dict[str, str] = dict(connection.execute(_COLUMNS.format(table=table).encode()).fetchall())
+    for step in altered.steps:
+        match step:
+            case ColumnAdded() | ColumnRenamed() if altered.target(step.name) in there:
+                yield f"the target's table has {altered.target(step.name)} already"
+            case ColumnRenamed() if altered.former_target(step.former) not in there:
+                yield f"the target's table has no column {altered.former_target(step.former)}"
+            case NullabilityChanged() | DefaultChanged() if altered.former_of(step.name) not in there:
+                yield f"the target's table has no column {altered.former_of(step.name)}"
+            case ColumnRetyped():
+                name, (former, native) = altered.former_of(step.name), _types(altered, step, rules)
+                if former != native and split_type(there.get(name, "")) not in (split_type(former), split_type(native)):
+                    yield f"column {name} of the target's table is {there.get(name, 'missing')}, and was made as {former}"
+            case ColumnDropped():
+                name = altered.former_target(step.name)
+                if name not in there:
+                    yield f"the target's table has no column {name}"
+                elif not step.keeps:
+                    asked = _DEPENDENTS.format(table=table, column=literal(name))
+                    for (what,) in connection.execute(asked.encode()).fetchall():
+                        yield f"{what} depends on {name} at the target"

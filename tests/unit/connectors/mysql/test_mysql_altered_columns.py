@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from anabranch.connectors.mysql.source.statements import MysqlDialect
+from anabranch.connectors.mysql.source.typemap import NativeType, logical_type
 from anabranch.contracts import AlteringDialect
-from anabranch.model.column_changes import ColumnChange
+from anabranch.model.column_changes import ColumnChange, Untold
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Column, TableSchema
+from anabranch.model.schema import Check, Column, ForeignKey, Index, TableSchema
 
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)
 ID = Column("id", INT, "int", nullable=False)
@@ -21,6 +22,16 @@ THEN = TableSchema(TableId("shop", "item"), (ID, V), ("id",), version=3, engine=
 
 def int_column(name: str, default: str | None = None, nullable: bool = True, native: str = "int") -> Column:
     return Column(name, INT, native, nullable, has_default=nullable or default is not None, default=default)
+
+
+def typed(name: str, native: str) -> Column:
+    """A nullable column of this type, as the catalogue has it."""
+    kind, _, rest = native.split(" ")[0].partition("(")
+    sizes = [int(size) for size in rest.split(")")[0].split(",") if size.isdigit()]
+    precision, scale = [*sizes, 0, 0][:2]
+    type = logical_type(NativeType(kind, native, "utf8mb4", length=precision or None, precision=precision, scale=scale))
+    is_text = kind in ("char", "varchar", "enum", "set", "text", "longtext")
+    return Column(name, type, native, has_default=True, charset="utf8mb4" if is_text else "")
 
 
 N = int_column("n", "5", nullable=False)
@@ -33,7 +44,6 @@ def behind(clauses: str, now: TableSchema = NOW) -> list[str] | None:
     assert isinstance(dialect, AlteringDialect)
     found = dialect.altered(f"ALTER TABLE shop.item {clauses}", "", THEN, now)
     assert found is None or (found.schema.version, found.schema.primary_key) == (THEN.version, THEN.primary_key)
-    assert found is None or found.kinds == {ColumnChange.ADD}
     return [column.name for column in found.schema.columns] if found else None
 
 
@@ -80,7 +90,6 @@ def test_columns_stand_where_the_statement_says(clauses: str, columns: list[str]
         "ADD COLUMN x INT REFERENCES other (id)",
         "ADD COLUMN x INT GENERATED ALWAYS AS (id + 1)",
         "ADD COLUMN x INT AFTER nowhere",
-        "ADD COLUMN x INT, DROP COLUMN v",
         "ADD COLUMN x INT, ADD INDEX (x)",
         "ADD COLUMN IF NOT EXISTS x INT",
         "ADD COLUMN x",
@@ -95,9 +104,8 @@ def test_what_is_not_certain_is_nothing(clauses: str) -> None:
 
 
 def test_what_rows_that_are_there_get_has_to_be_known() -> None:
-    """NOT NULL without a default: the server takes what it has for nothing. Values that it computes are its own."""
+    """Values that the server computes are its own."""
     for column in (
-        int_column("x", nullable=False),
         replace(int_column("x"), auto_increment=True),
         replace(int_column("x"), default="now()", default_is_expression=True),
         replace(int_column("x"), generated=True),
@@ -144,14 +152,7 @@ def test_a_table_that_keeps_its_history_goes_another_way() -> None:
 def test_types_and_defaults_are_those_of_the_catalogue(
     clause: str, native: str, default: str | None, is_known: bool
 ) -> None:
-    from anabranch.connectors.mysql.source.typemap import NativeType, logical_type
-
-    kind, _, rest = native.partition("(")
-    sizes = [int(size) for size in rest.split(")")[0].split(",") if size.isdigit()]
-    precision, scale = [*sizes, 0, 0][:2]
-    type = logical_type(NativeType(kind, native, "utf8mb4", length=precision or None, precision=precision, scale=scale))
-    is_text = kind in ("char", "varchar", "enum")
-    column = Column("x", type, native, has_default=True, default=default, charset="utf8mb4" if is_text else "")
+    column = replace(typed("x", native), default=default)
     found = behind(f"ADD x {clause}", replace(NOW, columns=(*THEN.columns, column)))
     assert found == (["id", "v", "x"] if is_known else None)
 
@@ -165,3 +166,284 @@ def test_a_text_without_a_character_set_is_known_by_the_others_of_its_table() ->
     assert dialect.altered("ALTER TABLE shop.item ADD note TEXT", "", then, NOW) is None
     found = dialect.altered("ALTER TABLE shop.item ADD note TEXT CHARACTER SET utf8mb4", "", then, NOW)
     assert found is not None and found.schema.columns == (ID, NOTE)
+
+
+A = int_column("a")
+DROPPED = replace(
+    THEN,
+    columns=(ID, V, A, N, replace(int_column("twice"), generated=True, expression="n * 2", computed_from=("n",))),
+    indexes=(Index("by_v", ("v",)), Index("by_n", ("id", "a"), prefixes=(None, None)), Index("u", ("n", "id"), True)),
+    checks=(Check("small", "(`n` < 9)"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "columns", "indexes"),
+    [
+        ("DROP COLUMN v", ["id", "a", "n", "twice"], [("by_n", ("id", "a")), ("u", ("n", "id"))]),
+        ("DROP `A`, ALGORITHM=INSTANT", ["id", "v", "n", "twice"], [("by_v", ("v",)), ("by_n", ("id",)), ("u", ("n", "id"))]),
+        ("DROP a, ADD COLUMN x INT AFTER id, DROP COLUMN v", ["id", "x", "n", "twice"],
+         [("by_n", ("id",)), ("u", ("n", "id"))]),
+    ],
+)  # fmt: skip
+def test_columns_that_are_dropped_need_no_catalogue(
+    clauses: str, columns: list[str], indexes: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    """It may have such a column again by now."""
+    found = MysqlDialect().altered(f"ALTER TABLE item {clauses}", "shop", DROPPED, NOW)
+    assert found is not None and [column.name for column in found.schema.columns] == columns
+    assert [(index.name, index.columns) for index in found.schema.indexes] == indexes
+    assert found.kinds == {ColumnChange.DROP} | ({ColumnChange.ADD} if "ADD" in clauses else set())
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "DROP COLUMN nowhere",
+        "DROP COLUMN id",  # of the key
+        "DROP COLUMN n",  # of a unique key, a check, a computed column
+        "DROP COLUMN twice",  # computed
+        "DROP COLUMN v, ADD COLUMN v INT",  # what stands at the target would not tell which of them it is
+        "DROP COLUMN IF EXISTS v",
+        "DROP COLUMN v CASCADE",
+        "DROP INDEX by_v",
+        "DROP PRIMARY KEY",
+        "DROP FOREIGN KEY v",
+        "DROP CONSTRAINT v",
+        "DROP COLUMN v, DROP INDEX by_v",
+        "DROP COLUMN v, RENAME TO other",
+        "DROP COLUMN 'v'",
+        "DROP COLUMN v, DROP COLUMN V",
+        "DROP",
+        "DROP COLUMN",
+    ],
+)
+def test_a_column_on_which_something_depends_is_not_dropped_alone(clauses: str) -> None:
+    assert MysqlDialect().altered(f"ALTER TABLE item {clauses}", "shop", DROPPED, NOW) is None
+
+
+def test_a_column_that_counts_or_belongs_to_a_foreign_key_is_not_dropped_alone() -> None:
+    key = ForeignKey("k", ("a",), TableId("shop", "other"), ("id",))
+    for then in (
+        replace(DROPPED, foreign_keys=(key,)),
+        replace(DROPPED, columns=(ID, V, replace(A, auto_increment=True))),
+        replace(DROPPED, columns=(ID, V, replace(A, set_by_server=True))),
+        replace(DROPPED, partition_key="hash (`a`)"),
+    ):
+        assert MysqlDialect().altered("ALTER TABLE item DROP a", "shop", then, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("clause", "native", "fill"),
+    [
+        ("INT", "int", "0"),
+        ("BIGINT UNSIGNED", "bigint(20) unsigned", "0"),
+        ("DECIMAL(9,2)", "decimal(9,2)", "0.00"),
+        ("DOUBLE", "double", "0"),
+        ("VARCHAR(20)", "varchar(20)", ""),
+        ("TEXT", "text", ""),
+        ("BLOB", "blob", "\\x"),
+        ("BINARY(2)", "binary(2)", "\\x0000"),
+        ("VARBINARY(2)", "varbinary(2)", "\\x"),
+        ("BIT(3)", "bit(3)", "000"),
+        ("ENUM('b','a')", "enum('b','a')", "b"),
+        ("SET('b','a')", "set('b','a')", ""),
+        ("DATE", "date", None),
+        ("DATETIME", "datetime", None),
+        ("TIMESTAMP", "timestamp", None),
+        ("TIME", "time", None),
+        ("YEAR", "year(4)", None),
+        ("JSON", "json", None),
+        ("JSON", "longtext", None),
+        ("POINT", "point", None),
+        ("UUID", "uuid", None),
+    ],
+)
+def test_what_rows_get_in_a_column_that_is_not_null_and_has_no_default(
+    clause: str, native: str, fill: str | None
+) -> None:
+    column = replace(typed("x", native), nullable=False, has_default=False)
+    now = replace(NOW, columns=(*THEN.columns, column))
+    found = MysqlDialect().altered(f"ALTER TABLE item ADD x {clause} NOT NULL", "shop", THEN, now)
+    assert found is None if fill is None else found is not None and found.untold == Untold(filled=(("x", fill),))
+
+
+@pytest.mark.parametrize(
+    ("clauses", "columns", "indexes"),
+    [
+        ("RENAME COLUMN v TO w", ["id", "w", "a", "n", "twice"], [("w",), ("id", "a"), ("n", "id")]),
+        ("RENAME COLUMN `a` TO `b`, LOCK=NONE", ["id", "v", "b", "n", "twice"], [("v",), ("id", "b"), ("n", "id")]),
+        ("CHANGE a x INT(11) NULL", ["id", "v", "x", "n", "twice"], [("v",), ("id", "x"), ("n", "id")]),
+        ("CHANGE COLUMN v note VARCHAR(20) DEFAULT NULL COMMENT 'other'", ["id", "note", "a", "n", "twice"],
+         [("note",), ("id", "a"), ("n", "id")]),
+        ("DROP COLUMN v, RENAME COLUMN a TO b, ADD x INT AFTER b", ["id", "b", "x", "n", "twice"], [("id", "b"), ("n", "id")]),
+    ],
+)  # fmt: skip
+def test_columns_that_are_renamed_keep_their_place(
+    clauses: str, columns: list[str], indexes: list[tuple[str, ...]]
+) -> None:
+    now = replace(NOW, columns=(*NOW.columns, replace(V, name="note")))
+    now = replace(now, columns=tuple(column for column in now.columns if column is not NOTE))
+    found = MysqlDialect().altered(f"ALTER TABLE item {clauses}", "shop", DROPPED, now)
+    assert found is not None and [column.name for column in found.schema.columns] == columns
+    assert [index.columns for index in found.schema.indexes] == indexes
+    assert ColumnChange.RENAME in found.kinds and len(found.untold.renamed) == 1
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "RENAME COLUMN nowhere TO x",
+        "RENAME COLUMN id TO x",
+        "RENAME COLUMN n TO x",
+        "RENAME COLUMN a TO v",
+        "RENAME COLUMN a TO A",
+        "RENAME COLUMN a TO v, RENAME COLUMN v TO a",  # what stands at the target would not tell
+        "RENAME COLUMN a TO b, ADD COLUMN a INT",
+        "RENAME COLUMN a TO b, DROP COLUMN a",
+        "RENAME COLUMN a TO b, RENAME TO other",
+        "RENAME INDEX by_v TO x",
+        "RENAME a TO b",
+        "RENAME other",
+        "CHANGE a x BIGINT",  # the catalogue has an int
+        "CHANGE a x INT DEFAULT 1",
+        "CHANGE a x INT NOT NULL",
+        "CHANGE a x INT FIRST",
+        "CHANGE a x INT AFTER id",
+        "CHANGE a gone INT",  # the catalogue has it no longer
+        "CHANGE v x INT",
+        "CHANGE a x",
+        "CHANGE a",
+        "CHANGE IF EXISTS a x INT",
+    ],
+)
+def test_another_name_that_is_not_all_of_it_is_nothing(clauses: str) -> None:
+    assert MysqlDialect().altered(f"ALTER TABLE item {clauses}", "shop", DROPPED, NOW) is None
+
+
+K = ColumnChange
+WIDE = replace(
+    DROPPED,
+    columns=(
+        ID,
+        typed("s", "varchar(20)"),
+        replace(typed("d", "decimal(5,2)"), default="1.50"),
+        int_column("i", "5"),
+        int_column("m", nullable=False),
+        typed("t", "text"),
+        typed("e", "enum('a','b')"),
+        typed("b", "binary(2)"),
+    ),
+    indexes=(Index("by_s", ("s",)), Index("u", ("m", "id"), True)),
+    checks=(),
+)
+
+
+def now_with(*columns: Column) -> TableSchema:
+    """The table with some columns as they are by now."""
+    named = {column.name: column for column in columns}
+    return replace(WIDE, columns=tuple(named.get(column.name, column) for column in WIDE.columns))
+
+
+@pytest.mark.parametrize(
+    ("clauses", "column", "kinds"),
+    [
+        ("MODIFY s VARCHAR(20) COMMENT 'new'", replace(typed("s", "varchar(20)"), comment="new"), set()),
+        ("MODIFY i INT(9) DEFAULT 5", int_column("i", "5", native="int(9)"), set()),
+        ("MODIFY COLUMN s VARCHAR(40)", typed("s", "varchar(40)"), {K.TYPE}),
+        ("MODIFY i BIGINT DEFAULT 5", replace(typed("i", "bigint"), default="5"), {K.TYPE}),
+        ("MODIFY i BIGINT NOT NULL", replace(typed("i", "bigint"), nullable=False, has_default=False),
+         {K.TYPE, K.NULLABILITY, K.DEFAULT}),
+        ("MODIFY d DECIMAL(7,3) DEFAULT 1.5", replace(typed("d", "decimal(7,3)"), default="1.500"), {K.TYPE}),
+        ("MODIFY d DECIMAL(7,3) DEFAULT 2", replace(typed("d", "decimal(7,3)"), default="2.000"), {K.TYPE, K.DEFAULT}),
+        ("MODIFY t LONGTEXT", typed("t", "longtext"), {K.TYPE}),
+        ("MODIFY i INT NOT NULL DEFAULT 5", int_column("i", "5", nullable=False), {K.NULLABILITY}),
+        ("MODIFY s VARCHAR(20) NOT NULL", replace(typed("s", "varchar(20)"), nullable=False, has_default=False),
+         {K.NULLABILITY}),
+        ("MODIFY s VARCHAR(20) DEFAULT 'x'", replace(typed("s", "varchar(20)"), default="x"), {K.DEFAULT}),
+        ("ALTER COLUMN i SET DEFAULT 6", int_column("i", "6"), {K.DEFAULT}),
+        ("ALTER i SET DEFAULT NULL", int_column("i"), {K.DEFAULT}),
+        ("ALTER i DROP DEFAULT", int_column("i"), {K.DEFAULT}),
+        ("ALTER m SET DEFAULT -1", int_column("m", "-1", nullable=False), {K.DEFAULT}),
+    ],
+)  # fmt: skip
+def test_columns_that_are_defined_anew_stay_in_their_place(clauses: str, column: Column, kinds: set[K]) -> None:
+    now = now_with(column)
+    found = MysqlDialect().altered(f"ALTER TABLE item {clauses}", "shop", WIDE, now)
+    assert found is not None and found.kinds == kinds and not found.untold
+    assert found.schema.columns == now.columns
+
+
+def test_a_text_that_is_defined_anew_has_the_collation_of_all_others_or_says_it() -> None:
+    s, t = (replace(typed(name, "varchar(9)"), collation="utf8mb4_bin") for name in "st")
+    longer = replace(s, native="varchar(19)", type=typed("s", "varchar(19)").type)
+    for then, clause, is_certain in (
+        (replace(THEN, columns=(ID, s, t)), "MODIFY s VARCHAR(19)", True),
+        (replace(THEN, columns=(ID, s, V)), "MODIFY s VARCHAR(19)", False),
+        (replace(THEN, columns=(ID, s, V)), "MODIFY s VARCHAR(19) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", True),
+        (
+            replace(THEN, columns=(ID, s, V)),
+            "MODIFY s VARCHAR(19) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
+            False,
+        ),
+    ):
+        now = replace(then, columns=(ID, longer, then.columns[2]))
+        found = MysqlDialect().altered(f"ALTER TABLE item {clause}", "shop", then, now)
+        assert found is None or found.kinds == {K.TYPE}
+        assert (found is not None) is is_certain
+
+
+def test_a_column_that_is_renamed_and_defined_anew_is_both() -> None:
+    columns = tuple(replace(typed("x", "bigint"), default="5") if c.name == "i" else c for c in WIDE.columns)
+    found = MysqlDialect().altered(
+        "ALTER TABLE item CHANGE i x BIGINT DEFAULT 5", "shop", WIDE, replace(WIDE, columns=columns)
+    )
+    assert found is not None and found.kinds == {K.RENAME, K.TYPE} and found.schema.columns == columns
+    assert found.untold.renamed == (("i", "x"),)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "column"),
+    [
+        ("MODIFY s VARCHAR(10)", typed("s", "varchar(10)")),
+        ("MODIFY s TEXT", typed("s", "text")),
+        ("MODIFY s CHAR(40)", typed("s", "char(40)")),
+        ("MODIFY s VARCHAR(40) CHARACTER SET latin1", replace(typed("s", "varchar(40)"), charset="latin1")),
+        ("MODIFY s VARCHAR(20) COLLATE utf8mb4_bin", replace(typed("s", "varchar(20)"), collation="utf8mb4_bin")),
+        (
+            "MODIFY s VARCHAR(20)",
+            typed("s", "varchar(20)"),
+        ),  # the catalogue may be late, and its table's collation another
+        ("MODIFY s VARCHAR(40) BINARY", typed("s", "varchar(40)")),
+        ("MODIFY s VARCHAR(40) COLLATE utf8mb4_bin", typed("s", "varchar(40)")),
+        ("MODIFY s VARCHAR(40) FIRST", typed("s", "varchar(40)")),
+        ("MODIFY s VARCHAR(40) AFTER d", typed("s", "varchar(40)")),
+        ("MODIFY i INT UNSIGNED DEFAULT 5", replace(typed("i", "int unsigned"), default="5")),
+        ("MODIFY i SMALLINT DEFAULT 5", replace(typed("i", "smallint"), default="5")),
+        ("MODIFY i DECIMAL(20,0) DEFAULT 5", replace(typed("i", "decimal(20,0)"), default="5")),
+        ("MODIFY d DECIMAL(6,3) DEFAULT 1.5", replace(typed("d", "decimal(5,3)"), default="1.500")),
+        ("MODIFY d DECIMAL(7,1) DEFAULT 1.5", replace(typed("d", "decimal(7,1)"), default="1.5")),
+        ("MODIFY d DOUBLE DEFAULT 1.5", replace(typed("d", "double"), default="1.5")),
+        ("MODIFY e ENUM('a','b','c')", typed("e", "enum('a','b','c')")),
+        ("MODIFY b BINARY(4)", typed("b", "binary(4)")),
+        ("MODIFY id BIGINT NOT NULL", replace(typed("id", "bigint"), nullable=False, has_default=False)),
+        ("MODIFY m INT", int_column("m")),  # of a unique key
+        ("MODIFY m BIGINT NOT NULL", replace(typed("m", "bigint"), nullable=False, has_default=False)),
+        ("MODIFY i INT AUTO_INCREMENT", replace(int_column("i"), auto_increment=True)),
+        ("MODIFY i INT GENERATED ALWAYS AS (id)", replace(int_column("i"), generated=True)),
+        ("MODIFY i INT DEFAULT 7", int_column("i", "8")),  # a later statement has changed it again
+        ("MODIFY nowhere INT", int_column("i")),
+        ("MODIFY i", int_column("i")),
+        ("MODIFY IF EXISTS i INT", int_column("i")),
+        ("ALTER i SET DEFAULT 7", int_column("i", "8")),
+        ("ALTER i SET DEFAULT 7", replace(typed("i", "bigint"), default="7")),
+        ("ALTER i SET DEFAULT (7)", int_column("i", "7")),
+        ("ALTER i SET DEFAULT 7 + 1", int_column("i", "7")),
+        ("ALTER i SET INVISIBLE", replace(int_column("i", "5"), invisible=True)),
+        ("ALTER nowhere SET DEFAULT 7", int_column("i", "7")),
+        ("ALTER INDEX by_s INVISIBLE", int_column("i")),
+        ("ALTER i DROP DEFAULT, ALTER i SET DEFAULT 1", int_column("i", "1")),
+    ],
+)
+def test_what_is_no_widening_and_no_null_or_default_is_nothing(clauses: str, column: Column) -> None:
+    assert MysqlDialect().altered(f"ALTER TABLE item {clauses}", "shop", WIDE, now_with(column)) is None

@@ -1,0 +1,217 @@
+"""Clauses of ALTER TABLE that are about columns, as values: what the statement says, and nothing that the catalogue says.
+
+A clause that may do anything else is not read. https://dev.mysql.com/doc/refman/8.0/en/alter-table.html ·
+https://mariadb.com/kb/en/alter-table/ What does not live here: what a table is behind them (`altered_columns.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from anabranch.connectors.mysql.source.statement_tokens import Token
+
+HOW = frozenset(("ALGORITHM", "LOCK"))  # clauses that say how the server does it
+# Words of a column's definition that say nothing which is compared, and those that take a word of their own with them.
+PLAIN = frozenset(("ASCII", "BINARY", "PRECISION", "SIGNED", "UNICODE", "VARYING", "VISIBLE"))
+WITH_ONE = frozenset(("COLUMN_FORMAT", "COMMENT", "STORAGE"))
+COLLATING = frozenset(("ASCII", "BINARY", "UNICODE"))  # those of PLAIN by which a text is compared otherwise
+# https://dev.mysql.com/doc/refman/8.0/en/other-vendor-data-types.html and numeric-type-syntax.html: what the catalogue calls it
+ALIASES = {
+    "BOOL": "tinyint", "BOOLEAN": "tinyint", "CHARACTER": "char", "DEC": "decimal", "FIXED": "decimal", "INT1": "tinyint",
+    "INT2": "smallint", "INT3": "mediumint", "INT4": "int", "INT8": "bigint", "INTEGER": "int", "LONG": "mediumtext",
+    "MIDDLEINT": "mediumint", "NUMERIC": "decimal", "REAL": "double",
+}  # fmt: skip
+
+
+class Unknown(Exception):
+    """Something that is not certain, or is not about columns alone."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A column as the statement says it. `sizes`: what stands in parentheses behind the type, labels of an ENUM among it;
+    `charset`, `collation`: "" where none is said, `collates`: a word says it in another way; `default`: a constant other than
+    NULL; `after`: None = in the last place, "" = in the first one."""
+
+    name: str
+    type: str
+    sizes: tuple[str, ...]
+    unsigned: bool
+    charset: str
+    collation: str
+    collates: bool
+    nullable: bool
+    default: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class Adds:
+    said: Said
+
+
+@dataclass(frozen=True)
+class Drops:
+    name: str
+
+
+@dataclass(frozen=True)
+class Renames:
+    name: str
+    to: str
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A column that is defined anew, in its place, perhaps by another name."""
+
+    name: str
+    said: Said
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """A column that gets another constant for default; None: NULL, or no default any more."""
+
+    name: str
+    default: str | None
+
+
+Clause = Adds | Drops | Renames | Changes | Defaults
+
+
+def read(clauses: Sequence[Sequence[Token]]) -> list[Clause]:
+    """Return what the clauses do to columns. Raises Unknown for one that does anything else, IndexError for one that ends
+    early."""
+    return [one for clause in clauses for one in _read(clause)]
+
+
+def _read(clause: Sequence[Token]) -> Iterator[Clause]:
+    verb, rest = clause[0].word, list(clause[1:])
+    if verb in HOW:
+        return
+    if rest[0].word == "COLUMN":
+        rest = rest[1:]
+    if verb == "ADD":
+        yield from map(Adds, _added(rest))
+    elif verb == "DROP" and len(rest) == 1:  # DROP KEY k has more words
+        yield Drops(_name(rest[0]))
+    elif verb == "RENAME" and clause[1].word == "COLUMN" and len(rest) == 3 and rest[1].word == "TO":
+        yield Renames(_name(rest[0]), _name(rest[2]))
+    elif verb == "CHANGE":
+        yield _changed(_name(rest[0]), rest[1:])
+    elif verb == "MODIFY":
+        yield _changed(_name(rest[0]), rest)
+    elif verb == "ALTER" and rest[2].word == "DEFAULT":
+        yield Defaults(_name(rest[0]), _new_default(rest[1:]))
+    else:
+        raise Unknown
+
+
+def _name(token: Token) -> str:
+    if token.kind not in ("name", "word"):
+        raise Unknown
+    return token.text
+
+
+def _changed(name: str, rest: Sequence[Token]) -> Changes:
+    said = _column(rest, 0)
+    if said.after is not None:  # rows have their columns in another order from there on
+        raise Unknown
+    return Changes(name, said)
+
+
+def _new_default(rest: Sequence[Token]) -> str | None:
+    """Read `SET DEFAULT constant` or `DROP DEFAULT`."""
+    default, left = (None, list(rest[2:])) if rest[0].word == "DROP" else _default(rest[2:])
+    if left or rest[0].word not in ("SET", "DROP"):
+        raise Unknown
+    return default
+
+
+def _added(rest: Sequence[Token]) -> Iterator[Said]:
+    if rest and rest[0].text == "(" and rest[0].kind == "mark":
+        for part in _parts(rest[1:-1], rest[0].depth + 1):
+            yield _column(part, part[0].depth if part else 0)
+    else:
+        yield _column(rest, 0)
+
+
+def _parts(inside: Sequence[Token], depth: int) -> Iterator[list[Token]]:
+    part: list[Token] = []
+    for token in inside:
+        if token.kind == "mark" and token.text == "," and token.depth == depth:
+            yield part
+            part = []
+        else:
+            part.append(token)
+    yield part
+
+
+def _column(tokens: Sequence[Token], depth: int) -> Said:
+    """Read `name type attributes [FIRST | AFTER name]`."""
+    if len(tokens) < 2 or tokens[0].kind == "mark" or not tokens[1].word or tokens[0].word == "IF":
+        raise Unknown
+    name, type = tokens[0].text, ALIASES.get(tokens[1].word, tokens[1].word.lower())
+    left = [t for t in tokens[2:] if t.depth <= depth and not (t.kind == "mark" and t.text in "()")]
+    nullable, unsigned, charset, collation, default, after = True, False, "", "", None, None
+    collates = not COLLATING.isdisjoint(token.word for token in left)
+    while left:
+        token, left = left[0], left[1:]
+        word, ahead = token.word, left[0].word if left else ""
+        if word == "NOT" and ahead == "NULL":
+            nullable, left = False, left[1:]
+        elif word in ("UNSIGNED", "ZEROFILL"):
+            unsigned = True
+        elif word == "CHARSET" or (word in ("CHARACTER", "CHAR") and ahead == "SET"):
+            charset, left = _named(left if word == "CHARSET" else left[1:])
+        elif word == "COLLATE":
+            collation, left = _named(left)
+        elif word in WITH_ONE:
+            _, left = _named(left)
+        elif word == "DEFAULT":
+            default, left = _default(left)
+        elif word == "FIRST":
+            after = ""
+        elif word == "AFTER":
+            after, left = _named(left, lower=False)
+        elif word not in PLAIN and word != "NULL":
+            raise Unknown
+    return Said(name, type, sizes(tokens[2:]), unsigned, charset, collation, collates, nullable, default, after)
+
+
+def sizes(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Return what stands in the parentheses that these tokens begin with."""
+    if not tokens or tokens[0].kind != "mark" or tokens[0].text != "(":
+        return ()
+    inside = takewhile(lambda token: token.depth > tokens[0].depth, tokens[1:])
+    return tuple(token.text for token in inside if token.kind != "mark")
+
+
+def _named(tokens: Sequence[Token], lower: bool = True) -> tuple[str, list[Token]]:
+    """Read a word, perhaps behind `=`."""
+    rest = [token for place, token in enumerate(tokens) if place or token.text != "="]
+    if not rest:
+        raise Unknown
+    return (rest[0].text.lower() if lower else rest[0].text), rest[1:]
+
+
+def _default(tokens: Sequence[Token]) -> tuple[str | None, list[Token]]:
+    """Read a constant, None for NULL, and what follows it. Raises Unknown for anything that is computed."""
+    if not tokens:
+        raise Unknown
+    first = tokens[0]
+    if first.kind == "string":
+        return first.text, list(tokens[1:])
+    if first.word in ("NULL", "TRUE", "FALSE"):
+        return {"NULL": None, "TRUE": "1", "FALSE": "0"}[first.word], list(tokens[1:])
+    at = 1 if first.kind == "mark" and first.text in ("+", "-") else 0
+    begin, sign = at, "-" if at and first.text == "-" else ""
+    while at < len(tokens) and (tokens[at].word[:1].isdigit() or tokens[at].text == "."):
+        at += 1
+    digits = "".join(token.text for token in tokens[begin:at])
+    if not digits or not digits.replace(".", "").isdigit():
+        raise Unknown  # hexadecimal, or 1e3, which may be followed by a sign
+    return sign + digits, list(tokens[at:])

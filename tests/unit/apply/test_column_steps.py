@@ -1,0 +1,152 @@
+"""Steps from one definition of a table to the next one, as far as the target's table goes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from anabranch.apply.column_steps import NotFollowed, altered_table, refuse_aside
+from anabranch.model.column_changes import APPLY_ALL, NOTHING_UNTOLD, Actions, ColumnChange, Untold
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.altered import (
+    AlteredTable,
+    ColumnAdded,
+    ColumnDropped,
+    ColumnRenamed,
+    ColumnRetyped,
+    DefaultChanged,
+    NullabilityChanged,
+    Step,
+)
+from anabranch.rows.net import TargetTable
+
+INT = LogicalType(Kind.INT32)
+ITEM, THERE = TableId("shop", "item"), TableId("there", "item")
+Defined = tuple[TableSchema, TargetTable]
+
+
+def defined(*names: str, left_out: Sequence[str] = (), keyless: bool = False) -> Defined:
+    """A table of such columns, whose target's are called by capital letters."""
+    columns = tuple(Column(name, INT, "int") for name in names)
+    key = () if keyless else ("id",)
+    kept = [name for name in names if name not in left_out]
+    there = tuple(name.upper() for name in kept)
+    target = TargetTable(
+        ITEM, THERE, there, (INT,) * len(kept), tuple(name.upper() for name in key), source_columns=tuple(kept)
+    )
+    return TableSchema(ITEM, columns, key), target
+
+
+def altered(
+    former: Defined, now: Defined, actions: Actions = APPLY_ALL, untold: Untold = NOTHING_UNTOLD
+) -> AlteredTable:
+    return altered_table(former, now, untold, actions)
+
+
+@pytest.mark.parametrize(
+    ("former", "now", "steps"),
+    [
+        (defined("id", "a"), defined("id", "b", "a"), [ColumnAdded("b")]),
+        (defined("id", "a"), defined("id"), [ColumnDropped("a")]),
+        (defined("id", "a", "b"), defined("c", "id", "b"), [ColumnDropped("a"), ColumnAdded("c")]),
+        (defined("id", "a", left_out="a"), defined("id", "b", left_out="b"), []),
+        (defined("id", "a"), defined("id", "a"), []),
+    ],
+)
+def test_what_came_and_went_are_the_steps(former: Defined, now: Defined, steps: list[Step]) -> None:
+    assert altered(former, now).steps == tuple(steps)
+
+
+def test_columns_have_the_targets_names_of_both_sides() -> None:
+    found = altered(defined("id", "a"), defined("id", "b"))
+    assert (found.former_target("a"), found.target("b")) == ("A", "B")
+
+
+def test_rows_that_were_there_have_what_the_barrier_says() -> None:
+    untold = Untold(filled=(("b", "0"),))
+    assert altered(defined("id"), defined("id", "b"), untold=untold).steps == (ColumnAdded("b", "0"),)
+
+
+def test_a_column_that_is_renamed_has_the_targets_name_of_both_sides() -> None:
+    untold = Untold(renamed=(("a", "b"),))
+    found = altered(defined("id", "a"), defined("id", "b"), untold=untold)
+    assert found.steps == (ColumnRenamed("a", "b"),)
+    assert (found.former_target("a"), found.target("b")) == ("A", "B")
+    assert altered(defined("id", "a", left_out="a"), defined("id", "b", left_out="b"), untold=untold).steps == ()
+    both = altered(defined("id", "a", "c"), defined("d", "id", "b"), untold=untold)
+    assert both.steps == (ColumnDropped("c"), ColumnRenamed("a", "b"), ColumnAdded("d"))
+    for left_out in ("a", "b"):  # the rules leave it out by one of its names
+        with pytest.raises(NotFollowed, match="another table"):
+            altered(defined("id", "a", left_out=left_out), defined("id", "b", left_out=left_out), untold=untold)
+    with pytest.raises(NotFollowed, match="another table"):  # and another type
+        schema, table = defined("id", "b")
+        altered(defined("id", "a"), (schema, replace(table, types=(INT, LogicalType(Kind.TEXT)))), untold=untold)
+
+
+def test_columns_that_are_defined_anew_are_told_by_both_definitions() -> None:
+    former = schema, table = defined("id", "a")
+    wide, many = LogicalType(Kind.INT64), replace(schema.columns[1], type=LogicalType(Kind.INT64), native="bigint")
+
+    def step_of(column: Column, type: LogicalType = INT, actions: Actions = APPLY_ALL) -> tuple[Step, ...]:
+        now = replace(schema, columns=(schema.columns[0], column)), replace(table, types=(INT, type))
+        return altered(former, now, actions).steps
+
+    plain = schema.columns[1]
+    assert step_of(many, wide) == (ColumnRetyped("a"),)
+    assert step_of(replace(plain, nullable=False)) == (NullabilityChanged("a"),)
+    given = replace(plain, has_default=True, default="5")
+    assert step_of(given) == (DefaultChanged("a"),)
+    assert step_of(given, actions={ColumnChange.DEFAULT: "ignore"}) == ()
+    assert step_of(replace(plain, comment="new")) == ()
+    with pytest.raises(NotFollowed, match="column_default"):
+        step_of(given, actions={ColumnChange.DEFAULT: "park"})
+    with pytest.raises(NotFollowed, match="another table"):
+        step_of(plain, wide)
+
+
+def test_the_job_file_says_what_becomes_of_a_step() -> None:
+    former, now = defined("id", "a"), defined("id")
+    assert altered(former, now, {ColumnChange.DROP: "keep"}).steps == (ColumnDropped("a", keeps=True),)
+    actions: list[Actions] = [{ColumnChange.DROP: "park"}, {ColumnChange.ADD: "apply"}, {}]
+    for parked in actions:
+        with pytest.raises(NotFollowed, match=r"drop_column is \"park\""):
+            altered(former, now, parked)
+
+
+def test_a_kept_column_would_tell_rows_without_a_key_apart() -> None:
+    former, now = defined("id", "a", keyless=True), defined("id", keyless=True)
+    assert altered(former, now).steps == (ColumnDropped("a"),)
+    with pytest.raises(NotFollowed, match="no key"):
+        altered(former, now, {ColumnChange.DROP: "keep"})
+
+
+def test_changes_that_are_set_aside_have_values_for_columns_as_they_were() -> None:
+    for former, now, number, is_followed in (
+        (defined("id"), defined("id", "a"), 2, True),
+        (defined("id", "a"), defined("id"), 0, True),
+        (defined("id", "a"), defined("id"), 2, False),
+    ):
+        try:
+            refuse_aside(altered(former, now), number)
+        except NotFollowed as why:
+            assert not is_followed and "2 changes of it are set aside" in str(why)
+        else:
+            assert is_followed
+
+
+def test_anything_else_that_the_rules_make_of_it_is_not_followed() -> None:
+    former, (schema, table) = defined("id", "a"), defined("id", "a", "b")
+    others = [
+        replace(table, target=TableId("there", "other")),
+        replace(table, key=("A",)),
+        replace(table, columns=("ID", "X", "B")),
+        replace(table, types=(INT, LogicalType(Kind.TEXT), INT)),
+        replace(table, computed=(("c", "C"),)),
+    ]
+    for other in others:
+        with pytest.raises(NotFollowed, match="another table"):
+            altered(former, (schema, other))

@@ -1,0 +1,76 @@
+"""What a table may become by later changes that the log tells of, and what differs between columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.model.column_changes import Altered, ColumnChange, Untold, changed_names, differences, kinds_between
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.key_changes import may_become
+from anabranch.model.schema import Column, TableSchema
+
+INT, LONG = LogicalType(Kind.INT32), LogicalType(Kind.INT64)
+ID, A = Column("id", INT, "int", nullable=False), Column("a", INT, "int", has_default=True)
+THEN = TableSchema(TableId("shop", "item"), (ID, A), ("id",))
+B = replace(A, name="b")
+
+
+@pytest.mark.parametrize(
+    ("columns", "kinds"),
+    [
+        ((ID, A), set()),
+        ((B, ID, A), {ColumnChange.ADD}),
+        ((ID,), {ColumnChange.DROP}),
+        ((ID, B), {ColumnChange.RENAME}),
+        ((ID, replace(A, nullable=False, has_default=False)), {ColumnChange.NULLABILITY}),
+        ((ID, replace(A, default="5")), {ColumnChange.DEFAULT}),
+        ((ID, replace(A, type=LONG, native="bigint")), {ColumnChange.TYPE}),
+        ((B, ID, replace(A, default="5")), {ColumnChange.ADD, ColumnChange.DEFAULT}),
+    ],
+)
+def test_what_later_statements_do_is_theirs(columns: tuple[Column, ...], kinds: set[ColumnChange]) -> None:
+    now = replace(THEN, columns=columns)
+    assert may_become(THEN, now, frozenset(kinds)) and may_become(THEN, now, frozenset(ColumnChange))
+    for kind in kinds:
+        assert not may_become(THEN, now, frozenset(kinds - {kind}))
+
+
+def test_what_no_such_statement_does_is_another_definition() -> None:
+    others = [
+        replace(THEN, primary_key=()),
+        replace(THEN, columns=(A, ID)),
+        replace(THEN, columns=(ID, replace(A, charset="latin1"))),
+        replace(THEN, columns=(ID, replace(A, generated=True))),
+    ]
+    assert not any(may_become(THEN, other, frozenset(ColumnChange)) for other in others)
+
+
+def test_the_kinds_between_two_definitions_are_those_of_the_job_file() -> None:
+    def kinds(*columns: Column, **renamed: str) -> list[str]:
+        return [str(kind) for kind in kinds_between(THEN, replace(THEN, columns=columns), renamed)]
+
+    assert kinds(ID, A) == []
+    assert kinds(ID, B) == ["add_column", "drop_column"]
+    assert kinds(ID, B, a="b") == ["rename_column"]
+    assert kinds(replace(A, default="5"), replace(B, default="6"), ID) == ["add_column", "column_default"]
+    assert kinds(ID, replace(B, type=LONG), a="b") == ["change_type", "rename_column"]
+
+
+def test_a_default_of_null_comes_and_goes_with_null() -> None:
+    assert differences(A, replace(A, nullable=False, has_default=False)) == {ColumnChange.NULLABILITY}
+    assert differences(A, replace(A, has_default=False)) == {ColumnChange.DEFAULT}
+    assert differences(A, replace(A, name="b", comment="other")) == set()
+
+
+def test_what_came_and_went_is_told_by_name() -> None:
+    behind = Altered(replace(THEN, columns=(B, ID)), frozenset(), Untold(renamed=(("a", "b"),)))
+    assert changed_names(THEN, behind) == {"renamed": ["a to b"]}
+    assert changed_names(THEN, replace(behind, untold=Untold())) == {"added": ["b"], "dropped": ["a"]}
+
+
+@pytest.mark.parametrize("untold", [Untold(), Untold((("a", "b"),)), Untold(filled=(("n", "0"), ("m", "")))])
+def test_what_definitions_do_not_tell_is_kept(untold: Untold) -> None:
+    assert Untold.from_json(untold.to_json()) == untold
