@@ -113,9 +113,9 @@ quarter of the histories goes to a target whose user may not set `session_replic
 The job of three in ten comes as a user whose every session begins with an administrator's
 [settings](../reference/session-settings.md) at their worst: three rows for a SELECT, `array_nulls = off`, a millisecond for
 a statement. In two of five histories from a MySQL or MariaDB columns are computed, virtual ones over foreign keys that change
-rows unseen and over each other in levels, stored ones over what statements give. In two of ten histories columns are added to tables
-while they stream (`[ddl] add_column = "apply"`), anywhere among the others and, at a PostgreSQL, inside transactions, with rows of
-both definitions around each statement.
+rows unseen and over each other in levels, stored ones over what statements give. In two of ten histories columns are added to
+tables while they stream (`[ddl] add_column = "apply"`), anywhere among the others and, at a PostgreSQL, inside transactions,
+with rows of both definitions around each statement.
 
 **The job** is the product: capture, load and apply, each a process of its own, with what Spark would do done in that
 process (a history takes some seconds), or `anabranch run` with Spark as it is. One of six jobs has two targets, the second a
