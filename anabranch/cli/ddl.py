@@ -1,6 +1,7 @@
-"""`anabranch ddl ls|show`: what became of the source's statements that alter tables, at every target.
+"""`anabranch ddl ls|show|plan`: what became of the source's statements that alter tables, at every target, or would.
 
-What does not live here: the definitions themselves (`schema ls`), reading the notes (`Job.ddl_changes`).
+What does not live here: the definitions themselves (`schema ls`), reading the notes (`Job.ddl_changes`), making a plan
+(`Job.plan_ddl`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from anabranch.cli.ddl_plan_text import plan_lines, planned
 from anabranch.cli.each import of_each
 from anabranch.cli.options import (
     VerbGroup,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=VerbGroup)
 def ddl() -> None:
-    """Show what became of statements that alter tables."""
+    """Show what became of statements that alter tables, or would."""
 
 
 @ddl.command()
@@ -71,6 +73,25 @@ def show(job: str, target: str | None, number: int, as_json: bool) -> None:
         del answers.found[name]
     answers.show(as_json, lambda found: {"version": 1, **_facts(found[0])}, lambda found: _show(found[0]))
     answers.exit([])
+
+
+@ddl.command()
+@job_argument
+@click.argument("statement", metavar='"ALTER TABLE …"')
+@each_target_option
+@json_option
+@log_level("warning")
+def plan(job: str, statement: str, target: str | None, as_json: bool) -> None:
+    """Show what would become of a statement at every target.
+
+    Nothing is run. Shows the target's statements, how each column's type is stored, what others wait for, and what takes it
+    back, as far as the statement tells. Exit code: 0 as at the source, 4 some values would be others, 3 a target parks the
+    table."""
+    from anabranch.job import Job
+
+    answers = of_each(Job.from_file(job), target, lambda one: one.plan_ddl(statement))
+    answers.show(as_json, planned, lambda found: click.echo("\n".join(plan_lines(found))))
+    answers.exit([one.exit_code for one in answers.found.values()])
 
 
 def _listed(found: list[DdlChange]) -> dict[str, Any]:

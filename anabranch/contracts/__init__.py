@@ -65,13 +65,14 @@ from anabranch.contracts.source import (
 from anabranch.contracts.source_catalog import (
     AlteringDialect,
     Dialect,
+    ForeseeingDialect,
     LogFacts,
     OpenTransactions,
     RedefinedCatalog,
     SourceCatalog,
 )
 from anabranch.contracts.store import JobStore, TableStates, TargetStore
-from anabranch.contracts.tables import LabelTables, StandingTables, TargetCatalog, TargetTables
+from anabranch.contracts.tables import LabelTables, PlansAltering, StandingTables, TargetCatalog, TargetTables
 from anabranch.contracts.target import RowTarget, StandingTypes, TargetConnector, TypeMap
 from anabranch.contracts.values import Bounds, LogOptions
 from anabranch.contracts.verified import VerifiedStore
@@ -119,6 +120,7 @@ __all__ = [
     "Enforced",
     "EpochState",
     "FencedSource",
+    "ForeseeingDialect",
     "HashingReader",
     "HashingSnapshot",
     "JobStore",
@@ -143,6 +145,7 @@ __all__ = [
     "PassingTarget",
     "PipelinedWriter",
     "PlacedReader",
+    "PlansAltering",
     "PreflightContext",
     "RangedReader",
     "RawLoader",

@@ -121,3 +121,12 @@ class AlteringDialect(Protocol):
 
         None where that, or what rows that are there then have in new columns, is not certain, and for any change of a kind
         that is not one of ColumnChange. Never raises."""
+
+
+@runtime_checkable
+class ForeseeingDialect(Protocol):
+    """Says what a table would be behind a statement that nobody has run; an ability of an AlteringDialect."""
+
+    def foreseen(self, sql: str, default_schema: str, then: TableSchema) -> TableSchema | None:
+        """Return the table as the catalogue would show it behind the statement, as far as the statement tells: what it leaves
+        to the table or the server is as in the table's other columns. None for what is not read. Never raises."""

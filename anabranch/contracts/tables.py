@@ -12,6 +12,8 @@ from anabranch.model.steps import DdlStep
 from anabranch.model.value_rules import ValueRules
 
 if TYPE_CHECKING:
+    from anabranch.model.altering_plan import AlteringPlan
+    from anabranch.rows.altered import AlteredTable
     from anabranch.rows.keys import EnforcedKey
     from anabranch.rows.net import TargetTable
 
@@ -77,6 +79,15 @@ class StandingTables(Protocol):
 
     def differences(self, schema: TableSchema, table: TargetTable) -> Sequence[str]:
         """Say which columns of a table that stands are not those that rows of this definition are written for."""
+
+
+@runtime_checkable
+class PlansAltering(Protocol):
+    """Lets TargetTables say what altering a table would do; an ability that not all have."""
+
+    def plan_altering(self, altered: AlteredTable) -> AlteringPlan:
+        """Return the statements that the Writer would run, and what the server makes of them. Changes nothing. Raises Conflict
+        or TargetError where the steps would be refused."""
 
 
 class TargetCatalog(Protocol):

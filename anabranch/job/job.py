@@ -18,6 +18,7 @@ from anabranch.view.job_view import JobView
 
 if TYPE_CHECKING:
     from anabranch.cutover.report import CutoverReport
+    from anabranch.job.ddl_plan import DdlPlan
     from anabranch.job.drill_plan import DrillPlan
     from anabranch.job.drill_report import DrillReport
     from anabranch.job.drop import Leftovers
@@ -362,6 +363,14 @@ class Job(JobView):
             from anabranch.job.ddl_changes import ddl_changes
 
             return ddl_changes(self, TableId.parse(table) if table else None)
+
+    def plan_ddl(self, statement: str) -> DdlPlan:
+        """Return what would become of a statement that alters a table of the source, at this target. Runs nothing. Raises
+        ConfigError for a statement or a table that it is not about."""
+        with self._named():
+            from anabranch.job.ddl_plan import plan
+
+            return plan(self, statement)
 
     def parked(self, table: str | None = None) -> list[ParkedTable]:
         """Return the parked tables, all or one."""

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from anabranch import failpoints
+from anabranch.errors import ConfigError
 from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
 from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
@@ -288,3 +290,50 @@ def test_an_alteration_that_is_left_out_parks_its_table(here: JobHere) -> None:
     assert (9,) not in made.target.query(f"SELECT id FROM {made.there}.item")
     (left,) = _noted(here, "item")
     assert left.outcome is Outcome.PARKED and "the target's were not" in left.why and "left_out" in left.statement
+
+
+PLANNED = (
+    # statement, exit code of its plan, a part of why it would be parked
+    ("ALTER TABLE item ADD COLUMN n INT NOT NULL DEFAULT 5, ADD (price DECIMAL(9,2) DEFAULT 1.5, note TEXT)", 0, ""),
+    (
+        "ALTER TABLE item ADD e ENUM('b','a') NOT NULL FIRST, ADD w VARCHAR(5) CHARACTER SET latin1 DEFAULT 'x' AFTER v",
+        0,
+        "",
+    ),
+    ("ALTER TABLE item DROP COLUMN goes, ALTER n SET DEFAULT 7", 0, ""),
+    ("ALTER TABLE item ADD mine INT", 3, "already"),
+)
+
+
+def test_a_plan_says_what_becomes_of_a_statement(here: JobHere) -> None:
+    """It changes nothing, and is what then becomes of the statement: the definition, the outcome, the target's statement."""
+    made, name = here.made, f"{here.made.schema}.item"
+    made.target.execute(f"ALTER TABLE {made.there}.item ADD COLUMN mine int")
+    keyed = here.job.plan_ddl("ALTER TABLE item ADD k INT, ADD KEY by_k (k)")
+    assert (keyed.exit_code, keyed.outcome, keyed.after) == (3, Outcome.PARKED, None) and "something else" in keyed.why
+    for statement, code, why in PLANNED:
+        before = here.job.schema_versions(name), _noted(here, "item"), _columns(here)
+        plan = here.job.plan_ddl(statement)
+        assert (plan.exit_code, plan.from_trail) == (code, True) and why in plan.why
+        assert (here.job.schema_versions(name), _noted(here, "item"), _columns(here)) == before
+        made.source.execute(statement, "UPDATE item SET v = 'behind' WHERE id = 1")
+        here.stream()
+        assert _noted(here, "item")[-1].outcome is plan.outcome
+        if plan.outcome is Outcome.ALTERED:
+            assert plan.after is not None and plan.altering is not None and plan.altering.bytes
+            came = here.job.schema_versions(name)[-1].schema
+            assert _told(plan.after) == _told(came)
+            assert _columns(here) != before[2] and not plan.altering.rewrites
+    assert here.job.plan_ddl(PLANNED[0][0]).outcome is Outcome.PASSED  # the last one has parked the table
+    with pytest.raises(ConfigError, match="no rule includes"):
+        here.job.plan_ddl("ALTER TABLE elsewhere.item ADD n INT")
+
+
+def _told(schema: TableSchema) -> list[tuple[object, ...]]:
+    """Return what a statement tells: not how wide a number is shown, nor the usual collation of a character set."""
+    return [(c.name, c.type, c.nullable, c.default, c.charset) for c in schema.columns]
+
+
+def _columns(here: JobHere) -> list[tuple[str, ...]]:
+    query = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = 'item'"
+    return sorted(here.made.target.query(query, [here.made.there]))

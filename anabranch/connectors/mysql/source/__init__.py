@@ -54,7 +54,7 @@ class MysqlSource:
         from anabranch.connectors.mysql.source.statements import MysqlDialect
 
         dialect = MysqlDialect()
-        dialect.folds_names = self._folds_names
+        dialect.folds_names, dialect.family = self._folds_names, self.family
         return dialect
 
     def remains(self, name: str, remove: bool) -> list[str]:

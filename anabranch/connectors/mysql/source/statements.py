@@ -47,10 +47,10 @@ _HARMLESS = StatementFacts(StatementKind.HARMLESS)
 
 class MysqlDialect:
     """Dialect of the family. `folds_names`: the server compares names of tables in lower case
-    (`lower_case_table_names = 1`); the catalogue says so as soon as it is opened."""
+    (`lower_case_table_names = 1`); the catalogue says so as soon as it is opened. `family`: mysql or mariadb."""
 
     def __init__(self) -> None:
-        self.folds_names = False
+        self.folds_names, self.family = False, "mysql"
 
     def facts(self, sql: str, default_schema: str) -> StatementFacts:
         statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
@@ -69,6 +69,17 @@ class MysqlDialect:
         try:
             return altered_columns.behind(statement.clauses_of_alter(), then, now)
         except IndexError:
+            return None
+
+    def foreseen(self, sql: str, default_schema: str, then: TableSchema) -> TableSchema | None:
+        from anabranch.connectors.mysql.source.foreseen import Unknown, foreseen  # capture never asks
+
+        if _ENDS_BY_MODE.search(sql):
+            return None
+        statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
+        try:
+            return foreseen(statement.clauses_of_alter(), then, self.family)
+        except (IndexError, ValueError, ArithmeticError, Unknown):
             return None
 
 

@@ -59,7 +59,7 @@ def alter(connection: Connection, job: str, now: Checkpoint, altered: AlteredTab
         _refuse_unlike(connection, existing, altered, rules, release)
         connection.commit()
         _carry_out(connection, altered, alter_statement(altered, existing, rules, release))
-    if lines := ", ".join(_completed(altered)):
+    if lines := ", ".join(completed(altered)):
         reach("apply.altering.filled")
         run(connection, f"ALTER TABLE {table_name(altered.table.target)} {lines}")
     return found
@@ -198,7 +198,7 @@ def _added(altered: AlteredTable, step: ColumnAdded, rules: ValueRules, release:
     return made
 
 
-def _completed(altered: AlteredTable) -> Iterator[str]:
+def completed(altered: AlteredTable) -> Iterator[str]:
     """Yield what follows: a default that was for rows that were there alone is taken off, which may be done again."""
     for step in altered.steps:
         if isinstance(step, ColumnAdded) and step.fill is not None:

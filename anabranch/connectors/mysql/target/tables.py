@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pymysql
 
-from anabranch.connectors.mysql.target import ddl, labels, sequences, standing, taken_off
+from anabranch.connectors.mysql.target import altering_plan, ddl, labels, sequences, standing, taken_off
 from anabranch.connectors.mysql.target import shared_tables as shared
 from anabranch.connectors.mysql.target.attempts import LOCK_WAIT, MADE, attempt
 from anabranch.connectors.mysql.target.begin import one_begins
@@ -26,10 +26,12 @@ from anabranch.connectors.mysql.target.session import Connection, connect, one, 
 from anabranch.connectors.mysql.target.structures import TABLE_TYPES, has_database, read_table, read_tables
 from anabranch.contracts import Counter, CounterSet, ValueRules
 from anabranch.errors import Fenced, TargetError, TargetUnavailable
+from anabranch.model.altering_plan import AlteringPlan
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import DdlStep
+from anabranch.rows.altered import AlteredTable
 from anabranch.rows.net import TargetTable
 
 SESSION = "anabranch-tables"
@@ -79,6 +81,11 @@ class MysqlTables:
             if existing is None:
                 return []
             return standing.differences(schema, table, existing, self._rules, self._server(connection))
+
+    def plan_altering(self, altered: AlteredTable) -> AlteringPlan:
+        connection = self._session()
+        with translated(f"look at {altered.table.target}", altered.table.source):
+            return altering_plan.plan(connection, altered, self._rules)
 
     def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
         return script(tables, self._rules, self._family)

@@ -52,11 +52,16 @@ def alter(connection: Connection, altered: AlteredTable, rules: ValueRules) -> N
     that are there cannot have the source's values. Driver errors pass."""
     found = list(statements(altered, rules, connection.info.server_version))
     connection.execute(WAIT)
-    if unlike := list(_unlike_before(connection, altered, rules)):
-        raise Conflict(altered.table.source, "; ".join(unlike))
+    refuse_unlike(connection, altered, rules)
     for statement in found:
         connection.execute(statement.encode())
     connection.execute("RESET lock_timeout")
+
+
+def refuse_unlike(connection: Connection, altered: AlteredTable, rules: ValueRules) -> None:
+    """Raise Conflict where the table is not as it has to be before the steps."""
+    if unlike := list(_unlike_before(connection, altered, rules)):
+        raise Conflict(altered.table.source, "; ".join(unlike))
 
 
 def statements(altered: AlteredTable, rules: ValueRules, version: int) -> Iterator[str]:

@@ -17,6 +17,7 @@ from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.labels import add_labels
 from anabranch.connectors.postgresql.row_security import policies_named
 from anabranch.connectors.postgresql.target import (
+    altering_plan,
     aside,
     constraints,
     made_objects,
@@ -49,11 +50,13 @@ from anabranch.connectors.postgresql.target.typemap import EXTENSIONS
 from anabranch.contracts import Bounds, Counter, CounterSet, LoadedChunk, NewLoad, ValueRules
 from anabranch.errors import TargetError
 from anabranch.failpoints import reach
+from anabranch.model.altering_plan import AlteringPlan
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import DdlStep
 from anabranch.model.table_life import require_begin
+from anabranch.rows.altered import AlteredTable
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.net import TargetTable
 
@@ -98,6 +101,11 @@ class PostgresLoader:
                 made_objects.make(connection, schema.needs)
                 connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
                 create_whole_table(connection, schema, table, rules, beside)
+
+    def plan_altering(self, altered: AlteredTable) -> AlteringPlan:
+        connection = self._session()
+        with translated(f"look at {altered.table.target}", altered.table.source):
+            return altering_plan.plan(connection, altered, self._rules)
 
     def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
         return script(tables, self._rules)

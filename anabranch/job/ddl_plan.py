@@ -1,0 +1,168 @@
+"""`ddl plan`: what would become of a statement that alters a table of the source, at each target. Runs nothing.
+
+The definition behind it is made of the statement alone, through the type map that reads the catalogue; what is decided, and the
+statements of the target, are by what apply does when the log has the statement.
+What does not live here: what became of statements that were run (`ddl_changes.py`).
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anabranch.apply.column_steps import NotFollowed, altered_table
+from anabranch.contracts import AlteringDialect, Conflict, ForeseeingDialect, PlansAltering
+from anabranch.errors import ConfigError, TargetError, TargetUnavailable
+from anabranch.model.datatype import Fidelity, Fit
+from anabranch.model.ddl_changes import Outcome
+from anabranch.rows.altered import AlteredTable, ColumnAdded
+from anabranch.rows.log_items import StatementKind
+from anabranch.view.definitions import history
+from anabranch.view.opened import catalog_of, source_of, store_of, target_of
+from anabranch.view.options import value_rules
+
+if TYPE_CHECKING:
+    from anabranch.model.altering_plan import AlteringPlan
+    from anabranch.model.column_changes import Altered
+    from anabranch.model.ids import TableId
+    from anabranch.model.schema import Column, TableSchema
+    from anabranch.view.job_view import JobView
+
+UNKNOWN = "it does something else than add columns whose values in rows that are there are certain"
+WORST = {Fidelity.EXACT: 0, Fidelity.WIDENED: 0, Fidelity.LOSSY: 4, Fidelity.REFUSED: 3}  # -> exit code
+PARKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedColumn:
+    """A column that comes: as the source has it, its name at the target, and how the target stores it."""
+
+    column: Column
+    target: str
+    fit: Fit
+
+
+@dataclass(frozen=True, slots=True)
+class DdlPlan:
+    """The outcome that a statement would have at a target. `then`, `after`: the definitions in force and behind the statement,
+    None where that is not certain; `from_trail`: `then` is the trail's, else the source's catalogue has it. `why`: of a table
+    that would be parked or passed. `altering` is set where the target's table would be altered."""
+
+    statement: str
+    table: TableId
+    then: TableSchema
+    from_trail: bool
+    after: TableSchema | None
+    outcome: Outcome
+    why: str = ""
+    columns: tuple[PlannedColumn, ...] = ()
+    altering: AlteringPlan | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0: as at the source; 4: carried out, and some values would be others at the target; 3: the table would be parked."""
+        if self.outcome is Outcome.PARKED:
+            return PARKS
+        return min((code for one in self.columns if (code := WORST[one.fit.fidelity])), default=0)
+
+
+class _Parks(Exception):
+    """The table would be parked; the text says why."""
+
+
+def plan(job: JobView, statement: str) -> DdlPlan:
+    """Return what would become of the statement at this target. Raises ConfigError for a statement that is not one of ALTER
+    TABLE, for a table that the job does not have, and for a source whose statements are not read."""
+    source = source_of(job)
+    dialect = source.dialect
+    if not isinstance(dialect, ForeseeingDialect) or not isinstance(dialect, AlteringDialect):
+        raise ConfigError("the log of this source has no statements that could be planned", job=job.config.name)
+    facts = dialect.facts(statement, "")
+    if facts.kind not in (StatementKind.COLUMNS, StatementKind.ALTER) or len(facts.tables) != 1:
+        hint = 'for example "ALTER TABLE shop.orders ADD COLUMN note TEXT"'
+        raise ConfigError("this is not an ALTER TABLE of one table", job=job.config.name, hint=hint)
+    then, from_trail = _in_force(job, facts.tables[0])
+    foreseen = dialect.foreseen(statement, then.id.schema, then)
+    altered = dialect.altered(statement, then.id.schema, then, foreseen) if foreseen else None
+    shown, after = dialect.shown(statement), altered.schema if altered else None
+    known = (shown, then.id, then, from_trail, after)
+    if passed := _passed(job, then.id):
+        return DdlPlan(*known, Outcome.PASSED, passed)
+    if facts.kind is StatementKind.ALTER:
+        return DdlPlan(*known, Outcome.PASSED, "columns, keys and values stay as they are: so does the target's table")
+    try:
+        steps = _steps(job, then, altered)
+        with closing(target_of(job).tables(value_rules(job))) as tables:
+            if steps.steps and not isinstance(tables, PlansAltering):
+                raise _Parks("this target's tables are not altered")
+            altering = tables.plan_altering(steps) if steps.steps and isinstance(tables, PlansAltering) else None
+    except TargetUnavailable:
+        raise
+    except _Parks as parks:
+        return DdlPlan(*known, Outcome.PARKED, str(parks))
+    except (Conflict, TargetError) as refusal:
+        why = refusal.what if isinstance(refusal, Conflict) else refusal.message
+        return DdlPlan(*known, Outcome.PARKED, why)
+    return DdlPlan(*known, Outcome.ALTERED, "", tuple(_columns(job, steps)), altering)
+
+
+def _in_force(job: JobView, named: TableId) -> tuple[TableSchema, bool]:
+    """Return the table's definition that the trail has in force, else the source's own. A table that is named without its
+    schema is the only one of that name. Raises ConfigError."""
+    known, parked = history(job)
+    from_trail = bool(known or parked)
+    if not from_trail:
+        with catalog_of(source_of(job)) as catalog:
+            known = catalog.tables(lambda table: table.name == named.name and job.rules.includes(table))
+    found = [table for table in {*known, *parked} if table == named or (not named.schema and table.name == named.name)]
+    if len(found) > 1:
+        places = ", ".join(map(str, sorted(found)))
+        raise ConfigError(f"{named.name} is one of {places}", job=job.config.name, hint="name it with its schema")
+    if not found or not job.rules.includes(found[0]):
+        wanted = found[0] if found else named
+        if wanted.schema and not job.rules.includes(wanted):
+            raise job.rules.not_replicated(wanted)
+        raise ConfigError(
+            f"the job has no table {wanted.name}", job=job.config.name, hint="anabranch schema ls JOB lists them"
+        )
+    if found[0] not in known:
+        raise ConfigError(f"{found[0]} is parked: {parked[found[0]]}", job=job.config.name)
+    return known[found[0]], from_trail
+
+
+def _passed(job: JobView, table: TableId) -> str:
+    """Say why nothing would be done at this target: a load brings the definition."""
+    with store_of(job) as store:
+        state = store.states.table(job.config.name, table) if store.exists() else None
+    if state is None:
+        return "the table is not loaded yet"
+    return f"the table is parked: {state.reason}" if state.is_parked else ""
+
+
+def _steps(job: JobView, then: TableSchema, altered: Altered | None) -> AlteredTable:
+    """Return what apply would make of it. Raises _Parks."""
+    if altered is None:
+        raise _Parks(UNKNOWN)
+    settings = job.config.ddl
+    if left := sorted(altered.kinds - settings.followed):
+        raise _Parks(f'[ddl] {left[0]} = "{settings.actions[left[0]]}"')
+    try:
+        tables = [(schema, job.rules.target_table(schema)) for schema in (then, altered.schema)]
+        job.rules.where(altered.schema)
+        job.rules.on_conflict(altered.schema)
+        return altered_table(tables[0], tables[1], altered.untold, settings.actions)
+    except ConfigError as error:
+        raise _Parks(error.message) from error
+    except NotFollowed as why:
+        raise _Parks(str(why)) from None
+
+
+def _columns(job: JobView, altered: AlteredTable) -> list[PlannedColumn]:
+    found = []
+    for step in altered.steps:
+        if isinstance(step, ColumnAdded):
+            name = altered.target(step.name)
+            fit = job.types.fit(altered.table.type_of(name), value_rules(job))
+            found.append(PlannedColumn(altered.schema.column(step.name), name, fit))
+    return found

@@ -1,0 +1,100 @@
+"""`anabranch ddl plan`: what it prints of a plan, and what it refuses before it asks a target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import structlog
+
+from anabranch.cli import main as shell
+from anabranch.cli.ddl_plan_text import plan_lines, planned
+from anabranch.job.ddl_plan import DdlPlan, PlannedColumn
+from anabranch.model.altering_plan import AlteringPlan
+from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
+from anabranch.model.ddl_changes import Outcome
+from anabranch.model.schema import Column
+from anabranch.trail.writer import TrailWriter
+from rigs import trail_source
+
+THEN = trail_source.definition()
+N = Column("n", LogicalType(Kind.INT32), "int", has_default=True, default="5")
+AFTER = trail_source.definition()
+
+
+def made(fidelity: Fidelity, rewrites: bool = False) -> DdlPlan:
+    altering = AlteringPlan(
+        ("ALTER TABLE o ADD n",), ("ALTER TABLE o DROP n",), "a lock", "a page", rewrites, 1000, 100 << 20
+    )
+    columns = (PlannedColumn(N, "n", Fit("integer", fidelity, "it is so")),)
+    return DdlPlan("ALTER …", THEN.id, THEN, True, AFTER, Outcome.ALTERED, "", columns, altering)
+
+
+@pytest.mark.parametrize(
+    ("fidelity", "code"), [(Fidelity.EXACT, 0), (Fidelity.WIDENED, 0), (Fidelity.LOSSY, 4), (Fidelity.REFUSED, 3)]
+)
+def test_the_worst_column_decides_the_exit_code(fidelity: Fidelity, code: int) -> None:
+    assert made(fidelity).exit_code == code and planned(made(fidelity))["exit_code"] == code
+
+
+def test_a_plan_is_shown_with_what_it_costs() -> None:
+    text = "\n".join(plan_lines(made(Fidelity.EXACT)))
+    assert "altered\n  n: int is n integer there, exact (it is so)\n  ALTER TABLE o ADD n;" in text
+    assert "lock: a lock (a page)" in text and "about 1,000 rows, 100.0 MiB: no row is written" in text
+    assert "back: ALTER TABLE o DROP n;" in text
+    assert "all rows are written anew, about 2 s" in "\n".join(plan_lines(made(Fidelity.EXACT, rewrites=True)))
+    told = planned(made(Fidelity.LOSSY))
+    assert json.loads(json.dumps(told))["altering"]["seconds"] == 0 and told["columns"][0]["fidelity"] == "lossy"
+
+
+def test_a_table_that_would_be_parked_says_why() -> None:
+    parks = DdlPlan("ALTER …", THEN.id, THEN, False, None, Outcome.PARKED, "that is why")
+    assert parks.exit_code == 3 and "parked: that is why" in list(plan_lines(parks))
+    assert "the source's catalogue" in next(plan_lines(parks))
+
+
+@pytest.fixture
+def plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path))
+    with TrailWriter.open(tmp_path / "shop" / "trail", **trail_source.JOB, pack=False) as writer:
+        for table in (trail_source.ORDERS, trail_source.NOTES):
+            writer.schema(trail_source.definition(table))
+        writer.append(trail_source.chunk(1, 2))
+        writer.park(trail_source.NOTES, "dropped at the source", "DROP TABLE notes")
+        writer.append(trail_source.chunk(3, 3))
+        writer.flush()
+
+    def call(statement: str, source: str = "mysql://u:p@127.0.0.1:1") -> tuple[int, str]:
+        job = tmp_path / "job.toml"
+        job.write_text(
+            f'name = "shop"\n[source]\nurl = "{source}"\n[target]\nurl = "postgresql://u:p@127.0.0.1:1/d"\n'
+            '[[rules]]\ninclude = ["shop.*"]\n'
+        )
+        code = shell.exit_code(["ddl", "plan", str(job), statement])
+        said = capsys.readouterr()
+        structlog.reset_defaults()
+        assert said.err.count("error: ") == 1 and "Traceback" not in said.err
+        return code, said.err
+
+    return call
+
+
+def test_what_cannot_be_planned_is_said_before_a_target_is_asked(plan: Callable[..., tuple[int, str]]) -> None:
+    orders = trail_source.ORDERS
+    for statement in ("DROP TABLE orders", "SELECT 1", "", "ALTER VIEW v AS SELECT 1"):
+        code, said = plan(statement)
+        assert code == 2 and "not an ALTER TABLE of one table" in said, statement
+    code, said = plan("ALTER TABLE shop.nowhere ADD n INT")
+    assert code == 2 and "no table nowhere" in said
+    code, said = plan("ALTER TABLE other.orders ADD n INT")
+    assert code == 2 and "no rule includes other.orders" in said
+    code, said = plan("ALTER TABLE shop.`odd.name` ADD n INT")
+    assert code == 2 and "is parked: dropped at the source" in said
+    code, said = plan(f"ALTER TABLE {orders} ADD n INT", "postgresql://u:p@127.0.0.1:1/s")
+    assert code == 2 and "no statements that could be planned" in said
+    code, said = plan(f"ALTER TABLE {orders} ADD n INT")
+    assert code == 6 and "127.0.0.1" in said
