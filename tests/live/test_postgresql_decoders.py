@@ -269,7 +269,7 @@ def test_preflight_says_what_a_decoder_does_not_show(postgresql15: Server, rig: 
         with closing(made.by(decoder).checks()) as checks:
             found[decoder] = [
                 (result.verdict, result.table, result.message.split(":")[0])
-                for result in checks.run(PreflightContext("job", {}, made.tables, {}))
+                for result in checks.run(PreflightContext("job", {"ddl.add_column": "apply"}, made.tables, {}))
                 if result.check == "source.decoder"
             ]
     assert found["pgoutput"] == [("ok", "", "decoder pgoutput")]
@@ -281,10 +281,12 @@ def test_preflight_says_what_a_decoder_does_not_show(postgresql15: Server, rig: 
         with closing(replace(made.connector, options=options).checks()) as checks:
             (told,) = (result.message for result in checks.run(context) if result.check == "source.decoder")
         assert told == f"decoder pgoutput: {how}"
-    assert found["wal2json"] == [("warning", "public.clock", "n, f"), ("failed", "public.parts", "partitioned")]
+    parks = ("warning", "", '[ddl] add_column = "apply"')
+    assert found["wal2json"] == [parks, ("warning", "public.clock", "n, f"), ("failed", "public.parts", "partitioned")]
     assert found["decoderbufs"] == [
         ("warning", "", "decoderbufs does not show TRUNCATE"),
         ("failed", "", "the publication every is of all tables"),
+        parks,
         ("failed", "public.clock", "column at, time with time zone"),
         ("failed", "public.clock", "column paid, money"),
         ("failed", "public.parts", "partitioned"),

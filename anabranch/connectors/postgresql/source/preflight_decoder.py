@@ -38,6 +38,7 @@ def check_decoder(live: Live) -> Iterator[CheckResult]:
     decoder = DECODERS[live.options.decoder]
     found = list(_allowed(live.value(ALLOWED), decoder)) or list(_installed(live, decoder))
     found += _truncates(connection, decoder)
+    found += _redefined(context, decoder)
     found += unconverted(live.value("server_encoding") or "", decoder)
     for _, schema in sorted(context.tables.items(), key=lambda one: str(one[0])):
         found += _partitioned(connection, decoder, schema)
@@ -103,6 +104,12 @@ def _truncates(connection: Connection, decoder: Decoder) -> Iterator[CheckResult
         why = f"the publication {publication} is of all tables: its subscribers stop at the job's own, which they do not have"
         hint = f"a publication of named tables, or the same table there ({SCHEMA}); or {_OTHER}"
         yield CheckResult(CHECK, CheckVerdict.FAILED, why, hint)
+
+
+def _redefined(context: PreflightContext, decoder: Decoder) -> Iterator[CheckResult]:
+    if context.user_choices.get("ddl.add_column") == "apply" and not decoder.tells_columns:
+        why = f'[ddl] add_column = "apply": by {decoder.plugin} a table is parked where columns are added, all the same'
+        yield CheckResult(CHECK, CheckVerdict.WARNING, why, _OTHER)
 
 
 def _partitioned(connection: Connection, decoder: Decoder, schema: TableSchema) -> Iterator[CheckResult]:
