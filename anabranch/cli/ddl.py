@@ -137,7 +137,7 @@ def _show(one: DdlChange) -> None:
 
     unknown = "not known"
     decided = (
-        f"{one.rule.setting} = {one.rule.action}" if one.rule.setting else f"{one.rule.action}: no setting takes it"
+        f"{one.rule.setting} = {one.rule.action}" if one.rule.setting else f"{one.rule.action}: it is not followed"
     )
     holds = f"version {one.version}, digest {one.digest}" if one.version else "none"
     told = {
@@ -148,6 +148,6 @@ def _show(one: DdlChange) -> None:
         "altered by": one.source_user or "not known: the log does not say it",
         "decided": decided,
         "outcome": f"{one.outcome}: {one.why}" if one.why else str(one.outcome),
-        "definition": f"{holds}, of the source, which the target's table has now",
+        "definition": f"{holds}, of the source, behind it",
     }
     click.echo("\n".join(f"{name:<11} {text}" for name, text in told.items()))

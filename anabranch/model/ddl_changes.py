@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -70,9 +70,12 @@ class DdlChange:
 
 
 def digest_of(schema: TableSchema | None) -> str:
-    """Return the digest of a definition, whatever its version: 32 digits, equal where all of it is equal; "" of none."""
+    """Return the digest of a definition, whatever its version and the numbers that its database gave to it: 32 digits, equal
+    where all of it is equal; "" of none."""
     if schema is None:
         return ""
-    facts = {name: value for name, value in schema.to_json().items() if name != "version"}
+    columns = tuple(replace(column, number=0) for column in schema.columns)
+    same = replace(schema, columns=columns, numbers=0, file=0, oid=0)
+    facts = {name: value for name, value in same.to_json().items() if name != "version"}
     text = json.dumps(facts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]

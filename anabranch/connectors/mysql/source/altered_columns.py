@@ -21,6 +21,7 @@ from anabranch.connectors.mysql.source.column_clauses import (
     Clause,
     Defaults,
     Drops,
+    Number,
     Renames,
     Said,
     Unknown,
@@ -39,13 +40,12 @@ from anabranch.model.schema import Column, Index, TableSchema
 ALSO = {"char": ("varchar",), "json": ("longtext",)}  # CHARACTER VARYING; JSON of a MariaDB
 # What the catalogue prints in parentheses where a statement says nothing.
 USUAL = {"decimal": ("10", "0"), "char": ("1",), "binary": ("1",), "bit": ("1",)}
-WITH_WIDTHS = frozenset(
-    (*INTEGERS, "year")
-)  # how wide they are shown changes no value, and not every release prints it
+WITH_WIDTHS = frozenset((*INTEGERS, "year"))  # which change no value, and not every release prints them
 UTF8 = {"utf8": "utf8mb3"}
 # What a constant means is not in its text alone: a time zone, or whether bits were written as a number or as bytes. Of texts
-# with a backslash it is the sql_mode.
+# with a backslash it is the sql_mode. A number is a label's place, or bits; of a year two digits are one of 2000 or of 1970.
 BY_SESSION = frozenset((Kind.INSTANT, Kind.BIT))
+BY_NUMBER = frozenset((Kind.ENUM, Kind.SET))
 
 
 def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema) -> Altered | None:
@@ -293,11 +293,14 @@ def _has_charset(column: Column, said: Said, then: TableSchema) -> bool:
 def _has_default(column: Column, said: str | None) -> bool:
     if said is None:
         return column.default is None
-    if "\\" in said or (column.type and column.type.kind in BY_SESSION):
+    kind = column.type.kind if column.type else None
+    if "\\" in said or kind in BY_SESSION or (kind in BY_NUMBER and isinstance(said, Number)):
+        return False
+    if kind is Kind.YEAR and len(said) != 4:
         return False
     try:
         return column.default is not None and constant(column, said).default == column.default
-    except ValueError:  # the server has rounded it, or read it in another way
+    except (ValueError, ArithmeticError):  # the server has rounded it, or read it in another way
         return False
 
 

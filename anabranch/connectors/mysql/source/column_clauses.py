@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from anabranch.connectors.mysql.source.statement_tokens import Token
 
@@ -29,11 +29,17 @@ class Unknown(Exception):
     """Something that is not certain, or is not about columns alone."""
 
 
+class Number(str):
+    """A constant that is written without quotes: of an ENUM its place, of a SET its bits."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Said:
     """A column as the statement says it. `sizes`: what stands in parentheses behind the type, labels of an ENUM among it;
     `charset`, `collation`: "" where none is said, `collates`: a word says it in another way; `default`: a constant other than
-    NULL; `after`: None = in the last place, "" = in the first one."""
+    NULL, a Number where it stands without quotes; `after`: None = in the last place, "" = in the first one."""
 
     name: str
     type: str
@@ -155,6 +161,8 @@ def _column(tokens: Sequence[Token], depth: int) -> Said:
     if len(tokens) < 2 or tokens[0].kind == "mark" or not tokens[1].word or tokens[0].word == "IF":
         raise Unknown
     name, type = tokens[0].text, ALIASES.get(tokens[1].word, tokens[1].word.lower())
+    if any(one.word == "DEFAULT" and then.kind == "mark" and then.text == "(" for one, then in pairwise(tokens)):
+        raise Unknown  # an expression
     left = [t for t in tokens[2:] if t.depth <= depth and not (t.kind == "mark" and t.text in "()")]
     nullable, unsigned, charset, collation, default, after = True, False, "", "", None, None
     collates = not COLLATING.isdisjoint(token.word for token in left)
@@ -206,7 +214,7 @@ def _default(tokens: Sequence[Token]) -> tuple[str | None, list[Token]]:
     if first.kind == "string":
         return first.text, list(tokens[1:])
     if first.word in ("NULL", "TRUE", "FALSE"):
-        return {"NULL": None, "TRUE": "1", "FALSE": "0"}[first.word], list(tokens[1:])
+        return {"NULL": None, "TRUE": Number(1), "FALSE": Number(0)}[first.word], list(tokens[1:])
     at = 1 if first.kind == "mark" and first.text in ("+", "-") else 0
     begin, sign = at, "-" if at and first.text == "-" else ""
     while at < len(tokens) and (tokens[at].word[:1].isdigit() or tokens[at].text == "."):
@@ -214,4 +222,4 @@ def _default(tokens: Sequence[Token]) -> tuple[str | None, list[Token]]:
     digits = "".join(token.text for token in tokens[begin:at])
     if not digits or not digits.replace(".", "").isdigit():
         raise Unknown  # hexadecimal, or 1e3, which may be followed by a sign
-    return sign + digits, list(tokens[at:])
+    return Number(sign + digits), list(tokens[at:])

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pymysql
 
 from anabranch.connectors.mysql.target import ddl, defaults, ownership, restated
-from anabranch.connectors.mysql.target.attempts import IS_GONE, IS_THERE
+from anabranch.connectors.mysql.target.attempts import ALONE, IS_GONE, IS_THERE, LOG_FULL
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted, run, table_name
@@ -55,23 +55,27 @@ def alter(connection: Connection, job: str, now: Checkpoint, altered: AlteredTab
     if (found.owner, found.epoch, found.position.sequence) != (now.owner, now.epoch, now.position.sequence):
         return found
     run(connection, SESSION)
-    if not _is_behind(existing, altered):
+    if not _is_behind(existing, altered, rules, release):
         _refuse_unlike(connection, existing, altered, rules, release)
         connection.commit()
-        _carry_out(connection, altered, alter_statement(altered, existing, rules, release))
+        _carry_out(connection, altered, alter_statement(altered, existing, rules, release), rules)
     if lines := ", ".join(completed(altered)):
         reach("apply.altering.filled")
         run(connection, f"ALTER TABLE {table_name(altered.table.target)} {lines}")
     return found
 
 
-def _carry_out(connection: Connection, altered: AlteredTable, statement: str) -> None:
+def _carry_out(connection: Connection, altered: AlteredTable, statement: str, rules: ValueRules) -> None:
     try:
         if statement:
             run(connection, statement)
     except pymysql.err.Error as error:
+        if error.args[0] == LOG_FULL:
+            run(connection, statement + ALONE)
+            return
         # An attempt whose line was lost had not ended yet, and has by now.
-        if error.args[0] not in IS_THERE | IS_GONE or not _is_behind(_existing(connection, altered), altered):
+        is_known = error.args[0] in IS_THERE | IS_GONE
+        if not is_known or not _is_behind(_existing(connection, altered), altered, rules, Release.of(connection)):
             raise
 
 
@@ -94,20 +98,26 @@ def _existing(connection: Connection, altered: AlteredTable) -> ExistingTable:
     return existing
 
 
-def _is_behind(existing: ExistingTable, altered: AlteredTable) -> bool:
+def _is_behind(existing: ExistingTable, altered: AlteredTable, rules: ValueRules, release: Release) -> bool:
     """Return whether the table has the columns that came and none of those that went. False where none does either: the other
-    steps may be carried out again."""
+    steps may be carried out again. A column that stands otherwise than it would be made is somebody else's."""
     told = list[bool]()
     for step in altered.steps:
         match step:
             case ColumnAdded():
-                told.append(existing.column(altered.target(step.name)) is not None)
+                told.append(_is_as_made(existing, _added(altered, step, rules, release)))
             case ColumnRenamed():
                 is_gone = existing.column(altered.former_target(step.former)) is None
                 told.append(is_gone and existing.column(altered.target(step.name)) is not None)
             case ColumnDropped(keeps=False):
                 told.append(existing.column(altered.former_target(step.name)) is None)
     return bool(told) and all(told)
+
+
+def _is_as_made(existing: ExistingTable, made: MadeColumn) -> bool:
+    column = existing.column(made.name)
+    is_alike = column is not None and column.nullable is made.nullable
+    return is_alike and restated.is_spelled_alike(column.type if column else "", made.native)
 
 
 def _refuse_unlike(
@@ -194,7 +204,7 @@ def _added(altered: AlteredTable, step: ColumnAdded, rules: ValueRules, release:
         return replace(made, default=None)  # it takes no constant, and the server fills it so
     is_lost = defaults.is_lost(schema, column, table.type_of(made.name), made.native, release)
     if ddl.is_unsaid(made, release) or is_lost:
-        raise Conflict(table.source, f"rows cannot have the default of {step.name} here: {column.default}")
+        raise Conflict(table.source, f"rows cannot have the default of {step.name} here")
     return made
 
 

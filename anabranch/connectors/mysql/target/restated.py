@@ -85,13 +85,19 @@ def _refuse_lost_default(altered: AlteredTable, now: MadeColumn, release: Releas
     schema, column = altered.schema, altered.schema.column(now.source)
     logical = altered.table.type_of(now.name)
     if ddl.is_unsaid(now, release) or defaults.is_lost(schema, column, logical, now.native, release):
-        raise Conflict(altered.table.source, f"{now.source} cannot have its default here: {column.default}")
+        raise Conflict(altered.table.source, f"{now.source} cannot have its default here")
 
 
 def _default(now: MadeColumn) -> str:
     if now.default is None and not now.nullable:
         return f"ALTER COLUMN {quoted(now.name)} DROP DEFAULT"
     return f"ALTER COLUMN {quoted(now.name)} SET DEFAULT {now.default or 'NULL'}"
+
+
+def is_spelled_alike(native: str, other: str) -> bool:
+    """Return whether two types are the same, however a release prints them. JSON is a text at a MariaDB."""
+    texts = {bare(native), bare(other)}
+    return texts == {"json", "longtext"} or _spelled(native) == _spelled(other)
 
 
 def _spelled(native: str) -> tuple[object, ...]:

@@ -106,7 +106,7 @@ def _added(altered: AlteredTable, step: ColumnAdded, rules: ValueRules, version:
     column, logical = schema.column(step.name), table.type_of(target)
     is_as_there = ddl.is_as_there(schema, logical) and not column.default_is_expression
     if not is_as_there and ddl.loses_default(column, logical, version):
-        raise Conflict(table.source, f"rows cannot have the default of {step.name} here: {ddl.told_default(column)}")
+        raise Conflict(table.source, f"rows cannot have the default of {step.name} here")
     return f"ADD COLUMN {ddl.column_line(schema, table, step.name, target, rules, version, ())}"
 
 
@@ -124,7 +124,7 @@ def _default(altered: AlteredTable, step: DefaultChanged, version: int) -> str:
     column, target = altered.schema.column(step.name), altered.target(step.name)
     logical = altered.table.type_of(target)
     if ddl.loses_default(column, logical, version):
-        raise Conflict(altered.table.source, f"{step.name} cannot have its default here: {ddl.told_default(column)}")
+        raise Conflict(altered.table.source, f"{step.name} cannot have its default here")
     default = ddl.default_of(column, logical)
     return f"ALTER COLUMN {quote(target)} " + ("DROP DEFAULT" if default is None else f"SET DEFAULT {literal(default)}")
 

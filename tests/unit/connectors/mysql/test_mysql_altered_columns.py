@@ -141,6 +141,12 @@ def test_a_table_that_keeps_its_history_goes_another_way() -> None:
         ("YEAR DEFAULT 2024", "year", "2024", True),
         ("YEAR DEFAULT 2024", "year(4)", "2024", True),
         ("YEAR DEFAULT 70", "year", "1970", False),
+        ("YEAR DEFAULT '0'", "year", "0", False),  # 2000
+        ("ENUM('2','1') DEFAULT '1'", "enum('2','1')", "1", True),
+        ("ENUM('2','1') DEFAULT 1", "enum('2','1')", "1", False),  # the first label
+        ("BIGINT DEFAULT (uuid_short()) NULL", "bigint", None, False),
+        ("BIGINT DEFAULT (1 + 1)", "bigint", "2", False),
+        ("DECIMAL(9,2) DEFAULT 'abc'", "decimal(9,2)", "0.00", False),
         ("BIT(3)", "bit(3)", None, True),
         ("BIT(3) DEFAULT 5", "bit(3)", "000", False),  # b'000' has been set since
         ("TIMESTAMP DEFAULT '2024-01-01 00:00:00'", "timestamp", "2024-01-01 00:00:00.000000+00", False),
