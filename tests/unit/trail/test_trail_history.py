@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.errors import TrailCorrupt, TrailError
+from anabranch.apply.same_trail import refuse_other_trail
+from anabranch.capture.definitions import alone
+from anabranch.errors import StateError, TrailCorrupt, TrailError
+from anabranch.model.position import LogMark, Position
+from anabranch.rows.chunk import Barrier, BarrierKind
 from anabranch.trail.history import Entry, SchemaHistory, parse
 
 
@@ -206,3 +210,25 @@ def test_an_altered_table_goes_on_with_its_transaction_or_not_at_all(open_writer
     assert [history.renamed(samples.definition(version=v)) for v in (1, 2, 3)] == [{}, {"a": "b2"}, {"a": "b3"}]
     assert history.altered_since(samples.ORDERS, 1, 3) and not history.altered_since(samples.ORDERS, 2, 3)
     assert history.latest(samples.ORDERS).version == 3 and history.in_force()[samples.ORDERS].version == 3
+
+
+@pytest.mark.parametrize("statement", ["", "ALTER TABLE orders ADD n INT"])
+def test_a_definition_that_no_statement_brings_is_no_transaction(open_writer, open_reader, samples, kill, statement):
+    """It has the place up to which the log was read, at which a target may be already, behind the transaction before it."""
+    at = Position(2, "log:5")
+    writer = open_writer()
+    writer.append(samples.chunk(1, 2))
+    writer.heartbeat(LogMark(at.native, "5", 5))
+    schema = samples.definition(version=2)
+    writer.alter(schema, "relation message", at.native)
+    barrier = Barrier(0, 0, BarrierKind.ALTER, samples.ORDERS, statement, schema=schema)
+    writer.append(alone([barrier], LogMark(at.native, "5", 5), None))
+    writer.flush()
+    kill(writer)
+    writer, reader = open_writer(), open_reader()
+    assert writer.history.altered_at(at.native) == {samples.ORDERS} and not writer.history.altered_at("log:2")
+    if not statement:
+        refuse_other_trail("shop", reader, at)
+        return
+    with pytest.raises(StateError, match="another copy"):
+        refuse_other_trail("shop", reader, at)
