@@ -14,6 +14,7 @@ import pytest
 from anabranch import failpoints
 from anabranch.connectors.postgresql.source import PostgresSource, connector
 from anabranch.contracts import LogOptions, RedefinedCatalog
+from anabranch.model.ddl_changes import DdlRule, Outcome, digest_of
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows import compiled
@@ -143,6 +144,11 @@ def test_rule_17_columns_come_between_the_rows_of_both_definitions(to: str, make
             met += reached
         _streams(here)
     assert tuple(met) == PLACES[to]
+    noted, versions = here.job.ddl_changes("public.item"), here.job.schema_versions("public.item")[1:]
+    assert [(one.sequence, one.version, one.digest, one.outcome) for one in noted] == [
+        (one.sequence, one.schema.version, digest_of(one.schema), Outcome.ALTERED) for one in versions
+    ]
+    assert {(one.rule, one.statement) for one in noted} == {(DdlRule("[ddl] add_column", "apply"), "")}
 
 
 def test_rule_17_also_within_transactions_that_are_large(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

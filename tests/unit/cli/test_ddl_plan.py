@@ -11,11 +11,14 @@ import structlog
 
 from anabranch.cli import main as shell
 from anabranch.cli.ddl_plan_text import plan_lines, planned
+from anabranch.connectors.memory.database import database, forget
+from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.job.ddl_plan import DdlPlan, PlannedColumn
 from anabranch.model.altering_plan import AlteringPlan
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 from anabranch.model.ddl_changes import Outcome
 from anabranch.model.schema import Column
+from anabranch.model.table_life import TableState, park
 from anabranch.trail.writer import TrailWriter
 from rigs import trail_source
 
@@ -98,3 +101,54 @@ def test_what_cannot_be_planned_is_said_before_a_target_is_asked(plan: Callable[
     assert code == 2 and "no statements that could be planned" in said
     code, said = plan(f"ALTER TABLE {orders} ADD n INT")
     assert code == 6 and "127.0.0.1" in said
+
+
+ADD = f"ALTER TABLE {trail_source.ORDERS} ADD n INT DEFAULT 5"
+STREAMS = TableState(trail_source.ORDERS, trail_source.ORDERS, "streaming", schema=THEN)
+FOUND = {
+    # [ddl], state at the target, statement -> outcome, exit code, why
+    "not loaded": ("apply", None, ADD, "passed", 0, "not loaded yet"),
+    "parked": ("apply", park(STREAMS, "full"), ADD, "passed", 0, "is parked: full"),
+    "no setting": ("park", STREAMS, ADD, "parked", 3, '[ddl] add_column = "park"'),
+    "no such target": ("apply", STREAMS, ADD, "parked", 3, "tables are not altered"),
+    "a key": ("apply", STREAMS, f"{ADD}, ADD KEY k (n)", "parked", 3, "something else"),
+    "an index alone": (
+        "apply",
+        STREAMS,
+        f"ALTER TABLE {trail_source.ORDERS} ADD KEY k (id)",
+        "passed",
+        0,
+        "stay as they are",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FOUND)
+def test_the_table_and_the_job_file_decide(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setting, state, statement, outcome, code, why = FOUND[case]
+    monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path))
+    with TrailWriter.open(tmp_path / "shop" / "trail", **trail_source.JOB, pack=False) as writer:
+        writer.schema(THEN)
+        writer.append(trail_source.chunk(1, 1))
+        writer.flush()
+    job = tmp_path / "job.toml"
+    job.write_text(
+        'name = "shop"\n[source]\nurl = "mysql://u:p@127.0.0.1:1"\n[target]\nurl = "memory:///planned"\n'
+        f'[ddl]\nadd_column = "{setting}"\n[[rules]]\ninclude = ["shop.*"]\n'
+    )
+    store = MemoryStore(database("planned"))
+    store.prepare()
+    if state:
+        store.save_table("shop", state, None)
+    try:
+        assert shell.exit_code(["ddl", "plan", str(job), statement, "--json"]) == code
+        found = json.loads(capsys.readouterr().out)
+    except SystemExit as end:
+        assert end.code == code
+        found = json.loads(capsys.readouterr().out)
+    finally:
+        forget()
+        structlog.reset_defaults()
+    assert (found["outcome"], found["exit_code"]) == (outcome, code) and why in found["why"]
