@@ -23,6 +23,7 @@ from anabranch.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from anabranch.model.schema_changes import SchemaChange
     from anabranch.view.schema_history import TableVersion
 
 VERSION = click.IntRange(min=1)
@@ -101,13 +102,16 @@ def diff(job: str, table: str, then: int | None, now: int | None, as_json: bool)
 
     Without FROM and TO each version is compared with the one before it; with FROM alone it is compared with the newest.
     """
-    from anabranch.model.schema_changes import changes
-
     found = _versions(job, table)
     pairs = [(_of(found, then, table), _of(found, now, table))] if then else list(pairwise(found))
     if as_json:
         told = [
-            {"from": a.schema.version, "to": b.schema.version, "statement": b.statement, "changes": _changes(a, b)}
+            {
+                "from": a.schema.version,
+                "to": b.schema.version,
+                "statement": b.statement,
+                "changes": _facts_of(found, a, b),
+            }
             for a, b in pairs
         ]
         write_json({"version": 1, "table": table, "differences": told})
@@ -116,7 +120,7 @@ def diff(job: str, table: str, then: int | None, now: int | None, as_json: bool)
         click.echo(f"{table} has one version")
     for a, b in pairs:
         click.echo(f"{table} {a.schema.version} -> {b.schema.version}, from {b.sequence} on: {_came(b)}")
-        lines = [f"  {change}" for change in changes(a.schema, b.schema)]
+        lines = [f"  {change}" for change in _changes(found, a, b)]
         click.echo("\n".join(lines or ["  no difference"]))
 
 
@@ -156,12 +160,17 @@ def _facts(one: TableVersion) -> dict[str, Any]:
     }
 
 
-def _changes(then: TableVersion, now: TableVersion) -> list[dict[str, str]]:
+def _changes(found: Sequence[TableVersion], then: TableVersion, now: TableVersion) -> list[SchemaChange]:
     from anabranch.model.schema_changes import changes
+    from anabranch.view.schema_history import renamed_between
 
+    return changes(then.schema, now.schema, renamed_between(found, then, now))
+
+
+def _facts_of(found: Sequence[TableVersion], then: TableVersion, now: TableVersion) -> list[dict[str, str]]:
     return [
         {"what": one.what, "name": one.name, "before": one.before, "after": one.after}
-        for one in changes(then.schema, now.schema)
+        for one in _changes(found, then, now)
     ]
 
 

@@ -33,11 +33,13 @@ class SchemaChange:
         return f"{self.sign} {self.what}{f' {self.name}' if self.name else ''}: {told}"
 
 
-def changes(then: TableSchema, now: TableSchema) -> list[SchemaChange]:
-    """Return what differs: columns in the order of `now`, then gone ones, keys, indexes, foreign keys, the rest."""
+def changes(then: TableSchema, now: TableSchema, renamed: Mapping[str, str] | None = None) -> list[SchemaChange]:
+    """Return what differs: columns in the order of `now`, then gone ones, keys, indexes, foreign keys, the rest. `renamed`:
+    former and next names of columns."""
+    renamed = renamed or {}
     return [
-        *_named("column", _columns(then), _columns(now)),
-        *_order(then, now),
+        *_named("column", _columns(then, renamed), _columns(now, {name: name for name in renamed.values()})),
+        *_order(then, now, renamed),
         *_one("primary key", ", ".join(then.primary_key), ", ".join(now.primary_key)),
         *_named("index", _indexes(then), _indexes(now)),
         *_named("foreign key", _keys(then), _keys(now)),
@@ -78,8 +80,10 @@ def key_text(key: ForeignKey) -> str:
     return f"({', '.join(key.columns)}) to {there} on delete {key.on_delete} on update {key.on_update}"
 
 
-def _columns(table: TableSchema) -> dict[str, str]:
-    return {column.name: column_text(column) for column in table.columns}
+def _columns(table: TableSchema, renamed: Mapping[str, str]) -> dict[str, str]:
+    """Return columns by their names of now; the text of one that is renamed begins with the name that it has here."""
+    texts = {column.name: column_text(column) for column in table.columns}
+    return {renamed.get(name, name): f"{name} {text}" if name in renamed else text for name, text in texts.items()}
 
 
 def _indexes(table: TableSchema) -> dict[str, str]:
@@ -97,10 +101,10 @@ def _named(what: str, then: Mapping[str, str], now: Mapping[str, str]) -> Iterat
     yield from (SchemaChange(what, name, text, "") for name, text in then.items() if name not in now)
 
 
-def _order(then: TableSchema, now: TableSchema) -> Iterator[SchemaChange]:
+def _order(then: TableSchema, now: TableSchema, renamed: Mapping[str, str]) -> Iterator[SchemaChange]:
     """Yield a change of the order of the columns that both have."""
-    both = {c.name for c in then.columns} & {c.name for c in now.columns}
-    before, after = ([c.name for c in table.columns if c.name in both] for table in (then, now))
+    former, names = [renamed.get(c.name, c.name) for c in then.columns], [c.name for c in now.columns]
+    before, after = [name for name in former if name in names], [name for name in names if name in former]
     if before != after:
         yield SchemaChange("order of columns", "", ", ".join(before), ", ".join(after))
 

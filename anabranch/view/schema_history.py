@@ -6,7 +6,8 @@ What does not live here: the file itself (`trail/history.py`), definitions in fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import SchemaError, TrailError
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 class TableVersion:
     """A version of a table's definition. `sequence`: of the first transaction for which it holds; `position`: that
     transaction's, "" where the trail has it no longer; `came`: `first seen`, `brought in` by a load, or `altered` by
-    `statement`. `ended`: why the table was parked behind it, "" where it was not."""
+    `statement`. `ended`: why the table was parked behind it, "" where it was not; `renamed`: former and next names of
+    columns."""
 
     schema: TableSchema
     sequence: int
@@ -31,6 +33,7 @@ class TableVersion:
     came: str
     statement: str = ""
     ended: str = ""
+    renamed: tuple[tuple[str, str], ...] = ()
 
     @property
     def table(self) -> TableId:
@@ -57,19 +60,28 @@ def versions(job: JobView, table: TableId | None = None) -> list[TableVersion]:
 def _version(entry: Entry, trail: TrailReader) -> TableVersion:
     assert entry.schema is not None
     came = "altered" if entry.altered else "brought in" if entry.joined else "first seen"
-    return TableVersion(entry.schema, entry.sequence, _position(trail, entry.sequence), came, entry.statement)
+    place = _position(trail, entry.sequence)
+    return TableVersion(entry.schema, entry.sequence, place, came, entry.statement, renamed=entry.renamed)
+
+
+def renamed_between(found: Sequence[TableVersion], then: TableVersion, now: TableVersion) -> dict[str, str]:
+    """Return the columns that have another name in a later version: former -> next. `found`: all versions, the oldest first."""
+    former: dict[str, str] = {}  # by the name of now
+    for one in found:
+        if then.schema.version < one.schema.version <= now.schema.version:
+            before = dict(former)
+            for name, _ in one.renamed:
+                former.pop(name, None)
+            former |= {to: before.get(name, name) for name, to in one.renamed}
+            names = {column.name for column in one.schema.columns}
+            former = {to: name for to, name in former.items() if to in names}
+    there, here = ({column.name for column in version.schema.columns} for version in (then, now))
+    return {name: to for to, name in former.items() if name in there and to in here and name != to}
 
 
 def _ended(version: TableVersion, entry: Entry) -> TableVersion:
     statement = f": {entry.statement}" if entry.statement else ""
-    return TableVersion(
-        version.schema,
-        version.sequence,
-        version.position,
-        version.came,
-        version.statement,
-        f"{entry.reason}{statement}",
-    )
+    return replace(version, ended=f"{entry.reason}{statement}")
 
 
 def _position(trail: TrailReader, sequence: int) -> str:

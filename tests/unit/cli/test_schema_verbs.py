@@ -16,6 +16,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column, Index
 from anabranch.model.schema_changes import changes
 from anabranch.trail.writer import TrailWriter
+from anabranch.view.schema_history import TableVersion, renamed_between
 from rigs import trail_source
 
 ADD = "ALTER TABLE orders ADD n INT DEFAULT 5"
@@ -104,3 +105,26 @@ def test_every_part_of_a_definition_is_compared() -> None:
     assert found[("column", FIRST.columns[0].name)] == "-" and found[("primary key", "")] == "~"
     assert found[("index", "by_n")] == "+" and found[("comment", "")] == "+" and found[("order of columns", "")] == "~"
     assert changes(now, now) == []
+
+
+def test_columns_that_are_renamed_are_one_over_all_versions() -> None:
+    """One that was dropped meanwhile, and came again by that name, is another one."""
+
+    def version(number: int, *names: str, renamed: tuple[tuple[str, str], ...] = ()) -> TableVersion:
+        columns = tuple(replace(N, name=name) for name in names)
+        schema = replace(FIRST, columns=columns, primary_key=(), indexes=(), foreign_keys=(), version=number)
+        return TableVersion(schema, number, "", "altered", renamed=renamed)
+
+    found = [
+        version(1, "a", "x", "y"),
+        version(2, "b", "y", "x", renamed=(("a", "b"), ("x", "y"), ("y", "x"))),
+        version(3, "c", "y", "x", renamed=(("b", "c"),)),
+        version(4, "y", "x"),
+        version(5, "c", "y", "x"),
+    ]
+    assert renamed_between(found, found[0], found[1]) == {"a": "b", "x": "y", "y": "x"}
+    assert renamed_between(found, found[0], found[2]) == {"a": "c", "x": "y", "y": "x"}
+    assert renamed_between(found, found[2], found[3]) == {}
+    assert renamed_between(found, found[0], found[4]) == {"x": "y", "y": "x"}
+    (told,) = changes(found[1].schema, found[2].schema, {"b": "c"})
+    assert str(told) == "~ column c: b int NULL DEFAULT '5' -> c int NULL DEFAULT '5'"

@@ -99,7 +99,11 @@ class _Behind:
     def _change(self, name: str, said: Said) -> None:
         """Follow a column that is defined anew, in its place."""
         column, former = _agreed(said, self.then, self.now), _plain(self.table, name)
-        if column.charset and not _is_certain(column, former, said, self.then):
+        if (
+            column == former and column.comment == former.comment
+        ):  # or the catalogue is late, and does not show yet what is unsaid
+            raise Unknown
+        if column.charset and not _is_certain(column, said, self.then):
             raise Unknown
         kinds = _followed(self.table, former, column)
         if _is(name, said.name) and column.name == former.name:
@@ -254,15 +258,13 @@ def _filled(column: Column, said: Said) -> str:
     return value
 
 
-def _is_certain(column: Column, former: Column, said: Said, then: TableSchema) -> bool:
-    """Return whether a text that is defined anew has the character set and collation that the catalogue shows. What is not said
-    is its table's own; and where nothing differs, the catalogue may be late."""
+def _is_certain(column: Column, said: Said, then: TableSchema) -> bool:
+    """Return whether a text that is defined anew has the character set and collation that the catalogue shows: what is not said
+    is its table's own."""
     there = (column.charset, column.collation)
     if not said.charset and any(other.charset and (other.charset, other.collation) != there for other in then.columns):
         return False
-    if said.collates or (said.collation and _collation(said.collation) != _collation(column.collation)):
-        return False
-    return column != former or column.comment != former.comment
+    return not said.collates and (not said.collation or _collation(said.collation) == _collation(column.collation))
 
 
 def _collation(name: str) -> str:

@@ -52,6 +52,8 @@ def alter(connection: Connection, altered: AlteredTable, rules: ValueRules) -> N
     that are there cannot have the source's values. Driver errors pass."""
     found = list(statements(altered, rules, connection.info.server_version))
     connection.execute(WAIT)
+    if any(isinstance(step, ColumnDropped) for step in altered.steps):  # nothing may come to depend on it meanwhile
+        connection.execute(f"LOCK TABLE {qualified(altered.table.target)} IN ACCESS EXCLUSIVE MODE".encode())
     refuse_unlike(connection, altered, rules)
     for statement in found:
         connection.execute(statement.encode())

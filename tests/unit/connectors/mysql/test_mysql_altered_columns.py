@@ -420,6 +420,7 @@ def test_a_column_that_is_renamed_and_defined_anew_is_both() -> None:
             "MODIFY s VARCHAR(20)",
             typed("s", "varchar(20)"),
         ),  # the catalogue may be late, and its table's collation another
+        ("MODIFY i INT DEFAULT 5", int_column("i", "5")),
         ("MODIFY s VARCHAR(40) BINARY", typed("s", "varchar(40)")),
         ("MODIFY s VARCHAR(40) COLLATE utf8mb4_bin", typed("s", "varchar(40)")),
         ("MODIFY s VARCHAR(40) FIRST", typed("s", "varchar(40)")),
