@@ -15,7 +15,7 @@ from anabranch.connectors.mysql.source.statement_tokens import Token
 HOW = frozenset(("ALGORITHM", "LOCK"))  # clauses that say how the server does it
 # Words of a column's definition that say nothing which is compared, and those that take a word of their own with them.
 PLAIN = frozenset(("ASCII", "BINARY", "PRECISION", "SIGNED", "UNICODE", "VARYING", "VISIBLE"))
-WITH_ONE = frozenset(("COLUMN_FORMAT", "COMMENT", "STORAGE"))
+WITH_ONE = frozenset(("COLUMN_FORMAT", "STORAGE"))
 COLLATING = frozenset(("ASCII", "BINARY", "UNICODE"))  # those of PLAIN by which a text is compared otherwise
 # https://dev.mysql.com/doc/refman/8.0/en/other-vendor-data-types.html and numeric-type-syntax.html: what the catalogue calls it
 ALIASES = {
@@ -51,6 +51,7 @@ class Said:
     nullable: bool
     default: str | None
     after: str | None
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def _column(tokens: Sequence[Token], depth: int) -> Said:
     if any(one.word == "DEFAULT" and then.kind == "mark" and then.text == "(" for one, then in pairwise(tokens)):
         raise Unknown  # an expression
     left = [t for t in tokens[2:] if t.depth <= depth and not (t.kind == "mark" and t.text in "()")]
-    nullable, unsigned, charset, collation, default, after = True, False, "", "", None, None
+    nullable, unsigned, charset, collation, default, after, comment = True, False, "", "", None, None, ""
     collates = not COLLATING.isdisjoint(token.word for token in left)
     while left:
         token, left = left[0], left[1:]
@@ -177,6 +178,8 @@ def _column(tokens: Sequence[Token], depth: int) -> Said:
             charset, left = _named(left if word == "CHARSET" else left[1:])
         elif word == "COLLATE":
             collation, left = _named(left)
+        elif word == "COMMENT":
+            comment, left = _named(left, lower=False)
         elif word in WITH_ONE:
             _, left = _named(left)
         elif word == "DEFAULT":
@@ -187,7 +190,9 @@ def _column(tokens: Sequence[Token], depth: int) -> Said:
             after, left = _named(left, lower=False)
         elif word not in PLAIN and word != "NULL":
             raise Unknown
-    return Said(name, type, sizes(tokens[2:]), unsigned, charset, collation, collates, nullable, default, after)
+    return Said(
+        name, type, sizes(tokens[2:]), unsigned, charset, collation, collates, nullable, default, after, comment
+    )
 
 
 def sizes(tokens: Sequence[Token]) -> tuple[str, ...]:

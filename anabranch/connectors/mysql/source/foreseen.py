@@ -65,6 +65,7 @@ def _column(said: Said, then: TableSchema, family: str) -> Column:
         nullable=said.nullable,
         charset=charset,
         collation=collation,
+        comment=said.comment,
         character_bytes=character_bytes(charset),
     )
     return _with_default(column, said.default)

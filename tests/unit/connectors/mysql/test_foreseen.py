@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.connectors.mysql.source.statements import MysqlDialect
@@ -29,6 +31,7 @@ FORESEEN = {
     "ADD e ENUM('a','it''s') NOT NULL DEFAULT 'a'": [
         "+ column e: enum('a','it''s') COLLATE latin1_swedish_ci NOT NULL DEFAULT 'a'"
     ],
+    "ADD k INT COMMENT 'Its own'": ["+ column k: int NULL COMMENT 'Its own'"],
     "ADD d DATE DEFAULT '2024-02-29' AFTER id": ["+ column d: date NULL DEFAULT '2024-02-29'"],
 }
 NOT_FORESEEN = (
@@ -46,6 +49,15 @@ def test_a_statement_tells_its_columns(clauses: str, expected: list[str]) -> Non
     foreseen = dialect.foreseen(sql, "shop", THEN)
     assert foreseen is not None
     assert list(map(str, changes(THEN, foreseen))) == expected
+
+
+def test_a_comment_alone_lets_the_table_go_on_as_it_will() -> None:
+    sql, dialect = "ALTER TABLE orders MODIFY word VARCHAR(9) NULL COMMENT 'new'", MysqlDialect()
+    then = replace(THEN, columns=(THEN.columns[0], replace(WORD, has_default=True)))
+    foreseen = dialect.foreseen(sql, "shop", then)
+    assert foreseen is not None
+    altered = dialect.altered(sql, "shop", then, foreseen)
+    assert altered is not None and altered.kinds == set() and altered.schema.columns[1].comment == "new"
 
 
 @pytest.mark.parametrize(
