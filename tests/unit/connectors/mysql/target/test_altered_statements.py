@@ -161,5 +161,17 @@ def test_rule_17_what_is_there_tells_how_far_it_came(
     now = {"id": ID, "a": A, "b": B}
     found = altered([now[name] for name in behind], *steps)
     for names, is_behind in ((before, False), (behind, True)):
-        assert altered_columns._is_behind(existing(*map(column, names)), found) is is_behind
-    assert not altered_columns._is_behind(existing(), altered((ID, WIDE), ColumnRetyped("a")))
+        assert altered_columns._is_behind(existing(*map(column, names)), found, RULES, NEWEST) is is_behind
+    assert not altered_columns._is_behind(existing(), altered((ID, WIDE), ColumnRetyped("a")), RULES, NEWEST)
+
+
+def test_rule_17_a_column_that_somebody_else_has_added_meanwhile_is_not_taken_for_ours() -> None:
+    found = altered((ID, A, B), ColumnAdded("b"))
+    ours = column("b")
+    for made, is_ours in (
+        (ours, True),
+        (replace(ours, nullable=not ours.nullable), False),
+        (column("b", "text"), False),
+    ):
+        there = existing(column("id"), column("a"), made)
+        assert altered_columns._is_behind(there, found, RULES, NEWEST) is is_ours
