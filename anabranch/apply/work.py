@@ -111,8 +111,9 @@ class Work:
                 continue
             state = self.states.get(one.table) or self._new(one.table)
             if state is not None and not (self._has_joined(one.table, one.sequence) and self._is_newer(one)):
+                if not (state.is_parked and tells_dropped(state.reason) and tells_dropped(one.reason)):  # told once
+                    self.decided.append(_decided(state, one, Outcome.PARKED))
                 self.states[one.table] = park(state, reason)
-                self.decided.append(_decided(state, one, Outcome.PARKED))
         self.leave(one.table for one in parked if (state := self.states.get(one.table)) and state.is_parked)
 
     def _forgets(self, dropped: Parked) -> bool:

@@ -52,7 +52,13 @@ OLD = ("CREATE TABLE old (id int PRIMARY KEY, word varchar(20)) ENGINE = MyISAM"
 MOST = 30.0  # seconds: a busy machine is to have the time
 
 
-@pytest.fixture(params=PAIRS, ids=" to ".join)
+# Its source is read as that of the first pair, its target as that of the last one.
+LONG = [("logical_postgresql", "mysql")]
+
+
+@pytest.fixture(
+    params=[pytest.param(pair, marks=pytest.mark.long) if pair in LONG else pair for pair in PAIRS], ids=" to ".join
+)
 def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JobHere]:
     source, target = (create_database(request.getfixturevalue(name), "exact") for name in request.param)
     source.execute(*TABLES, *(OLD if request.param[0] != "logical_postgresql" else ()))

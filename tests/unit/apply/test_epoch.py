@@ -319,6 +319,8 @@ def test_what_the_source_dropped_and_the_target_has_stays_with_the_rows_before(r
     one.applier.apply(one.log(item(1), item(2), barriers=(Barrier(1, 9, BarrierKind.PARK, ITEMS.id, "", GONE),)))
     assert one.states() == {"items": "parked"} and one.rows() == [1, 2]
     assert one.applier.progress.states[ITEMS.id].is_dropped
+    one.applier.apply(one.log(item(3), barriers=(drop(ITEMS.id),)))  # as it is found gone once more
+    assert len(one.applier.progress.store.journal.ddl_changes(JOB)) == 1
 
 
 @pytest.mark.parametrize(
