@@ -190,7 +190,10 @@ class DefinitionKeeper:
         if facts.kind == StatementKind.TRUNCATE:
             return [Barrier(0, place, BarrierKind.TRUNCATE, t, statement.sql) for place, t in enumerate(named)]
         if facts.kind == StatementKind.COLUMNS or self._drops_acting_key(facts, named):
-            return self._park(named, "its columns or keys were altered at the source", statement.sql)
+            not_followed = ", by something that [ddl] does not follow, or that is not certain any more" * bool(
+                self.follows
+            )
+            return self._park(named, f"its columns or keys were altered at the source{not_followed}", statement.sql)
         if facts.kind in VANISHES:
             parked = self._park(named, f"{facts.kind} at the source", statement.sql)
             if facts.kind != StatementKind.DROP:
