@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from anabranch.model.column_changes import IGNORE, KEEP, PARK, Actions, ColumnChange, Untold, differences
+from anabranch.model.datatype import Kind
 from anabranch.model.schema import TableSchema
 from anabranch.rows.altered import (
     AlteredTable,
@@ -50,11 +51,28 @@ def altered_table(
         steps = tuple(step for step in steps if not isinstance(step, DefaultChanged))
     if parked := sorted({KINDS[type(step)] for step in steps if actions.get(KINDS[type(step)], PARK) == PARK}):
         raise NotFollowed(f'[ddl] {parked[0]} is "{PARK}"')
+    if rescaled := [
+        step.name for step in steps if isinstance(step, ColumnRetyped) and _is_rescaled(former, now, step, untold)
+    ]:
+        raise NotFollowed(
+            f"{rescaled[0]} has another number of digits behind the point, which the target's type has as a text"
+        )
     if not now[1].key and any(isinstance(step, ColumnDropped) and step.keeps for step in steps):
         raise NotFollowed("it has no key: rows with another value in a column that is kept could not be told apart")
     if _without(former[1], steps, dict(untold.renamed)) != _without(now[1], steps, {n: n for _, n in untold.renamed}):
         raise NotFollowed("the job's rules make another table of it now")
     return AlteredTable(*former, *now, steps)
+
+
+def _is_rescaled(
+    former: tuple[TableSchema, TargetTable], now: tuple[TableSchema, TargetTable], step: ColumnRetyped, untold: Untold
+) -> bool:
+    """Return whether rows that are there would be printed otherwise, where the job has chosen a type for a decimal number."""
+    before = {name: source for source, name in untold.renamed}.get(step.name, step.name)
+    types = [column.type for column in (former[0].column(before), now[0].column(step.name))]
+    scales = {type.scale for type in types if type is not None and type.kind is Kind.DECIMAL}
+    chosen = now[1].type_of(now[1].columns[now[1].source_columns.index(step.name)]).target
+    return bool(chosen) and len(scales) > 1
 
 
 def refuse_aside(altered: AlteredTable, number: int) -> None:

@@ -150,3 +150,20 @@ def test_anything_else_that_the_rules_make_of_it_is_not_followed() -> None:
     for other in others:
         with pytest.raises(NotFollowed, match="another table"):
             altered(former, (schema, other))
+
+
+def test_a_decimal_of_another_scale_parks_where_the_job_has_made_it_a_text() -> None:
+    """Rows that are there would keep their digits, and the source prints others."""
+    was, now = (LogicalType(Kind.DECIMAL, precision=precision, scale=scale) for precision, scale in ((10, 2), (12, 4)))
+    for chosen in ("", "text"):
+        pair = []
+        for type in (was, now):
+            columns = (Column("id", INT, "int"), Column("d", type, f"decimal({type.precision},{type.scale})"))
+            types = (INT, replace(type, target=chosen))
+            there = TargetTable(ITEM, THERE, ("ID", "D"), types, ("ID",), source_columns=("id", "d"))
+            pair.append((TableSchema(ITEM, columns, ("id",)), there))
+        if chosen:
+            with pytest.raises(NotFollowed, match="digits behind the point"):
+                altered(pair[0], pair[1])
+        else:
+            assert altered(pair[0], pair[1]).steps == (ColumnRetyped("d"),)

@@ -97,8 +97,10 @@ class _Behind:
             self.filled.append((column.name, _filled(column, said)))
 
     def _change(self, name: str, said: Said) -> None:
-        """Follow a column that is defined anew, in its place."""
+        """Follow a column that is defined anew, in its place. A MariaDB drops a check that was written with the column."""
         column, former = _agreed(said, self.then, self.now), _plain(self.table, name)
+        if any(_word(former.name).search(check.text) for check in self.table.checks):
+            raise Unknown
         if (
             column == former and column.comment == former.comment
         ):  # or the catalogue is late, and does not show yet what is unsaid
@@ -186,15 +188,14 @@ def _retyped(table: TableSchema, former: Column, column: Column) -> frozenset[Co
     _alone(table, former.name)
     if former.type is None or column.type is None:
         raise Unknown
+    is_shown_otherwise = former.type == column.type and _integer(former) and _integer(former) == _integer(column)
+    if not is_shown_otherwise and not widens(former.native, column.native):
+        raise Unknown
     default, is_decimal = former.default, column.type.kind is Kind.DECIMAL
     if is_decimal and default is not None and not former.default_is_expression:
         default = constant(column, default).default
     kinds = differences(replace(former, type=column.type, native=column.native, default=default), column)
-    if former.type == column.type and _integer(former) and _integer(former) == _integer(column):
-        return kinds  # the width in which it is shown
-    if not widens(former.native, column.native):
-        raise Unknown
-    return kinds | {ColumnChange.TYPE}
+    return kinds if is_shown_otherwise else kinds | {ColumnChange.TYPE}
 
 
 def _integer(column: Column) -> str:
@@ -214,10 +215,13 @@ def _alone(table: TableSchema, name: str) -> Column:
     computed = {named for other in table.columns if other.generated for named in table.named_by(other)}
     texts = [check.text for check in table.checks] + [table.partition_key]
     texts += [part for index in table.indexes for part in index.parts]
-    word = re.compile(rf"(?<![\w$]){re.escape(column.name)}(?![\w$])", re.IGNORECASE)
-    if column.name in table.keyed | computed or any(map(word.search, texts)):
+    if column.name in table.keyed | computed or any(map(_word(column.name).search, texts)):
         raise Unknown
     return column
+
+
+def _word(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])", re.IGNORECASE)
 
 
 def _without(index: Index, name: str) -> Index | None:

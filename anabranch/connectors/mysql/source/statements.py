@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 
 from anabranch.connectors.mysql.source import altered_columns
 from anabranch.connectors.mysql.source.statement_tokens import TOKEN, Token, tokens
@@ -68,7 +68,7 @@ class MysqlDialect:
         statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
         try:
             return altered_columns.behind(statement.clauses_of_alter(), then, now)
-        except IndexError:
+        except (IndexError, ValueError, ArithmeticError):  # a text that no server takes: it parks, and capture goes on
             return None
 
     def foreseen(self, sql: str, default_schema: str, then: TableSchema) -> TableSchema | None:
@@ -240,10 +240,17 @@ class _Statement:
         if first.word == "ADD" and second in ("CONSTRAINT", "FOREIGN"):
             kind = next((t.word for t in self.tokens[at + 1 :] if t.word in CONSTRAINTS), "")
             return kind in ("CHECK", "UNIQUE") or (kind == "FOREIGN" and not self._acts(at))
+        if first.word == "ALTER" and self._sets_default(at):
+            return False
         if first.word in KEEPING_WITH:
             is_key = first.word == "DROP" and second != "CHECK"
             return second in KEEPING_WITH[first.word] and not (is_key and self._is_primary(at + 2))
         return first.word in KEEPING
+
+    def _sets_default(self, at: int) -> bool:
+        """Return whether the clause is ALTER [COLUMN] name SET DEFAULT … or DROP DEFAULT."""
+        words = [token.word for token in self.tokens[at : at + 5]]
+        return any(pair in (("SET", "DEFAULT"), ("DROP", "DEFAULT")) for pair in pairwise(words))
 
     def _acts(self, at: int) -> bool:
         """Return whether the foreign key that the clause adds changes rows itself."""

@@ -37,7 +37,7 @@ def widens(former: str, native: str) -> bool:
 def _parts(native: str) -> tuple[str, tuple[int, ...], frozenset[str]]:
     """Return name, sizes and what stands behind them."""
     name, *rest = tokens(native)
-    sizes = tuple(int(token.text) for token in rest if token.depth and token.text.isdigit())
+    sizes = tuple(int(token.text) for token in rest if token.depth and token.kind == "word" and token.text.isdecimal())
     return (
         name.text.lower(),
         sizes,

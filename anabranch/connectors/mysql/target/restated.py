@@ -19,7 +19,7 @@ from anabranch.contracts import Conflict, ValueRules
 from anabranch.rows.altered import AlteredTable, ColumnRenamed, ColumnRetyped, DefaultChanged, NullabilityChanged
 
 RESTATED = ColumnRetyped | NullabilityChanged | DefaultChanged
-INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")  # whose width says nothing
+WITH_WIDTHS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")  # which say nothing
 
 
 def restated(altered: AlteredTable) -> list[str]:
@@ -38,7 +38,10 @@ def lines(altered: AlteredTable, existing: ExistingTable, rules: ValueRules, rel
             _refuse_lost_default(altered, now, release)
         is_restated = was.native != now.native or was.nullable is not now.nullable
         if is_restated or ColumnRenamed in kinds:
-            native = now.native if was.native != now.native else without_hints(column.type)
+            is_own = (
+                was.native != now.native or bare(now.native) == "json"
+            )  # which a MariaDB prints as a text with a check
+            native = now.native if is_own else without_hints(column.type)
             as_it_stands = replace(now, native=native, charset=column.charset, collation=column.collation)
             line = ddl.column_line(replace(as_it_stands, invisible=column.invisible), release)
             yield f"CHANGE COLUMN {quoted(column.name)} {line}"
@@ -55,8 +58,16 @@ def unlike(altered: AlteredTable, existing: ExistingTable, rules: ValueRules, re
             yield f"the target's table has no column {was.name}"
         elif column.generated or column.auto_increment:
             yield f"column {column.name} of the target's table is computed"
+        elif release.family == "mariadb" and (checks := _checks(existing, column.name)):
+            yield f"check {', '.join(checks)} of the target's table may be of column {column.name} alone, and would go"
         elif was.native != now.native and _spelled(column.type) not in (_spelled(was.native), _spelled(now.native)):
             yield f"column {column.name} of the target's table is {column.type}, and was made as {was.native}"
+
+
+def _checks(existing: ExistingTable, name: str) -> list[str]:
+    """Return the checks that name a column, without that of JSON, which comes with the type."""
+    own = {check: clause for check, clause in existing.checks.items() if not clause.lower().startswith("json_valid(")}
+    return sorted(check for check, clause in own.items() if name in existing.named_in(clause))
 
 
 def never_null(altered: AlteredTable, rules: ValueRules, release: Release) -> list[str]:
@@ -103,4 +114,4 @@ def is_spelled_alike(native: str, other: str) -> bool:
 def _spelled(native: str) -> tuple[object, ...]:
     """Return a type so that equal ones are equal, however a release prints them."""
     name, is_unsigned = bare(native), "unsigned" in native.lower()
-    return name, () if name in INTEGERS else sizes(native), is_unsigned
+    return name, () if name in WITH_WIDTHS else sizes(native), is_unsigned

@@ -13,6 +13,7 @@ from anabranch.model.column_changes import ColumnChange, Untold
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Check, Column, ForeignKey, Index, TableSchema
+from anabranch.rows.log_items import StatementKind
 
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)
 ID = Column("id", INT, "int", nullable=False)
@@ -454,3 +455,35 @@ def test_a_column_that_is_renamed_and_defined_anew_is_both() -> None:
 )
 def test_what_is_no_widening_and_no_null_or_default_is_nothing(clauses: str, column: Column) -> None:
     assert MysqlDialect().altered(f"ALTER TABLE item {clauses}", "shop", WIDE, now_with(column)) is None
+
+
+def test_a_default_that_is_set_is_a_change_of_columns() -> None:
+    """Alone and beside what leaves columns as they are: else the table would go on with the former one."""
+    facts = MysqlDialect().facts
+    for clauses in ("ALTER i SET DEFAULT 5", "ALTER COLUMN i DROP DEFAULT", "ADD INDEX x (i), ALTER `i` SET DEFAULT 5"):
+        assert facts(f"ALTER TABLE item {clauses}", "shop").kind is StatementKind.COLUMNS, clauses
+    for clauses in ("ALTER INDEX by_s INVISIBLE", "ALTER CHECK c NOT ENFORCED", "ADD INDEX x (i)"):
+        assert facts(f"ALTER TABLE item {clauses}", "shop").kind is StatementKind.ALTER, clauses
+
+
+def test_no_statement_of_a_log_raises() -> None:
+    """A TIME as a number, and labels that look like sizes."""
+    time = replace(typed("h", "time"), nullable=False, default="00:00:00.000000")
+    for former, clause, now in (
+        (time, "MODIFY h DECIMAL(10,2) NOT NULL DEFAULT 0", replace(typed("h", "decimal(10,2)"), default="0.00")),
+        (typed("h", "enum('a','²')"), "MODIFY h ENUM('a','²','b')", typed("h", "enum('a','²','b')")),
+        (replace(typed("h", "double"), default="1e300"), "MODIFY h DECIMAL(9,2)", typed("h", "decimal(9,2)")),
+    ):
+        then = replace(THEN, columns=(ID, former))
+        assert (
+            MysqlDialect().altered(f"ALTER TABLE item {clause}", "shop", then, replace(then, columns=(ID, now))) is None
+        )
+
+
+def test_a_column_that_a_check_names_is_not_defined_anew() -> None:
+    """A MariaDB drops a check that was written with the column."""
+    for checks, found in (((), True), ((Check("c", "(`i` > 0)"),), False)):
+        then = replace(THEN, columns=(ID, int_column("i")), checks=checks)
+        now = replace(then, columns=(ID, int_column("i", "5")))
+        altered = MysqlDialect().altered("ALTER TABLE item MODIFY i INT DEFAULT 5", "shop", then, now)
+        assert (altered is not None) is found

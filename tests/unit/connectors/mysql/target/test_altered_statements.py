@@ -175,3 +175,14 @@ def test_rule_17_a_column_that_somebody_else_has_added_meanwhile_is_not_taken_fo
     ):
         there = existing(column("id"), column("a"), made)
         assert altered_columns._is_behind(there, found, RULES, NEWEST) is is_ours
+
+
+def test_what_a_mariadb_would_lose_with_a_column_that_is_defined_anew() -> None:
+    """A check that was written with it, perhaps; one of JSON comes with the type."""
+    found, mariadb = altered((ID, WIDE), ColumnRetyped("a")), Release.newest("mariadb")
+    own = {"c": "`a` > 0"}
+    for checks, release, told in ((own, mariadb, ["c"]), (own, NEWEST, []), ({"a": "json_valid(`a`)"}, mariadb, [])):
+        here = replace(existing(), checks=checks)
+        said = list(restated.unlike(found, here, RULES, release))
+        assert [f"check {name} of" in text for name, text in zip(told, said, strict=True)] == [True] * len(told)
+    assert restated.is_spelled_alike("year(4)", "year") and not restated.is_spelled_alike("char(4)", "char(5)")
