@@ -44,12 +44,12 @@ def go_on(
     """Put the definition behind the statement in force, and return the barrier that says so; [] where it is not certain, or the
     change is of a kind that is not one of `follows`.
 
-    `shown`: the statement as people may see it. A prepared transaction has rows of the former definition, and is decided
-    behind the statement: then nothing goes on.
+    `shown`: the statement as people may see it. A prepared transaction with rows of the job may have some of the former
+    definition, and is decided behind the statement: then nothing goes on.
     """
     then = trail.history.in_force()[table]
     try:
-        after = None if trail.staging.all() else _behind(source, then, statement)
+        after = None if trail.staging.waits else _behind(source, then, statement)
     except SourceUnavailable:
         raise
     except SourceError as refused:  # the user may not see all of the table any more

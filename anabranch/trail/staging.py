@@ -78,6 +78,11 @@ class Staging:
     def all(self) -> list[Staged]:
         return list(self._staged.values())
 
+    @property
+    def waits(self) -> bool:
+        """Return whether any of them has, or may have, rows of the job's tables: others are of databases of somebody else."""
+        return any(one.rows or one.left_out or one.is_older for one in self._staged.values())
+
     def lacking(self, table: TableId) -> list[str]:
         """Open transactions that have rows of `table` which are not here."""
         return [one.xid for one in self._staged.values() if str(table) in one.left_out]

@@ -273,14 +273,23 @@ def test_rule_17_a_table_goes_on_behind_columns_that_are_certain(keep: Callable)
     assert seen(keeper, "ALTER TABLE other ADD a INT DEFAULT 5") == [(BarrierKind.PARK, "other")]
 
 
-def test_rule_06_no_table_goes_on_while_a_transaction_is_prepared(keep: Callable) -> None:
+@pytest.mark.parametrize(
+    ("prepared", "goes_on"),
+    [({"is_older": True}, False), ({"left_out": [TableId("shop", "other")]}, False), ({}, True)],
+    ids=["from before", "rows that are not here", "nothing of ours"],
+)
+def test_rule_06_no_table_goes_on_while_a_transaction_with_rows_is_prepared(
+    keep: Callable, prepared: dict[str, Any], goes_on: bool
+) -> None:
+    """Another application's on the same server keeps nobody from going on (torture seed 40215)."""
     keeper = keep(table("orders"))
     then = keeper.source.now[TableId("shop", "orders")]
     added = Column("a", LogicalType(Kind.INT32), "int", has_default=True, default="5")
     keeper.source.now[then.id] = replace(then, columns=(*then.columns, added))
     keeper.follows = frozenset(ColumnChange)
-    keeper.trail.staging.prepare("x", HERE, is_older=True)
-    assert seen(keeper, "ALTER TABLE orders ADD a INT DEFAULT 5") == [(BarrierKind.PARK, "orders")]
+    keeper.trail.staging.prepare("x", HERE, **prepared)
+    kind = BarrierKind.ALTER if goes_on else BarrierKind.PARK
+    assert seen(keeper, "ALTER TABLE orders ADD a INT DEFAULT 5") == [(kind, "orders")]
 
 
 def test_a_table_that_the_catalogue_does_not_show_parks_and_capture_goes_on(
