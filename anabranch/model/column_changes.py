@@ -28,7 +28,7 @@ class ColumnChange(StrEnum):
 
 
 Actions = Mapping[ColumnChange, str]
-"""What the job file has for each kind; `park` for one that is not in it."""
+"""Maps each kind to the action of the job file; one that is not in it parks."""
 APPLY_ALL: Actions = dict.fromkeys(ColumnChange, APPLY)
 
 

@@ -207,7 +207,7 @@ def test_a_table_that_cannot_be_altered_parks_just_there(here: JobHere) -> None:
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
 def test_rule_17_a_change_that_no_setting_takes_is_noted_where_it_parks_its_table(here: JobHere) -> None:
-    """Also where the job dies before and behind the commit."""
+    """Note each change once, also where the job dies before and behind the commit."""
     statements = {
         "other": "ALTER TABLE other MODIFY v SMALLINT",
         "item": "ALTER TABLE item MODIFY v VARCHAR(10)",

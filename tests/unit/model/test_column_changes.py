@@ -1,4 +1,4 @@
-"""What a table may become by later changes that the log tells of, and what differs between columns."""
+"""Compare columns, and tell which later changes of a table may be passed over because the log tells of them at their place."""
 
 from __future__ import annotations
 

@@ -5,9 +5,10 @@ What does not live here: what a note says (model/ddl_changes.py), transactions (
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anabranch.connectors.mysql.target.session import Connection, run
+from anabranch.connectors.sql.ddl_notes import change_of
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
@@ -60,32 +61,8 @@ def read(session: StateSession, job: str, table: TableId | None) -> list[DdlChan
     if not session.rows("look for changes of definitions", IS_THERE):
         return []
     query = READ.format(" AND `source_table` = %s" if table else "")
-    return [_change(row) for row in session.rows("read the changes of definitions", query, job, *_named(table))]
+    return [change_of(row) for row in session.rows("read the changes of definitions", query, job, *_named(table))]
 
 
 def _named(table: TableId | None) -> list[str]:
     return [str(table)] if table else []
-
-
-def _change(row: tuple[Any, ...]) -> DdlChange:
-    from anabranch.model.ddl_changes import DdlChange, DdlRule, Outcome  # `status` goes without
-
-    sequence, source, position, time, target, statement, user, setting, action, outcome, *rest = row
-    why, version, digest, by, number, at = rest
-    return DdlChange(
-        sequence,
-        position,
-        time,
-        TableId.parse(source),
-        TableId.parse(target),
-        statement,
-        DdlRule(setting, action),
-        Outcome(outcome),
-        why,
-        version,
-        digest,
-        by,
-        user,
-        number,
-        at,
-    )

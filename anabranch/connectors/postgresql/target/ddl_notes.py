@@ -5,10 +5,11 @@ What does not live here: what a note says (model/ddl_changes.py), transactions (
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, LiteralString
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.target.aside import readable
+from anabranch.connectors.sql.ddl_notes import change_of
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
@@ -40,28 +41,4 @@ def keep(connection: Connection, job: str, change: DdlChange) -> None:
 
 def read(connection: Connection, job: str, table: TableId | None) -> list[DdlChange]:
     name = str(table) if table else None
-    return [_change(row) for row in connection.execute(READ, [job, name, name])]
-
-
-def _change(row: tuple[Any, ...]) -> DdlChange:
-    from anabranch.model.ddl_changes import DdlChange, DdlRule, Outcome  # `status` goes without
-
-    sequence, source, position, time, target, statement, user, setting, action, outcome, *rest = row
-    why, version, digest, by, number, at = rest
-    return DdlChange(
-        sequence,
-        position,
-        time,
-        TableId.parse(source),
-        TableId.parse(target),
-        statement,
-        DdlRule(setting, action),
-        Outcome(outcome),
-        why,
-        version,
-        digest,
-        by,
-        user,
-        number,
-        at,
-    )
+    return [change_of(row) for row in connection.execute(READ, [job, name, name])]

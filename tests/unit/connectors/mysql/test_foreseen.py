@@ -1,4 +1,4 @@
-"""What a table would be behind a statement that nobody has run, and that capture would follow it by the same reading."""
+"""Foresee a table behind a statement that nobody has run: capture would read the statement in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table is behind columns that its rows tell of, by what the catalogue keeps of them (no server)."""
+"""Define a table behind columns that its rows tell of, by what the catalogue keeps of them (no server)."""
 
 from __future__ import annotations
 
