@@ -49,8 +49,8 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Decider:
-    """Reads the rows that a change concerns, and decides. `keys_act`: foreign keys of the target act on what is
-    written."""
+    """Reads the rows that a change concerns, and decides. `keys_act`: foreign keys of the target remove or change rows
+    that refer to this table's."""
 
     writer: RowWriter
     keys_act: bool = False

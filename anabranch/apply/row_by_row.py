@@ -101,7 +101,8 @@ class RowByRow:
         if step.unconverted and not waits:
             key = step.change.old_key or {name: step.change.values[name] for name in step.change.table.key}
             raise Conflict(step.change.table.source, words(step.unconverted), key)
-        decider = Decider(writer, work.context.keys is not None)
+        keys = work.context.keys
+        decider = Decider(writer, keys is not None and step.change.table.source in keys.acting)
         verdict = Verdict(()) if waits else decider.decide(step.change, step.policy)
         refuse_cascades(step.change, step.policy, (*step.ahead, *step.follow))
         carry_out_cascades(step.ahead if verdict.stands else (), writer, work)

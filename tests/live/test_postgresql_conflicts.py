@@ -15,7 +15,7 @@ from anabranch import failpoints
 from anabranch.errors import RowRefused
 from anabranch.model.schema import Action
 from anabranch.rows.conflict import ConflictPolicy, NotedConflict
-from rigs.foreign_keys_postgresql import Row, key, rig, table
+from rigs.foreign_keys_postgresql import Row, key, ordinary_user, rig, table
 
 POLICIES = {
     "source_wins": ConflictPolicy("source_wins"),
@@ -207,6 +207,21 @@ def test_a_row_that_comes_while_it_is_looked_for_is_met_again(
     one.apply([("one", "i", {"id": 2, "age": 1, "v": 1}), ("one", "i", {"id": 1, "age": 1, "v": 1})])
     assert one.rows()["one"] == {1: {"id": 1, "age": 7, "v": 7}, 2: {"id": 2, "age": 0, "v": 0}}
     assert [n.kind for n in noted(one)] == ["exists", "exists"]
+
+
+def test_a_row_makes_room_where_no_key_of_the_target_acts_on_it(made: Callable[..., Any], target_database: Any) -> None:
+    """Torture seed 41127: the keys that act on an ordinary user are those of other tables."""
+    with ordinary_user(target_database) as user:
+        one = made("source_wins", ONE, PARENT, CHILD, user=user)
+        one.apply([("one", "i", {"id": 1, "age": 0, "v": 1}), ("parent", "i", {"id": 1, "age": 0})])
+        one.database.execute(
+            f"INSERT INTO {one.where}.one VALUES (2, 7, 7); INSERT INTO {one.where}.parent VALUES (2, 7)"
+        )
+        one.apply([("one", "u", {"id": 1, "age": 0, "v": 1}, {"id": 2, "age": 0, "v": 1})])
+        assert one.rows()["one"] == {2: {"id": 2, "age": 0, "v": 1}}
+        assert [(n.kind, n.decision) for n in noted(one)] == [("exists", "source")]
+        with pytest.raises(RowRefused, match="foreign keys of the target would act"):
+            one.apply([("parent", "u", {"id": 1, "age": 0}, {"id": 2, "age": 0})])
 
 
 def test_what_no_policy_covers_still_stops(made: Callable[..., Any]) -> None:
