@@ -29,6 +29,7 @@ from anabranch.testing.torture.model import Disagreement, Model
 from anabranch.testing.torture.rows import NoSuchRow
 from anabranch.testing.torture.sources import Commits
 from anabranch.testing.torture.speaker import COMMITTED, ROLLED_BACK, Outcome
+from anabranch.testing.torture.speaker import UNKNOWN as UNTOLD
 from anabranch.testing.torture.tables import LEDGER
 from anabranch.testing.torture.watcher import Observation
 
@@ -95,6 +96,13 @@ class Checker:
         except _Found as found:
             return found.failure
         return None
+
+    def emptied_without_log(self, lines: Mapping[str, Sequence[bytes]]) -> str:
+        """Return the table that the source has emptied without a line of its log: a server that ends in the middle of
+        TRUNCATE may (torture seed 41058, MariaDB 10.11). No replica has it then, and the history says nothing."""
+        unknown = {number for number, outcome in self.outcomes.items() if outcome.end == UNTOLD}
+        lost = (one for one in self.history.transactions if one.truncates and one.number in unknown - {*self.order})
+        return next((one.truncates for one in lost if not lines[one.truncates]), "")
 
     def observed(self, observations: Iterable[Observation]) -> Failure | None:
         """Check that each is a state of the source, and none older than the one before."""

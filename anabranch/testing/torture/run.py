@@ -15,7 +15,7 @@ from typing import Any
 
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
-from anabranch.testing.torture.check import PIPELINE, WRONG, Checker, Failure
+from anabranch.testing.torture.check import MODEL, PIPELINE, WRONG, Checker, Failure
 from anabranch.testing.torture.contract import SECOND, Fault, Pipeline, PipelineFailed, is_apart, shows_enough
 from anabranch.testing.torture.exempt import INTRUDER
 from anabranch.testing.torture.history import History
@@ -68,7 +68,7 @@ def run_history(
     begin = family.prepare(history, source)
     sessions = Sessions(history, source, pipeline.committed)
     on_begin(begin, sessions)
-    more = pipeline.beside()
+    more, says_nothing = pipeline.beside(), False
     watchers = [Watcher(t, history.database, history.schema, more, waits=t is not target) for t in targets]
     try:
         failed, fired = _drive(history, sessions, watchers, pipeline, patience)
@@ -85,6 +85,13 @@ def run_history(
         if failure is None and INTRUDER in more:
             failure = seen[0].checker.noted(pipeline.noted(), seen[0].observations)
         failure = failure or _wrong_beside(seen, pipeline)
+        unlogged = seen[0].checker.emptied_without_log(lines)
+        if unlogged and failure is not None and failure.kind == MODEL:
+            print(
+                f"history {history.seed} says nothing: the source emptied {unlogged} without logging it",
+                file=sys.stderr,
+            )
+            failure, says_nothing = None, True
         hits = pipeline.hits()
     finally:
         sessions.close()
@@ -92,7 +99,8 @@ def run_history(
             watcher.close()
         pipeline.stop()
         remove(history, source, *targets)
-    observations, prefixes = max(one.made for one in watchers), max(len(one.checker.prefixes) for one in seen)
+    observations = max(one.made for one in watchers)
+    prefixes = 0 if says_nothing else max(len(one.checker.prefixes) for one in seen)
     missed = next((one.missed for one in watchers if one.missed), "")
     if failure is None and not shows_enough(observations, prefixes) and missed:
         print(f"history {history.seed}: a look at the target came to nothing: {missed}", file=sys.stderr)

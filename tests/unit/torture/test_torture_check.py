@@ -9,6 +9,7 @@ import pytest
 from anabranch.testing.torture.check import BACK, FINAL, MODEL, TORN, UNKNOWN, WRONG, Checker
 from anabranch.testing.torture.sources import Commits
 from anabranch.testing.torture.speaker import COMMITTED, Outcome, Result
+from anabranch.testing.torture.speaker import UNKNOWN as UNTOLD
 from anabranch.testing.torture.tables import LEDGER
 from rigs.torture_history import HISTORY, LAST, ORDER, OUTCOMES, Contents, checker, seen, state, with_lines
 
@@ -113,6 +114,15 @@ def test_the_kit_s_own_mistakes_are_told_apart() -> None:
     wrong = {**OUTCOMES, 3: Outcome(3, (Result(0, 2),), COMMITTED)}
     failure = Checker(HISTORY, "mysql", wrong, Commits(ORDER)).source(LAST)
     assert failure and "transaction 3: the source met 2 rows, the model 1" in failure.message
+
+
+def test_a_table_that_the_source_empties_without_a_word_is_told_apart() -> None:
+    """Torture seed 41058. The TRUNCATE is number 6, whose answer got lost."""
+    lost = {**OUTCOMES, 6: Outcome(6, (), UNTOLD)}
+    unlogged = Checker(HISTORY, "mysql", lost, Commits([n for n in ORDER if n != 6]))
+    assert unlogged.emptied_without_log(with_lines(LAST, "loose")) == "loose"
+    assert unlogged.emptied_without_log(with_lines(LAST, "loose", b"1\t\\N")) == ""
+    assert checker().emptied_without_log(with_lines(LAST, "loose")) == ""
 
 
 def test_a_message_says_where() -> None:
