@@ -315,7 +315,7 @@ def error_tree() -> Iterator[str]:
     yield "[errors by server](errors-by-server.md)."
     yield ""
     yield "The code is for machines: `status --json` has it in `error` and `last_error`, with the side (source, target, job),"
-    yield "the part that met it (`task`, as `shop/apply/north`), and whether it is tried again. Where the log goes as JSON,"
+    yield "the part that had it (`task`, as `shop/apply/north`), and whether it is tried again. Where the log goes as JSON,"
     yield "`run`, `capture`, `load` and `apply` end with such a line (event `error`) beside their message; so does every"
     yield "verb that was called with `--json`. Codes stay as they are from release to release. Beside those in the table:"
     yield "`part_failed` (a part of `run` has ended with an error of its own), `part_died` (one ended without giving a reason),"

@@ -143,7 +143,7 @@ class RowWriter(Protocol):
         `at_once`: constraints that are asked at commit otherwise are asked at its end, too. Raises Conflict."""
 
     def change(self, row: RowChange) -> bool:
-        """Carry out one row change alone; return whether it met a row. Raises Conflict, with the key, when it is checked and
+        """Carry out one row change alone; return whether it found a row. Raises Conflict, with the key, when it is checked and
         does not hit exactly one row, or is refused."""
 
     def row(self, table: TargetTable, key: Mapping[str, str | None], age: Age | None) -> FoundRow | None:

@@ -36,7 +36,7 @@ class Trace:
 
     def __init__(self, home: Path, task: str) -> None:
         self._home, self._folder, self._task = home, home / FOLDER, task
-        self._told: dict[tuple[str, ...], tuple[float, int]] = {}  # thing -> when it was noted, how often met since
+        self._told: dict[tuple[str, ...], tuple[float, int]] = {}  # thing -> when it was noted, how often it came since
         self._mutex = threading.Lock()
         self._count = 0
 
@@ -45,16 +45,16 @@ class Trace:
         now, tick = time.time_ns(), time.monotonic()
         with self._mutex:
             thing = (event, *(str(facts.get(key, "")) for key in ("state", "sub_state", "code", "table", "part")))
-            before, met = self._told.get(thing, (-REPEAT_S, 0))
+            before, repeats = self._told.get(thing, (-REPEAT_S, 0))
             if level not in RECORDED and tick - before < REPEAT_S:
-                self._told[thing] = before, met + 1
+                self._told[thing] = before, repeats + 1
                 return
             if level != DETAILED:
                 if len(self._told) >= KNOWN:
                     self._told.clear()
                 self._told[thing] = tick, 0
             self._count += 1
-            entry = self._entry(now, level, event, message, facts | ({"repeated": met} if met else {}))
+            entry = self._entry(now, level, event, message, facts | ({"repeated": repeats} if repeats else {}))
             with suppress(OSError):
                 self._append(now, entry)
 

@@ -35,7 +35,7 @@ class Proxy:
         self.lines = 0  # opened so far
         self.passed = 0  # bytes so far, both ways
         self.cuts = 0  # done by `cut_at`
-        self.met = 0  # lines and blocks so far that were reset, refused, or had to wait
+        self.disturbed = 0  # lines and blocks so far that were reset, refused, or had to wait
         self._delay, self._refuses = 0.0, False
         self._cut_at: tuple[bytes, Cut] | None = None
         self._change: tuple[re.Pattern[bytes], bytes] | None = None
@@ -96,7 +96,7 @@ class Proxy:
         return bool(self._open)
 
     def _reset(self) -> None:
-        self.met += len(self._open)
+        self.disturbed += len(self._open)
         for line in list(self._open):
             line.transport.abort()
 
@@ -117,7 +117,7 @@ class Proxy:
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refuses:
-            self.met += 1
+            self.disturbed += 1
             writer.transport.abort()
             return
         try:
@@ -136,7 +136,7 @@ class Proxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while block := await reader.read(BLOCK):
-                self.met += bool(self._delay) or not self._flows.is_set()
+                self.disturbed += bool(self._delay) or not self._flows.is_set()
                 await self._flows.wait()
                 if self._delay:
                     await asyncio.sleep(self._delay)

@@ -38,7 +38,7 @@ class Alone:
         is_over: Callable[[], bool],
     ) -> Iterator[None]:
         """Read the pieces of these readers while the block runs, and until they are through; `take` is called in a thread for
-        each reader, with a failure for a piece that its snapshot does not keep. Raises the first other error that one met."""
+        each reader, with a failure for a piece that its snapshot does not keep. Raises the first other error of any of them."""
         if not self.readers:
             yield
             return

@@ -85,7 +85,7 @@ def key_of(table: Table, line: bytes) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The effect of a committed transaction: its statements that succeeded, with how many rows each met; or the rows that
+    """The effect of a committed transaction: its statements that succeeded, with how many rows each affected; or the rows that
     the log says it changed. `truncates`: tables."""
 
     statements: Sequence[tuple[Statement, int]] = ()
@@ -153,7 +153,7 @@ class Story:
         return {now, touch.left} if rows[0] is None and rows[-1] is None else {now}
 
     def must_be_noted(self, touch: Touch, first: int, last: int) -> bool:
-        """Return whether the stream must have met the difference. `first`, `last`: the commits behind which it was written."""
+        """Return whether the stream must have seen the difference. `first`, `last`: commits behind which it was written."""
         if touch.did not in KINDS or self.truncated(touch.table, first, len(self.commits)):
             return False
         rows = [state.rows.get(touch.key) for state in self.at(touch.table)[last:]]
@@ -235,7 +235,9 @@ def wrong_notes(story: Story, found: Mapping[Touch, tuple[int, int]], noted: Seq
         if (touch.table, touch.key) in seen or not story.must_be_noted(touch, first, last):
             continue
         if touch.did != DELETED or not any((touch.table, key) in seen for key in story.later_keys(touch, last)):
-            return f"a conflict was met and not noted: {_said(touch)} (noted: {', '.join(map(str, noted)) or 'none'})"
+            return (
+                f"a conflict happened and was not noted: {_said(touch)} (noted: {', '.join(map(str, noted)) or 'none'})"
+            )
     return ""
 
 

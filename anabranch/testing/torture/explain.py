@@ -20,7 +20,7 @@ REPLACED = frozenset({"Fenced", "TrailLocked", "StateError", "TargetUnavailable"
 
 
 def explains(fault: Fault, ended: Ended, pid: int, *, apart: bool = False) -> bool:
-    """Return whether the process may have ended in that way because of the fault. `pid`: the process that the fault met.
+    """Return whether the process may have ended in that way because of the fault. `pid`: the process that the fault hit.
     `apart`: each of the targets has a server of its own."""
     if fault.kind == "exit":
         return pid == ended.pid and ended.code == EXIT_CODE

@@ -13,7 +13,7 @@ from anabranch.failpoints import POINTS
 from anabranch.testing.torture.contract import Fault
 from anabranch.testing.torture.parts import PARTS
 
-# Of a hundred faults. Most stand at a failpoint: there a crash has a place that can be met again.
+# Of a hundred faults. Most stand at a failpoint: there a crash has a place that can be reached again.
 WEIGHTS = {
     "exit": 34,
     "raise": 9,

@@ -1,7 +1,7 @@
 """The expected state: what the statements of a history make of its tables, foreign keys included. Independent of the product.
 
-Statements that succeeded at the source are carried out again in the order of the commits; the number of rows they met there
-is compared. Foreign keys act as InnoDB's do:
+Statements that succeeded at the source are carried out again in the order of the commits; the number of rows that they affected
+there is compared. Foreign keys act as InnoDB's do:
 https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html#foreign-key-referential-actions
 What does not live here: which statements those are, and in which order (order.py, check.py).
 """
@@ -29,8 +29,8 @@ class Disagreement(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
-    """The number of rows that a statement met, from `low` to `high` where the source's own order of work decides."""
+class Affected:
+    """The number of rows that a statement affected, from `low` to `high` where the source's own order of work decides."""
 
     low: int
     high: int
@@ -50,7 +50,7 @@ class Model:
         self.rows = Rows(schema)
         self._checks = True
         self._suspects: list[tuple[Table, ForeignKey, Value]] = []  # values that children may have lost
-        self._do: Mapping[str, Callable[[Statement], Met]] = {
+        self._do: Mapping[str, Callable[[Statement], Affected]] = {
             "insert": self._insert,
             "ignore": self._ignore,
             "replace": self._replace,
@@ -65,22 +65,22 @@ class Model:
             "add": lambda _: _exactly(0),
         }
 
-    def execute(self, statement: Statement, checks: bool = True) -> Met:
+    def execute(self, statement: Statement, checks: bool = True) -> Affected:
         """Carry a statement out, whole or, with Refused, not at all."""
         mark, self._checks = self.rows.mark(), checks
         self._suspects.clear()
         try:
-            met = self._do[statement.do](statement)
+            affected = self._do[statement.do](statement)
             self._hold(mark)
         except Refused:
             self.rows.back_to(mark)
             raise
-        return met
+        return affected
 
     def replay(self, statements: Iterable[tuple[Statement, int]], checks: bool = True) -> None:
-        """A committed transaction: its statements that succeeded, with the rows that each met at the source.
+        """A committed transaction: its statements that succeeded, with the rows that each affected at the source.
 
-        What was rolled back to a savepoint is left out: it may have lost its locks, and then it met rows of another time
+        What was rolled back to a savepoint is left out: it may have lost its locks, and then it affected rows of another time
         than that of the commit (seen on MariaDB 10.11)."""
         kept: list[tuple[Statement, int]] = []
         savepoints: dict[str, int] = {}
@@ -100,24 +100,24 @@ class Model:
 
     def _compare(self, statement: Statement, seen: int, checks: bool) -> None:
         try:
-            met = self.execute(statement, checks)
+            affected = self.execute(statement, checks)
         except Refused as refused:
             raise Disagreement(
                 f"the source took what the model refuses: {refused}: {sql(statement)[:600]}"
             ) from refused
-        if seen not in met and statement.do not in COMMIT_THEMSELVES:
-            raise Disagreement(f"the source met {seen} rows, the model {met}: {sql(statement)[:600]}")
+        if seen not in affected and statement.do not in COMMIT_THEMSELVES:
+            raise Disagreement(f"the source affected {seen} rows, the model {affected}: {sql(statement)[:600]}")
 
     # --- rows that come ------------------------------------------------------------------------------------------------
 
-    def _insert(self, statement: Statement) -> Met:
+    def _insert(self, statement: Statement) -> Affected:
         for row in self._given(statement):
             if self._in_the_way(statement.table, row):
                 raise Refused(f"a row like {row} is there")
             self._add(statement.table, row)
         return _exactly(len(statement.rows))
 
-    def _ignore(self, statement: Statement) -> Met:
+    def _ignore(self, statement: Statement) -> Affected:
         added = 0
         for row in self._given(statement):
             if not self._in_the_way(statement.table, row) and not self._lacks_parent(statement.table, row):
@@ -125,18 +125,20 @@ class Model:
                 added += 1
         return _exactly(added)
 
-    def _replace(self, statement: Statement) -> Met:
-        met = equal = 0
+    def _replace(self, statement: Statement) -> Affected:
+        affected = equal = 0
         for row in self._given(statement):
             while found := self._in_the_way(statement.table, row):  # one's removal may take along or clear another
                 equal += self.rows[statement.table].rows[found[0]] == row
                 self._remove(statement.table, found[0])
-                met += 1
+                affected += 1
             self._add(statement.table, row)
-            met += 1
-        return Met(met - equal, met)  # where a row is replaced by itself, some servers see nothing to remove
+            affected += 1
+        return Affected(
+            affected - equal, affected
+        )  # where a row is replaced by itself, some servers see nothing to remove
 
-    def _upsert(self, statement: Statement) -> Met:
+    def _upsert(self, statement: Statement) -> Affected:
         table, low, high = self.rows[statement.table], 0, 0
         for row in self._given(statement):
             found = self._in_the_way(statement.table, row)
@@ -148,7 +150,7 @@ class Model:
             else:
                 self._add(statement.table, row)
                 low, high = low + 1, high + 1
-        return Met(low, high)
+        return Affected(low, high)
 
     def _given(self, statement: Statement) -> Iterable[Row]:
         table = self.schema[statement.table]
@@ -178,27 +180,27 @@ class Model:
 
     # --- rows that change and go -----------------------------------------------------------------------------------------
 
-    def _update(self, statement: Statement) -> Met:
+    def _update(self, statement: Statement) -> Affected:
         table = self.rows[statement.table]
         numbers = self._matching(statement)
         for number in numbers:
             self._change(statement.table, number, self._assigned(table.table, table.rows[number], statement.assigned))
         return _exactly(len(numbers))
 
-    def _delete(self, statement: Statement) -> Met:
+    def _delete(self, statement: Statement) -> Affected:
         numbers, removed = self._matching(statement), 0
         for number in numbers:
             if number in self.rows[statement.table].rows:
                 self._remove(statement.table, number)
                 removed += 1
-        return Met(min(1, removed), len(numbers)) if removed < len(numbers) else _exactly(removed)
+        return Affected(min(1, removed), len(numbers)) if removed < len(numbers) else _exactly(removed)
 
-    def _both(self, statement: Statement) -> Met:
+    def _both(self, statement: Statement) -> Affected:
         found = [self._matching(part) for part in statement.parts]
         if not all(found):
             return _exactly(0)
         one_by_one = [self._part(part, numbers) for part, numbers in zip(statement.parts, found, strict=True)]
-        return Met(min(1, sum(one_by_one)), sum(map(len, found)))
+        return Affected(min(1, sum(one_by_one)), sum(map(len, found)))
 
     def _part(self, part: Statement, numbers: Sequence[int]) -> int:
         table, done = self.rows[part.table], 0
@@ -212,12 +214,12 @@ class Model:
                 self._change(part.table, number, self._assigned(table.table, table.rows[number], part.assigned))
         return done
 
-    def _truncate(self, statement: Statement) -> Met:
+    def _truncate(self, statement: Statement) -> Affected:
         for number in list(self.rows[statement.table].rows):
             self.rows.put(statement.table, number, None)
         return _exactly(0)
 
-    def _empty(self, statement: Statement) -> Met:
+    def _empty(self, statement: Statement) -> Affected:
         """PostgreSQL's: part of a transaction, of several tables at once, with those that inherit from them."""
         for each in (statement, *statement.parts):
             for name in (each.table, *(heir.name for heir in self.schema.heirs(each.table))):
@@ -324,8 +326,8 @@ class Model:
                 raise Refused(f"rows of {child.name} refer to {key.parent} {value}, which is not there")
 
 
-def _exactly(number: int) -> Met:
-    return Met(number, number)
+def _exactly(number: int) -> Affected:
+    return Affected(number, number)
 
 
 def _as_checked(table: Table) -> list[tuple[str, ...]]:

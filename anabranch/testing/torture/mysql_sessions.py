@@ -121,7 +121,7 @@ class MysqlSpeaker:
 
 
 def open_session(server: Server, database: str) -> Any:
-    """Open a session that counts rows met rather than rows changed, and takes several statements at once."""
+    """Open a session that counts rows found rather than rows changed, and takes several statements at once."""
     from pymysql.constants import CLIENT
 
     flags = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS

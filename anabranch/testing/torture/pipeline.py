@@ -75,7 +75,7 @@ class _Begun:
     since: float
     until: float | None = None
     pid: int = 0  # of the process that it ended, where it is one
-    met: int = 0  # of the line's Proxy before it
+    disturbed: int = 0  # of the line's Proxy before it
     is_felt: bool = True  # did it do anything?
 
 
@@ -351,7 +351,7 @@ class LocalPipeline(Waiting):
             begun.until = time.monotonic()
             return
         else:
-            begun.met = self._proxies[fault.place].met
+            begun.disturbed = self._proxies[fault.place].disturbed
             self._hold(fault)
         self._begun.append(begun)
 
@@ -382,7 +382,7 @@ class LocalPipeline(Waiting):
                     running.process.send(signal.SIGCONT)
         elif one.fault.kind in ON_LINES:
             proxy = self._proxies[one.fault.place]
-            one.is_felt = proxy.met > one.met
+            one.is_felt = proxy.disturbed > one.disturbed
             proxy.restore()
 
     # --- what ended ------------------------------------------------------------------------------------------------

@@ -76,14 +76,14 @@ class PostgresqlSpeaker:
             return Result(0, self._say(text))
         self._say(f"SAVEPOINT {GUARD}")
         try:
-            met = self._say(text)
+            affected = self._say(text)
         except psycopg.Error as error:
             if not _is_one_of(error, REFUSALS):
                 raise
             self._say(f"ROLLBACK TO SAVEPOINT {GUARD}")
             return Result(int(str(error.sqlstate), 36))
         self._say(f"RELEASE SAVEPOINT {GUARD}")
-        return Result(0, met)
+        return Result(0, affected)
 
     def _in_two_phases(self, gid: str, opens: float) -> str:
         self._say(f"PREPARE TRANSACTION '{gid}'")

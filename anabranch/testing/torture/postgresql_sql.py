@@ -24,7 +24,7 @@ def _insert(statement: Statement, _: Schema) -> str:
 
 
 def _upsert(statement: Statement, schema: Schema) -> str:
-    """A value that is there under the first unique key alone is met; under another one it is in the way."""
+    """A value that is there under the first unique key alone is updated; under another one it is in the way."""
     keys = ", ".join(schema[statement.table].unique_keys[0])
     return f"{_insert(statement, schema)} ON CONFLICT ({keys}) DO UPDATE SET {_assigned(statement, schema)}"
 

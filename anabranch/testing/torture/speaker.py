@@ -25,10 +25,10 @@ class Lost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a statement: 0 or the server's error number, and how many rows it met."""
+    """The result of a statement: 0 or the server's error number, and how many rows it affected."""
 
     error: int
-    met: int = 0
+    affected: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Outcome:
     end: str
 
     def succeeded(self, transaction: Transaction) -> Iterable[tuple[Statement, int]]:
-        """Its statements that the source took, with the rows that each met."""
+        """Its statements that the source took, with the rows that each affected."""
         pairs = zip(transaction.statements, self.results, strict=False)
-        return [(statement, result.met) for statement, result in pairs if not result.error]
+        return [(statement, result.affected) for statement, result in pairs if not result.error]
 
 
 class Speaker(Protocol):

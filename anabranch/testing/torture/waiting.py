@@ -21,7 +21,7 @@ AT_FAILPOINTS = frozenset({"exit", "raise", "delay", "full"})
 
 
 class Waiting:
-    """Part of contract.Pipeline. `look_at` comes first; `failure` is what the thread that watches has met; `meets` is the
+    """Part of contract.Pipeline. `look_at` comes first; `failure` is what the thread that watches has found; `meets` is the
     failpoint at which the transactions begin that run during the load, "": at once. `looking` is at the first target;
     `joins_late`: it is not to wait until the tables of the other one stream."""
 

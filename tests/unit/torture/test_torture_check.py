@@ -113,7 +113,7 @@ def test_the_kit_s_own_mistakes_are_told_apart() -> None:
         assert failure and failure.kind == MODEL, order
     wrong = {**OUTCOMES, 3: Outcome(3, (Result(0, 2),), COMMITTED)}
     failure = Checker(HISTORY, "mysql", wrong, Commits(ORDER)).source(LAST)
-    assert failure and "transaction 3: the source met 2 rows, the model 1" in failure.message
+    assert failure and "transaction 3: the source affected 2 rows, the model 1" in failure.message
 
 
 def test_a_table_that_the_source_empties_without_a_word_is_told_apart() -> None:

@@ -168,8 +168,8 @@ def test_every_difference_is_noted_once_and_none_that_nobody_caused() -> None:
     found = {WITHOUT: (1, 1), TWO: (1, 1)}
     missing, exists = Noted("parent", MISSING, "source", (b"1",)), Noted("parent", EXISTS, "source", (b"2",))
     assert wrong_notes(known, found, [missing, exists]) == ""
-    assert "met and not noted: parent 2 inserted" in wrong_notes(known, found, [missing])
-    assert "met and not noted: parent 1 deleted" in wrong_notes(known, found, [exists])
+    assert "happened and was not noted: parent 2 inserted" in wrong_notes(known, found, [missing])
+    assert "happened and was not noted: parent 1 deleted" in wrong_notes(known, found, [exists])
     for more in (
         Noted("parent", MISSING, "source", (b"3",)),
         Noted("child", MISSING, "source", (b"1",)),
@@ -188,7 +188,7 @@ def test_a_row_that_is_missing_where_it_moves_to_a_key_that_is_there_is_one_conf
     for moves in ([update("parent", "1", id="2")], [update("parent", "1", id="3"), update("parent", "3", id="2")]):
         assert wrong_notes(story(*moves), found, [exists]) == ""
     others = story(update("parent", "1", id="3"), insert("parent", ("2", "2", None)))
-    assert "met and not noted: parent 1 deleted" in wrong_notes(others, found, [exists])
+    assert "happened and was not noted: parent 1 deleted" in wrong_notes(others, found, [exists])
 
 
 def test_the_verdict_takes_them_from_what_was_seen() -> None:

@@ -51,7 +51,7 @@ def test_a_tree_loses_its_branches_and_keeps_its_keys() -> None:
     with pytest.raises(Refused, match="comes back"):
         made.execute(update("tree", "2", id="9"))
     made.execute(update("tree", "3", id="9"))
-    assert (met := made.execute(delete("tree", "1", "2", "4"))).low == 1 and met.high == 3
+    assert (rows := made.execute(delete("tree", "1", "2", "4"))).low == 1 and rows.high == 3
     assert shown(made, "tree") == ["5 \\N"]
     with pytest.raises(Refused):
         made.execute(insert("tree", ("6", "7")))
@@ -83,8 +83,8 @@ def test_seed_716_what_a_replaced_row_clears_is_not_in_the_way_any_more() -> Non
 def test_unique_keys_are_looked_at_in_the_server_s_order() -> None:
     made = model(CASCADE, CASCADE, insert("parent", ("2", "99", "100"), do="upsert", v="5"))
     assert shown(made, "parent") == ["1 10 100", "2 5 200", "3 30 \\N"]
-    met = made.execute(insert("parent", ("2", "6", "100"), do="replace"))
-    assert met.high == 3 and shown(made, "parent") == ["2 6 100", "3 30 \\N"]
+    rows = made.execute(insert("parent", ("2", "6", "100"), do="replace"))
+    assert rows.high == 3 and shown(made, "parent") == ["2 6 100", "3 30 \\N"]
     assert made.execute(insert("parent", ("3", "0", None), ("4", "0", "100"), ("5", "0", None), do="ignore")).high == 1
     with pytest.raises(Refused, match="is there"):
         made.execute(insert("parent", ("8", "0", None), ("9", "0", "100")))
@@ -113,7 +113,7 @@ def test_rows_in_order_and_in_number() -> None:
 def test_two_tables_in_one_statement() -> None:
     made = model()
     both = Statement("both", parts=(delete("parent", "1"), delete("child", "1")))
-    assert (met := made.execute(both)).low == 1 and met.high == 2
+    assert (rows := made.execute(both)).low == 1 and rows.high == 2
     assert made.execute(both).high == 0
     both = Statement("both", parts=(update("parent", "2", v="1"), update("child", "3", p="3")))
     assert made.execute(both).high == 2
@@ -126,7 +126,7 @@ def test_savepoints_and_what_the_source_met() -> None:
     back = [(Statement("savepoint", name="s"), 0), (inside, 1), (Statement("back", name="s"), 0)]
     made.replay([*back, (inside, 1), *back[:1], (delete("parent", "7"), 1), *back[2:]])
     assert len(shown(made, "parent")) == 4
-    with pytest.raises(Disagreement, match="the source met 2 rows, the model 1"):
+    with pytest.raises(Disagreement, match="the source affected 2 rows, the model 1"):
         made.replay([(delete("parent", "7"), 2)])
     with pytest.raises(Disagreement, match="the source took what the model refuses"):
         made.replay([(insert("parent", ("1", "7", "7")), 1)])

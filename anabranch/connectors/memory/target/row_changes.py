@@ -77,9 +77,9 @@ def put(table: TargetTable, relation: Relation, values: Texts) -> None:
     """Put a row at a key that is free."""
     if not all(check(values) for check in relation.checks):
         raise Conflict(table.source, "a check is broken", _named(table, values))
-    met = relation.meets(values)
-    if met is not None:
-        raise Conflict(table.source, f"the unique key ({', '.join(met)}) is there already", _named(table, values))
+    taken = relation.meets(values)
+    if taken is not None:
+        raise Conflict(table.source, f"the unique key ({', '.join(taken)}) is there already", _named(table, values))
     relation.put(relation.row(values))
 
 

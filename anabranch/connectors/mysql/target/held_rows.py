@@ -68,7 +68,7 @@ class HeldRows:
     _kept: ExitStack = field(default_factory=ExitStack, init=False)  # staging tables
 
     def change(self, row: RowChange) -> bool:
-        """Carry out one change, and return whether it met a row. Raises Conflict; driver errors pass."""
+        """Carry out one change, and return whether it found a row. Raises Conflict; driver errors pass."""
         if row.operation != INSERT:
             self.let_in(row.table, row.old_key)
         if not row.checked:

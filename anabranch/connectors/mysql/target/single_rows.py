@@ -28,7 +28,8 @@ Row = Sequence[str | None]
 
 
 def change(stages: StagingTables, row: RowChange, nul: str) -> bool:
-    """Carry out one change: did it meet a row? Conflict unless a checked one hits exactly one. Driver errors pass."""
+    """Carry out one change, and return whether it found a row. Raises Conflict where a checked one does not hit exactly
+    one; driver errors pass."""
     known = stages.known.of(row.table.target)
     if row.operation == INSERT:
         found = _insert_one(stages, row, nul)

@@ -28,7 +28,8 @@ Names = tuple[str, ...]
 
 
 def change(connection: Connection, stages: StagingTables, row: RowChange, nul: str) -> bool:
-    """Carry out one change: did it meet a row? Conflict unless a checked one hits exactly one. Psycopg errors pass."""
+    """Carry out one change, and return whether it found a row. Raises Conflict where a checked one does not hit exactly
+    one; psycopg errors pass."""
     keyless = not row.table.key and row.operation != INSERT
     found = _keyless(connection, stages, row, nul) if keyless else _keyed(connection, row, nul)
     if not found:
