@@ -34,6 +34,7 @@ from anabranch.config.sections.types_at_target import Types
 from anabranch.config.values import JobName
 from anabranch.databases import SOURCE, TARGET, Options, registry
 from anabranch.errors import Problem
+from anabranch.model.column_changes import Actions, ColumnChange, followed
 from anabranch.model.endpoint import Endpoint
 
 # Options of these names choose a target's type for the kind, or whether it computes a column.
@@ -75,9 +76,9 @@ class JobConfig(Section):
         if self.pair is not None:
             several = bool(self.targets)
             refuse_misfits(self.pair, self.name, self.source, several, self.apply, self.load, self.tables)
-            for kind in sorted(self.ddl.followed):
+            for kind in sorted(followed(self.ddl.given)):
                 expected = '"park": both sites have to be altered before either of them writes such rows'
-                raise refuse(Problem(f'[ddl] {kind} = "{self.ddl.actions[kind]}" beside [pair]', expected=expected))
+                raise refuse(Problem(f'[ddl] {kind} = "{self.ddl.given[kind]}" beside [pair]', expected=expected))
         else:
             refuse_sums(self.tables)
         return self
@@ -86,6 +87,16 @@ class JobConfig(Section):
     def home(self) -> Path:
         """The job's directory, absolute; whoever needs it makes it."""
         return self._home.absolute() / self.name
+
+    @property
+    def column_actions(self) -> Actions:
+        """What becomes of each kind of change of a table's columns. A job of a pair parks all."""
+        return self.ddl.actions() if self.pair is None else self.ddl.actions(usual={})
+
+    @property
+    def followed_changes(self) -> frozenset[ColumnChange]:
+        """The kinds of changes behind which a table goes on."""
+        return followed(self.column_actions)
 
     @property
     def file(self) -> Path | None:

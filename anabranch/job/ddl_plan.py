@@ -144,14 +144,14 @@ def _steps(job: JobView, then: TableSchema, altered: Altered | None) -> AlteredT
     """Return what apply would make of it. Raises _Parks."""
     if altered is None:
         raise _Parks(UNKNOWN)
-    settings = job.config.ddl
-    if left := sorted(altered.kinds - settings.followed):
-        raise _Parks(f'[ddl] {left[0]} = "{settings.actions[left[0]]}"')
+    actions = job.config.column_actions
+    if left := sorted(altered.kinds - job.config.followed_changes):
+        raise _Parks(f'[ddl] {left[0]} = "{actions[left[0]]}"')
     try:
         tables = [(schema, job.rules.target_table(schema)) for schema in (then, altered.schema)]
         job.rules.where(altered.schema)
         job.rules.on_conflict(altered.schema)
-        return altered_table(tables[0], tables[1], altered.untold, settings.actions)
+        return altered_table(tables[0], tables[1], altered.untold, actions)
     except ConfigError as error:
         raise _Parks(error.message) from error
     except NotFollowed as why:

@@ -73,7 +73,7 @@ def run_capture(job: JobView) -> None:
                     prepare=partial(carry_out, source, replace(options, leave_out=frozenset()), stop=stop.asked),
                     drift=partial(drift_of, source, options),
                     guard=guard,
-                    follows=job.config.ddl.followed,
+                    follows=job.config.followed_changes,
                     retry=source_limits(job, interval=1.0),
                     waits_at_start=bool(os.environ.get(SUPERVISED)),
                 ).run()
@@ -122,7 +122,7 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
         twin=twin_of(job),
         sets_aside=apply.on_error == "set_aside",
         aside_limit=apply.set_aside_limit,
-        actions=job.config.ddl.actions,
+        actions=job.config.column_actions,
         rests=bool(job.config.source.leave_out),
         stage_rows=apply.stage_rows,
         retry=target_limits(job),

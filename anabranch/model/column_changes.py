@@ -32,6 +32,11 @@ Actions = Mapping[ColumnChange, str]
 APPLY_ALL: Actions = dict.fromkeys(ColumnChange, APPLY)
 
 
+def followed(actions: Actions) -> frozenset[ColumnChange]:
+    """Return the kinds behind which a table goes on."""
+    return frozenset(kind for kind, action in actions.items() if action != PARK)
+
+
 @dataclass(frozen=True, slots=True)
 class Untold:
     """The part of a change that two definitions do not tell. `renamed`: former and next name of columns; `filled`:

@@ -27,7 +27,6 @@ from rigs.postgresql_load import RULES
 from rigs.scenario_mysql_target import PostgresToMysql
 from rigs.scenario_postgresql import FromPostgres
 
-APPLY = '[ddl]\nadd_column = "apply"\n'
 KINDS = {"postgresql": FromPostgres, "mariadb": PostgresToMysql, "mysql": PostgresToMysql}
 Make = Callable[..., JobHere]
 
@@ -47,7 +46,7 @@ def make(
         target = create_database(request.getfixturevalue(to), "added")
         source.execute(*statements)
         made.append(JobHere(KINDS[to](source, target, tmp_path / to, name=unique_name("job"))))
-        made[-1].made.write_job(APPLY)
+        made[-1].made.write_job()
         made[-1].load()
         made[-1].stream()
         return made[-1]

@@ -207,8 +207,12 @@ def test_a_table_that_cannot_be_altered_parks_just_there(here: JobHere) -> None:
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
 def test_rule_17_a_change_that_no_setting_takes_is_noted_where_it_parks_its_table(here: JobHere) -> None:
-    """Note each change once, also where the job dies before and behind the commit."""
+    """Note each change once, also where the job dies before and behind the commit. What only adds goes on."""
+    here.made.write_job()
+    here.made.source.execute("ALTER TABLE wide ADD later INT DEFAULT 5, MODIFY i BIGINT DEFAULT 1")
+    here.stream()
     statements = {
+        "keyless": "ALTER TABLE keyless DROP goes, ADD later INT",
         "other": "ALTER TABLE other MODIFY v SMALLINT",
         "item": "ALTER TABLE item MODIFY v VARCHAR(10)",
         "fresh": "CREATE TABLE fresh (id INT PRIMARY KEY)",
@@ -223,6 +227,8 @@ def test_rule_17_a_change_that_no_setting_takes_is_noted_where_it_parks_its_tabl
             failpoints.arm({})
         assert here.made.states()["item"] == state
     here.stream()
+    (went_on,) = _noted(here, "wide")
+    assert (went_on.outcome, went_on.rule) == (Outcome.ALTERED, DdlRule("[ddl] add_column, change_type", "apply"))
     parked = {table: _noted(here, table) for table in statements}
     assert {table: [one.statement for one in found] for table, found in parked.items()} == {
         table: [statement] for table, statement in statements.items()

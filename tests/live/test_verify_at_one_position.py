@@ -28,7 +28,7 @@ from anabranch.verify.digest import GONE
 from anabranch.verify.report import TableResult, Verification
 from anabranch.verify.wanted import Sample
 from rigs.job_here import JobHere
-from rigs.scenario import Scenario
+from rigs.scenario import PARKS_ADDED, Scenario
 from rigs.scenario_mysql_target import MysqlToMysql, PostgresToMysql
 from rigs.scenario_postgresql import FromPostgres
 
@@ -63,6 +63,7 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JobHere]:
     source, target = (create_database(request.getfixturevalue(name), "exact") for name in request.param)
     source.execute(*TABLES, *(OLD if request.param[0] != "logical_postgresql" else ()))
     made = JobHere(PAIRS[request.param](source, target, tmp_path, name=unique_name("job")))
+    made.made.write_job(PARKS_ADDED)
     made.load()
     made.stream()
     yield made

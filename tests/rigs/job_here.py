@@ -146,7 +146,7 @@ class JobHere:
                 followed,
                 lambda *_: None,
                 prepare=prepare,
-                follows=job.config.ddl.followed,
+                follows=job.config.followed_changes,
             ).run()
 
     def apply(self, is_built: bool = False, **settings: Any) -> None:

@@ -46,6 +46,8 @@ HAS_STATES = (
 UTC_AT_MYSQL = "SET time_zone = '+00:00'"
 MARKS = "CREATE TABLE IF NOT EXISTS scenario_mark (id INT PRIMARY KEY)"
 
+PARKS_ADDED = '[ddl]\nadd_column = "park"\n'
+
 
 @dataclass(frozen=True)
 class Result:

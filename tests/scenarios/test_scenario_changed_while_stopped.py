@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from anabranch.testing.servers import Server
-from rigs.scenario import Running, Scenario, wait_until
+from rigs.scenario import PARKS_ADDED, Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 TABLES = (
@@ -25,7 +25,7 @@ TABLES = (
 def test_what_changes_while_the_job_is_stopped(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES)
     rule_01_cascades_that_would_get_lost_are_refused(made)
-    made.write_job()
+    made.write_job(PARKS_ADDED)
     assert "job.cascades" in made.cli("preflight").stdout
     made.run_until_caught_up()
     what_was_changed_parks(made)

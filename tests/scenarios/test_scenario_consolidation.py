@@ -14,7 +14,7 @@ from anabranch.testing.servers import Server
 from rigs.scenario import Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
-KEEP = '[load]\nexisting = "keep"\ndefer_constraints = true\n'
+KEEP = '[load]\nexisting = "keep"\ndefer_constraints = true\n[ddl]\nchange_type = "park"\n'
 SHOP = (
     "CREATE TABLE customer (id INT PRIMARY KEY, email VARCHAR(40) UNIQUE)",
     "CREATE TABLE sale (id INT PRIMARY KEY, customer INT, FOREIGN KEY (customer) REFERENCES customer (id))",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from anabranch.testing.servers import Server
-from rigs.scenario import Scenario
+from rigs.scenario import PARKS_ADDED, Scenario
 
 Make = Callable[..., Scenario]
 # MariaDB keeps a hash of long unique values in a hidden column.
@@ -34,6 +34,7 @@ AGAIN = ("one", "bare_two", "kept")  # brought in again; each takes seconds
 @pytest.mark.quick
 def test_tables_with_hidden_hash_columns_are_parked_and_brought_in(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *HASHED.values(), *(fill(name, 1) for name in HASHED))
+    made.write_job(PARKS_ADDED)
     running = made.start("run")
     made.wait_streaming(running)
     made.source.execute(*(fill(name, 3) for name in HASHED), *(change(name) for name in HASHED))
@@ -99,6 +100,7 @@ CHANGES = (
 @pytest.mark.quick
 def test_tables_with_hidden_columns_of_mysql_are_followed_and_brought_in(mysql: Server, scenario: Make) -> None:
     made = scenario(mysql, *OF_MYSQL)
+    made.write_job(PARKS_ADDED)
     running = made.start("run")
     made.wait_streaming(running)
     made.source.execute(*(change.format(30) for change in CHANGES))

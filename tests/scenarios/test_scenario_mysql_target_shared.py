@@ -16,7 +16,7 @@ from anabranch.testing.servers import Server
 from rigs.scenario import Running, wait_until
 from rigs.scenario_mysql_target import AtMysql, MysqlToMysql, job_at_mysql
 
-KEEP = '[load]\nexisting = "keep"\ndefer_constraints = true\n'
+KEEP = '[load]\nexisting = "keep"\ndefer_constraints = true\n[ddl]\nchange_type = "park"\n'
 TABLES = ("customer", "sale", "visit")
 Shops = tuple[AtMysql, AtMysql]
 

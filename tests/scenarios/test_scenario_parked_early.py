@@ -13,7 +13,7 @@ from anabranch.model.ids import TableId
 from anabranch.testing import faults
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
-from rigs.scenario import Running, Scenario, wait_until
+from rigs.scenario import PARKS_ADDED, Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 TABLES = (
@@ -44,6 +44,7 @@ STREAMING = {"item", "scenario_mark"}
 @pytest.mark.long
 def test_rule_15_tables_parked_while_the_load_is_stopped(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES, *ROWS)
+    made.write_job(PARKS_ADDED)
     capture = made.start("capture")
     load = made.start("load")
     wait_until(lambda: len(made.states()) == 7, 60, "the load has begun", load.tail, load)
@@ -69,6 +70,7 @@ def test_rule_15_tables_parked_while_the_load_is_stopped(mariadb: Server, scenar
 @pytest.mark.long
 def test_rule_15_tables_parked_under_a_running_load(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES, *ROWS)
+    made.write_job(PARKS_ADDED)
     run = made.start("run")
     wait_until(lambda: list(made.states().values()).count("loading") == 7, 60, "chunks are planned", run.tail, run)
     made.source.execute(*CHANGES)

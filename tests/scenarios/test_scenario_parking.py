@@ -10,7 +10,7 @@ import pytest
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, fill
-from rigs.scenario import Running, Scenario, wait_until
+from rigs.scenario import PARKS_ADDED, Running, Scenario, wait_until
 from rigs.scenario_mysql_target import job_at_mysql
 
 
@@ -30,6 +30,7 @@ def made(
 
 @pytest.mark.quick
 def test_definitions_change_while_it_streams(made: Scenario) -> None:
+    made.write_job(f'{PARKS_ADDED}change_type = "park"\n')
     run = made.start("run")
     made.wait_streaming(run)
     rule_16_truncate_is_applied_in_order(made, run)

@@ -16,7 +16,7 @@ from anabranch.connectors.postgresql.source.positions import place_of
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
 from rigs.postgresql_sessions import drop_slots
-from rigs.scenario import PATIENCE, Running, repeating, wait_until
+from rigs.scenario import PARKS_ADDED, PATIENCE, Running, repeating, wait_until
 from rigs.scenario_postgresql import FromPostgres
 
 Make = Callable[..., FromPostgres]
@@ -196,6 +196,7 @@ def test_rule_19_postgresql_definitions_change_while_it_streams(postgresql_sourc
         "CREATE TABLE three (id int PRIMARY KEY, v int)",
         *(f"INSERT INTO {table} SELECT g, g FROM generate_series(1, 10) g" for table in ("one", "two", "three")),
     )
+    made.write_job(PARKS_ADDED)
     running = made.start("run")
     made.wait_streaming(running)
     made.source.execute("UPDATE one SET v = 2")

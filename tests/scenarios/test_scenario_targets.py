@@ -13,7 +13,7 @@ from anabranch.testing.databases import create_database, drop_database, unique_n
 from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import Server
 from anabranch.trail import retention
-from rigs.scenario import Running, Scenario, wait_until
+from rigs.scenario import PARKS_ADDED, Running, Scenario, wait_until
 from rigs.scenario_targets import SOON, Several
 
 Make = Callable[..., Scenario]
@@ -97,7 +97,7 @@ def test_one_of_them_is_down(mariadb: Server, postgresql: Server, several: Build
     with Proxy(postgresql.host, postgresql.port) as line:
         made = several(mariadb, "north", "south")
         made.ports["south"] = line.port
-        made.write_job("north", "south")
+        made.write_job("north", "south", text=PARKS_ADDED)
         line.refuse()
         run = made.made.start("run")
         the_other_begins_without_it(made, run)
@@ -186,7 +186,7 @@ def rule_15_who_was_away_parks_it_where_it_was_altered(made: Several, run: Runni
 @pytest.mark.quick
 def test_tables_that_park_come_back_at_each_target_by_itself(mariadb: Server, several: Build) -> None:
     made = several(mariadb, "north", "south")
-    made.write_job("north", "south", text='[apply]\non_error = "park"\n')
+    made.write_job("north", "south", text=f'[apply]\non_error = "park"\n{PARKS_ADDED}')
     job = made.made
     job.run_until_caught_up()
     run = job.start("run")
@@ -263,6 +263,7 @@ def test_a_target_comes_and_goes(mariadb: Server, several: Build) -> None:
     """Beside the one in [target], whose names and places stay as they were."""
     made = several(mariadb, "south")
     job = made.made
+    job.write_job(PARKS_ADDED)
     job.run_until_caught_up()
     job.source.execute("UPDATE parent SET v = 9 WHERE id = 1", "ALTER TABLE bag ADD COLUMN more INT")
     run = job.start("run")

@@ -11,7 +11,7 @@ import pytest
 from anabranch.testing import faults
 from anabranch.testing.servers import Server
 from anabranch.trail import retention
-from rigs.scenario import Scenario, repeating, wait_until
+from rigs.scenario import PARKS_ADDED, Scenario, repeating, wait_until
 
 Make = Callable[..., Scenario]
 DIGITS = (
@@ -41,6 +41,7 @@ def test_rule_15_apply_starts_again_while_a_table_is_loaded_by_itself(mariadb: S
     """What was applied before the restart lies behind apply, and is replayed for the table that joins; the others do not
     wait for its load."""
     made = scenario(mariadb, *BIG)
+    made.write_job(PARKS_ADDED)
     run = made.start("run")
     made.wait_streaming(run)
     made.source.execute("ALTER TABLE big ADD COLUMN more INT NULL")
