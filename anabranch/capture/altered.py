@@ -1,7 +1,7 @@
 """Tables that go on behind a statement which alters them: their next definition is in force from the statement's place on.
 
 Where a log has no statements it shows by a table's rows that they come by other columns. The next definition is then in force
-from just before the transaction with the first of them: its rows of before simply lack what it adds.
+from just before the transaction with the first of them: its rows of before come by what that leaves of their columns.
 
 What does not live here: what a statement means (the source's dialect), what a table is behind one that no log has (the
 source's catalogue), tables that park instead (`definitions.py`), what becomes of the target's table (apply).
@@ -17,7 +17,7 @@ from anabranch import log
 from anabranch.capture.begin import read_definitions
 from anabranch.contracts import AlteringDialect, RedefinedCatalog
 from anabranch.errors import SourceError, SourceUnavailable
-from anabranch.model.column_changes import Altered, ColumnChange, changed_names
+from anabranch.model.column_changes import PARK, Altered, ColumnChange, changed_names
 from anabranch.rows.chunk import Barrier, BarrierKind
 
 if TYPE_CHECKING:
@@ -60,8 +60,11 @@ def go_on(
     return [_noted(trail, then, after, statement=shown)]
 
 
-def follow(source: SourceConnector, trail: TrailWriter, item: LogRedefined) -> Barrier | str:
-    """Put the definition that the table's rows come by in force, and return the barrier that says so, or why it is not certain.
+def follow(
+    source: SourceConnector, trail: TrailWriter, item: LogRedefined, follows: frozenset[ColumnChange]
+) -> Barrier | str:
+    """Put the definition that the table's rows come by in force, and return the barrier that says so; or why it is not certain,
+    or not followed: the change is of a kind that is not one of `follows`.
 
     The barrier has no statement: it is put where the log has nothing."""
     then = trail.history.in_force()[item.table]
@@ -73,7 +76,11 @@ def follow(source: SourceConnector, trail: TrailWriter, item: LogRedefined) -> B
         return refused.message
     if isinstance(after, str):
         return after
-    return _noted(trail, then, Altered(after, frozenset({ColumnChange.ADD})), at=item.mark.native)
+    if others := sorted(after.kinds - follows):
+        return f'[ddl] {others[0]} is "{PARK}"'
+    if _is_referred_to(trail, then, after):
+        return "a foreign key of another table refers to what was altered"
+    return _noted(trail, then, after, at=item.mark.native)
 
 
 def _noted(trail: TrailWriter, then: TableSchema, after: Altered, statement: str = "", at: str = "") -> Barrier:
@@ -84,13 +91,13 @@ def _noted(trail: TrailWriter, then: TableSchema, after: Altered, statement: str
     return Barrier(0, 0, BarrierKind.ALTER, table, statement, schema=schema, untold=after.untold)
 
 
-def _by_rows(source: SourceConnector, then: TableSchema, item: LogRedefined) -> TableSchema | str:
+def _by_rows(source: SourceConnector, then: TableSchema, item: LogRedefined) -> Altered | str:
     """Ask the catalogue, which may show it a moment later than the log."""
     until = time.monotonic() + BEHIND_SECONDS
     with closing(source.catalog()) as catalog:
         if not isinstance(catalog, RedefinedCatalog):
-            return "this source does not tell what was added"
-        while (found := catalog.behind(then, item.columns)) is None and time.monotonic() < until:
+            return "this source does not tell what was altered"
+        while (found := catalog.behind(then, item.columns, item.xid)) is None and time.monotonic() < until:
             time.sleep(PAUSE)
     return "the source's catalogue does not show that" if found is None else found
 

@@ -154,14 +154,14 @@ class DefinitionKeeper:
         settled = self.unsettled.get(table)
         if settled is not None and self.source.order.includes(settled, item.native, None):
             return alone(self.park([table], item.reason), mark, None)
-        found = altered.follow(self.source, self.trail, item)
+        found = altered.follow(self.source, self.trail, item, self.follows)
         if isinstance(found, str):
             return alone(self.park([table], f"{item.reason}: {found}"), mark, None)
         self.reselect()
         return alone([found], mark, None)
 
-    def just_altered(self, mark: LogMark) -> set[TableId]:
-        """Return the tables that the first transaction behind `mark` alters, and that go on."""
+    def just_altered(self, mark: LogMark) -> dict[TableId, list[TableSchema]]:
+        """Return the tables that the first transaction behind `mark` alters, and that go on, with their former definitions."""
         return self.trail.history.altered_at(mark.native)
 
     def _barriers(self, facts: StatementFacts, statement: LogStatement) -> list[Barrier]:

@@ -24,7 +24,7 @@ from anabranch.capture.unlogged import altered_unlogged
 from anabranch.contracts import LogReader, RedefinedReader, SourceConnector, ValueGuard
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull
 from anabranch.failpoints import reach
-from anabranch.model.column_changes import ColumnChange
+from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange
 from anabranch.model.condition import Waiting
 from anabranch.model.endpoint import EndLimits
 from anabranch.model.ids import TableId
@@ -123,8 +123,8 @@ class Capture:
                 self._rewind()
                 self.trail.flush()  # what was appended, and could not be flushed, is in the trail: it is not read again
                 in_force = self.trail.history.in_force()
-                tells = ColumnChange.ADD in self.follows and isinstance(self.reader, RedefinedReader)
-                unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop, tells)
+                told = self.follows & TOLD_BY_ROWS if isinstance(self.reader, RedefinedReader) else frozenset()
+                unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop, told)
                 self.open.rewind(self._place())
                 if isinstance(self.reader, RedefinedReader):
                     self.reader.expect_former(self.keeper.just_altered(self._place()), self._place())

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import replace
 
 from anabranch.capture.begin import CHANGES_ROWS, mark_of, read_definitions
 from anabranch.contracts import LogReader, SourceConnector
 from anabranch.errors import LogLost
+from anabranch.model.column_changes import ColumnChange, as_rows_tell
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
@@ -29,10 +29,10 @@ def altered_unlogged(
     after: LogMark,
     in_force: Mapping[TableId, TableSchema],
     stop: Callable[[], bool],
-    tells_columns: bool = False,
+    told: frozenset[ColumnChange] = frozenset(),
 ) -> list[TableId]:
     """Return tables of `in_force` that were altered without a statement in the log behind `after`. [] if `stop` says
-    so. `tells_columns`: columns that were added come with rows, in the log.
+    so. `told`: the kinds of changes that rows tell of.
 
     The log is read only where a definition differs, until each difference is explained; it has to be opened again
     afterwards.
@@ -40,8 +40,8 @@ def altered_unlogged(
     with closing(source.catalog()) as catalog:
         found = read_definitions(catalog, in_force.__contains__, whole=False)
     now = found.tables
-    if tells_columns:
-        now = {table: _without_added(schema, in_force[table]) for table, schema in now.items()}
+    if told:
+        now = {table: as_rows_tell(in_force[table], schema, told) for table, schema in now.items()}
     changed = [table for table, schema in in_force.items() if table not in now or not schema.reads_like(now[table])]
     if not changed:
         return []
@@ -51,11 +51,6 @@ def altered_unlogged(
         if not left:
             break
     return [] if stop() else [table for table in changed if table in left]
-
-
-def _without_added(now: TableSchema, then: TableSchema) -> TableSchema:
-    there = {column.name for column in then.columns}
-    return replace(now, columns=tuple(column for column in now.columns if column.name in there))
 
 
 def _reaches(source: SourceConnector, mark: LogMark, end: LogMark) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.model.ids import TableId
@@ -44,7 +44,7 @@ class LogReader(Protocol):
         - A transaction larger than a chunk comes as fragments, with nothing else between them, or, with an end of its
           own, as LogChanges, with others between.
         - A table map that contradicts the definition in force is a PARK barrier in the chunk, and the table's rows are
-          left out from there; with LogOptions.tells_columns, and where a log names columns, it comes as LogRedefined.
+          left out from there; with LogOptions.follows, and where a log names columns, it comes as LogRedefined.
         - A transaction whose first change is to a marker table (model/markers.py) has the job that its row names as its origin,
           and its rows, as those of every origin of LogOptions.leave_out, are left out where that is named (K21).
         - A transaction that is prepared comes as LogPrepared where it was prepared, its end as LogDecided, each once,
@@ -117,9 +117,10 @@ class UncommittedOrder(Protocol):
 class RedefinedReader(Protocol):
     """The further method of a LogReader that gives LogRedefined."""
 
-    def expect_former(self, tables: Collection[TableId], at: LogMark) -> None:
-        """Note, before a `start` after `at`, tables of which the next transaction adds the last columns. Its rows may come by
-        fewer columns until the first that has all: they have the constant default of those that they lack, or NULL."""
+    def expect_former(self, former: Mapping[TableId, Sequence[TableSchema]], at: LogMark) -> None:
+        """Note, before a `start` after `at`, tables that the next transaction alters, with the definitions that its rows may
+        come by until the first by the one in force. A column is known by its number: of one that goes they give nothing, of
+        one that comes they have the constant default, or NULL."""
 
 
 @runtime_checkable

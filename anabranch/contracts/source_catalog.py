@@ -59,9 +59,10 @@ class SourceCatalog(Protocol):
 class RedefinedCatalog(Protocol):
     """Says what a table is whose rows come by other columns; an ability of a SourceCatalog whose log gives LogRedefined."""
 
-    def behind(self, then: TableSchema, columns: Sequence[tuple[str, str]]) -> TableSchema | str | None:
-        """Return the definition, of version `then.version`, of a table that was `then` and whose rows come by these columns
-        (LogRedefined.columns) from some place of the log on. It may have been altered again since.
+    def behind(self, then: TableSchema, columns: Sequence[tuple[str, str]], xid: str = "") -> Altered | str | None:
+        """Return what a table is, with a definition of version `then.version`, that was `then` and whose rows come by these
+        columns (LogRedefined.columns) from some place of the log on. It may have been altered again since. `xid`: of the
+        transaction with these rows ("": one that everybody sees).
 
         Rows that were there at that place have the constant default of a new column, or NULL where it has none. A text says
         why this is not certain; None: the catalogue does not show that place yet. Raises SourceUnavailable, SourceError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.value_rules import ValueRules
 
 
@@ -25,8 +26,8 @@ class LogOptions:
     `reader_id`: a number that no other job has, for sources that know their readers by numbers. `name`: of what the job
     has at the source, used by no other job. `decoding`: which code decodes the log here (auto, python, native), where a
     connector has several. `leave_out`: origins whose rows and TRUNCATEs are not given, in the words of the trail's
-    `origin`; ConfigError where that cannot be. `tells_columns`: rows that come by other columns than those in force are told
-    as LogRedefined, where a log names columns, and do not park their table.
+    `origin`; ConfigError where that cannot be. `follows`: the kinds of changes of columns behind which a table goes on:
+    its rows that come by other columns than those in force are told as LogRedefined, where a log names columns.
     """
 
     reader_id: int
@@ -35,4 +36,4 @@ class LogOptions:
     name: str = ""
     decoding: str = "auto"
     leave_out: frozenset[str] = frozenset()
-    tells_columns: bool = False
+    follows: frozenset[ColumnChange] = frozenset()

@@ -5,9 +5,10 @@ What does not live here: which statement does what (each connector), what become
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class ColumnChange(StrEnum):
     TYPE = "change_type"
 
 
+TOLD_BY_ROWS = frozenset((ColumnChange.ADD, ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.TYPE))
+"""The kinds that show in the names and types of a row's columns, where a log has those."""
 Actions = Mapping[ColumnChange, str]
 """Maps each kind to the action of the job file; one that is not in it parks."""
 APPLY_ALL: Actions = dict.fromkeys(ColumnChange, APPLY)
@@ -111,6 +114,29 @@ _FIELDS = {
     ColumnChange.DEFAULT: _DEFAULT,
     ColumnChange.TYPE: ("type", "native", *_DEFAULT),  # a default is told in the form of its type
 }
+
+
+def as_rows_tell(then: TableSchema, now: TableSchema, kinds: frozenset[ColumnChange]) -> TableSchema:
+    """Return the definition `now` without changes of these kinds that rows will tell of (TOLD_BY_ROWS), where columns are known
+    by numbers. A log has no rows of computed columns."""
+    by_number = all(column.number for column in then.columns)
+    known_by: Callable[[Column], object] = attrgetter("number" if by_number else "name")
+    there, kept = {known_by(column): column for column in now.columns}, []
+    for former in then.columns:
+        column = there.get(known_by(former))
+        if column is not None:
+            is_plain = by_number and not former.generated and not column.generated
+            kept.append(_without_told(column, former, kinds) if is_plain else column)
+        elif by_number and not former.generated and ColumnChange.DROP in kinds:
+            kept.append(former)
+    before = set(map(known_by, then.columns))
+    come = [column for column in now.columns if known_by(column) not in before]
+    return replace(now, columns=(*kept, *(one for one in come if one.generated or ColumnChange.ADD not in kinds)))
+
+
+def _without_told(column: Column, former: Column, kinds: frozenset[ColumnChange]) -> Column:
+    named = replace(column, name=former.name) if ColumnChange.RENAME in kinds else column
+    return with_those(named, former, kinds & {ColumnChange.TYPE})
 
 
 def changed_names(then: TableSchema, altered: Altered) -> dict[str, list[str]]:

@@ -48,13 +48,15 @@ class LogAbandoned:
 class LogRedefined:
     """Rows of `table` come by other `columns` (name, and type as the source spells it, in their order) than the definition in
     force has; `reason` says how they differ. `mark` is just before the transaction with the first of these rows: nothing of it
-    was given, and all of it comes next, by the definition that is in force then. `native`: where it was committed."""
+    was given, and all of it comes next, by the definition that is in force then. `native`: where it was committed; `xid`: that
+    transaction, as the source names it."""
 
     table: TableId
     columns: tuple[tuple[str, str], ...]
     reason: str
     mark: LogMark
     native: str
+    xid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,9 +131,15 @@ class SchemaHistory:
         entries = [e for e in self._schemas.get(table, []) if e.altered and e.sequence <= upto]
         return [e for e in entries if e.schema and e.schema.version > version]
 
-    def altered_at(self, native: str) -> set[TableId]:
-        """Return the tables that the first transaction behind this place of the log alters, and that go on."""
-        return {e.schema.id for e in self.entries if e.schema and e.altered and e.at == native}
+    def altered_at(self, native: str) -> dict[TableId, list[TableSchema]]:
+        """Return the tables that the first transaction behind this place of the log alters, and that go on, with the
+        definitions that they had before, in their order."""
+        found: dict[TableId, list[TableSchema]] = {}
+        for table, entries in self._schemas.items():
+            at_once = [e.schema for e in entries if e.schema and e.altered and e.at == native]
+            if former := [one for schema in at_once if (one := self.before(schema))]:
+                found[table] = former
+        return found
 
     def latest(self, table: TableId) -> TableSchema | None:
         """Return the newest definition, also of a parked table: the next one gets its version + 1."""

@@ -8,7 +8,6 @@ import re
 import uuid
 from typing import TYPE_CHECKING
 
-from anabranch.model.column_changes import ColumnChange
 from anabranch.model.endpoint import EndLimits
 from anabranch.trail.retention import RetentionLimits
 
@@ -51,7 +50,7 @@ def log_options(job: JobView, job_uuid: str) -> LogOptions:
         name,
         decoding=capture.decoding,
         leave_out=frozenset(job.config.source.leave_out),
-        tells_columns=ColumnChange.ADD in job.config.followed_changes,
+        follows=job.config.followed_changes,
     )
 
 

@@ -21,13 +21,13 @@ class Ddl(Section):
 
     drop_column: Literal["apply", "keep", "park"] | None = None
     """Drop columns of the target's tables where the source drops them (`apply`), keep them there for the rows that have values
-    in them (`keep`: rows that come have NULL), or park the table, as when absent. From a MySQL or MariaDB; where anything else
-    depends on the column, at either end, the table is parked in any case."""
+    in them (`keep`: rows that come have NULL), or park the table, as when absent. Where anything else depends on the column, at
+    either end, the table is parked in any case."""
 
     rename_column: Literal["apply", "park"] | None = None
     """Rename columns of the target's tables where the source renames them, by the job's rules, or park the table, as when
-    absent. From a MySQL or MariaDB; where a key, or a rule, a filter or a column setting of the job file names the column, the
-    table is parked in any case."""
+    absent. Where a key, or a rule, a filter or a column setting of the job file names the column, the table is parked in any
+    case."""
 
     nullability: Literal["apply", "park"] | None = None
     """Let the target's columns have NULL where the source's may by now, and refuse it where those do, or park the table, as
@@ -40,7 +40,7 @@ class Ddl(Section):
 
     change_type: Literal["apply", "park"] | None = None
     """Widen the target's columns where the source widens its own: greater integers, longer texts and bytes, more digits
-    (`apply`, as when absent); or park the table. From a MySQL or MariaDB; any other change of a type parks the table in any
+    (`apply`, as when absent); or park the table. Any other change of a type parks the table in any
     case. A job with `[pair]` parks it when absent."""
 
     @property

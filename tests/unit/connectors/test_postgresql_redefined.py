@@ -4,6 +4,7 @@ definition when it comes again. Both decoders make the same of it (no server).""
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,10 @@ TYPES = {23: "integer", 25: "text"}
 ID = Column("id", LogicalType(Kind.INT32), "integer", nullable=False)
 V, W = Column("v", LogicalType(Kind.TEXT), "text"), Column("w", LogicalType(Kind.TEXT), "text")
 N = Column("n", LogicalType(Kind.INT32), "integer", has_default=True, default="5")
-BEFORE, BEHIND = TableSchema(ITEM, (ID, V), ("id",)), TableSchema(ITEM, (ID, V, N, W), ("id",), version=2)
+BEFORE, BETWEEN, BEHIND = (
+    TableSchema(ITEM, columns, ("id",), version=version)
+    for version, columns in enumerate([(ID, V), (ID, V, N), (ID, V, N, W)], 1)
+)
 TWO, THREE = [("id", 23), ("v", 25)], [("id", 23), ("v", 25), ("n", 23)]
 FOUR = [*THREE, ("w", 25)]
 
@@ -103,7 +107,7 @@ def test_rule_17_rows_of_before_have_what_the_server_gave_to_them(read: Any) -> 
     """An image that tells the key alone tells no more."""
     whole, parts = (True,) * 4, (True, False, False, False)
     unchanged = (True, False, True, True)
-    (chunk,) = read(BEHIND, begin(200), relation(TWO), *LOG[5:], tells_columns=True, former={ITEM})
+    (chunk,) = read(BEHIND, begin(200), relation(TWO), *LOG[5:], tells_columns=True, former={ITEM: (BEFORE, BETWEEN)})
     found = rows(chunk)
     assert found[0] == ((2, "b", 5, None), whole)
     assert found[1] == ((1, None, None, None), parts) and found[2] == ((1, None, 5, None), unchanged)
@@ -113,7 +117,7 @@ def test_rule_17_rows_of_before_have_what_the_server_gave_to_them(read: Any) -> 
 
 def test_rule_17_a_column_that_goes_again_is_no_former_one(read: Any) -> None:
     log = (begin(200), relation(FOUR), insert(b"5", b"e", None, b"w"), relation(TWO), insert(b"6", b"f"), commit(200))
-    (told,) = read(BEHIND, *log, tells_columns=True, former={ITEM})
+    (told,) = read(BEHIND, *log, tells_columns=True, former={ITEM: (BEFORE,)})
     assert isinstance(told, LogRedefined) and "the log has 2 columns, the definition 4" in told.reason
     (told,) = read(BEHIND, *LOG[:4], tells_columns=True)
     assert isinstance(told, LogRedefined), "it is not the transaction behind"
@@ -140,3 +144,43 @@ def test_an_open_transaction_is_read_as_a_whole(read: Any) -> None:
     row = b"I" + sub + struct.pack(">I", 7) + b"N" + tuple_of((b"1", b"a"))
     of_piece = relation(TWO)
     assert read(BEFORE, start, of_piece[:1] + sub + of_piece[1:], row, b"E", tells_columns=True)
+
+
+def test_rule_17_rows_of_before_by_numbers_of_columns(read: Any) -> None:
+    """One went, one got another name, one came: what was written into the first is in no row."""
+    first = [replace(column, number=number) for number, column in enumerate((ID, V, W), 1)]
+    before = TableSchema(ITEM, tuple(first), ("id",))
+    behind = replace(before, columns=(first[0], replace(first[2], name="word"), replace(N, number=4)), version=2)
+    log = (
+        *(begin(200), relation([("id", 23), ("v", 25), ("w", 25)]), insert(b"1", b"gone", b"a")),
+        *(
+            update("", (), (b"2", "u", b"b")),
+            update("", (), (b"3", b"x", "u")),
+            message(("D", "K", (b"4", None, None), ())),
+        ),
+        *(relation([("id", 23), ("word", 25), ("n", 23)]), insert(b"5", b"c", b"7"), commit(200)),
+    )
+    (chunk,) = read(behind, *log, tells_columns=True, former={ITEM: (before,)})
+    (table,) = chunk.tables
+    batch = table.batch.to_pydict()
+    shapes = [table.shapes[shape].present for shape in table.batch.column(3).to_pylist()]
+    found = list(zip(batch["id"], batch["word"], batch["n"], strict=True))
+    at = [0, 2, 4, 5, 6]
+    assert [found[one] for one in at] == [(1, "a", 5), (2, "b", 5), (3, None, 5), (4, None, None), (5, "c", 7)]
+    assert [shapes[one] for one in at] == [
+        (True,) * 3,
+        (True,) * 3,
+        (True, False, True),
+        (True, False, False),
+        (True,) * 3,
+    ]
+
+
+def test_rule_17_two_columns_of_one_name_in_a_transaction_park_the_table(read: Any) -> None:
+    """Its rows of before and those behind look alike."""
+    columns = [replace(column, number=number) for number, column in enumerate((ID, V), 1)]
+    before = TableSchema(ITEM, tuple(columns), ("id",))
+    behind = replace(before, columns=(columns[0], replace(columns[1], number=3)), version=2)
+    log = begin(200), relation(TWO), insert(b"1", b"a"), commit(200)
+    (chunk,) = read(behind, *log, tells_columns=True, former={ITEM: (before,)})
+    assert [barrier.kind for barrier in chunk.barriers] == [BarrierKind.PARK]

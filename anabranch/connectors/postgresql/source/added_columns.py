@@ -1,18 +1,15 @@
-"""Definitions of tables behind an ALTER TABLE that has added columns, by what rows say and what the catalogue still shows.
+"""Columns that ALTER TABLE has added, by the catalogue: what they are, and what rows that were there got in them.
 
-Rows say names and types of all columns, at the place where they stand in the log; the catalogue says what they are, at the
-moment it is asked, perhaps behind later statements. So each column has to be the same in both, by its number: a column that is
-dropped keeps its number for ever. What rows that are there got is certain where the catalogue keeps that constant, which no
-later SET DEFAULT changes, or where nobody has written the rows anew: then it is NULL.
+That is certain where the catalogue keeps that constant, which no later SET DEFAULT changes, or where nobody has written the
+rows anew: then it is NULL.
 https://www.postgresql.org/docs/current/catalog-pg-attribute.html (attmissingval) · https://www.postgresql.org/docs/11/release-11.html
 
-What does not live here: reading definitions (definitions.py), who asks (capture).
+What does not live here: which column is which (redefined_columns.py), reading definitions (definitions.py).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from anabranch.connectors.postgresql.connection import Connection
@@ -48,6 +45,19 @@ class SeenFile:
     numbers: int
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a table since a definition of it was read. `are_as_they_were`: their file is the one of then; `seen`: their
+    file of now as it was looked at before, None where it was not."""
+
+    are_as_they_were: bool
+    seen: SeenFile | None = None
+
+    def lack(self, number: int) -> bool:
+        """Return whether nobody has written them anew since the column of this number came."""
+        return self.are_as_they_were or (self.seen is not None and number > self.seen.numbers)
+
+
 def note_files(seen: dict[int, SeenFile], tables: Iterable[TableSchema]) -> None:
     """Note the files of tables as the catalogue has them now."""
     for table in tables:
@@ -55,7 +65,7 @@ def note_files(seen: dict[int, SeenFile], tables: Iterable[TableSchema]) -> None
             seen[table.oid] = SeenFile(table.file, table.numbers)
 
 
-class _Unknown(Exception):
+class Unknown(Exception):
     """Something is not certain; the text says what."""
 
 
@@ -67,106 +77,29 @@ def attributes(connection: Connection, oid: int) -> list[Attribute]:
     return [Attribute(*row) for row in connection.execute(query.encode(), [oid]).fetchall()]
 
 
-def behind(
-    then: TableSchema,
-    columns: Sequence[tuple[str, str]],
-    now: TableSchema,
-    numbered: Sequence[Attribute],
-    seen: SeenFile | None = None,
-) -> TableSchema | str | None:
-    """Return what RedefinedCatalog.behind returns. `now`: the table as the catalogue has it, `numbered`: its columns by their
-    numbers, `seen`: its file as it was looked at before."""
-    try:
-        return _behind(then, columns, now, numbered, seen)
-    except _Unknown as why:
-        return str(why)
-
-
-def _behind(
-    then: TableSchema,
-    columns: Sequence[tuple[str, str]],
-    now: TableSchema,
-    numbered: Sequence[Attribute],
-    seen: SeenFile | None,
-) -> TableSchema | None:
-    new = _new(then, columns)
-    if then.oid != now.oid:
-        raise _Unknown("another table has its name now")
-    if then.partition_key or now.partition_key:
-        raise _Unknown("its rows are in partitions, each of which keeps what they had in a new column")
-    later = _later(then, numbered)
-    if len(later) < len(new):
-        return None
-    _refuse_others(new, later)
-    _refuse_keys(now, then, {name for name, _ in new})
-    is_same_file = now.file == (then.file or then.oid)
-    came_later = seen.numbers if seen is not None and seen.file == now.file else sys.maxsize
-    added = tuple(
-        _column(now, name, native, one, is_same_file or one.number > came_later)
-        for (name, native), one in zip(new, later, strict=False)
-    )
-    is_latest = len(later) == len(new)
-    return replace(
-        then,
-        columns=then.columns + added,
-        numbers=later[len(new) - 1].number,
-        file=now.file if is_same_file or is_latest else 0,
-        needs=then.needs + tuple(need for need in now.needs if need not in then.needs),
-        type_states=then.type_states + tuple(one for one in now.type_states if one[0] not in dict(then.type_states)),
-    )
-
-
-def _new(then: TableSchema, columns: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-    """Return those of the columns that the table has not had; they come last. Raises _Unknown."""
-    names = {name for name, _ in columns}
-    before = [(c.name, c.native) for c in then.columns if not c.generated or c.name in names]
-    if list(columns[: len(before)]) != before or len(columns) == len(before):
-        raise _Unknown("that is more than columns which were added in the last places")
-    return columns[len(before) :]
-
-
-def _later(then: TableSchema, numbered: Sequence[Attribute]) -> list[Attribute]:
-    """Return the columns that came since, in their order. Raises _Unknown where one of the others was made anew."""
-    there = {one.name: one.number for one in numbered if one.name}
-    for column in then.columns:
-        if there.get(column.name, column.number) != column.number:
-            raise _Unknown(f"{column.name} was dropped and added again")
-    highest = then.numbers or max((column.number for column in then.columns), default=0)
-    return [one for one in numbered if one.number > highest]
-
-
-def _refuse_others(new: Sequence[tuple[str, str]], later: Sequence[Attribute]) -> None:
-    for (name, _), one in zip(new, later, strict=False):
-        if not one.name:
-            raise _Unknown(f"a column was dropped that came since the table was read, so {name} may be another one now")
-        if one.name != name:
-            raise _Unknown(f"the catalogue has {one.name} where the log has {name}")
-
-
-def _refuse_keys(now: TableSchema, then: TableSchema, new: set[str]) -> None:
-    if now.primary_key != then.primary_key:
-        raise _Unknown("its primary key is another one now")
-    unique = (set(index.columns) for index in now.indexes if index.unique)
-    keyed = new.intersection(*[set().union(*unique, *(key.columns for key in now.foreign_keys))])
-    if keyed:
-        raise _Unknown(f"{', '.join(sorted(keyed))} is unique, or refers to another table")
-
-
-def _column(now: TableSchema, name: str, native: str, one: Attribute, is_same_file: bool) -> Column:
-    """Return the column with what rows that were there have in it for its default, whatever the catalogue has for others."""
-    column = now.column(name)
-    if column.native != native:
-        raise _Unknown(f"{name} is {native} in the log and {column.native} by now")
+def added(now: TableSchema, name: str, native: str, one: Attribute, rows: Rows) -> Column:
+    """Return a column that was added, by the name that it had then, with what rows that were there have in it for its default,
+    whatever the catalogue has for others. Raises Unknown."""
+    if not one.name:
+        raise Unknown(f"{name} was dropped since: what rows had in it is not known")
+    column = next((column for column in now.columns if column.number == one.number), None)
+    if column is None:
+        raise Unknown("the catalogue is being changed")
     if column.type is None or column.auto_increment or column.generated:
-        raise _Unknown(f"{name} is computed, counts, or has a type that is not replicated")
+        raise Unknown(f"{one.name} is computed, counts, or has a type that is not replicated")
+    if column.native != native:
+        raise Unknown(f"{name} is {native} in the log and {column.native} by now")
+    unique = (set(index.columns) for index in now.indexes if index.unique)
+    if column.name in set().union(*unique, *(key.columns for key in now.foreign_keys)):
+        raise Unknown(f"{column.name} is unique, or refers to another table")
+    column = replace(column, name=name, default_is_expression=False, default_term=None)
     if one.has_constant:
         if one.constant is None:
-            raise _Unknown(f"what rows had in {name} cannot be read")
-        return replace(column, has_default=True, default=one.constant, default_is_expression=False, default_term=None)
-    if not is_same_file:
-        raise _Unknown(
+            raise Unknown(f"what rows had in {name} cannot be read")
+        return replace(column, has_default=True, default=one.constant)
+    if not rows.lack(one.number):
+        raise Unknown(
             f"what rows had in {name} is not known: they were written anew since (a default that is computed for each row, "
             "VACUUM FULL, CLUSTER, TRUNCATE)"
         )
-    none = replace(column, has_default=False, default=None, default_is_expression=False, default_term=None)
-    return replace(none, nullable=True)  # NOT NULL came later, or there was no row
+    return replace(column, has_default=False, default=None, nullable=True)  # NOT NULL came later, or there was no row

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -34,10 +34,12 @@ from anabranch.connectors.postgresql.source.unconverted import find
 from anabranch.connectors.postgresql.source.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
 from anabranch.contracts import LogOptions, Select
 from anabranch.errors import ConfigError, LogLost, SourceError, ValueRefused
+from anabranch.model.column_changes import TOLD_BY_ROWS
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.markers import MARKERS, jobs_among, native_among, origin_of
 from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.log_items import LogIdle, LogItem, LogRedefined
 from anabranch.rows.uncommitted import LogChanges, LogEnded
@@ -83,7 +85,8 @@ class WalReader:
         self._needs_text = not own.binary or not self._decoder.binary  # or the log was found to
         self._needs_whole = not own.streaming  # or a transaction was found to
         self._waits_whole = False  # for the end of a transaction in which a table comes by other columns
-        self._former, self._former_at = frozenset[TableId](), ""
+        self._former: dict[TableId, tuple[TableSchema, ...]] = {}
+        self._former_at = ""
         self._stale = False  # what was read ahead was selected by old definitions, or the server sends too few tables
         self._is_inside = False  # fragments were given, and the end of their transaction was not
         self._open: set[str] = set()  # transactions of which parts were given, and the end was not
@@ -136,8 +139,8 @@ class WalReader:
             self._refuse_passed(read_slot(connection, name), place)  # nobody else moves it from here on
         reader = self._reader if self.is_binary else None
         options, asks = self._options, (self._type_text, has_newer, reader, self._undone)
-        former = self._former if after.native == self._former_at else frozenset[TableId]()
-        how = options.decoding, options.leave_out, options.tells_columns, former
+        former = self._former if after.native == self._former_at else {}
+        how = options.decoding, options.leave_out, bool(options.follows & TOLD_BY_ROWS), former
         self._assembler = decoder.make(SlotReading(name, place, select, *asks, *how))
         if options.rules.carries:
             self._assembler.carry()
@@ -223,8 +226,8 @@ class WalReader:
         self._open.update(given)  # until that is told: it may begin again before
         self._assembler.ready.extend(LogEnded(xid, False, self._last) for xid in given)
 
-    def expect_former(self, tables: Collection[TableId], at: LogMark) -> None:
-        self._former, self._former_at = frozenset(tables), at.native
+    def expect_former(self, former: Mapping[TableId, Sequence[TableSchema]], at: LogMark) -> None:
+        self._former, self._former_at = {table: tuple(some) for table, some in former.items()}, at.native
 
     def confirm(self, durable: LogMark) -> None:
         self._durable = place_of(durable.resume).lsn
@@ -312,9 +315,10 @@ class WalReader:
         elif isinstance(item, LogEnded):
             self._open.discard(item.xid)
         elif isinstance(item, LogRedefined):
-            before = self._former if item.mark.native == self._former_at else frozenset()
-            self._stale = True
-            self.expect_former({*before, item.table}, item.mark)
+            before = self._former if item.mark.native == self._former_at else {}
+            then, self._stale = self._select(item.table), True
+            some = (*before.get(item.table, ()), *((then,) if then else ()))
+            self.expect_former({**before, item.table: some}, item.mark)
         if not isinstance(item, Chunk):
             self._last = item.mark
         elif not self._is_inside:

@@ -9,18 +9,19 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.lookout import who_has
 from anabranch.connectors.postgresql.registered import writers
 from anabranch.connectors.postgresql.source.connection import identity, log_end, open_session
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.held_log import held
 from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
-from anabranch.connectors.postgresql.source.positions import Place, lsn_of
+from anabranch.connectors.postgresql.source.positions import Place, lsn_of, nearest
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
     from anabranch.connectors.postgresql.source.added_columns import SeenFile
+    from anabranch.model.column_changes import Altered
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.pair_notes import PairNotes, StandingRow
     from anabranch.model.position import HeldLog, LogMark
@@ -57,6 +58,9 @@ SELECT n.nspname::text, c.relname::text, rn.nspname::text, r.relname::text
  WHERE c.relkind IN ('r', 'p')
    AND (n.nspname::text, c.relname::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
 """
+# https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-TXID-SNAPSHOT; a release before 13 has no other names
+_NEWEST = "SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot())"
+_IS_SEEN = "SELECT pg_catalog.txid_visible_in_snapshot(%s::bigint, pg_catalog.txid_current_snapshot())"
 _ROOT = "c.relispartition AND r.oid = pg_catalog.pg_partition_root(c.oid)"  # with which its rows come
 
 
@@ -92,17 +96,26 @@ class PostgresCatalog:
         self.attached |= definitions.attached
         return found
 
-    def behind(self, then: TableSchema, columns: Sequence[tuple[str, str]]) -> TableSchema | str | None:
-        from anabranch.connectors.postgresql.source import added_columns
+    def behind(self, then: TableSchema, columns: Sequence[tuple[str, str]], xid: str = "") -> Altered | str | None:
+        """Return what RedefinedCatalog.behind returns. Whoever altered the table before the transaction `xid` wrote rows to it
+        had released it by then, and was seen: so who sees that transaction sees the statement."""
+        from anabranch.connectors.postgresql.source import added_columns, redefined_columns
 
-        with translated("read what was added to a table"):
+        with translated("read what became of a table's columns"):
+            if xid and not self._is_seen(int(xid)):
+                return None
             before = added_columns.attributes(self._connection, then.oid)
         now = self.tables(then.id.__eq__).get(then.id)
-        with translated("read what was added to a table"):
+        with translated("read what became of a table's columns"):
             after = added_columns.attributes(self._connection, then.oid)
         if now is None or before != after:  # it is being altered
             return None
-        return added_columns.behind(then, columns, now, after, self._files.get(then.oid))
+        return redefined_columns.behind(then, columns, now, after, self._files.get(then.oid))
+
+    def _is_seen(self, xid: int) -> bool:
+        """Return whether a transaction that is in the log is seen: it is a moment later, or once its standbys have it."""
+        newest = int(str(one(self._connection, _NEWEST)))
+        return bool(one(self._connection, _IS_SEEN, [nearest(xid, newest)]))
 
     def names(self) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.definitions import Definitions

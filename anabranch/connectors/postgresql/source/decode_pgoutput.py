@@ -6,7 +6,7 @@ What does not live here: transactions and chunks (assemble.py), what is in a mes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from itertools import count
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ from anabranch.connectors.postgresql.source.pgoutput import (
     parse,
 )
 from anabranch.connectors.postgresql.source.positions import Place, lsn_text
-from anabranch.connectors.postgresql.source.relations import ReaderOf, Relations, TypeText
+from anabranch.connectors.postgresql.source.relations import Former, ReaderOf, Relations, TypeText
 from anabranch.connectors.postgresql.source.streamed import StreamedTransactions, Undone
 from anabranch.contracts import Select
 from anabranch.errors import UnknownLogEvent
@@ -60,7 +60,7 @@ class PgoutputAssembler(Assembler):
         decoding: str = "python",
         leave_out: frozenset[str] = frozenset(),
         tells_columns: bool = False,
-        former: Collection[TableId] = (),
+        former: Former | None = None,
     ) -> None:
         """Set up the assembly. Raises ConfigError where the compiled decoder is missing.
 
@@ -183,7 +183,8 @@ class PgoutputAssembler(Assembler):
         self.flush()
         if self._fragmented:
             self.ready.append(LogAbandoned(self.mark(), f"it comes again, behind a new definition of {table}"))
-        self.ready.append(LogRedefined(table, columns, reason, self.mark(), lsn_text(self._begun)))
+        at, xid = lsn_text(self._begun), str(self._xid)
+        self.ready.append(LogRedefined(table, columns, reason, self.mark(), at, xid))
 
     def _truncated(self, item: Truncate) -> None:
         for oid in item.relations:

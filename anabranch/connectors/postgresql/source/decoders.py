@@ -6,7 +6,7 @@ What does not live here: slots (slots.py), what preflight says of it (preflight_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from anabranch.connectors.postgresql.source.assemble import Assembler
     from anabranch.connectors.postgresql.source.relations import ReaderOf, TypeText
     from anabranch.connectors.postgresql.source.streamed import Undone
+    from anabranch.model.schema import TableSchema
 
 MESSAGES = 140_000  # from here on pgoutput shows what sessions write into the log
 NEVER = 1 << 30
@@ -44,7 +45,7 @@ class SlotReading:
     decoding: str = "python"
     leave_out: frozenset[str] = frozenset()
     tells_columns: bool = False
-    former: frozenset[TableId] = frozenset()
+    former: Mapping[TableId, Sequence[TableSchema]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -26,16 +26,18 @@ from anabranch.rows.chunk import Op, Shape, TableRows, Unconverted
 from anabranch.rows.refused import LEAVE_OUT, fault_of_text, readable, refused
 
 UPDATE = ord("U")
+SKIPPED = -1  # in place of a column that the table has no more
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Layout:
     """The layout of a relation's messages.
 
-    For each of its columns the place of the table's column, and whether it is in the replica identity; `head` as in
-    row_images.images; `readers`: of each column's binary form, none where values come as text; `compiled`: the compiled
-    code that reads them first (native_rows.py); `filled`: columns of the table that were added behind these messages, with
-    what their rows have in them (its text, None: NULL).
+    For each of its columns the place of the table's column, SKIPPED where it was dropped behind these messages, and whether
+    it is in the replica identity; `head` as in row_images.images; `readers`: of each column's binary form, none where values
+    come as text; `compiled`: the compiled code that reads them first (native_rows.py); `filled`: columns of the table that
+    were added behind these messages, with what their rows have in them (its text, None: NULL); `is_former`: the messages are
+    of a definition before the one in force.
     """
 
     places: tuple[int, ...]
@@ -44,6 +46,7 @@ class Layout:
     readers: tuple[Reader, ...] = ()
     compiled: Any = None
     filled: tuple[tuple[int, bytes | None], ...] = ()
+    is_former: bool = False
 
 
 class MessageBuffer(TableBuffer):
@@ -218,7 +221,9 @@ class MessagePiece:
         """
         tags = self.images.cells.tags
         codes = np.ones((len(tags), columns), np.uint8)
-        codes[:, list(self.layout.places)] = np.select([tags == ABSENT, tags == UNCHANGED], [0, 2], 1)
+        held = [at for at, place in enumerate(self.layout.places) if place != SKIPPED]
+        found = np.select([tags == ABSENT, tags == UNCHANGED], [0, 2], 1)
+        codes[:, [self.layout.places[at] for at in held]] = found[:, held]
         for place, _ in self.layout.filled:
             codes[:, place] = self._whole()
         return codes

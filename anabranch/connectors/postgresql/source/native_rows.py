@@ -88,8 +88,10 @@ class NativeMessageBuffer(MessageBuffer):
         self._numbers: dict[bytes, int] = {}
 
     def ready(self, layout: Layout) -> Layout:
+        if layout.readers or layout.is_former or not self.types:
+            return layout
         names = [_name(self.schema.columns[place].type) for place in layout.places]
-        if layout.readers or layout.filled or None in names or not self.types:
+        if None in names:
             return layout
         columns = list(zip(layout.places, names, layout.in_identity, strict=True))
         codes = bytearray(b"\1" * len(self.types))

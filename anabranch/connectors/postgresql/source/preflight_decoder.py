@@ -20,6 +20,7 @@ from anabranch.connectors.postgresql.source.truncate_notes import SCHEMA
 from anabranch.connectors.postgresql.source.typemap import bare
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.column_changes import PARK, TOLD_BY_ROWS
 from anabranch.model.schema import TableSchema
 
 # Releases that have it refuse all other libraries when a slot is made or read; older ones do not start with it.
@@ -107,8 +108,10 @@ def _truncates(connection: Connection, decoder: Decoder) -> Iterator[CheckResult
 
 
 def _redefined(context: PreflightContext, decoder: Decoder) -> Iterator[CheckResult]:
-    if context.user_choices.get("ddl.add_column") == "apply" and not decoder.tells_columns:
-        why = f'[ddl] add_column = "apply": by {decoder.plugin} a table is parked where columns are added, all the same'
+    chosen = {kind: context.user_choices.get(f"ddl.{kind}", "") for kind in sorted(TOLD_BY_ROWS)}
+    asked = [f'{kind} = "{action}"' for kind, action in chosen.items() if action not in ("", PARK)]
+    if asked and not decoder.tells_columns:
+        why = f"[ddl] {', '.join(asked)}: by {decoder.plugin} a table is parked where its columns are altered, all the same"
         yield CheckResult(CHECK, CheckVerdict.WARNING, why, _OTHER)
 
 

@@ -5,11 +5,11 @@ What does not live here: transactions (assemble.py), the bytes of messages (pgou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anabranch.connectors.postgresql.source.binary_values import Reader
-from anabranch.connectors.postgresql.source.message_buffer import Layout, MessageBuffer
-from anabranch.connectors.postgresql.source.pgoutput import ROW_HEAD, Relation, RelationColumn
+from anabranch.connectors.postgresql.source.message_buffer import SKIPPED, Layout, MessageBuffer
+from anabranch.connectors.postgresql.source.pgoutput import ROW_HEAD, Relation
 from anabranch.contracts import Select
 from anabranch.model.ids import TableId
 from anabranch.model.markers import MARKERS
@@ -20,6 +20,8 @@ TypeText = Callable[[int, int], str]
 ReaderOf = Callable[[int, int], Reader | None]
 """(oid, modifier) -> who reads the type's binary form; None: its text is needed."""
 Known = tuple[MessageBuffer, Layout] | None
+Former = Mapping[TableId, Sequence[TableSchema]]
+"""As RedefinedReader.expect_former has it."""
 Redefined = Callable[[TableId, tuple[tuple[str, str], ...], str], None]
 """Is told of a table, the columns that its rows have (LogRedefined.columns), and how they differ."""
 
@@ -54,14 +56,14 @@ class Relations:
         head: int = ROW_HEAD,
         reader: ReaderOf | None = None,
         redefined: Redefined | None = None,
-        former: Collection[TableId] = (),
+        former: Former | None = None,
     ) -> None:
         self.known: dict[bytes, Known] = {}
         self.markers: set[bytes] = set()  # relations whose rows say which job has written a transaction
         self.tell: Callable[[bytes, Known], None] = lambda name, known: None  # what a relation is from here on
         self._select, self._type_text, self._buffer, self._park = select, type_text, buffer, park
         self._numbers, self._head, self._reader = numbers, head, reader
-        self._redefined, self._former = redefined, set(former)
+        self._redefined, self._former = redefined, dict(former or {})
         self._seen: dict[int, tuple[int, Relation]] = {}
         self._schemas: dict[TableId, TableSchema | None] = {}
 
@@ -92,11 +94,11 @@ class Relations:
         schema, found = self._schemas[table], None
         if schema is not None:
             try:
-                made = layout(relation, schema, self._type_text, self._head, self._reader, table in self._former)
+                made = layout(relation, schema, self._type_text, self._head, self._reader, self._former.get(table, ()))
                 buffer = self._buffer(schema)
                 found = buffer, buffer.ready(made)
-                if not made.filled:
-                    self._former.discard(table)
+                if not made.is_former:
+                    self._former.pop(table, None)
             except Unfit as unfit:
                 self._schemas[table] = None
                 if redefined is not None and isinstance(unfit, OtherColumns):
@@ -129,23 +131,65 @@ def layout(
     type_text: TypeText,
     head: int = ROW_HEAD,
     reader: ReaderOf | None = None,
-    is_former: bool = False,
+    former: Sequence[TableSchema] = (),
 ) -> Layout:
-    """Find where the relation's columns stand in the definition. `is_former`: it may lack the last of them. Raises Unfit where
-    it is another one, NeedsText."""
+    """Find where the relation's columns stand in the definition. `former`: definitions by which the relation may come as well,
+    which led to this one. Raises Unfit where it is another one, NeedsText."""
     if schema.oid and relation.oid != schema.oid:
         raise Unfit("another table has its name now")
-    there = {one.name for one in relation.columns}
-    every = [place for place, column in enumerate(schema.columns) if not column.generated or column.name in there]
-    logged = every[: len(relation.columns)] if is_former else every
-    lacking = [(place, schema.columns[place]) for place in every[len(logged) :]]
-    if len(logged) != len(relation.columns) or any(column.default_is_expression for _, column in lacking):
-        raise OtherColumns(f"the log has {len(relation.columns)} columns, the definition {len(every)}")
-    for place, one in zip(logged, relation.columns, strict=True):
-        _compare(schema.columns[place], one, type_text)
+    told = [(one.name, type_text(one.type, one.modifier)) for one in relation.columns]
+    others = [one for one in former if not difference(one, told)]
+    why = difference(schema, told)
+    if why and not others:
+        raise OtherColumns(why)
+    from_which = schema if not why else others[-1]
+    places, filled = _carried(from_which, schema, told)
+    if any(_carried(one, schema, told)[0] != places for one in others):
+        raise Unfit("its columns are called as others were in the same transaction, which rows are whose is not told")
     readers = _readers(relation, reader) if reader is not None else ()
-    filled = tuple((place, None if c.default is None else c.default.encode()) for place, c in lacking)
-    return Layout(tuple(logged), tuple(one.in_identity for one in relation.columns), head, readers, filled=filled)
+    in_identity = tuple(one.in_identity for one in relation.columns)
+    return Layout(places, in_identity, head, readers, filled=filled, is_former=from_which is not schema)
+
+
+def difference(schema: TableSchema, told: Sequence[tuple[str, str]]) -> str:
+    """Say how a relation's columns, names and types, differ from those of the definition; "" where they do not."""
+    columns = [schema.columns[place] for place in _logged(schema, told)]
+    if len(columns) != len(told):
+        return f"the log has {len(told)} columns, the definition {len(columns)}"
+    for column, (name, native) in zip(columns, told, strict=True):
+        if column.name != name:
+            return f"the log has a column {name} where the definition has {column.name}"
+        if column.native != native:
+            return f"column {name} is {native} in the log and {column.native} in the definition"
+    return ""
+
+
+def _logged(schema: TableSchema, told: Sequence[tuple[str, str]]) -> list[int]:
+    """Return the places of the columns that a log has: computed ones only where it names them."""
+    there = {name for name, _ in told}
+    return [place for place, column in enumerate(schema.columns) if not column.generated or column.name in there]
+
+
+def _carried(
+    former: TableSchema, schema: TableSchema, told: Sequence[tuple[str, str]]
+) -> tuple[tuple[int, ...], tuple[tuple[int, bytes | None], ...]]:
+    """Return the places of a former definition's columns in the one in force, and what rows of before have in the others.
+    Raises OtherColumns where that is not a constant."""
+    now, logged = _logged(schema, told), [former.columns[place] for place in _logged(former, told)]
+    if former is schema:
+        return tuple(now), ()
+    by_number = all(column.number for column in (*logged, *(schema.columns[place] for place in now)))
+    there = {_known_by(schema.columns[place], by_number): place for place in now}
+    places = tuple(there.get(_known_by(column, by_number), SKIPPED) for column in logged)
+    lacking = [(place, schema.columns[place]) for place in now if place not in places]
+    if any(column.default_is_expression for _, column in lacking):
+        raise OtherColumns("rows of before have in a new column what only the source can compute")
+    return places, tuple((place, None if c.default is None else c.default.encode()) for place, c in lacking)
+
+
+def _known_by(column: Column, by_number: bool) -> object:
+    """Return what tells a column from others of its table; a trail of before has no numbers."""
+    return column.number if by_number else column.name
 
 
 def _readers(relation: Relation, reader: ReaderOf) -> tuple[Reader, ...]:
@@ -154,10 +198,3 @@ def _readers(relation: Relation, reader: ReaderOf) -> tuple[Reader, ...]:
         lacking = ", ".join(column.name for column, one in zip(relation.columns, found, strict=True) if one is None)
         raise NeedsText(f"{relation.schema}.{relation.name}: {lacking}")
     return tuple(one for one in found if one is not None)
-
-
-def _compare(column: Column, one: RelationColumn, type_text: TypeText) -> None:
-    if column.name != one.name:
-        raise OtherColumns(f"the log has a column {one.name} where the definition has {column.name}")
-    if (text := type_text(one.type, one.modifier)) != column.native:
-        raise OtherColumns(f"column {column.name} is {text} in the log and {column.native} in the definition")

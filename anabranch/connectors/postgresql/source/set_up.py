@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 
 import psycopg
 
@@ -23,6 +22,7 @@ from anabranch.connectors.postgresql.source.slots import missing as statements
 from anabranch.connectors.postgresql.source.slots import removal
 from anabranch.contracts import LogOptions
 from anabranch.errors import SourceUnavailable
+from anabranch.model.column_changes import TOLD_BY_ROWS, as_rows_tell
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.markers import jobs_among
@@ -52,16 +52,16 @@ def drift(
 ) -> dict[TableId, str]:
     """Return tables whose set-up or definition at the source no longer fits, with the reason.
 
-    The log has no statements: only a table's next row, if one ever comes, would tell. It does of columns that were added,
-    where they are followed. Notes the tables' `files`.
+    The log has no statements: only a table's next row, if one ever comes, would tell. It does of changes of columns that are
+    followed. Notes the tables' `files`.
     """
-    name, is_followed = options.name, options.tells_columns and DECODERS[decoder].tells_columns
+    name, told = options.name, options.follows & TOLD_BY_ROWS if DECODERS[decoder].tells_columns else frozenset()
     with closing(PostgresCatalog(endpoint)) as catalog:
         now = catalog.tables(tables.__contains__)
         attached = catalog.attached
     note_files(files, now.values())
-    if is_followed:
-        now = {table: _without_added(schema, tables[table]) for table, schema in now.items()}
+    if told:
+        now = {table: as_rows_tell(tables[table], schema, told) for table, schema in now.items()}
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
         steps = statements(connection, name, now, False, DECODERS[decoder])
     found = {
@@ -93,12 +93,6 @@ def _what_became(then: TableSchema, now: TableSchema | None, attached: Collectio
     if dark := [part.name for part in now.partitions if not part.is_logged]:
         return f"the partition {dark[0]} is unlogged: its rows are not in the log"
     return ""
-
-
-def _without_added(now: TableSchema, then: TableSchema) -> TableSchema:
-    """Return the definition without the columns that its rows will tell of: the log has none of computed ones."""
-    there = {column.name for column in then.columns}
-    return replace(now, columns=tuple(c for c in now.columns if c.generated or c.name in there))
 
 
 def _parts(schema: TableSchema) -> set[str]:

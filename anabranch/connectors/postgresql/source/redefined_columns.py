@@ -1,0 +1,193 @@
+"""Definitions of tables behind ALTER TABLE, by what rows say and what the catalogue shows: the log has no statement of it.
+
+Rows say names and types of all columns, at the place where they stand in the log; the catalogue says what became of each
+column, by its number, perhaps behind later statements. Where both leave one possibility for which is which, columns that went,
+came, and got other names are certain. A type takes more as long as nobody has written the rows anew: ALTER TYPE may have
+given them other values (USING), and that they are as they were is told by the file that holds them.
+https://www.postgresql.org/docs/current/sql-altertable.html
+
+What does not live here: the possibilities (column_readings.py), what rows had in new columns (added_columns.py), reading
+definitions (definitions.py), who asks (capture).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.connectors.postgresql.source.added_columns import Attribute, Rows, SeenFile, Unknown, added
+from anabranch.connectors.postgresql.source.column_readings import readings
+from anabranch.connectors.postgresql.source.typemap import logical_type
+from anabranch.connectors.postgresql.source.widened import keeps_rows
+from anabranch.model.column_changes import Altered, ColumnChange, Untold
+from anabranch.model.schema import Column, Index, TableSchema
+
+Told = Sequence[tuple[str, str]]
+"""Names and types of columns, as the log has them."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The table as the catalogue has it, with all its attributes, and its file as it was looked at before."""
+
+    now: TableSchema
+    numbered: Sequence[Attribute]
+    seen: SeenFile | None = None
+
+    def column(self, number: int) -> Column | None:
+        """Return the column of this number, None where it is gone by now."""
+        return next((column for column in self.now.columns if column.number == number), None)
+
+
+def behind(
+    then: TableSchema, columns: Told, now: TableSchema, numbered: Sequence[Attribute], seen: SeenFile | None = None
+) -> Altered | str | None:
+    """Return what RedefinedCatalog.behind returns. `now`: the table as the catalogue has it, `numbered`: its columns by their
+    numbers, `seen`: its file as it was looked at before."""
+    try:
+        return _behind(then, columns, Shown(now, numbered, seen))
+    except Unknown as why:
+        return str(why)
+
+
+def _behind(then: TableSchema, columns: Told, shown: Shown) -> Altered | None:
+    now, names = shown.now, {name for name, _ in columns}
+    if then.oid != now.oid:
+        raise Unknown("another table has its name now")
+    if then.partition_key or now.partition_key:
+        raise Unknown("its rows are in partitions, each of which keeps what they had in a new column")
+    logged = [column for column in then.columns if not column.generated or column.name in names]
+    numbers = _numbers(then, logged, columns, shown.numbered)
+    if numbers is None:
+        return None
+    if any(column.generated and shown.column(column.number) != column for column in then.columns):
+        raise Unknown("a column that is computed is not as it was")
+    if now.primary_key != then.primary_key:
+        raise Unknown("its primary key is another one now")
+    return _altered(then, logged, dict(zip(numbers, columns, strict=True)), shown)
+
+
+def _numbers(
+    then: TableSchema, logged: Sequence[Column], columns: Told, numbered: Sequence[Attribute]
+) -> tuple[int, ...] | None:
+    """Return the numbers of the log's columns; None where the catalogue does not show them yet. Raises Unknown."""
+    if not all(column.number for column in logged):
+        raise Unknown("the trail is of an early release, and does not know the numbers of its columns")
+    highest = then.numbers or max((column.number for column in then.columns), default=0)
+    found = readings(
+        [column.number for column in logged], highest, [(one.number, bool(one.name)) for one in numbered], len(columns)
+    )
+    if len(found) > 1:
+        unsure = set().union(*found) - set(found[0]).intersection(*found)
+        names = ", ".join(column.name for column in logged if column.number in unsure)
+        raise Unknown(
+            f"{names or 'a column that came since'} was dropped, and whether before these rows or behind them is not told:"
+            " another one may have its name"
+        )
+    return found[0] if found else None
+
+
+def _altered(then: TableSchema, logged: Sequence[Column], told: Mapping[int, tuple[str, str]], shown: Shown) -> Altered:
+    now, attributes = shown.now, {one.number: one for one in shown.numbered}
+    is_same_file = now.file == (then.file or then.oid)
+    rows = Rows(is_same_file, shown.seen if shown.seen is not None and shown.seen.file == now.file else None)
+    table, kinds, names = then, set[ColumnChange](), list[str]()
+    renamed = []
+    for column in logged:
+        if column.number not in told:
+            table, kinds, names = _without(table, column), kinds | {ColumnChange.DROP}, [*names, column.name]
+            continue
+        name, native = told[column.number]
+        if native != column.native:
+            table = _widened(table, column, native, shown.column(column.number), is_same_file)
+            kinds |= {ColumnChange.TYPE}
+        if name != column.name:
+            table, kinds, names = (
+                _renamed(table, column.name, name),
+                kinds | {ColumnChange.RENAME},
+                [*names, column.name, name],
+            )
+            renamed.append((column.name, name))
+    there = {column.number for column in logged}
+    come = tuple(added(now, *told[number], attributes[number], rows) for number in told if number not in there)
+    kinds |= {ColumnChange.ADD} if come else set()
+    _refuse_twice(names + [column.name for column in come])
+    table = replace(
+        table,
+        columns=table.columns + come,
+        numbers=max(then.numbers, *told),
+        file=now.file if is_same_file or _is_latest(told, shown) else 0,
+        needs=then.needs + tuple(need for need in now.needs if need not in then.needs),
+        type_states=then.type_states + tuple(one for one in now.type_states if one[0] not in dict(then.type_states)),
+    )
+    return Altered(table, frozenset(kinds), Untold(tuple(renamed)))
+
+
+def _is_latest(told: Mapping[int, tuple[str, str]], shown: Shown) -> bool:
+    """Return whether the catalogue shows the table as the log has it: else a later statement may have written its file."""
+    columns = [shown.column(number) for number in told]
+    is_alike = all(
+        column is not None and column.native == native
+        for column, (_, native) in zip(columns, told.values(), strict=True)
+    )
+    return is_alike and max(one.number for one in shown.numbered) <= max(told)
+
+
+def _refuse_twice(names: Sequence[str]) -> None:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise Unknown(f"{twice[0]} is the name of two columns, before and behind the change")
+
+
+# --- columns of before --------------------------------------------------------------------------------------------------
+
+
+def _alone(table: TableSchema, column: Column) -> None:
+    """Raise Unknown where anything of the table depends on the column but indexes that are not unique."""
+    word = re.compile(rf"(?<![\w$]){re.escape(column.name)}(?![\w$])")
+    computed = {name for other in table.columns if other.generated for name in table.named_by(other)}
+    texts = [check.text for check in table.checks]
+    texts += [index.definition for index in table.indexes if index.definition] + [
+        part for i in table.indexes for part in i.parts
+    ]
+    if column.name in table.keyed | computed or any(map(word.search, texts)):
+        raise Unknown(
+            f"{column.name} is part of a key, or a check, an index over more than columns or a computed column names it"
+        )
+    if column.auto_increment or column.generated or column.type is None:
+        raise Unknown(f"{column.name} is computed, counts, or has a type that is not replicated")
+    if any(one.name == column.name for one in table.lacking):
+        raise Unknown(f"{column.name} uses what the target does not have")
+
+
+def _without(table: TableSchema, column: Column) -> TableSchema:
+    """Return the table without the column. The server drops its indexes, too, also over several columns."""
+    _alone(table, column)
+    indexes = tuple(index for index in table.indexes if column.name not in index.columns)
+    return replace(table, columns=tuple(c for c in table.columns if c.name != column.name), indexes=indexes)
+
+
+def _renamed(table: TableSchema, former: str, name: str) -> TableSchema:
+    _alone(table, table.column(former))
+    indexes = tuple(_index(index, former, name) for index in table.indexes)
+    columns = tuple(replace(c, name=name) if c.name == former else c for c in table.columns)
+    return replace(table, columns=columns, indexes=indexes)
+
+
+def _index(index: Index, former: str, name: str) -> Index:
+    return replace(index, columns=tuple(name if column == former else column for column in index.columns))
+
+
+def _widened(table: TableSchema, column: Column, native: str, now: Column | None, is_same_file: bool) -> TableSchema:
+    """Return the table with a column whose type takes more."""
+    if not keeps_rows(column.native, native):
+        raise Unknown(f"{column.name} was {column.native} and is {native} in the log")
+    if not is_same_file:
+        raise Unknown(
+            f"{column.name} was {column.native} and is {native} in the log; rows were written anew since, with what is not told"
+        )
+    _alone(table, column)
+    if now is not None and now.collation != column.collation:
+        raise Unknown(f"{column.name} has another collation now")
+    next_one = replace(column, type=logical_type(native), native=native)
+    return replace(table, columns=tuple(next_one if c is column else c for c in table.columns))
