@@ -25,7 +25,6 @@ from rigs.endpoints import endpoint_of
 from rigs.postgresql_load import RULES
 
 
-
 @pytest.fixture
 def make(
     request: pytest.FixtureRequest,
