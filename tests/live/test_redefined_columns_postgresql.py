@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from anabranch.connectors.postgresql.source import connector
+from anabranch.contracts import LogOptions
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ddl_changes import Outcome
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled
@@ -15,6 +19,8 @@ from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.local import Small
 from rigs.altered_postgresql import Make, dies, jobs, statement, streams
+from rigs.endpoints import endpoint_of
+from rigs.postgresql_load import RULES
 
 APPLY = """[ddl]
 add_column = "apply"
@@ -224,3 +230,29 @@ def test_a_table_without_a_key_has_its_rows_told_apart(make: Make) -> None:
         "INSERT INTO bag VALUES ('e')",
     )
     streams(here, "bag")
+
+
+def test_rule_19_looks_at_the_catalogue_leave_to_rows_what_those_will_tell(
+    logical_postgresql: Server, source_database: Callable[[Server], Database]
+) -> None:
+    """Not a type whose rows were written anew: nobody may ever change one of them, and they may have other values now."""
+    database, item = source_database(logical_postgresql), TableId("public", "item")
+    database.execute(*TABLES)
+    source = connector(endpoint_of(database))
+    with closing(source.catalog()) as catalog:
+        then = catalog.tables(item.__eq__)
+    follows = frozenset[ColumnChange]()
+    for kind, alter, is_told in (
+        (ColumnChange.DROP, "DROP x", True),
+        (ColumnChange.RENAME, "RENAME w TO u", True),
+        (ColumnChange.TYPE, "ALTER v TYPE varchar(40)", True),
+        (ColumnChange.TYPE, "ALTER u TYPE bigint USING u * 2", False),
+    ):
+        database.execute(f"ALTER TABLE item {alter}")
+        former, follows = follows, follows | {kind}
+        found = [
+            source.drift(LogOptions(1, 0.05, RULES, "anabranch_x", follows=kinds), then)[item]
+            for kinds in (former, follows)
+        ]
+        changed = ["its definition changed at the source" in why for why in found]
+        assert changed == [kind not in former or not is_told, not is_told], alter

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import psycopg
 
@@ -20,15 +21,17 @@ from anabranch.connectors.postgresql.source.held_log import read_slot
 from anabranch.connectors.postgresql.source.marker_tables import has_written
 from anabranch.connectors.postgresql.source.slots import missing as statements
 from anabranch.connectors.postgresql.source.slots import removal
+from anabranch.connectors.postgresql.source.widened import keeps_rows
 from anabranch.contracts import LogOptions
 from anabranch.errors import SourceUnavailable
-from anabranch.model.column_changes import TOLD_BY_ROWS, as_rows_tell
+from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange, as_rows_tell, with_those
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.markers import jobs_among
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import SetUpStep
 
+WIDENED = frozenset({ColumnChange.TYPE})
 LOCK_SECONDS = 2.0  # that others may have to wait behind a statement of ours
 LET_GO_SECONDS = 10.0  # in which a server sees that a slot's reader is gone
 
@@ -61,7 +64,7 @@ def drift(
         attached = catalog.attached
     note_files(files, now.values())
     if told:
-        now = {table: as_rows_tell(tables[table], schema, told) for table, schema in now.items()}
+        now = {table: _as_rows_tell(tables[table], schema, told) for table, schema in now.items()}
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
         steps = statements(connection, name, now, False, DECODERS[decoder])
     found = {
@@ -93,6 +96,21 @@ def _what_became(then: TableSchema, now: TableSchema | None, attached: Collectio
     if dark := [part.name for part in now.partitions if not part.is_logged]:
         return f"the partition {dark[0]} is unlogged: its rows are not in the log"
     return ""
+
+
+def _as_rows_tell(then: TableSchema, now: TableSchema, told: frozenset[ColumnChange]) -> TableSchema:
+    """Return the definition without what rows will tell of. A type is not, where its rows may have been written anew: what was
+    written into them is in no log."""
+    if ColumnChange.TYPE in told and now.file == (then.file or then.oid):
+        former = {column.number: column for column in then.columns}
+        columns = (
+            with_those(c, former[c.number], WIDENED)
+            if c.number in former and keeps_rows(former[c.number].native, c.native)
+            else c
+            for c in now.columns
+        )
+        now = replace(now, columns=tuple(columns))
+    return as_rows_tell(then, now, told - WIDENED)
 
 
 def _parts(schema: TableSchema) -> set[str]:
