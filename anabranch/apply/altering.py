@@ -172,7 +172,8 @@ class Altering:
         self, sequence: int, barriers: Mapping[TableId, Barrier], altered: Mapping[TableId, AlteredTable]
     ) -> Iterator[Decided]:
         for table, one in altered.items():
-            state, why = alter(self.progress.states[table], one.schema), "" if one.steps else LEFT_OUT
+            is_all = one.steps or barriers[table].untold.swapped
+            state, why = alter(self.progress.states[table], one.schema), "" if is_all else LEFT_OUT
             yield Decided(state, sequence, barriers[table].statement, Outcome.ALTERED, why, self._rule(one.schema))
 
     def _left_behind(self, table: TableId, version: int) -> Iterator[Decided]:

@@ -46,6 +46,8 @@ def altered_table(
 ) -> AlteredTable:
     """Return the table with the steps that its target needs. Raises NotFollowed for a step that the job file parks, and where
     the job's rules make something else of the table now, apart from the steps."""
+    if untold.swapped and actions.get(ColumnChange.SWAP, PARK) == PARK:
+        raise NotFollowed(f'[ddl] {ColumnChange.SWAP} is "{PARK}"')
     steps = tuple(_steps(former, now, untold, actions.get(ColumnChange.DROP) == KEEP))
     if actions.get(ColumnChange.DEFAULT) == IGNORE:
         steps = tuple(step for step in steps if not isinstance(step, DefaultChanged))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from anabranch.model.column_changes import APPLY, Actions, kinds_between
+from anabranch.model.column_changes import APPLY, Actions, ColumnChange, kinds_between
 from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def rule_of(schema: TableSchema | None, history: SchemaHistory, actions: Actions
     """Return the keys of the job file that decide about the change which led to this version of a table's definition."""
     former = history.before(schema) if schema is not None else None
     kinds = kinds_between(former, schema, history.renamed(schema)) if former and schema else []
+    if schema is not None and history.was_swapped(schema):
+        kinds = [ColumnChange.SWAP, *kinds]
     said = dict.fromkeys(actions.get(kind, APPLY) for kind in kinds)
     return DdlRule(f"[ddl] {', '.join(kinds)}".strip(), ", ".join(said) or APPLY)
 

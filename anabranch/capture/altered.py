@@ -57,7 +57,7 @@ def go_on(
         after = None
     if after is None or not after.kinds <= follows or _is_referred_to(trail, then, after):
         return []
-    return [_noted(trail, then, after, statement=shown)]
+    return [noted(trail, then, after, statement=shown)]
 
 
 def follow(
@@ -80,12 +80,13 @@ def follow(
         return f'[ddl] {others[0]} is "{PARK}"'
     if _is_referred_to(trail, then, after):
         return "a foreign key of another table refers to what was altered"
-    return _noted(trail, then, after, at=item.mark.native)
+    return noted(trail, then, after, at=item.mark.native)
 
 
-def _noted(trail: TrailWriter, then: TableSchema, after: Altered, statement: str = "", at: str = "") -> Barrier:
+def noted(trail: TrailWriter, then: TableSchema, after: Altered, statement: str = "", at: str = "") -> Barrier:
+    """Put the next definition of a table in force, and return the barrier that says so."""
     schema, table, shown = after.schema.with_version(then.version + 1), then.id, statement or BY_ROWS
-    trail.alter(schema, shown, at, after.untold.renamed)
+    trail.alter(schema, shown, at, after.untold)
     told = changed_names(then, after)
     log.get().info("table_altered", table=str(table), version=schema.version, statement=shown, **told)
     return Barrier(0, 0, BarrierKind.ALTER, table, statement, schema=schema, untold=after.untold)

@@ -16,11 +16,13 @@ import pyarrow as pa
 from anabranch import log, waits
 from anabranch.capture import altered
 from anabranch.capture.begin import Wanted, read_definitions
+from anabranch.capture.copies import Copies
 from anabranch.capture.older import PATIENCE
 from anabranch.capture.unlogged import REASON
 from anabranch.contracts import SourceCatalog, SourceConnector
 from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
 from anabranch.model.column_changes import ColumnChange
+from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import acts, keys_apart, may_become
 from anabranch.model.position import LogMark
@@ -37,6 +39,7 @@ PREPARE_SECONDS = 10.0  # between two tries to prepare a table that others are i
 WARN_SECONDS = 60.0  # between two warnings of the same table
 REMEDY = "anabranch load JOB --table {table} brings it in"
 CREATED = "created after start"
+SWAPPED = "swapped with a copy at the source, and not followed"
 GONE = f"{DROPPED}, or renamed there: no table has this name any more"
 BECAME = f"{DROPPED} as a table of its own: it is "
 REMEDY_GONE = (
@@ -76,11 +79,13 @@ class DefinitionKeeper:
         patience: float = PATIENCE,
         prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None,
         follows: frozenset[ColumnChange] = frozenset(),
+        ghosts: GhostNames | None = None,
     ) -> None:
         """Set up the keeper. `patience`: seconds that a table waits to join for prepared transactions to end.
         `prepare`: carries out at the source what these tables still need. `follows`: the kinds of changes behind which a
-        table goes on, where all of it is certain.
+        table goes on, where all of it is certain. `ghosts`: how copies of tables are called that tools swap them with.
         """
+        self.copies = Copies(source, trail, ghosts or GhostNames(), follows)
         self.follows = follows
         self.prepare = prepare
         self.source, self.trail, self.wanted, self.reselect, self.patience = source, trail, wanted, reselect, patience
@@ -117,7 +122,10 @@ class DefinitionKeeper:
         if facts.kind == StatementKind.HARMLESS:
             return None
         shown = replace(statement, sql=self.source.dialect.shown(statement.sql))
-        barriers = self._goes_on(facts, statement, shown.sql) or self._barriers(facts, shown)
+        barriers = self._swapped(facts, shown)
+        if not barriers:
+            self.copies.note(facts, statement)
+            barriers = self._goes_on(facts, statement, shown.sql) or self._barriers(facts, shown)
         if facts.kind in VANISHES or facts.schema:
             self._note_vanishing(facts, shown.sql)
         log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
@@ -129,6 +137,21 @@ class DefinitionKeeper:
         tables = [table for table in parked if table in facts.tables or table.schema == facts.schema]
         self._went |= dict.fromkeys(tables, sql)
         self.may_be_gone |= bool(tables)
+
+    def _swapped(self, facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
+        """Let a table go on that a tool swaps with a copy, or park it with the reason. Returns [] for any other statement."""
+        swap = self.copies.swapped(facts)
+        if swap is None:
+            return []
+        table, copy = swap
+        if table in self.unsettled and self._is_before(statement.mark, self.unsettled[table]):
+            found: Barrier | str = "its definition was read behind that"
+        else:
+            found = self.copies.come_in(table, copy, statement.sql)
+        if isinstance(found, str):
+            return self._park([table], f"{SWAPPED}: {found}", statement.sql)
+        self.reselect()
+        return [found]
 
     def _goes_on(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
         """Let the table that a statement alters go on with its next definition. Returns [] where it has to be parked, or is

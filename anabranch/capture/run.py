@@ -27,6 +27,7 @@ from anabranch.failpoints import reach
 from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange
 from anabranch.model.condition import Waiting
 from anabranch.model.endpoint import EndLimits
+from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
@@ -89,6 +90,7 @@ class Capture:
     drift: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str]] = lambda tables: {}  # as the source says
     guard: ValueGuard | None = None  # looks at rows before they enter the trail
     follows: frozenset[ColumnChange] = frozenset()  # kinds of changes behind which a table goes on
+    ghosts: GhostNames = GhostNames()  # noqa: RUF009 - a value: how copies are called that tools swap tables with
     retry: EndLimits = RETRY  # how long the source is waited for
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
     counts: Counts = field(default_factory=Counts)
@@ -111,6 +113,7 @@ class Capture:
             self.staging_timeout,
             self.prepare,
             self.follows,
+            self.ghosts,
         )
         self.newcomers = Newcomers(self.source, self.trail, self.wanted)
         self.prepared = PreparedTransactions(self.trail, self.keeper)

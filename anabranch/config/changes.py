@@ -89,6 +89,7 @@ def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Chan
     ends = [
         _changed(WHERE, _plain(old["source"]), _plain(new["source"])),
         *(_option(old, new, role, key) for role, key in _options(old, new)),
+        _changed("[ddl] ghost_tables", *(some.get("ghosts", []) for some in (old, new))),
         _changed("[types] map", *(some.get("types", {}).get("map", {}) for some in (old, new))),
     ]
     found = [*ends, *_rules(old["rules"], new["rules"]), *_tables(old["tables"], new["tables"])]

@@ -171,5 +171,6 @@ class JobConfig(Section):
             "rules": [rule.model_dump() for rule in self.rules],
             "tables": tables,
             "types": {"map": self.types.map},
+            "ghosts": list(self.ddl.ghosts.patterns),
         }
         return with_options(found, {SOURCE: self.source.options, TARGET: self.target_options(target)})

@@ -64,6 +64,7 @@ from anabranch.contracts.source import (
 )
 from anabranch.contracts.source_catalog import (
     AlteringDialect,
+    CopyingDialect,
     Dialect,
     ForeseeingDialect,
     LogFacts,
@@ -109,6 +110,7 @@ __all__ = [
     "ComputedReader",
     "ComputingReader",
     "Conflict",
+    "CopyingDialect",
     "Counter",
     "CounterSet",
     "CountingSource",

@@ -125,6 +125,20 @@ class AlteringDialect(Protocol):
 
 
 @runtime_checkable
+class CopyingDialect(Protocol):
+    """Says of a table that a tool changes online how it makes the copy that comes in for it; an ability of a Dialect whose log
+    has such statements. None of them raises."""
+
+    def copies(self, sql: str, default_schema: str, then: TableSchema) -> bool:
+        """Return whether the statement makes an empty table that is defined as `then`, under another name."""
+
+    def copy_altered(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> Altered | None:
+        """Return what the table `then` is once a copy of it comes in that the statement has altered before it had rows;
+        `now`: as the catalogue has it by now, under the table's name. None where that is not certain, or where some rows
+        may not fit into the copy, or would be changed by it: the tools pass over what the server says of them."""
+
+
+@runtime_checkable
 class ForeseeingDialect(Protocol):
     """Says what a table would be behind a statement that nobody has run; an ability of an AlteringDialect."""
 

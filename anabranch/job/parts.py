@@ -74,6 +74,7 @@ def run_capture(job: JobView) -> None:
                     drift=partial(drift_of, source, options),
                     guard=guard,
                     follows=job.config.followed_changes,
+                    ghosts=job.config.ddl.ghosts,
                     retry=source_limits(job, interval=1.0),
                     waits_at_start=bool(os.environ.get(SUPERVISED)),
                 ).run()

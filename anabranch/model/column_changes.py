@@ -26,6 +26,7 @@ class ColumnChange(StrEnum):
     NULLABILITY = "nullability"
     DEFAULT = "column_default"
     TYPE = "change_type"
+    SWAP = "online_swap"  # whatever else a copy of the table has, it came in for it
 
 
 TOLD_BY_ROWS = frozenset((ColumnChange.ADD, ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.TYPE))
@@ -44,20 +45,22 @@ def followed(actions: Actions) -> frozenset[ColumnChange]:
 class Untold:
     """The part of a change that two definitions do not tell. `renamed`: former and next name of columns; `filled`:
     columns that were added, and what rows that were there have got, in the column's text form, where it is not the
-    column's constant default, or NULL."""
+    column's constant default, or NULL. `swapped`: a copy of the table came in for it, which a tool has made."""
 
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, str], ...] = ()
+    swapped: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.renamed or self.filled)
+        return bool(self.renamed or self.filled or self.swapped)
 
     def to_json(self) -> dict[str, Any]:
-        return {name: pairs for name in ("renamed", "filled") if (pairs := getattr(self, name))}
+        return {name: said for name in ("renamed", "filled", "swapped") if (said := getattr(self, name))}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Untold:
-        return cls(**{name: tuple((one, other) for one, other in pairs) for name, pairs in data.items()})
+        pairs = {name: tuple((one, other) for one, other in data.get(name, ())) for name in ("renamed", "filled")}
+        return cls(**pairs, swapped=data.get("swapped", False))
 
 
 NOTHING_UNTOLD = Untold()

@@ -16,6 +16,7 @@ from anabranch.model.writers import SourceWriter
 from anabranch.preflight.known import KnownJob
 from anabranch.rows.conflict import OnConflict
 from anabranch.rows.net import TargetTable
+from anabranch.rules.ghosts import HINT
 from anabranch.rules.rule_set import RuleSet
 
 
@@ -72,6 +73,9 @@ def _matches(rules: RuleSet, present: Collection[TableId], selection: Selection,
         selection.add("job.rules", CheckVerdict.WARNING, str(replace(problem, nearest="")), hint)
     for found in rules.contradictions(present):
         selection.add("job.rules", CheckVerdict.WARNING, str(found.problem), found.hint)
+    if left := rules.left_to_tools(present):
+        message = f"left out as tables that a tool works with: {', '.join(map(str, left))}"
+        selection.add("job.rules", CheckVerdict.WARNING, message, HINT)
     if selection.tables:
         selection.add("job.rules", CheckVerdict.OK, f"the rules select {len(selection.tables)} tables")
     elif known.reshaped:

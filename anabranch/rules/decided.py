@@ -12,26 +12,29 @@ from dataclasses import dataclass
 from anabranch.config import JobConfig
 from anabranch.config.patterns import Pattern, Template
 from anabranch.model.ids import TableId
+from anabranch.rules.ghosts import KEY, Ghosts
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Keep a pattern that matches a table. `rule` counts from 1, `line` is the job file's."""
+    """Keep a pattern that matches a table. `rule` counts from 1, 0 for a pattern of `[ddl]`; `line` is the job file's."""
 
     rule: int
-    key: str  # include | exclude
+    key: str  # include | exclude | ghost_tables
     pattern: str
     line: int | None
 
     def __str__(self) -> str:
+        by = f"rule {self.rule}" if self.rule else f"[ddl] {self.key}"
         verb = "includes it" if self.key == "include" else "leaves it out"
-        return f"rule {self.rule} {verb}: {self.pattern!r}" + (f" (line {self.line})" if self.line else "")
+        return f"{by} {verb}: {self.pattern!r}" + (f" (line {self.line})" if self.line else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
     """Keep what the rules say of a table. `target`: None where it is not replicated. `by`: what decides, which is the first
-    exclusion of any rule, else the first inclusion; None where no rule matches. `others`: what matches, too."""
+    exclusion of any rule, else `[ddl] ghost_tables`, else the first inclusion; None where no rule matches. `others`: what
+    matches, too."""
 
     table: TableId
     target: TableId | None
@@ -46,6 +49,8 @@ class Decided:
 def decided(config: JobConfig, table: TableId) -> Decided:
     """Return what decides about a table, whether or not the source has it."""
     included, excluded = list(_matching(config, table, "include")), list(_matching(config, table, "exclude"))
+    if included and (ghost := Ghosts(config).pattern_of(table)):
+        excluded.append(Match(0, KEY, ghost, config.line_of("ddl", KEY)))
     first = next(iter(included), None)
     by = next(iter(excluded), first)
     target = None

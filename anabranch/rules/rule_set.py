@@ -25,6 +25,7 @@ from anabranch.rows.net import TargetTable
 from anabranch.rules.choices import TypeChoices
 from anabranch.rules.contradictions import EXCLUDE, Contradiction, contradictions
 from anabranch.rules.decided import decided
+from anabranch.rules.ghosts import HINT, KEY, Ghosts
 from anabranch.rules.values import value_rules
 
 
@@ -77,12 +78,13 @@ class RuleSet:
         self._rules = [_Rule(_patterns(rule.include), Template.parse(rule.target)) for rule in config.rules]
         self._excluded = [pattern for rule in config.rules for pattern in _patterns(rule.exclude)]
         self._entries = {entry.id: entry for entry in config.tables}
+        self.ghosts = Ghosts(config)
         self._target, self._types = types, TypeChoices(config.types, types, self.values)
         self._check_filters()
 
     def target_of(self, table: TableId) -> TableId | None:
         """Return the target's name for a source table, None for one that no rule includes or one excludes."""
-        if any(pattern.matches(table) for pattern in self._excluded):
+        if any(pattern.matches(table) for pattern in self._excluded) or self.ghosts.pattern_of(table):
             return None
         for rule in self._rules:
             if any(pattern.matches(table) for pattern in rule.include):
@@ -98,6 +100,9 @@ class RuleSet:
         if by and by.key == "exclude":
             problem = Problem(f"{by.pattern!r} leaves it out, for all rules", by.line, EXCLUDE)
             return ConfigError(f"rule {by.rule} excludes {table}", problems=[problem])
+        if by and by.key == KEY:
+            problem = Problem(f"{by.pattern!r} is the name of a table that a tool works with", by.line, f"[ddl] {KEY}")
+            return ConfigError(f"[ddl] {KEY} leaves {table} out", problems=[problem], hint=HINT)
         return ConfigError(f"no rule includes {table}", hint="name it as schema.table, as the source spells it")
 
     def targets(self, tables: Iterable[TableId]) -> dict[TableId, TableId]:
@@ -125,6 +130,11 @@ class RuleSet:
             for place, text in enumerate(rule.include)
             if not any(Pattern.parse(text).matches(table) for table in present)
         ]
+
+    def left_to_tools(self, tables: Iterable[TableId]) -> list[TableId]:
+        """Return tables that a rule includes, and that are left out because a tool for online changes works with them."""
+        found = (decided(self._config, table) for table in sorted(tables) if self.ghosts.pattern_of(table))
+        return [one.table for one in found if one.by is not None and one.by.key == KEY]
 
     def contradictions(self, tables: Collection[TableId]) -> list[Contradiction]:
         """Return where one rule takes something from another, among all of the source's tables."""

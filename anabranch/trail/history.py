@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FILE = "history"
 RESTORE = "restore the file from a backup of the trail; without one, load again"
 NEWER = "use the release that wrote it, or restore the file from a backup of the trail"
-_RARE = ("joined", "reason", "statement", "altered", "at", "renamed")
+_RARE = ("joined", "reason", "statement", "altered", "at", "renamed", "filled", "swapped")
 _ID = re.compile(rb'"id":\{"schema":"((?:[^"\\]|\\.)*)","name":"((?:[^"\\]|\\.)*)"')
 _TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
 
@@ -35,7 +35,10 @@ _TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
 class Entry:
     """kind: `job` (whose history this is: `reason` is the job's uuid), `schema` (a definition; `joined`: the table joins or
     joins again, no longer parked; `altered`: the table goes on, altered by `statement`, or, where `at` is the place up to
-    which the log was read, by the transaction behind it; `renamed`: former and next names of its columns), `park`, `source`
+    which the log was read, by the transaction behind it; `renamed`: former and next names of its columns; `swapped`: a copy
+    came in for it), `copy` (`table` is a copy that a tool makes, of the table in `schema`, which says how that will be defined
+    once the copy comes in; `filled` as in Untold; `reason`: why it may not come in, "" where it may; `at`: the place of the
+    last statement about it; without a schema it is no copy any more), `park`, `source`
     (another server from here on) or `recovered` (the trail ended at `sequence`). Otherwise `sequence` is the first
     transaction for which it holds."""
 
@@ -49,6 +52,8 @@ class Entry:
     altered: bool = False
     at: str = ""
     renamed: tuple[tuple[str, str], ...] = ()
+    filled: tuple[tuple[str, str], ...] = ()
+    swapped: bool = False
 
     def is_void_after(self, end: int) -> bool:
         """Return whether a trail that ends at `end` does not know the entry.
@@ -76,8 +81,8 @@ class Entry:
         data = json.loads(line[9:])
         table = TableId.parse(data.pop("table")) if "table" in data else None
         schema = _definition(data.pop("schema")) if "schema" in data else None
-        renamed = tuple((former, name) for former, name in data.pop("renamed", ()))
-        return cls(**data, table=table, schema=schema, renamed=renamed)
+        renamed, filled = (tuple((one, other) for one, other in data.pop(name, ())) for name in ("renamed", "filled"))
+        return cls(**data, table=table, schema=schema, renamed=renamed, filled=filled)
 
 
 def _definition(found: dict[str, Any]) -> TableSchema:
@@ -96,6 +101,7 @@ class SchemaHistory:
         self._schemas: dict[TableId, list[Entry]] = {}
         self._parked: dict[TableId, Entry] = {}
         self._altered: list[int] = []  # rises
+        self._copies: dict[TableId, Entry] = {}
 
     @property
     def names_its_job(self) -> bool:
@@ -112,6 +118,10 @@ class SchemaHistory:
     def parked_by(self, table: TableId) -> Entry | None:
         """Return the entry that parked the table, with statement and sequence."""
         return self._parked.get(table)
+
+    def copies(self) -> dict[TableId, Entry]:
+        """Return the copies of tables that tools make, or have made, by their own names."""
+        return dict(self._copies)
 
     def joined_after(self, table: TableId, sequence: int) -> bool:
         """Return whether the table was brought in again after `sequence`."""
@@ -156,6 +166,12 @@ class SchemaHistory:
         entries = self._schemas.get(schema.id, [])
         return next((dict(e.renamed) for e in entries if e.schema and e.schema.version == schema.version), {})
 
+    def was_swapped(self, schema: TableSchema) -> bool:
+        """Return whether this version of a table is a copy that came in for the one before."""
+        return any(
+            e.swapped and e.schema and e.schema.version == schema.version for e in self._schemas.get(schema.id, [])
+        )
+
     def at(self, table: TableId, version: int) -> TableSchema:
         """Return a version of a table's definition. Raises KeyError where there was never such a version."""
         for entry in reversed(self._schemas.get(table, [])):
@@ -181,7 +197,7 @@ class SchemaHistory:
         return any(e.is_void_after(end) for e in self.entries)
 
     def _replay(self, entries: list[Entry]) -> None:
-        self.entries, self._schemas, self._parked, self._altered = [], {}, {}, []
+        self.entries, self._schemas, self._parked, self._altered, self._copies = [], {}, {}, [], {}
         for entry in entries:
             self._apply(entry)
             self.entries.append(entry)
@@ -195,6 +211,10 @@ class SchemaHistory:
                 self._altered.append(entry.sequence)
         elif entry.kind == "park" and entry.table:
             self._parked[entry.table] = entry
+        elif entry.kind == "copy" and entry.table:
+            self._copies.pop(entry.table, None)
+            if entry.schema:
+                self._copies[entry.table] = entry
 
 
 @dataclass(frozen=True, slots=True)

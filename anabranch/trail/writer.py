@@ -14,6 +14,7 @@ from pathlib import Path
 
 from anabranch.errors import StorageFull, TrailError
 from anabranch.failpoints import reach
+from anabranch.model.column_changes import NOTHING_UNTOLD, Untold
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
@@ -199,16 +200,27 @@ class TrailWriter:
             )
         self._note(Entry("schema", self.next_sequence, schema=table_schema, joined=joined))
 
-    def alter(
-        self, table_schema: TableSchema, statement: str, at: str = "", renamed: tuple[tuple[str, str], ...] = ()
-    ) -> None:
+    def alter(self, table_schema: TableSchema, statement: str, at: str = "", untold: Untold = NOTHING_UNTOLD) -> None:
         """Put the next definition of a table that goes on in force with the next chunk, which carries its ALTER barrier.
 
         As `park`, it is taken back if that chunk never gets into the trail. `at`: that chunk's native position where it is put
-        before the transaction that alters the table. `renamed`: former and next names of columns.
+        before the transaction that alters the table.
         """
         entry = Entry("schema", self.next_sequence, schema=table_schema, statement=statement, altered=True)
-        self._note(replace(entry, at=at, renamed=renamed))
+        self._note(replace(entry, at=at, renamed=untold.renamed, swapped=untold.swapped))
+
+    def copy(
+        self,
+        table: TableId,
+        schema: TableSchema | None,
+        at: str,
+        filled: tuple[tuple[str, str], ...] = (),
+        reason: str = "",
+    ) -> None:
+        """Note what is known of a copy that a tool makes of a table, behind a statement at the native position `at`: how the
+        table will be defined once the copy comes in for it, and why it may not, "" where it may. None: it is no copy any
+        more."""
+        self._note(Entry("copy", self.next_sequence, table, schema, reason=reason, at=at, filled=filled))
 
     def park(self, table: TableId, reason: str, statement: str = "") -> None:
         """Park a table from the next chunk on, which carries its PARK barrier.

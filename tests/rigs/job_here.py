@@ -147,6 +147,7 @@ class JobHere:
                 lambda *_: None,
                 prepare=prepare,
                 follows=job.config.followed_changes,
+                ghosts=job.config.ddl.ghosts,
             ).run()
 
     def apply(self, is_built: bool = False, **settings: Any) -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from anabranch.config.section import Section
+from pydantic import AfterValidator
+
+from anabranch.config.section import Section, refuse
+from anabranch.errors import Problem
 from anabranch.model.column_changes import APPLY, PARK, Actions, ColumnChange
+from anabranch.model.ghost_names import TABLE, USUAL, GhostNames
 
 ADDITIVE: Actions = {ColumnChange.ADD: APPLY, ColumnChange.TYPE: APPLY}  # nothing of what is there is lost by them
+
+
+def _ghost(text: str) -> str:
+    if text.count(TABLE) != 1 or text == TABLE:
+        expected = 'some text and {table} once, like "_{table}_gho"'
+        problem = Problem(f"{text!r} is no pattern of a name", expected=expected)
+        raise refuse(problem) from None
+    return text
 
 
 class Ddl(Section):
@@ -42,6 +54,21 @@ class Ddl(Section):
     """Widen the target's columns where the source widens its own: greater integers, longer texts and bytes, more digits
     (`apply`, as when absent); or park the table. Any other change of a type parks the table in any
     case. A job with `[pair]` parks it when absent."""
+
+    online_swap: Literal["apply", "park"] | None = None
+    """Follow a table that gh-ost or pt-online-schema-change swaps with a changed copy of it (`apply`), by the keys above, or
+    park it, as when absent. By `apply` you say that such a copy has all rows of the table when it is swapped in, which no log tells: that only
+    these tools use the names in `ghost_tables`. Tables of these names are then left out of the job
+    ([more](../howto/schema-changes.md#tables-that-a-tool-swaps-with-a-copy)). From a MySQL or MariaDB."""
+
+    ghost_tables: list[Annotated[str, AfterValidator(_ghost)]] = list(USUAL)
+    """With `online_swap = "apply"`: how the tools call the tables that they work with, with `{table}` for the name of the table
+    that they change. A table of such a name is left out, unless the job file names it in full."""
+
+    @property
+    def ghosts(self) -> GhostNames:
+        """Return the names of tables that tools work with, none where swaps are not followed."""
+        return GhostNames(tuple(self.ghost_tables) if self.online_swap == APPLY else ())
 
     @property
     def given(self) -> Actions:

@@ -47,6 +47,14 @@ def altered(
     return altered_table(former, now, untold, actions)
 
 
+def test_a_copy_comes_in_only_where_the_job_file_says_so() -> None:
+    """It may say otherwise than when capture has read the statement."""
+    untold = Untold(swapped=True)
+    assert altered(defined("id"), defined("id"), untold=untold).steps == ()
+    with pytest.raises(NotFollowed, match="online_swap"):
+        altered(defined("id"), defined("id"), {**APPLY_ALL, ColumnChange.SWAP: "park"}, untold)
+
+
 @pytest.mark.parametrize(
     ("former", "now", "steps"),
     [

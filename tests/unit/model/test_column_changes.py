@@ -71,6 +71,8 @@ def test_what_came_and_went_is_told_by_name() -> None:
     assert changed_names(THEN, replace(behind, untold=Untold())) == {"added": ["b"], "dropped": ["a"]}
 
 
-@pytest.mark.parametrize("untold", [Untold(), Untold((("a", "b"),)), Untold(filled=(("n", "0"), ("m", "")))])
+@pytest.mark.parametrize(
+    "untold", [Untold(), Untold((("a", "b"),)), Untold(swapped=True), Untold(filled=(("n", "0"), ("m", "")))]
+)
 def test_what_definitions_do_not_tell_is_kept(untold: Untold) -> None:
     assert Untold.from_json(untold.to_json()) == untold

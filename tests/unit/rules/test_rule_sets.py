@@ -59,6 +59,42 @@ def test_the_first_rule_that_matches_gives_the_target_and_exclusion_wins(tmp_pat
     assert found.includes(TableId("shop", "items")) and not found.includes(TableId("shop", "tmp_1"))
 
 
+def test_tables_of_tools_are_left_out_where_swaps_are_followed(tmp_path: Path) -> None:
+    """A pattern may take them otherwise; one that is named in full is meant."""
+    names = (
+        "_orders_gho",
+        "_orders_ghc",
+        "_orders_del",
+        "_orders_new",
+        "_orders_old",
+        "_old",
+        "orders_new",
+        "lhmn_orders",
+    )
+    tables = [TableId("shop", name) for name in names]
+    text = '[[rules]]\ninclude = ["shop.*", "shop._orders_old"]\n[[tables]]\nname = "shop._orders_new"\n'
+    apply = '[ddl]\nonline_swap = "apply"\n'
+
+    def taken(more: str = "") -> list[str]:
+        found = rules(tmp_path, f"{more}{text}")
+        assert set(found.left_to_tools(tables)) == {table for table in tables if not found.includes(table)}
+        return [table.name for table in tables if found.includes(table)]
+
+    assert taken() == list(names)
+    assert taken(apply) == ["_orders_new", "_orders_old", "_old", "orders_new", "lhmn_orders"]
+    assert taken(f'{apply}ghost_tables = ["lhmn_{{table}}"]\n') == list(names[:-1])
+    assert taken(f"{apply}ghost_tables = []\n") == list(names)
+    refused = rules(tmp_path, f"{apply}{text}").not_replicated(tables[0])
+    assert refused.message == "[ddl] ghost_tables leaves shop._orders_gho out" and "in full" in refused.hint
+
+
+@pytest.mark.parametrize("pattern", ["{table}", "_gho", "{table}_{table}"])
+def test_a_name_of_a_tool_has_the_table_in_it(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        rules(tmp_path, f'[ddl]\nghost_tables = ["{pattern}"]\n[[rules]]\ninclude = ["shop.*"]\n')
+    assert "is no pattern of a name" in str(refused.value.problems[0])
+
+
 def test_two_tables_into_one_are_refused_with_both_names(tmp_path: Path) -> None:
     found = rules(tmp_path, '[[rules]]\ninclude = ["a.*", "b.*"]\ntarget = "public.{table}"\n')
     assert len(found.targets([TableId("a", "x"), TableId("b", "y")])) == 2

@@ -7,6 +7,8 @@ import pytest
 from anabranch.apply.same_trail import refuse_other_trail
 from anabranch.capture.definitions import alone
 from anabranch.errors import StateError, TrailCorrupt, TrailError
+from anabranch.model.column_changes import Untold
+from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.rows.chunk import Barrier, BarrierKind
 from anabranch.trail.history import Entry, SchemaHistory, parse
@@ -199,17 +201,32 @@ def test_an_altered_table_goes_on_with_its_transaction_or_not_at_all(open_writer
     writer = open_writer()
     assert writer.history.latest(samples.ORDERS).version == 1 and writer.history.altered_between(0, 99) == []
     for version in (2, 3):
-        writer.alter(
-            samples.definition(version=version), "ALTER TABLE orders ADD n INT", renamed=(("a", f"b{version}"),)
-        )
+        untold = Untold((("a", f"b{version}"),), swapped=version == 3)
+        writer.alter(samples.definition(version=version), "ALTER TABLE orders ADD n INT", untold=untold)
         writer.append(samples.chunk(version + 1, version + 1))
     writer.flush()
     history = open_reader().history
     assert history.altered_between(0, 99) == [3, 4] and history.altered_between(3, 4) == [4]
     assert history.altered_between(4, 99) == []
     assert [history.renamed(samples.definition(version=v)) for v in (1, 2, 3)] == [{}, {"a": "b2"}, {"a": "b3"}]
+    assert [history.was_swapped(samples.definition(version=v)) for v in (1, 2, 3)] == [False, False, True]
     assert history.altered_since(samples.ORDERS, 1, 3) and not history.altered_since(samples.ORDERS, 2, 3)
     assert history.latest(samples.ORDERS).version == 3 and history.in_force()[samples.ORDERS].version == 3
+
+
+def test_a_copy_of_a_table_is_known_until_it_is_none_any_more(open_writer, open_reader, samples, kill):
+    writer, copy, other = open_writer(), TableId("shop", "_orders_gho"), TableId("shop", "_notes_gho")
+    writer.append(samples.chunk(1, 2))
+    writer.copy(copy, samples.definition(), "log:5")
+    writer.copy(copy, samples.definition(), "log:9", (("n", "0"),), "emptied")
+    writer.copy(other, samples.definition(), "log:9")
+    writer.copy(other, None, "log:12")
+    writer.flush()
+    kill(writer)
+    (found,) = open_writer().history.copies().values()
+    assert found == open_reader().history.copies()[copy] and found.schema == samples.definition()
+    assert (found.table, found.at, found.filled, found.reason) == (copy, "log:9", (("n", "0"),), "emptied")
+    assert open_reader().history.in_force()[samples.ORDERS] == samples.definition(), "no definition of its own"
 
 
 @pytest.mark.parametrize("statement", ["", "ALTER TABLE orders ADD n INT"])

@@ -140,13 +140,13 @@ def _new_default(rest: Sequence[Token]) -> str | None:
 
 def _added(rest: Sequence[Token]) -> Iterator[Said]:
     if rest and rest[0].text == "(" and rest[0].kind == "mark":
-        for part in _parts(rest[1:-1], rest[0].depth + 1):
+        for part in parts(rest[1:-1], rest[0].depth + 1):
             yield _column(part, part[0].depth if part else 0)
     else:
         yield _column(rest, 0)
 
 
-def _parts(inside: Sequence[Token], depth: int) -> Iterator[list[Token]]:
+def parts(inside: Sequence[Token], depth: int) -> Iterator[list[Token]]:
     part: list[Token] = []
     for token in inside:
         if token.kind == "mark" and token.text == "," and token.depth == depth:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 
-from anabranch.connectors.mysql.source import altered_columns
+from anabranch.connectors.mysql.source import altered_columns, copied_tables
 from anabranch.connectors.mysql.source.statement_tokens import TOKEN, Token, tokens
 from anabranch.connectors.mysql.source.statement_words import (
     ACTING,
@@ -69,6 +69,27 @@ class MysqlDialect:
         try:
             return altered_columns.behind(statement.clauses_of_alter(), then, now)
         except (IndexError, ValueError, ArithmeticError):  # a text that no server takes: it parks, and capture goes on
+            return None
+
+    def copies(self, sql: str, default_schema: str, then: TableSchema) -> bool:
+        if _ENDS_BY_MODE.search(sql):
+            return False
+        statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
+        try:
+            return statement.copies(then)
+        except (IndexError, ValueError):
+            return False
+
+    def copy_altered(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> Altered | None:
+        if _ENDS_BY_MODE.search(sql):
+            return None
+        found = list(tokens(sql))
+        if copied_tables.may_lose_rows(found):
+            return None
+        try:
+            clauses = _Statement(found, default_schema, self.folds_names).clauses_of_alter()
+            return copied_tables.behind(clauses, then, now)
+        except (IndexError, ValueError, ArithmeticError):
             return None
 
     def foreseen(self, sql: str, default_schema: str, then: TableSchema) -> TableSchema | None:
@@ -137,7 +158,9 @@ class _Statement:
         if self._object() not in ("TABLE", "TABLES"):
             return _HARMLESS
         self._skip_if_exists()
-        return StatementFacts(StatementKind.RENAME, tuple(self._names(separators=("TO",))))
+        names = tuple(self._names(separators=("TO",)))
+        pairs = tuple(zip(names[::2], names[1::2], strict=False))
+        return StatementFacts(StatementKind.RENAME, names, renames=pairs)
 
     def drop(self) -> StatementFacts:
         is_temporary = self._word() == "TEMPORARY"
@@ -201,6 +224,20 @@ class _Statement:
         end = len(self.tokens) - (self.tokens[-1].text == ";")
         stops = [at - 1 for at in starts[1:]]
         return [self.tokens[at:stop] for at, stop in zip(starts, [*stops, end], strict=False)]
+
+    def copies(self, then: TableSchema) -> bool:
+        """Return whether this is CREATE TABLE … LIKE `then`, or with just its columns, and no rows. IF NOT EXISTS may make
+        nothing."""
+        if (self._word(), self._word(1)) != ("CREATE", "TABLE") or self._word(2) == "IF":
+            return False
+        self.at = 2
+        self._table()
+        is_inside = self._mark("(")
+        self.at += is_inside
+        if self._word() == "LIKE":
+            self.at += 1
+            return self._table() == then.id
+        return is_inside and copied_tables.has_columns_of(self.tokens[self.at :], then)
 
     # --- parts of statements ------------------------------------------------------------------------------------
 

@@ -1,0 +1,183 @@
+"""Tables that a tool changes online: it makes a copy, alters it, fills it while the table is in use, and swaps the two.
+
+Each copy is followed through the log from the statement that makes it, so that it is known what comes in for the table: its
+definition, altered by just what the log says. Its rows are left out; that they are the table's is what the job file says of
+the tools (`[ddl] online_swap`). A copy that came about in any other way comes in for nothing: then the table is parked.
+
+What does not live here: what statements mean (the source's dialect), tables that are altered themselves (`altered.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from anabranch import log
+from anabranch.capture.altered import BEHIND_SECONDS, PAUSE, noted
+from anabranch.capture.begin import read_definitions
+from anabranch.contracts import CopyingDialect
+from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.model.column_changes import Altered, ColumnChange, Untold, kinds_between
+from anabranch.model.ghost_names import GhostNames
+from anabranch.model.key_changes import may_become
+from anabranch.rows.log_items import StatementFacts, StatementKind
+
+if TYPE_CHECKING:
+    from anabranch.contracts import SourceConnector
+    from anabranch.model.ids import TableId
+    from anabranch.model.schema import TableSchema
+    from anabranch.rows.chunk import Barrier
+    from anabranch.rows.log_items import LogStatement
+    from anabranch.trail.history import Entry
+    from anabranch.trail.writer import TrailWriter
+
+NO_COPY = "the log that the job has read does not show that {copy} was made as a copy of it"
+EMPTIED = "it was emptied while its copy was filled, which the tools do not follow"
+UNCERTAIN = "its copy was altered by something that is not followed, or that may keep rows out of it"
+OTHERWISE = "its copy was made of another definition than it has by now"
+REFERS = "foreign keys refer to it, or it has some: they stay with the table that was taken out"
+PREPARED = "a prepared transaction with rows of the job is open"
+NOT_SHOWN = "the source's catalogue has another definition of it by now than its copy had"
+_KNOWN = frozenset((StatementKind.HARMLESS, StatementKind.DATA))  # leave definitions as they are
+_ALTERS = frozenset((StatementKind.COLUMNS, StatementKind.ALTER))
+
+
+class Copies:
+    """Follows copies by the statements of the log; what is known of them is in the trail's history."""
+
+    def __init__(
+        self, source: SourceConnector, trail: TrailWriter, names: GhostNames, follows: frozenset[ColumnChange]
+    ) -> None:
+        self.source, self.trail, self.names, self.follows = source, trail, names, follows
+
+    @property
+    def is_followed(self) -> bool:
+        return ColumnChange.SWAP in self.follows and isinstance(self.source.dialect, CopyingDialect)
+
+    def note(self, facts: StatementFacts, statement: LogStatement) -> None:
+        """Note what the statement does to copies: those that it makes, alters, removes, and those of a table that it empties.
+        Nothing that was noted already is noted again. Raises SourceUnavailable."""
+        if not self.is_followed or facts.kind in _KNOWN:
+            return
+        known, at = self.trail.history.copies(), statement.mark.native
+        for table in facts.tables:
+            if table in known and known[table].at == at:
+                continue
+            if facts.kind == StatementKind.CREATE:
+                self._made(table, statement, table in known)
+            elif table in known:
+                self._changed(facts, known[table], statement)
+        for copy, entry in known.items():
+            is_of = entry.schema and entry.schema.id in facts.tables
+            if is_of and facts.kind == StatementKind.TRUNCATE:
+                self.trail.copy(copy, entry.schema, at, entry.filled, EMPTIED)
+            elif facts.schema and copy.schema == facts.schema:
+                self.trail.copy(copy, None, at)
+
+    def _made(self, copy: TableId, statement: LogStatement, is_known: bool) -> None:
+        dialect, in_force = self.source.dialect, self.trail.history.in_force()
+        assert isinstance(dialect, CopyingDialect)
+        of = [
+            schema
+            for table, schema in in_force.items()
+            if table.schema == copy.schema and self.names.is_of(copy.name, table.name)
+            if dialect.copies(statement.sql, statement.schema, schema)
+        ]
+        if of:
+            self.trail.copy(copy, of[0], statement.mark.native)
+            log.get().info("table_copied", table=str(of[0].id), copy=str(copy))
+        elif is_known:
+            self.trail.copy(copy, None, statement.mark.native)
+
+    def _changed(self, facts: StatementFacts, entry: Entry, statement: LogStatement) -> None:
+        assert entry.table is not None and entry.schema is not None
+        at = statement.mark.native
+        if facts.kind not in _ALTERS:
+            self.trail.copy(entry.table, None, at)
+        elif found := None if entry.reason else self._altered(entry, statement):
+            self.trail.copy(entry.table, found.schema, at, (*entry.filled, *found.untold.filled))
+        else:
+            self.trail.copy(entry.table, entry.schema, at, entry.filled, entry.reason or UNCERTAIN)
+
+    def _altered(self, entry: Entry, statement: LogStatement) -> Altered | None:
+        """Return the table as it is once the copy comes in. The catalogue has the copy under its own name, or, where the log is
+        behind, under the table's."""
+        then, copy, dialect = entry.schema, entry.table, self.source.dialect
+        assert then is not None and copy is not None and isinstance(dialect, CopyingDialect)
+        until = time.monotonic() + BEHIND_SECONDS
+        while True:
+            try:
+                with closing(self.source.catalog()) as catalog:
+                    tables = read_definitions(catalog, {copy, then.id}.__contains__).tables
+            except SourceUnavailable:
+                raise
+            except SourceError as refused:  # the user may not see all of it
+                log.get().warning("definition_not_read", table=str(copy), reason=refused.message)
+                return None
+            there = [replace(tables[table], id=then.id) for table in (copy, then.id) if table in tables]
+            found = [dialect.copy_altered(statement.sql, statement.schema, then, now) for now in there]
+            good = next((one for one in found if one is not None), None)
+            if (
+                good is not None
+                or any(len(now.columns) != len(then.columns) for now in there)
+                or time.monotonic() > until
+            ):
+                return good
+            time.sleep(PAUSE)
+
+    def swapped(self, facts: StatementFacts) -> tuple[TableId, TableId] | None:
+        """Return the table that a RENAME of two tables swaps with a copy, and the copy; None for any other statement."""
+        if not self.is_followed or len(facts.renames) != 2:
+            return None
+        (table, out), (copy, name) = facts.renames
+        is_swap = name == table and table.schema == copy.schema and bool(self.names.pattern_of(out.name))
+        is_ours = table in self.trail.history.in_force() and self.names.is_of(copy.name, table.name)
+        return (table, copy) if is_swap and is_ours else None
+
+    def come_in(self, table: TableId, copy: TableId, shown: str) -> Barrier | str:
+        """Put the copy's definition in force for the table, and return the barrier that says so, or why that is not certain.
+        Raises SourceUnavailable."""
+        then, entry = self.trail.history.in_force()[table], self.trail.history.copies().get(copy)
+        if entry is None or entry.schema is None or entry.schema.id != table:
+            return NO_COPY.format(copy=copy)
+        after = entry.schema.with_version(then.version)
+        kinds = frozenset(kinds_between(then, after, {}))
+        if why := entry.reason or self._why_not(then, entry.schema, kinds):
+            return why
+        try:
+            if not self._is_shown(after):
+                return NOT_SHOWN
+        except SourceUnavailable:
+            raise
+        except SourceError as refused:
+            return refused.message
+        untold = Untold(filled=entry.filled, swapped=True)
+        return noted(self.trail, then, Altered(after, kinds, untold), statement=shown)
+
+    def _why_not(self, then: TableSchema, after: TableSchema, kinds: frozenset[ColumnChange]) -> str:
+        history = self.trail.history
+        if not history.at(then.id, after.version).same_definition(then):
+            return OTHERWISE
+        if then.foreign_keys or any(
+            key.parent == then.id for s in history.in_force().values() for key in s.foreign_keys
+        ):
+            return REFERS
+        if self.trail.staging.waits:
+            return PREPARED
+        left = sorted(kinds - self.follows)
+        return f'[ddl] {left[0]} is "park"' if left else ""
+
+    def _is_shown(self, after: TableSchema) -> bool:
+        """Return whether the catalogue has the table as it is behind the swap, apart from what later statements may have done.
+        It may show that a moment later than the log."""
+        until = time.monotonic() + BEHIND_SECONDS
+        with closing(self.source.catalog()) as catalog:
+            while True:
+                now = read_definitions(catalog, after.id.__eq__).tables.get(after.id)
+                if now is not None and may_become(after, now, self.follows):
+                    return True
+                if time.monotonic() > until:
+                    return False
+                time.sleep(PAUSE)

@@ -1,0 +1,97 @@
+"""Copies of a table that a tool makes, alters and fills while the table is in use: is it the table's definition, and does every
+row fit into it as it is?
+
+gh-ost and pt-online-schema-change fill a copy by INSERT IGNORE and REPLACE, which leave rows out that a unique key, a check or
+a partition does not take, and change values that do not fit.
+https://github.com/github/gh-ost/blob/master/doc/shared-key.md ·
+https://docs.percona.com/percona-toolkit/pt-online-schema-change.html
+
+What does not live here: following the copy through the log (capture), the clauses of ALTER TABLE (`altered_columns.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise, takewhile
+
+from anabranch.connectors.mysql.source.altered_columns import behind as altered
+from anabranch.connectors.mysql.source.column_clauses import parts
+from anabranch.connectors.mysql.source.statement_tokens import Token, tokens
+from anabranch.connectors.mysql.source.statement_words import ENGINES
+from anabranch.model.column_changes import Altered, ColumnChange
+from anabranch.model.schema import TableSchema
+
+# What stands between the parentheses of CREATE TABLE beside columns.
+_KEYS = frozenset(
+    ("CHECK", "CONSTRAINT", "FOREIGN", "FULLTEXT", "INDEX", "KEY", "PERIOD", "PRIMARY", "SPATIAL", "UNIQUE")
+)
+# Words that may keep a row out of the copy, or change it, whatever clause they stand in.
+_LOSING = frozenset(
+    """CHECK CONSTRAINT CONVERT DISCARD EXCHANGE FOREIGN IGNORE IMPORT PARTITION PARTITIONING PARTITIONS PERIOD PRIMARY RENAME
+    REFERENCES SYSTEM UNIQUE VERSIONING""".split()  # noqa: SIM905 - a table of words
+)
+_WITH_ROWS = frozenset(("SELECT", "TABLE", "VALUES", "WITH"))
+_INDEXES = frozenset(("FULLTEXT", "INDEX", "KEY", "SPATIAL"))
+# Clauses (first words) that say how rows are kept, and not which.
+_STORED = frozenset(
+    """ALGORITHM AUTO_INCREMENT AVG_ROW_LENGTH CHECKSUM COMMENT DELAY_KEY_WRITE ENGINE FORCE KEY_BLOCK_SIZE LOCK MAX_ROWS
+    MIN_ROWS PACK_KEYS ROW_FORMAT STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES""".split()  # noqa: SIM905 - a table of words
+)
+
+
+def has_columns_of(inside: Sequence[Token], then: TableSchema) -> bool:
+    """Return whether a CREATE TABLE has just the columns of `then`: names, types and NULL, in their order; `inside`: the tokens
+    behind the parenthesis. False where it has rows as well."""
+    held = list(takewhile(lambda token: token.depth > 0, inside))
+    behind = {token.word for token in inside[len(held) :]}
+    if behind & _WITH_ROWS or ("PARTITION" in behind and not then.partition_key):
+        return False
+    columns = [part for part in parts(held, 1) if part and part[0].word not in _KEYS]
+    return len(columns) == len(then.columns) and all(
+        _is_column(part, column.name, column.native, column.nullable)
+        for part, column in zip(columns, then.columns, strict=True)
+    )
+
+
+def _is_column(part: Sequence[Token], name: str, native: str, nullable: bool) -> bool:
+    type = [_plain(token) for token in tokens(native)]
+    is_not_null = ("NOT", "NULL") in pairwise(token.word for token in part if token.depth == 1)
+    is_typed = [_plain(token) for token in part[1 : 1 + len(type)]] == type
+    return part[0].text == name and is_typed and is_not_null is not nullable
+
+
+def _plain(token: Token) -> tuple[str, str]:
+    return token.kind, token.text.lower() if token.kind == "word" else token.text
+
+
+def may_lose_rows(statement: Sequence[Token]) -> bool:
+    """Return whether a copy behind this ALTER TABLE, or CREATE INDEX, may not take all rows."""
+    return any(token.word in _LOSING and not token.depth for token in statement)
+
+
+def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema) -> Altered | None:
+    """Return the table behind a copy that these clauses have altered, None where that is not certain. A column that gets
+    another name is none: a tool may take it for one that goes and one that comes."""
+    if then.row_end or not clauses:
+        return None
+    columns = [clause for clause in clauses if not _is_stored(clause, then)]
+    if not columns:
+        return Altered(then, frozenset())
+    found = altered(columns, then, now)
+    return None if found is None or ColumnChange.RENAME in found.kinds else found
+
+
+def _is_stored(clause: Sequence[Token], then: TableSchema) -> bool:
+    """Return whether the clause says how rows are stored and found, and nothing of columns."""
+    first, second = clause[0].word, clause[1].word if len(clause) > 1 else ""
+    if first in ("ADD", "DROP"):
+        return second in _INDEXES and (first == "ADD" or len(clause) > 2)
+    return first in _STORED and _keeps_engine(clause, then)
+
+
+def _keeps_engine(clause: Sequence[Token], then: TableSchema) -> bool:
+    for place, token in enumerate(clause):
+        if token.word == "ENGINE" and not token.depth:
+            name = next((one.text.upper() for one in clause[place + 1 :] if one.text != "="), "")
+            return ENGINES.get(name, name) == then.engine.upper()
+    return True

@@ -1,0 +1,251 @@
+"""Copies of tables that a tool makes, alters, fills and swaps in: the table goes on, or is parked with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.capture import copies
+from anabranch.capture.definitions import SWAPPED, DefinitionKeeper, alone
+from anabranch.connectors.memory.source.capture import MemoryOrder, mark
+from anabranch.connectors.mysql.source.statements import MysqlDialect
+from anabranch.model.column_changes import ColumnChange, Untold
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ghost_names import USUAL, GhostNames
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.model.schema import Action, Column, ForeignKey, TableSchema
+from anabranch.rows.chunk import Barrier, BarrierKind
+from anabranch.rows.log_items import LogStatement
+from anabranch.trail.writer import TrailWriter
+
+INT = LogicalType(Kind.INT32)
+ID, N = Column("id", INT, "int", nullable=False), Column("n", INT, "int", has_default=True)
+ADDED = Column("a", INT, "int", has_default=True, default="5")
+FILLED = Column("z", INT, "int", nullable=False)
+ORDERS, OTHER = TableId("shop", "orders"), TableId("shop", "other")
+LIKE = "create /* gh-ost */ table `shop`.`_orders_gho` like `shop`.`orders`"
+ALTER = "alter /* gh-ost */ table `shop`.`_orders_gho` ADD a INT DEFAULT 5, ADD INDEX (a)"
+SWAP = "rename /* gh-ost */ table `shop`.`orders` to `shop`.`_orders_del`, `shop`.`_orders_gho` to `shop`.`orders`"
+GH_OST = (LIKE, ALTER, SWAP)
+COLUMNS = "`id` int NOT NULL,\n  `n` int DEFAULT NULL,\n  PRIMARY KEY (`id`)"
+PT_OSC = (
+    f"CREATE TABLE `shop`.`_orders_new` (\n  {COLUMNS}\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4",
+    "ALTER TABLE `shop`.`_orders_new` ADD a INT DEFAULT 5",
+    "CREATE TRIGGER `pt_osc_shop_orders_del` AFTER DELETE ON `shop`.`orders` FOR EACH ROW DELETE IGNORE FROM "
+    "`shop`.`_orders_new` WHERE `shop`.`_orders_new`.`id` <=> OLD.`id`",
+    "RENAME TABLE `shop`.`orders` TO `shop`.`_orders_old`, `shop`.`_orders_new` TO `shop`.`orders`",
+    "DROP TABLE IF EXISTS `shop`.`_orders_old`",
+)
+
+
+def table(id: TableId, *more: Column) -> TableSchema:
+    return TableSchema(id, (ID, N, *more), ("id",), version=1, engine="InnoDB")
+
+
+@dataclass
+class Source:
+    """A connector whose catalogue finds the tables `now`."""
+
+    now: dict[TableId, TableSchema]
+    order: Any = field(default_factory=MemoryOrder)
+    dialect: Any = field(default_factory=MysqlDialect)
+
+    def catalog(self) -> Source:
+        return self
+
+    def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
+        return {table: schema for table, schema in self.now.items() if wanted(table)}
+
+    def mark(self) -> LogMark:
+        return mark("server", 7)
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Log:
+    """A log that a keeper reads, statement by statement, with `orders` altered already in the source's catalogue."""
+
+    home: Path
+    schemas: tuple[TableSchema, ...]
+    follows: frozenset[ColumnChange] = frozenset(ColumnChange)
+    now: tuple[Column, ...] = (ADDED,)
+
+    def __post_init__(self) -> None:
+        self._places = count(1)
+        self.open()
+        for schema in self.schemas:
+            self.trail.schema(schema)
+        self.trail.flush()
+
+    def open(self) -> None:
+        self.trail = TrailWriter.open(self.home, job="j", job_uuid="u", source_identity="server", pack=False)
+        source: Any = Source({ORDERS: table(ORDERS, *self.now), OTHER: table(OTHER)})
+
+        def wanted(table: TableId) -> bool:
+            return table.schema == "shop" and not GhostNames(USUAL).pattern_of(table.name)
+
+        self.keeper = DefinitionKeeper(
+            source, self.trail, wanted, lambda: None, follows=self.follows, ghosts=GhostNames(USUAL)
+        )
+
+    def killed(self) -> None:
+        """Go on behind a kill."""
+        self.trail.close()
+        self.open()
+
+    def read(self, sql: str, at: int = 0) -> list[Barrier]:
+        """Read a statement, as capture does: what it says is durable before the next one. `at`: its place, read again."""
+        there = mark("server", at or next(self._places))
+        chunk = self.keeper.on_statement(LogStatement(sql, "shop", there))
+        self.trail.append(chunk or alone([], there, None))
+        self.trail.flush()
+        return list(chunk.barriers) if chunk else []
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Log]]:
+    monkeypatch.setattr(copies, "BEHIND_SECONDS", 0.0)
+    made: list[Log] = []
+
+    def make(*schemas: TableSchema, **more: Any) -> Log:
+        made.append(Log(tmp_path, schemas or (table(ORDERS), table(OTHER)), **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.trail.close()
+
+
+@pytest.mark.parametrize("statements", [GH_OST, PT_OSC], ids=["gh-ost", "pt-osc"])
+@pytest.mark.parametrize("killed_behind", [None, 0, 1])
+def test_pitfall_30_a_table_goes_on_as_its_copy(
+    log: Callable[..., Log], statements: tuple[str, ...], killed_behind: int | None
+) -> None:
+    """Nothing but the swap does anything to the table; what is known of the copy outlives capture."""
+    made, found = log(), []
+    for number, statement in enumerate(statements):
+        found += made.read(statement)
+        if number == killed_behind:
+            made.killed()
+    (barrier,) = found
+    assert (barrier.kind, barrier.table, barrier.untold) == (BarrierKind.ALTER, ORDERS, Untold(swapped=True))
+    assert barrier.schema is not None and (barrier.schema.version, barrier.schema.columns) == (2, (ID, N, ADDED))
+    assert made.trail.history.was_swapped(barrier.schema) and made.trail.history.parked() == {}
+    assert "_orders" in barrier.statement
+
+
+def test_a_statement_that_is_read_again_is_noted_once(log: Callable[..., Log]) -> None:
+    made = log()
+    made.read(LIKE, 10)
+    made.read(ALTER, 20)
+    made.killed()
+    made.read(ALTER, 20)
+    (barrier,) = made.read(SWAP, 30)
+    assert barrier.kind is BarrierKind.ALTER and barrier.schema is not None and barrier.schema.columns[-1] == ADDED
+
+
+def test_a_copy_that_is_as_its_table_comes_in_at_once(log: Callable[..., Log]) -> None:
+    made = log(now=())
+    found = [made.read(statement) for statement in (LIKE, ALTER.replace("ADD a INT DEFAULT 5, ", ""), SWAP)]
+    (barrier,) = found[-1]
+    assert barrier.schema is not None and (barrier.schema.version, barrier.schema.columns) == (2, (ID, N))
+
+
+def test_what_rows_have_got_in_a_column_without_a_default_goes_along(log: Callable[..., Log]) -> None:
+    made = log(now=(FILLED,))
+    (*_, found) = [made.read(one) for one in (LIKE, "ALTER TABLE _orders_gho ADD z INT NOT NULL", SWAP)]
+    assert found[0].untold == Untold(filled=(("z", "0"),), swapped=True)
+
+
+def test_a_migration_that_was_broken_off_is_begun_anew(log: Callable[..., Log]) -> None:
+    made = log()
+    first = (LIKE, "ALTER TABLE _orders_gho ADD UNIQUE (n)", "DROP TABLE IF EXISTS `shop`.`_orders_gho`")
+    *_, found = [made.read(one) for one in (*first, *GH_OST)]
+    assert [one.kind for one in found] == [BarrierKind.ALTER]
+
+
+KEY = ForeignKey("f", ("n",), OTHER, ("id",), Action.RESTRICT, Action.RESTRICT)
+PARKED = [
+    # what the log has before the swap, why the table parks
+    ((ALTER,), "does not show that shop._orders_gho was made as a copy"),
+    (("CREATE TABLE _orders_gho (id INT PRIMARY KEY)", ALTER), "does not show"),
+    ((LIKE, "DROP TABLE _orders_gho", "RENAME TABLE elsewhere TO _orders_gho"), "does not show"),
+    ((LIKE, "RENAME TABLE _orders_gho TO x", "RENAME TABLE y TO _orders_gho"), "does not show"),
+    ((LIKE, "DROP DATABASE shop_of_others", "CREATE TABLE _orders_gho (id INT)"), "does not show"),
+    (("CREATE TABLE _orders_gho LIKE other", ALTER), "does not show"),
+    ((LIKE, ALTER, "TRUNCATE TABLE orders"), "emptied while its copy was filled"),
+    ((LIKE, ALTER, "ALTER TABLE _orders_gho ADD UNIQUE (n)"), "may keep rows out"),
+    ((LIKE, ALTER, "CREATE UNIQUE INDEX u ON _orders_gho (n)"), "may keep rows out"),
+    ((LIKE, "ALTER TABLE _orders_gho ADD a INT DEFAULT 6"), "something that is not followed"),
+    ((LIKE, "ALTER TABLE _orders_gho CHANGE n a INT DEFAULT 5"), "something that is not followed"),
+    ((LIKE, "ALTER TABLE _orders_gho TRUNCATE PARTITION p0"), "does not show"),
+    ((LIKE,), "catalogue has another definition"),  # it has a, which nothing has told
+]
+
+
+@pytest.mark.parametrize(("before", "why"), PARKED, ids=range(len(PARKED)))
+def test_rule_19_what_is_not_certain_of_a_copy_parks_its_table(
+    log: Callable[..., Log], before: tuple[str, ...], why: str
+) -> None:
+    made = log(follows=frozenset({ColumnChange.SWAP}) if "catalogue" in why else frozenset(ColumnChange))
+    for statement in before:
+        made.read(statement)
+    (barrier,) = made.read(SWAP)
+    assert (barrier.kind, barrier.table) == (BarrierKind.PARK, ORDERS)
+    assert barrier.reason.startswith(SWAPPED) and why in barrier.reason
+
+
+@pytest.mark.parametrize(
+    ("schemas", "follows", "why"),
+    [
+        ((replace(table(ORDERS), foreign_keys=(KEY,)), table(OTHER)), None, "foreign keys"),
+        ((table(ORDERS), replace(table(OTHER), foreign_keys=(replace(KEY, parent=ORDERS),))), None, "foreign keys"),
+        ((table(ORDERS),), {ColumnChange.SWAP}, '[ddl] add_column is "park"'),
+    ],
+)
+def test_rule_19_what_a_swap_would_leave_behind_parks_the_table(
+    log: Callable[..., Log], schemas: tuple[TableSchema, ...], follows: set[ColumnChange] | None, why: str
+) -> None:
+    made = log(*schemas, **({"follows": frozenset(follows)} if follows else {}))
+    *_, found = [made.read(one) for one in GH_OST]
+    (barrier,) = [one for one in found if one.table == ORDERS]
+    assert barrier.kind is BarrierKind.PARK and why in barrier.reason
+
+
+def test_rule_19_a_table_that_was_altered_beside_its_copy_parks(log: Callable[..., Log]) -> None:
+    made = log()
+    made.read(LIKE)
+    assert [one.kind for one in made.read("ALTER TABLE orders ADD a INT DEFAULT 5")] == [BarrierKind.ALTER]
+    (barrier,) = made.read(SWAP)
+    assert barrier.kind is BarrierKind.PARK and "another definition than it has" in barrier.reason
+
+
+@pytest.mark.parametrize(
+    "swap",
+    [
+        "RENAME TABLE orders TO _orders_del",
+        "RENAME TABLE orders TO backup, _orders_gho TO orders",
+        "RENAME TABLE orders TO _orders_del, fresh TO orders",
+        "RENAME TABLE orders TO _orders_del, other TO x, _orders_gho TO orders",
+        "RENAME TABLE _orders_gho TO orders",
+    ],
+)
+def test_any_other_rename_parks_as_ever(log: Callable[..., Log], swap: str) -> None:
+    made = log()
+    found = [made.read(one) for one in (LIKE, ALTER, swap)]
+    assert {one.kind for one in found[-1]} == {BarrierKind.PARK} and found[:-1] == [[], []]
+    assert all("rename at the source" in one.reason for one in found[-1] if one.table == ORDERS)
+
+
+def test_without_the_setting_a_swap_parks_as_ever(log: Callable[..., Log]) -> None:
+    made = log(follows=frozenset(ColumnChange) - {ColumnChange.SWAP})
+    *_, found = [made.read(one) for one in GH_OST]
+    assert [one.kind for one in found] == [BarrierKind.PARK] and "rename at the source" in found[0].reason
+    assert made.trail.history.copies() == {}

@@ -1,0 +1,91 @@
+"""Copies that tools make of a table: what they come in as, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.connectors.mysql.source.statements import MysqlDialect
+from anabranch.contracts import CopyingDialect
+from anabranch.model.column_changes import ColumnChange
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+
+INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)
+COLUMNS = (
+    Column("id", INT, "int", nullable=False, auto_increment=True),
+    Column("v", TEXT, "varchar(20)", has_default=True, charset="utf8mb4"),
+    Column("e", TEXT, "enum('a','B')", nullable=False, charset="utf8mb4"),
+)
+THEN = TableSchema(TableId("shop", "item"), COLUMNS, ("id",), version=3, engine="InnoDB")
+N = Column("n", INT, "int", has_default=True, default="5")
+NOW = replace(THEN, columns=(*COLUMNS, N))
+SHOWN = "`id` int NOT NULL AUTO_INCREMENT,\n  `v` varchar(20) DEFAULT NULL,\n  `e` enum('a','B') NOT NULL"
+KEYS = "PRIMARY KEY (`id`),\n  KEY `by_v` (`v`)"
+
+
+def dialect() -> CopyingDialect:
+    made = MysqlDialect()
+    assert isinstance(made, CopyingDialect)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_copy"),
+    [
+        ("create /* gh-ost */ table `shop`.`_item_gho` like `shop`.`item`", True),
+        ("CREATE TABLE _item_gho (LIKE item)", True),
+        ("CREATE TABLE _item_gho LIKE other", False),
+        ("CREATE TABLE IF NOT EXISTS _item_gho LIKE item", False),
+        ("CREATE OR REPLACE TABLE _item_gho LIKE item", False),
+        (f"CREATE TABLE `shop`.`_item_new` (\n  {SHOWN},\n  {KEYS}\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4", True),
+        (f"CREATE TABLE _item_new ({SHOWN}, `n` int, {KEYS})", False),
+        (f"CREATE TABLE _item_new ({SHOWN.replace('varchar(20)', 'varchar(9)')}, {KEYS})", False),
+        (f"CREATE TABLE _item_new ({SHOWN.replace('DEFAULT NULL', 'NOT NULL')}, {KEYS})", False),
+        (f"CREATE TABLE _item_new ({SHOWN.replace('B', 'b')}, {KEYS})", False),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}) SELECT * FROM item", False),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}) PARTITION BY HASH (id)", False),
+        ("CREATE TABLE _item_new SELECT * FROM item", False),
+        ("CREATE TABLE", False),
+        ("DROP TABLE item", False),
+    ],
+)
+def test_a_copy_has_the_definition_of_its_table(statement: str, is_copy: bool) -> None:
+    assert dialect().copies(statement, "shop", THEN) is is_copy
+
+
+@pytest.mark.parametrize(
+    ("clauses", "kinds"),
+    [
+        ("ADD COLUMN n INT DEFAULT 5", {ColumnChange.ADD}),
+        ("ADD COLUMN n INT DEFAULT 5, ADD INDEX by_n (n), DROP KEY by_v, ALGORITHM=INPLACE", {ColumnChange.ADD}),
+        ("DROP COLUMN v", {ColumnChange.DROP}),
+        ("ENGINE=InnoDB", set()),
+        ("FORCE, ROW_FORMAT=DYNAMIC", set()),
+        ("AUTO_INCREMENT=17", set()),
+        ("ADD FULLTEXT KEY (v), COMMENT 'UNIQUE'", set()),
+        # a row that the copy does not take is left out without a word
+        ("ADD UNIQUE KEY (v)", None),
+        ("ADD COLUMN n INT DEFAULT 5, ADD UNIQUE (v)", None),
+        ("ADD CONSTRAINT CHECK (id > 0)", None),
+        ("PARTITION BY HASH (id)", None),
+        ("ENGINE=InnoDB PARTITION BY HASH (id)", None),
+        ("DROP PRIMARY KEY", None),
+        ("ADD COLUMN n INT DEFAULT 5 UNIQUE", None),
+        # or is changed by it
+        ("ENGINE=MEMORY", None),
+        ("CONVERT TO CHARACTER SET latin1", None),
+        ("CHARACTER SET latin1", None),
+        ("MODIFY id SMALLINT", None),
+        # one that a tool may take for two others
+        ("CHANGE v w VARCHAR(20)", None),
+        ("RENAME COLUMN v TO w", None),
+        ("DROP", None),
+        ("", None),
+    ],
+)
+def test_a_copy_is_altered(clauses: str, kinds: set[ColumnChange] | None) -> None:
+    found = dialect().copy_altered(f"alter /* gh-ost */ table _item_gho {clauses}", "shop", THEN, NOW)
+    assert (None if found is None else found.kinds) == kinds
