@@ -218,7 +218,7 @@ def _default(field: dict[str, Any]) -> str:
     default = field.get("default")
     if default is None or default in ([], {}):
         return "-"
-    return f"`{str(default).lower()}`" if isinstance(default, bool | int) else f'`"{default}"`'
+    return f"`{str(default).lower()}`" if isinstance(default, bool | int) else f"`{json.dumps(default)}`"
 
 
 def _kind(field: dict[str, Any]) -> str:

@@ -85,7 +85,7 @@ def test_tables_of_tools_are_left_out_where_swaps_are_followed(tmp_path: Path) -
     assert taken(f'{apply}ghost_tables = ["lhmn_{{table}}"]\n') == list(names[:-1])
     assert taken(f"{apply}ghost_tables = []\n") == list(names)
     refused = rules(tmp_path, f"{apply}{text}").not_replicated(tables[0])
-    assert refused.message == "[ddl] ghost_tables leaves shop._orders_gho out" and "in full" in refused.hint
+    assert refused.message.startswith("[ddl] ghost_tables leaves shop._orders_gho out") and "in full" in refused.hint
 
 
 @pytest.mark.parametrize("pattern", ["{table}", "_gho", "{table}_{table}"])
