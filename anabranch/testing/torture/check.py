@@ -293,9 +293,14 @@ class Checker:
         return Story(self.history.schema, self.family, commits)
 
     def _will_be_truncated(self, table: str) -> int:
-        """K16: the prefix behind the next TRUNCATE of the table, which this snapshot is too old to see; 0 for none."""
-        behind = range(self._at, len(self.order)) if self.truncates else ()
-        return next((place + 1 for place in behind if table in self._truncated(self.order[place])), 0)
+        """K16: the prefix behind the next statement that writes the table anew, TRUNCATE or a wider type, of which this
+        snapshot is too old to see the rows; 0 for none."""
+        behind = range(self._at, len(self.order))
+        return next((place + 1 for place in behind if self._is_written_anew(table, self.order[place])), 0)
+
+    def _is_written_anew(self, table: str, number: int) -> bool:
+        is_widened = self._transaction(number).widens(self.history.schema) == table
+        return is_widened or (self.truncates and table in self._truncated(number))
 
     def _truncated(self, number: int) -> frozenset[str]:
         return self._commit(self._transaction(number)).truncates

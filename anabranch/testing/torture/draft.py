@@ -14,7 +14,7 @@ from anabranch.testing.torture.model import Model, Refused
 from anabranch.testing.torture.postgresql_values import LABEL, LABELS
 from anabranch.testing.torture.rows import Row
 from anabranch.testing.torture.sources import source_family
-from anabranch.testing.torture.tables import ForeignKey, Schema, Table
+from anabranch.testing.torture.tables import Column, ForeignKey, Schema, Table
 from anabranch.testing.torture.values import Literal
 
 Literals = tuple[Literal, ...]
@@ -59,10 +59,22 @@ class Draft:
     def grow(self, statement: Statement) -> None:
         """Columns are there from now on: the next of those that the table is to have."""
         whole = self.model.schema[statement.table]
-        tables = (
-            replace(t, columns=whole.columns[: len(t.columns) + len(statement.columns)]) if t.name == whole.name else t
-            for t in self.schema.tables
+        there = len(self.schema[statement.table].columns)
+        self._redefine(
+            statement.table, (*self.schema[whole.name].columns, *whole.columns[there : there + len(statement.columns)])
         )
+
+    def alter(self, statement: Statement) -> None:
+        """A column is altered from now on."""
+        self.model.execute(statement)
+        self.model.rows.settle()
+        (name,) = statement.columns
+        after = self.model.schema[statement.table].column(name).afterwards
+        columns = self.schema[statement.table].columns
+        self._redefine(statement.table, tuple(after if column.name == name else column for column in columns))
+
+    def _redefine(self, table: str, columns: tuple[Column, ...]) -> None:
+        tables = (replace(one, columns=columns) if one.name == table else one for one in self.schema.tables)
         self.schema = Schema(tuple(tables))
 
     # --- rows and values ---------------------------------------------------------------------------------------------------
@@ -122,7 +134,7 @@ class Draft:
 
     def where(self, table: Table, row: Row) -> tuple[Condition, ...]:
         """Return a condition that finds a row: by its key, else by all of it that can be compared."""
-        names = table.key or [c.name for c in table.columns if c.of.is_comparable]
+        names = table.key or [c.name for c in table.named if c.of.is_comparable]
         values = self.literals(table, row, names)
         return tuple(Condition(name, "<=>", (value,)) for name, value in zip(names, values, strict=True))
 
@@ -134,7 +146,7 @@ class Draft:
         """Columns that every row has from its default are left out now and then (K20). Not where MariaDB's log does not tell
         it: a REPLACE there is an update, whose partial image has only the columns that the statement names."""
         names = [c.name for c in table.given]
-        free = [c.name for c in table.columns if c.name.startswith("v") and (c.nullable or c.default is not None)]
+        free = [c.name for c in table.named if c.name.startswith("v") and (c.nullable or c.default is not None)]
         if free and self.r.random() < 0.2 and (do, self.model.family) != ("replace", "mariadb"):
             names.remove(self.r.choice(free))
         values = tuple(tuple(row[name] for name in names) for row in rows)
@@ -183,7 +195,7 @@ class Draft:
         return self.model.family != "mysql" or not is_large
 
     def payload(self, table: Table) -> str:
-        return self.r.choice([c.name for c in table.columns if c.name.startswith("v")])
+        return self.r.choice([c.name for c in table.named if c.name.startswith("v")])
 
 
 def is_foreign(table: Table, name: str) -> bool:

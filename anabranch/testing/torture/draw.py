@@ -9,6 +9,7 @@ import random
 from dataclasses import replace
 
 from anabranch.testing.databases import Database
+from anabranch.testing.torture.altering import draw_altering, with_altered
 from anabranch.testing.torture.bare import with_bare_truncates
 from anabranch.testing.torture.computed import with_computed
 from anabranch.testing.torture.draft import Draft
@@ -50,7 +51,9 @@ def draw_history(
     schema = with_one_apart(schema) if apart else schema
     if source_family(family).hides_actions:
         schema = with_computed(schema, seed)
-        schema = with_added(schema, seed, known_kinds(family, version, decoder, target)) if grows else schema
+        if grows:
+            known = known_kinds(family, version, decoder, target)
+            schema = with_added(with_altered(schema, seed, known), seed, known)
     else:
         schema = with_heirs(with_labels(schema, seed), seed, decoder)
         grows = grows and not decoder  # others than the usual one do not tell types
@@ -75,9 +78,13 @@ def draw_history(
 def _streamed(draft: Draft, sessions: int, seed: int) -> list[Transaction]:
     found, number = list[Transaction](), draft.r.randint(*AFTER)
     growing = draw_growing(draft.model.schema, seed, number, sessions)
+    altering = draw_altering(draft.model.schema, seed, number, sessions)
     for place in range(number):
         for alone in growing.get(place, ()):
             draft.grow(alone.statements[0])
+            found.append(alone)
+        for alone in altering.get(place, ()):
+            draft.alter(alone.statements[0])
             found.append(alone)
         found.append(_transaction(draft, sessions, 4))
     return found if draft.family.commits_truncates else joined(found, seed)

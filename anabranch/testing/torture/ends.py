@@ -39,12 +39,12 @@ def _reader(server: Server, database: str) -> Any:
 
 
 def _lines(cursor: Any, table: Table, family: str, known: Mapping[tuple[str, Printed], str]) -> list[bytes]:
-    """Return the rows, with its default for a column whose statement failed."""
+    """Return the rows, with its default for a column that is not there (any more)."""
     cursor.execute(f"SHOW COLUMNS FROM {table.name}")
     there = {row[0] for row in cursor.fetchall()}
-    columns = [column for column in table.columns if column.name in there]
-    cursor.execute(f"SELECT {', '.join(column.name for column in columns)} FROM {table.name}")
-    before = {column.name: column.before(family) for column in table.columns if column.name not in there}
+    columns = [column for column in table.columns if column.shown_as(there)]
+    cursor.execute(f"SELECT {', '.join(column.shown_as(there) for column in columns)} FROM {table.name}")
+    before = {column.name: column.before(family) for column in table.columns if not column.shown_as(there)}
     found = []
     for row in cursor.fetchall():
         texts = {c.name: _text(c.of, value, known) for c, value in zip(columns, row, strict=True)} | before

@@ -3,13 +3,12 @@ by a part of a transaction at a PostgreSQL.
 
 To the model they are there from the beginning: no statement names one before it is added, and rows that are there get its
 default. Whoever reads a table that does not have it yet shows that default (tables.Column.before); which value a row has
-behind it tells whether the column came in time. What does not live here: tables that are altered in another way.
+behind it tells whether the column came in time. What does not live here: columns that are altered in another way (altering.py).
 """
 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -18,17 +17,21 @@ from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.postgresql_tables import shape_of
 from anabranch.testing.torture.sources import Kinds
 from anabranch.testing.torture.tables import Column, Schema, Table, column_sql
-from anabranch.testing.torture.values import Kind
+from anabranch.testing.torture.values import Kind, plain_constants
 
 SHARE = 0.3  # of the histories that may
 NAMES = ("v8", "v9")  # of a table's columns, in the order in which they come
 DIES = 0.5  # of these histories: a process is gone at one of the places
 POINTS = ("apply.altering", "apply.altered.apart", "apply.altered", "capture.statement.noted")
-SETTING = '\n[ddl]\nadd_column = "apply"\n'
-# Constants whose meaning a statement tells: no bytes, no exponents, no functions, no spaces that a CHAR takes off.
-_PLAIN = re.compile(r"-?\d{1,15}(\.\d+)?|'([^\\]*[^\\ ])?'")
-# What has no default at every server, or one whose meaning depends on the session that wrote it.
-_WITHOUT_DEFAULT = ("text", "longtext", "blob", "longblob", "json", "point", "timestamp", "bit")
+SETTING = """
+[ddl]
+add_column = "apply"
+drop_column = "apply"
+rename_column = "apply"
+nullability = "apply"
+column_default = "apply"
+change_type = "apply"
+"""
 
 
 def may_grow(seed: int) -> bool:
@@ -60,10 +63,7 @@ def _with_columns(r: random.Random, table: Table, known: Kinds) -> Table:
 
 
 def _column(r: random.Random, name: str, kind: Kind) -> Column:
-    may_default = not kind.native.startswith(_WITHOUT_DEFAULT)
-    constants = sorted(literal for literal in kind.texts if may_default and _PLAIN.fullmatch(literal))
-    if kind.name in ("float", "double"):  # which a catalogue shows in its own digits
-        constants = [literal for literal in constants if len(literal) < 7]
+    constants = plain_constants(kind)
     default = r.choice(constants) if constants and r.random() < 0.7 else None
     return Column(name, kind.name, default is None or r.random() < 0.6, default, added=True)
 

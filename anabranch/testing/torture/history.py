@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from anabranch.testing.torture.tables import LEDGER, Schema
+from anabranch.testing.torture.tables import LEDGER, WIDENED, Schema
 from anabranch.testing.torture.values import Literal
 
 
@@ -29,7 +29,7 @@ class Choice:
 
 
 Assigned = Literal | Plus | Choice
-COMMIT_THEMSELVES = ("truncate", "grow")  # at a MySQL or MariaDB
+COMMIT_THEMSELVES = ("truncate", "grow", "alter")  # at a MySQL or MariaDB
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class Statement:
     do: `insert`, `ignore` (INSERT IGNORE), `replace`, `upsert` (ON DUPLICATE KEY UPDATE `assigned`): `columns` and `rows` ·
     `update`: `assigned`, `where`, `order`, `limit` · `delete`: `where`, `order`, `limit` · `both`: `parts`, two updates or
     two deletes of different tables in one statement · `savepoint`, `back` (to the savepoint): `name` · `truncate` ·
+    `alter`: one of the `columns` is altered, `name` says by which word (altering.py) ·
     `grow`: `columns` are added, `order` says where (growing.py); `add`: the same as part of a transaction, at a PostgreSQL ·
     `empty`: PostgreSQL's TRUNCATE, of its table and those of its `parts`, which are told or, by `name`, follow · `label`: one
     that is added to the enum, `order` says where."""
@@ -94,6 +95,11 @@ class Transaction:
         """The table, for one that is a TRUNCATE."""
         return self.alone.table if self.alone and self.alone.do == "truncate" else ""
 
+    def widens(self, schema: Schema) -> str:
+        """The table, for one that widens a column's type."""
+        one = self.alone if self.alone and self.alone.do == "alter" else None
+        return one.table if one and schema[one.table].column(one.columns[0]).altered == WIDENED else ""
+
 
 @dataclass(frozen=True, slots=True)
 class History:
@@ -119,8 +125,10 @@ class History:
 
     @property
     def grows(self) -> bool:
-        """Return whether columns are added."""
-        return any(statement.do in ("grow", "add") for one in self.transactions for statement in one.statements)
+        """Return whether tables are altered."""
+        return any(
+            statement.do in ("grow", "add", "alter") for one in self.transactions for statement in one.statements
+        )
 
     def with_transactions(self, kept: Callable[[Transaction], Transaction | None]) -> History:
         """Each transaction changed, or left out where that gives None."""
@@ -225,6 +233,7 @@ _SQL: Mapping[str, Callable[[Statement], str]] = {
     "savepoint": lambda statement: f"SAVEPOINT {statement.name}",
     "back": lambda statement: f"ROLLBACK TO SAVEPOINT {statement.name}",
     "truncate": lambda statement: f"TRUNCATE TABLE {statement.table}",
+    "alter": lambda statement: f"ALTER TABLE {statement.table} {statement.name} {statement.columns[0]}",
     "grow": lambda statement: f"ALTER TABLE {statement.table} ADD {', '.join(statement.columns)}",
 }
 

@@ -14,8 +14,8 @@ from decimal import Decimal
 
 from anabranch.testing.torture.history import COMMIT_THEMSELVES, Assigned, Choice, Condition, Plus, Statement, sql
 from anabranch.testing.torture.rows import Row, Rows, TableRows, Value
-from anabranch.testing.torture.tables import CASCADE, RESTRICT, ForeignKey, Schema, Table
-from anabranch.testing.torture.values import Text
+from anabranch.testing.torture.tables import CASCADE, DEFAULTED, DROPPED, RESTRICT, Column, ForeignKey, Schema, Table
+from anabranch.testing.torture.values import Literal, Text
 
 DEEPEST = 15  # levels of cascades, https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html
 
@@ -49,6 +49,7 @@ class Model:
         self.schema, self.family = schema, family
         self.rows = Rows(schema)
         self._checks = True
+        self._defaults: dict[tuple[str, str], Literal] = {}  # that have been changed, by table and column
         self._suspects: list[tuple[Table, ForeignKey, Value]] = []  # values that children may have lost
         self._do: Mapping[str, Callable[[Statement], Affected]] = {
             "insert": self._insert,
@@ -63,6 +64,7 @@ class Model:
             "label": lambda _: _exactly(0),
             "grow": lambda _: _exactly(0),  # the columns are there from the beginning, as rows get them (growing.py)
             "add": lambda _: _exactly(0),
+            "alter": self._alter,
         }
 
     def execute(self, statement: Statement, checks: bool = True) -> Affected:
@@ -156,8 +158,14 @@ class Model:
         table = self.schema[statement.table]
         for literals in statement.rows:
             named = dict(zip(statement.columns, literals, strict=True))
-            texts = (c.of.text(named.get(c.name, c.default), self.family) for c in table.columns)
+            texts = (c.of.text(self._literal(table, c, named), self.family) for c in table.columns)
             yield self.rows[table.name].whole(tuple(texts))
+
+    def _literal(self, table: Table, column: Column, named: Mapping[str, Literal]) -> Literal:
+        for name in (column.name, column.next_name):
+            if name in named:
+                return named[name]
+        return self._defaults.get((table.name, column.name), column.default)
 
     def _in_the_way(self, name: str, row: Row) -> list[int]:
         """The rows that have a unique value of this one, in the order in which the server finds them."""
@@ -217,6 +225,18 @@ class Model:
     def _truncate(self, statement: Statement) -> Affected:
         for number in list(self.rows[statement.table].rows):
             self.rows.put(statement.table, number, None)
+        return _exactly(0)
+
+    def _alter(self, statement: Statement) -> Affected:
+        """A column that is dropped has its default in every row from now on (altering.py)."""
+        table = self.schema[statement.table]
+        column = table.column(statement.columns[0])
+        if column.altered == DEFAULTED:
+            self._defaults[table.name, column.name] = column.next_default
+        if column.altered == DROPPED:
+            place = table.place(column.name)
+            for number, row in list(self.rows[table.name].rows.items()):
+                self.rows.put(table.name, number, (*row[:place], column.before(self.family), *row[place + 1 :]))
         return _exactly(0)
 
     def _empty(self, statement: Statement) -> Affected:

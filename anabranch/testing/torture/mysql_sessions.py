@@ -11,6 +11,7 @@ from typing import Any
 
 from anabranch.testing.databases import connect
 from anabranch.testing.servers import Server
+from anabranch.testing.torture.altering import alter_sql
 from anabranch.testing.torture.ends import version_of
 from anabranch.testing.torture.growing import grow_sql
 from anabranch.testing.torture.history import History, Statement, Transaction, ledger_sql, sql, truncate_sql
@@ -25,7 +26,7 @@ REFUSALS = frozenset(
 )
 # Deadlock, lock wait timeout, changed since it was read: the session rolls back.
 COLLISIONS = frozenset({1205, 1213, 1020})
-# A table that has got columns: it is younger than the transaction, or has them only later in another session's order.
+# A table that was altered: it is younger than the transaction, or has them only later in another session's order.
 GROWN = frozenset({1054, 1412})
 # The server went away, ends, or ended the session.
 LOST = frozenset({0, 1053, 1317, 1927, 2003, 2006, 2013, 2055, 4031})
@@ -95,7 +96,8 @@ class MysqlSpeaker:
     def _alone(self, statement: Statement, number: int) -> str:
         if statement.do == "truncate":
             return truncate_sql(statement.table, number)
-        return grow_sql(self.history.schema[statement.table], statement, number, self._exact)
+        made = alter_sql if statement.do == "alter" else grow_sql
+        return made(self.history.schema[statement.table], statement, number, self._exact)
 
     def _hold_parents(self, statement: Statement) -> None:
         """Lock the parents, as keys that are on do.

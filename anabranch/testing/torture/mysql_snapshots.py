@@ -58,7 +58,7 @@ def connected(target: Database, **options: Any) -> Any:
 
 @dataclass
 class MysqlSnapshots:
-    """`columns`: those to be read, by table; one that is added and is not there yet shows what rows then have. `beside`: whole
+    """`columns`: those to be read, by table; one that comes or goes shows, while it is away, its default. `beside`: whole
     tables or views, all of texts and numbers."""
 
     target: Database
@@ -68,7 +68,7 @@ class MysqlSnapshots:
     _connection: Any = field(default=None, init=False)
     _query: str = field(default="", init=False)
     _lines: list[_Lines] = field(default_factory=list, init=False)
-    _there: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)  # added columns, by table
+    _there: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)  # columns that vary, by table
 
     def read(self) -> Snapshot:
         if self._connection is None:
@@ -93,7 +93,7 @@ class MysqlSnapshots:
         with self._connection.cursor() as cursor:
             cursor.execute(HAS_STATES)
             has_states = cursor.fetchone()[0] != "0"
-        names = ", ".join(sorted({f"'{c.name}'" for some in self.columns.values() for c in some if c.added}))
+        names = ", ".join(sorted({f"'{n}'" for some in self.columns.values() for c in some for n in c.varying}))
         added = ADDED.format(namespace=self.namespace, names=names) if names else NONE_AWAY
         self._there = _pairs(_results(self._connection, added)[0])
         self._lines = [_Lines([self._shown(table, c) for c in columns]) for table, columns in self.columns.items()]
@@ -106,16 +106,16 @@ class MysqlSnapshots:
         selects += [AWAY.format(job=self.namespace) if has_states else NONE_AWAY, added]
         self._query = "; ".join(("START TRANSACTION WITH CONSISTENT SNAPSHOT", *selects, "COMMIT"))
 
-    def _is_there(self, table: str, column: Column) -> bool:
-        return not column.added or (table, column.name) in self._there
+    def _name(self, table: str, column: Column) -> str:
+        return column.shown_as([name for one, name in self._there if one == table])
 
     def _read_as(self, table: str, column: Column) -> str:
-        if self._is_there(table, column):
-            return read_as(column.of, column.name)
+        if name := self._name(table, column):
+            return read_as(column.of, name)
         return "NULL" if column.before() is None else "1"
 
     def _shown(self, table: str, column: Column) -> Shown:
-        return shown(column.of) if self._is_there(table, column) else lambda _: column.before() or ""
+        return shown(column.of) if self._name(table, column) else lambda _: column.before() or ""
 
     def streams(self) -> bool:
         with closing(connected(self.target)) as connection, connection.cursor() as cursor:

@@ -32,7 +32,7 @@ COPY (SELECT split_part(source_table, '.', 2) FROM anabranch.table_state WHERE j
        ORDER BY 1) TO STDOUT"""
 # Equal answers see the same rows. https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-SNAPSHOT
 SEEN = b"COPY (SELECT pg_catalog.pg_current_snapshot()) TO STDOUT"
-# Of columns that are added: how many there are, in the same snapshot.
+# Of columns that come, go or are renamed: those that are there, in the same snapshot.
 ADDED = """
 COPY (SELECT table_name, column_name FROM information_schema.columns
        WHERE table_schema = '{namespace}' AND column_name = ANY ('{{{names}}}')) TO STDOUT"""
@@ -41,7 +41,7 @@ STREAMS = "SELECT coalesce(bool_and(state = 'streaming'), false) FROM anabranch.
 
 @dataclass
 class PostgresqlSnapshots:
-    """`columns`: those to be read, by table; one that is added and is not there yet shows what rows then have. `beside`: whole
+    """`columns`: those to be read, by table; one that comes or goes shows, while it is away, its default. `beside`: whole
     tables or views."""
 
     target: Database
@@ -50,7 +50,7 @@ class PostgresqlSnapshots:
     beside: Sequence[str]
     _connection: Any = field(default=None, init=False)
     _query: bytes = field(default=b"", init=False)
-    _there: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)  # added columns, by table
+    _there: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)  # columns that vary, by table
     _last: tuple[bytes, Snapshot] | None = field(
         default=None, init=False
     )  # of this connection: after a crash numbers come again
@@ -77,7 +77,7 @@ class PostgresqlSnapshots:
     def _connect(self) -> None:
         self._connection = self.target.connect(options=OPTIONS, connect_timeout=CONNECT_SECONDS)
         has_states = self._connection.execute(HAS_STATES).fetchone()[0]
-        names = ",".join(sorted({c.name for some in self.columns.values() for c in some if c.added}))
+        names = ",".join(sorted({n for some in self.columns.values() for c in some for n in c.varying}))
         added = ADDED.format(namespace=self.namespace, names=names) if names else NONE_AWAY
         self._there = _pairs(copied_out(self._connection.pgconn, added.encode(), 1)[0])
         copies = [SEEN.decode(), added]
@@ -89,10 +89,11 @@ class PostgresqlSnapshots:
         self._query = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *copies, "COMMIT")).encode()
 
     def _shown(self, table: str) -> str:
-        is_there = (not column.added or (table, column.name) in self._there for column in self.columns[table])
+        there = [name for one, name in self._there if one == table]
+        names = (column.shown_as(there) for column in self.columns[table])
         return ", ".join(
-            f'"{column.name}"' if here else sql.Literal(column.before()).as_string()
-            for column, here in zip(self.columns[table], is_there, strict=True)
+            f'"{name}"' if name else sql.Literal(column.before()).as_string()
+            for column, name in zip(self.columns[table], names, strict=True)
         )
 
     def streams(self) -> bool:

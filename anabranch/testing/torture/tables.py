@@ -5,16 +5,18 @@ What does not live here: drawing them (schemas.py), rows (history.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from anabranch.testing.torture import expressions, mysql_target_values, postgresql_values, values
+from anabranch.testing.torture import expressions, mysql_target_values, postgresql_values, values, widened_values
 from anabranch.testing.torture.expressions import Computed
 from anabranch.testing.torture.values import Kind, Literal, Text, Version, exact_collation
 
 LEDGER = "ledger"  # one row per transaction, written just before its COMMIT
 RESTRICT, CASCADE, SET_NULL = "RESTRICT", "CASCADE", "SET NULL"
+# What becomes of a column while a history streams (altering.py).
+DROPPED, RENAMED, NULLABLE, DEFAULTED, WIDENED = "dropped", "renamed", "nullable", "defaulted", "widened"
 _KINDS = {
     **values.KINDS,
     **postgresql_values.KINDS,
@@ -22,14 +24,16 @@ _KINDS = {
     **mysql_target_values.OWN,
     **mysql_target_values.UNSIGNED,
     **expressions.KINDS,
+    **{kind.name: kind for kind in widened_values.KINDS.values()},
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a kind in values.py or postgresql_values.py. `default`: what it takes where an insert leaves it out.
-    `computed`: no statement gives it. `added`: it comes while the history streams (growing.py). (Neither is in its repr, by
-    which more is drawn: postgresql_tables.py.)"""
+    `computed`: no statement gives it. `added`: it comes while the history streams (growing.py). `altered`: what becomes of it
+    then (altering.py), `next_default`: its default from then on, `gone`: it is dropped by now. (None of these is in its repr,
+    by which more is drawn: postgresql_tables.py.)"""
 
     name: str
     kind: str
@@ -37,6 +41,9 @@ class Column:
     default: Literal = None
     computed: Computed | None = field(default=None, repr=False)
     added: bool = field(default=False, repr=False)
+    altered: str = field(default="", repr=False)
+    next_default: Literal = field(default=None, repr=False)
+    gone: bool = field(default=False, repr=False)
 
     @property
     def of(self) -> Kind:
@@ -45,6 +52,39 @@ class Column:
     def before(self, family: str = "mysql") -> Text:
         """Return what rows have, by the model, while the column is not there yet. `family`: the source's."""
         return self.of.text(self.default, family)
+
+    @property
+    def next_name(self) -> str:
+        """Return its name behind the statement that renames it; "" for one that is not."""
+        return f"{self.name}n" if self.altered == RENAMED else ""
+
+    @property
+    def varying(self) -> tuple[str, ...]:
+        """Return the names under which it may be there or not; () for one that always is there, under its name."""
+        if self.altered == RENAMED:
+            return self.name, self.next_name
+        return (self.name,) if self.added or self.altered == DROPPED else ()
+
+    def shown_as(self, there: Container[str]) -> str:
+        """Return the name under which it is there, "" for one that is not. `there`: those of `varying` that are."""
+        return next((name for name in self.varying if name in there), "") if self.varying else self.name
+
+    @property
+    def at_first(self) -> Column:
+        """The column before it is altered. The model has it as it may be later."""
+        if self.altered == WIDENED:
+            narrow = next(name for name, kind in widened_values.KINDS.items() if kind.name == self.kind)
+            return replace(self, kind=narrow)
+        return replace(self, nullable=False) if self.altered == NULLABLE else self
+
+    @property
+    def afterwards(self) -> Column:
+        """The column behind the statement that alters it."""
+        if self.altered == RENAMED:
+            return replace(self, name=self.next_name, altered="")
+        if self.altered == DEFAULTED:
+            return replace(self, default=self.next_default)
+        return replace(self, gone=self.altered == DROPPED)
 
 
 LEDGER_COLUMNS = (Column("n", "int", nullable=False),)
@@ -76,12 +116,12 @@ class Table:
         return self.columns[self.place(name)]
 
     def place(self, name: str) -> int:
-        return next(i for i, column in enumerate(self.columns) if column.name == name)
+        return next(i for i, column in enumerate(self.columns) if name in (column.name, column.next_name))
 
     @property
     def at_first(self) -> Table:
-        """The table without what is added to it later."""
-        return replace(self, columns=tuple(column for column in self.columns if not column.added))
+        """The table without what is added to it later, and before its columns are altered."""
+        return replace(self, columns=tuple(column.at_first for column in self.columns if not column.added))
 
     @property
     def may_be_emptied(self) -> bool:
@@ -92,7 +132,12 @@ class Table:
     @property
     def given(self) -> tuple[Column, ...]:
         """The columns for which statements give values."""
-        return tuple(column for column in self.columns if column.computed is None)
+        return tuple(column for column in self.columns if column.computed is None and not column.gone)
+
+    @property
+    def named(self) -> tuple[Column, ...]:
+        """The columns that statements may name."""
+        return tuple(column for column in self.columns if not column.gone)
 
     @property
     def unique_keys(self) -> tuple[tuple[str, ...], ...]:

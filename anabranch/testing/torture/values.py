@@ -9,6 +9,7 @@ https://www.postgresql.org/docs/current/datatype.html (text output)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,10 @@ Literal = str | None  # as it stands in a statement; None = NULL
 Text = str | None  # as PostgreSQL prints it; None = NULL
 Version = tuple[int, ...]
 NEVER: Version = (999,)
+# Constants whose meaning a statement tells: no bytes, no exponents, no functions, no spaces that a CHAR takes off.
+_PLAIN = re.compile(r"-?\d{1,15}(\.\d+)?|'([^\\]*[^\\ ])?'")
+# What has no default at every server, or one whose meaning depends on the session that wrote it.
+_WITHOUT_DEFAULT = ("text", "longtext", "blob", "longblob", "json", "point", "timestamp", "bit")
 WITHOUT_SIGN = " without -0"  # the end of the name of a kind that is another one without that value
 
 
@@ -70,6 +75,15 @@ class Kind:
 
     def is_known_to(self, family: str, version: Version) -> bool:
         return version >= self.since.get(family, ())
+
+
+def plain_constants(kind: Kind) -> list[str]:
+    """Return the literals that may be a default whose meaning the statement alone tells."""
+    if kind.native.startswith(_WITHOUT_DEFAULT):
+        return []
+    found = sorted(literal for literal in kind.texts if _PLAIN.fullmatch(literal))
+    # A catalogue shows a float in its own digits.
+    return [literal for literal in found if len(literal) < 7] if kind.name in ("float", "double") else found
 
 
 def same(*literals: str) -> dict[str, str]:
