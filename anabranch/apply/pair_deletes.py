@@ -1,8 +1,8 @@
-"""Deletes of a pair (K23): older rows that come behind a delete are cleared at the site that has deleted.
+"""Deletes of a pair (K23): older rows that arrive after a delete are cleared at the site that deleted.
 
 A delete stands for the version that it removed, and wins over that and all older ones. Where a job applies it, at the other
-site, older rows go. But that site may have logged one of them shortly before: it comes to the site that deleted, which keeps
-nothing of its row, and is taken for a new one. So the job notes each delete at its target, in the epoch that applies it. Its
+site, older rows go. But that site may have logged one of them shortly before: it reaches the site that deleted, which keeps
+no trace of its row, and looks like a new one. So the job notes each delete at its target, in the epoch that applies it. Its
 twin reads the note there, at its source, waits until it has applied all that stood in the log by then, and removes at its own
 target what is not newer. It does so in a transaction without a marker, like a user: what it has removed is a delete to the
 first job, for a user may have changed the row that had come back. It ends, since each further note needs a row that somebody

@@ -1,5 +1,5 @@
-"""The check that this is the trail by which the target came to where it is. Copies of one home that both ran have two
-trails under one name, and the same sequence may be another transaction in each."""
+"""The check that the target reached its position by this trail. Two copies of one home that both ran have two trails
+under one name, and the same sequence may be another transaction in each."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NEAR = 5_000  # transactions before and after, among which the target's position
 def refuse_other_trail(job: str, trail: TrailReader, at: Position) -> None:
     """Raise StateError unless the target's position belongs to this trail.
 
-    It belongs to it if it is the position of its sequence in the trail, or lies after that where the log had nothing
-    for us: no other transaction of the trail has it.
+    It does if the trail has it under the same sequence, or if it is later and the log had nothing for us in between:
+    no other transaction of the trail has it.
     """
     end, first = trail.end().position, trail.first()
     if at.sequence > end.sequence:

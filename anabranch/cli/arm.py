@@ -1,4 +1,4 @@
-"""`anabranch arm`: a job whose tables stand already begins, without a load.
+"""`anabranch arm`: start a job whose tables already exist, without a load.
 
 What does not live here: what that means (`Job.arm`).
 """
@@ -17,9 +17,9 @@ from anabranch.cli.options import Verb, job_argument, json_option, log_level, wr
 def arm(job: str, as_json: bool) -> None:
     """Let a way back begin at its source's present position.
 
-    For a job whose tables stand at its target with their rows ([load] existing = "take_over"), as anabranch reverse
-    writes it. Nothing is loaded: what is committed at its source from now on goes to its target once the job runs. May
-    be repeated; one that was killed goes on.
+    For a job whose tables and rows already exist at its target ([load] existing = "take_over"), as anabranch reverse
+    writes it. Nothing is loaded: changes committed at its source from now on are applied once the job runs. May
+    be repeated, also after a kill.
     """
     from anabranch.job import Job
 

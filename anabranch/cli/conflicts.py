@@ -1,4 +1,4 @@
-"""`anabranch conflicts ls|show|forget`: changes that found the target otherwise, and what the job's policy made of them.
+"""`anabranch conflicts ls|show|forget`: changes that did not match the target's row, and the policy's decision.
 
 What does not live here: reading them (`Job.conflicts`).
 """

@@ -14,8 +14,8 @@ from anabranch.cli.switching import carry_out, job_of, switch
 def cutover(job: str, asked: str | None, flip_undone: bool, target: str | None, **wishes: Any) -> None:
     """Switch to the target: fence the source, bring the target to the fence, flip.
 
-    The job has to run meanwhile. An error before the flip opens the source again; after a kill, the same command goes
-    on. [cutover] in the job file has the command that leads the application to the target. With [reverse] enabled the way
+    The job must be running. An error before the flip opens the source again; after a kill, repeat the same command.
+    [cutover] in the job file has the command that switches the application to the target. With [reverse] enabled the way
     back is armed before the flip.
     """
     one = job_of(job, target, asked, flip_undone)

@@ -1,4 +1,4 @@
-"""`anabranch ddl ls|show|plan`: what became of the source's statements that alter tables, at every target, or would.
+"""`anabranch ddl ls|show|plan`: the outcome of the source's ALTER TABLE statements at every target, or a forecast.
 
 What does not live here: the definitions themselves (`schema ls`), reading the notes (`Job.ddl_changes`), making a plan
 (`Job.plan_ddl`).
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=VerbGroup)
 def ddl() -> None:
-    """Show what became of statements that alter tables, or would."""
+    """Show the outcome of ALTER TABLE statements, or predict it."""
 
 
 @ddl.command()
@@ -39,9 +39,9 @@ def ddl() -> None:
 @json_option
 @log_level("warning")
 def ls(job: str, target: str | None, table: str | None, as_json: bool) -> None:
-    """List what became of the source's changes of definitions, in their order.
+    """List the source's schema changes and their outcome, in order.
 
-    Of every target, as it has noted them in anabranch.ddl. Reads only.
+    For every target, from its notes in anabranch.ddl. Reads only.
     """
     from anabranch.job import Job
 
@@ -59,7 +59,7 @@ def ls(job: str, target: str | None, table: str | None, as_json: bool) -> None:
 def show(job: str, target: str | None, number: int, as_json: bool) -> None:
     """Show the change with number N: statement, place, what decided, what became of it.
 
-    Each target has numbers of its own: of several, those are shown that have this one.
+    Each target has its own numbers: all targets that have number N are shown.
     """
     from anabranch.job import Job
 
@@ -84,8 +84,8 @@ def show(job: str, target: str | None, number: int, as_json: bool) -> None:
 def plan(job: str, statement: str, target: str | None, as_json: bool) -> None:
     """Show what would become of a statement at every target.
 
-    Nothing is run. Shows the target's statements, how each column's type is stored, what others wait for, and what takes it
-    back, as far as the statement tells. Exit code: 0 as at the source, 4 some values would be others, 3 a target parks the
+    Nothing is run. Shows the target's statements, how each column's type is stored, the lock that others wait for, and the
+    undo, as far as the statement tells. Exit code: 0 as at the source, 4 some values would differ, 3 a target parks the
     table."""
     from anabranch.job import Job
 

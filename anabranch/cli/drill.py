@@ -34,9 +34,9 @@ from anabranch.cli.verify import parsed_time
     callback=parsed_time,
     help="Stream at most so long, until tables changed.",
 )
-@click.option("--plan", is_flag=True, help="Only say what it would make, and what is found before.")
-@click.option("--logged", is_flag=True, help="The shadow's writes may stand in a MySQL's log.")
-@click.option("--clean", is_flag=True, help="Only remove what a drill left that was killed.")
+@click.option("--plan", is_flag=True, help="Only show what it would make, and problems found.")
+@click.option("--logged", is_flag=True, help="Allow the shadow's writes in a MySQL's log.")
+@click.option("--clean", is_flag=True, help="Only remove what a killed drill left behind.")
 @json_option
 @log_level("warning")
 def drill(
@@ -44,9 +44,9 @@ def drill(
 ) -> None:
     """Show that the way back would work, beside the running job and its users.
 
-    A shadow of the source's tables is loaded from the target, takes what the target's log tells, and is compared with
-    the tables themselves; then all of it is removed. Nobody else's tables are written to. Exit code 3 if something was
-    found, with what helps, 4 if rows came back otherwise, 9 if some were on their way at every look.
+    Loads a shadow of the source's tables from the target, applies the target's log to it, compares it with the tables
+    themselves, and removes all of it. Writes to no other tables. Exit code 3 if a problem was found (with its remedy),
+    4 if rows came back different, 9 if some were in flight at every check.
     """
     from anabranch.job import Job
 
@@ -100,7 +100,7 @@ def _ending_once() -> Iterator[None]:
 
 
 class _Lines:
-    """Show each line once, as it comes, on stderr, for as long as there is one: the drill goes on without."""
+    """Show each line once on stderr, while it is open: the drill continues without it."""
 
     def __init__(self) -> None:
         self._last = ""

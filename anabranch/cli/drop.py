@@ -21,7 +21,7 @@ from anabranch.cli.options import Verb, each_target_option, job_argument, log_le
 def drop(job: str, target: str | None, execute: bool, lifts_fence: bool | None) -> None:
     """Show what the job left at both ends and at home, or remove it.
 
-    Replicated tables stay. With --target only what it left at that one, and holds of the trail for it: the others go on.
+    Keeps replicated tables. With --target, only that target's leftovers and its holds on the trail: the others go on.
     """
     from anabranch.job import Job
 

@@ -58,7 +58,7 @@ class Answers(Generic[T]):
 
 
 def of_each(job: Job, target: str | None, ask: Callable[[Job], T]) -> Answers[T]:
-    """Ask one target, or each of them; of several one that cannot answer does not keep the others from it."""
+    """Ask one target, or all of them; one that cannot answer does not stop the others."""
     targets = job.targets() if target is None else [job.on(target)]
     if len(targets) == 1:
         return Answers({targets[0].target: ask(targets[0])}, {}, is_one=True)

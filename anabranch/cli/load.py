@@ -26,7 +26,7 @@ from anabranch.cli.options import Verb, job_argument, log_level, table_option, t
 def load(job: str, target: str | None, table: str | None, recreate: bool, with_children: bool, keep: bool) -> None:
     """Copy the tables that are not loaded yet.
 
-    Goes on where it was stopped. With --table the others stream meanwhile: a table that streams as well is taken out,
+    Resumes where it was stopped. With --table the others stream on: a table that streams already is taken out,
     emptied at the target, and joins the others when the stream has caught up with it. The last three options need
     --table.
     """

@@ -80,9 +80,9 @@ def show(job: str, target: str | None, table: str, as_json: bool) -> None:
 @table_argument(required=False)
 @log_level("info")
 def resume(job: str, target: str | None, table: str | None) -> None:
-    """Go on from where tables were parked.
+    """Resume tables from where they were parked.
 
-    Possible once the target takes the row that was refused: for all tables that can, or for one with those that were
+    Possible once the target accepts the refused row: for all such tables, or for one and those
     parked with it. Apply does it while it runs, or when it starts.
     """
     from anabranch.job import Job
@@ -145,7 +145,7 @@ def which_rows(command: Command) -> Command:
 def release(job: str, target: str | None, table: str, is_all: bool, number: int | None, key: dict[str, str]) -> None:
     """Apply rows that are set aside, once the target takes them.
 
-    Each with all changes that came for it since, in order. Apply does it while it runs, or when it starts; what is
+    Each with all later changes of the row, in order. Apply does it while it runs, or when it starts; what is
     still refused stays set aside.
     """
     _settle(job, target, table, "release", is_all, number, key)
@@ -158,9 +158,9 @@ def release(job: str, target: str | None, table: str, is_all: bool, number: int 
 @which_rows
 @log_level("warning")
 def discard(job: str, target: str | None, table: str, is_all: bool, number: int | None, key: dict[str, str]) -> None:
-    """Give up rows that are set aside, with all that came since.
+    """Discard rows that are set aside, with all later changes.
 
-    The target keeps what it has of them, and what comes later is applied to that. What is given up stays on record
+    The target keeps its version of them, and future changes are applied to it. What is discarded stays on record
     (show).
     """
     _settle(job, target, table, "discard", is_all, number, key)

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write it to FILE, not to stdout."
 )
-@click.option("--force", is_flag=True, help="Write over a FILE that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing FILE.")
 @json_option
 @log_level("warning")
 def reverse(job: str, output: str | None, force: bool, as_json: bool) -> None:
     """Write the job file of the way back: from the target to the source.
 
-    Ends, rules and names are turned round, types are chosen by what the job has made. Reads both ends, changes nothing.
-    Exit code 3 if something cannot go back; what is lost on the way is told on stderr.
+    Swaps ends, rules and names, and takes types from the tables that the job made. Reads both ends, changes nothing.
+    Exit code 3 if something cannot go back; losses on the way are listed on stderr.
     """
     if force and not output:
         raise click.UsageError("--force needs -o FILE")

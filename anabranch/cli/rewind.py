@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def rewind(job: str, target: str | None, position: str, execute: bool, as_json: bool) -> None:
     """Go back to POSITION, and carry out the trail from there again.
 
-    From there to where the target was, each row is made what it is at the source, whatever it is by now. The next start
-    of apply does it. Without --execute it is only shown.
+    Rows that changed between POSITION and the target's place get the source's values, whatever they are now. The next
+    start of apply does it. Without --execute it is only shown.
     """
     from anabranch.job import Job
 

@@ -26,9 +26,9 @@ from anabranch.cli.options import Verb, job_argument, log_level
 def run(job: str, until_caught_up: bool, seconds: float | None) -> None:
     """Check, load what is not loaded yet, then capture and apply.
 
-    Caught up means: everything is applied that was committed at the source when streaming was reached; in a pair of two
-    active sites also, that deletes of the other site are cleared, and rows that stay written again, as far as they were
-    noted by then. With --until-caught-up, --seconds is a limit: exit code 9 when it is not caught up by then.
+    Caught up means: all changes committed at the source when streaming began are applied; in a pair of two active
+    sites also: the other site's deletes noted by then are cleared, and winning rows noted by then are
+    written again. With --until-caught-up, --seconds is a limit: exit code 9 when it is not caught up by then.
 
     SIGINT or SIGTERM finishes the running epoch and stops; a second one stops at once.
     """

@@ -31,7 +31,7 @@ VERSION = click.IntRange(min=1)
 
 @click.group(cls=VerbGroup)
 def schema() -> None:
-    """Show the source's definitions as they have been, or print the target's."""
+    """Show the history of source definitions, or print the target's."""
 
 
 @schema.command("print")
@@ -43,8 +43,8 @@ def schema() -> None:
 def print_schema(job: str, table: str | None, target: str | None, as_json: bool) -> None:
     """Print the statements that a load into an empty database runs.
 
-    In their order: schemas and tables, then what is built while the stream goes on; comments say what is not carried
-    over. Asks the source only. Of several targets it is the first, unless --target names one. psql -f, or mysql, takes it.
+    In order: schemas and tables, then what is built during streaming; comments say what is not carried over. Asks the
+    source only. Uses the first of several targets, unless --target names one. Run it with psql -f, or mysql.
     """
     from anabranch.job import Job
 
@@ -61,7 +61,7 @@ def print_schema(job: str, table: str | None, target: str | None, as_json: bool)
 def ls(job: str, table: str | None, as_json: bool) -> None:
     """List every version of every table's definition that the trail has.
 
-    With the transaction from which on it holds, and the statement that made it. Asks neither source nor target.
+    With the first transaction that uses it, and the statement that made it. Asks neither source nor target.
     """
     found = _versions(job, table)
     if as_json:

@@ -16,8 +16,8 @@ from anabranch.cli.options import Verb, job_argument, json_option, log_level, wr
 def setup(job: str, execute: bool, remove: bool, as_json: bool) -> None:
     """Show the statements that prepare the source for capture.
 
-    They are for whoever may run them; --execute runs them. May be repeated: what is done already is left out. `run`
-    does the same by itself where its user may.
+    Somebody with the rights runs them, or --execute. May be repeated: completed steps are left out. `run` does the
+    same by itself if its user may.
     """
     from anabranch.job import Job
 

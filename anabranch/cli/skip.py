@@ -21,7 +21,7 @@ position_argument = click.argument("position", metavar="POSITION")
 
 @click.group(cls=VerbGroup)
 def skip() -> None:
-    """Leave a source transaction out, whole, and keep a record.
+    """Skip a whole source transaction, and keep a record.
 
     The record is at the target. POSITION is that of the message about the refused row, or its sequence alone.
     """
@@ -34,7 +34,7 @@ def skip() -> None:
 @click.option("--execute", is_flag=True, help="Leave it out; without this, only show it.")
 @log_level("warning")
 def add(job: str, target: str | None, position: str, execute: bool) -> None:
-    """Leave a transaction out; apply has to stand still."""
+    """Skip a transaction; apply must be stopped."""
     from anabranch.job import Job
 
     found = Job.from_file(job).on(target).skip(position, execute=execute)
@@ -49,7 +49,7 @@ def add(job: str, target: str | None, position: str, execute: bool) -> None:
 @json_option
 @log_level("warning")
 def ls(job: str, target: str | None, as_json: bool) -> None:
-    """List what is left out, or will be when apply comes to it."""
+    """List skipped transactions, and those still to be skipped."""
     from anabranch.job import Job
 
     answers = of_each(Job.from_file(job), target, lambda one: one.skipped())
@@ -63,7 +63,7 @@ def ls(job: str, target: str | None, as_json: bool) -> None:
 @position_argument
 @log_level("warning")
 def remove(job: str, target: str | None, position: str) -> None:
-    """Take it back, as long as apply has not come to it."""
+    """Cancel a skip that apply has not reached yet."""
     from anabranch.job import Job
 
     click.echo(f"{Job.from_file(job).on(target).unskip(position)} is applied after all")

@@ -24,12 +24,12 @@ def switch(verb: Callable[..., None]) -> click.Command:
     """Return the command of a switch to the other end, with the options that both have."""
     options = (
         job_argument,
-        click.option("--plan", "asked", flag_value=PLAN, help="Only look what keeps it from being begun."),
-        click.option("--status", "asked", flag_value=STATUS, help="Only say how far it is, and who may write now."),
-        click.option("--abort", "asked", flag_value=ABORT, help="Take it back: writes go where they went before."),
+        click.option("--plan", "asked", flag_value=PLAN, help="Only check what prevents its start."),
+        click.option("--status", "asked", flag_value=STATUS, help="Only show its progress, and who may write now."),
+        click.option("--abort", "asked", flag_value=ABORT, help="Undo it: writes go where they went before."),
         click.option("--flip-undone", is_flag=True, help="With --abort: what the flip command did is undone."),
         click.option("--verify", is_flag=True, help="Compare both ends while nobody writes."),
-        click.option("--allow-parked", is_flag=True, help="Also without the rows of parked tables, or set aside."),
+        click.option("--allow-parked", is_flag=True, help="Proceed without parked tables or rows set aside."),
         click.option(
             "--wait",
             type=click.FloatRange(min=0),

@@ -116,7 +116,7 @@ def _watch(
     callback=_parsed_pause,
     help="Read both ends at one position: hold apply for '5s' at most.",
 )
-@click.option("--watch", is_flag=True, help="Go on for ever, a table at a time; results stand in status.")
+@click.option("--watch", is_flag=True, help="Repeat forever, table by table; status shows the results.")
 @click.option(
     "--share",
     metavar="SHARE",
@@ -143,8 +143,8 @@ def verify(
 ) -> None:
     """Compare both ends: sums of every table, then rows that differ.
 
-    Beside a running job writers may go on: what differs is looked at again; what cannot be told in time is pending
-    (exit code 9). Else run it while the writer is quiet. Exit code 4 when both ends differ. Servers sum up their own
+    While the job runs, writers may continue: differences are checked again; rows undecided in time are pending
+    (exit code 9). Otherwise run it while nobody writes. Exit code 4 when both ends differ. Servers sum up their own
     rows where they can, with 64 bits; --by-rows compares digests of 128 bits instead.
     """
     from anabranch.job import Job

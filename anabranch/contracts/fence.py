@@ -94,7 +94,7 @@ class Counter:
 
 @runtime_checkable
 class CountingSource(Protocol):
-    """Says how far a source has counted; an ability of those that give numbers to rows."""
+    """Reports a source's number generators; an ability of those that number rows."""
 
     def counters(self, tables: Mapping[TableId, TableSchema]) -> list[Counter]:
         """Return the counters of columns of these tables, as they are now."""
@@ -102,7 +102,7 @@ class CountingSource(Protocol):
 
 @runtime_checkable
 class ComparingSource(Protocol):
-    """Says by what a source takes two keys for equal; an ability of those where different texts may be equal."""
+    """Names the rule by which a source compares keys; an ability of those where different texts may be equal."""
 
     def loose_keys(self, tables: Mapping[TableId, TableSchema]) -> dict[tuple[TableId, str], str]:
         """Return the columns of these tables' primary keys in which different texts may be equal, each with the name of what

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from anabranch.cutover.standing import lifted
+from anabranch.cutover.fence import lifted
 from anabranch.cutover.terms import opened
 from anabranch.errors import StateError
 from anabranch.model.cutover import Cutover

@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import Any
 
 from anabranch.cutover import looking
+from anabranch.cutover.fence import lifted
 from anabranch.cutover.flip import FlipRefused, flip_lock
 from anabranch.cutover.following import Following
 from anabranch.cutover.report import CutoverReport, report_of, write_files
-from anabranch.cutover.standing import lifted
 from anabranch.cutover.steps import PAUSE, Steps
 from anabranch.cutover.terms import Ends, Terms
 from anabranch.errors import AnabranchError, Fenced, SourceError, StateError, TargetError, TargetUnavailable

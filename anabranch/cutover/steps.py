@@ -14,9 +14,9 @@ from typing import Any
 
 from anabranch.cutover import looking
 from anabranch.cutover.counted import pass_counters
+from anabranch.cutover.fence import gaps_of
 from anabranch.cutover.flip import flip
 from anabranch.cutover.following import TICK, Following, said
-from anabranch.cutover.standing import gaps_of
 from anabranch.cutover.terms import Ends, Terms
 from anabranch.errors import DifferencesFound, NotCaughtUp, SourceError, StateError, TargetError
 from anabranch.failpoints import reach

@@ -7,9 +7,9 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from anabranch.cutover.fence import gaps_of
 from anabranch.cutover.machine import CutOver, alarmed
 from anabranch.cutover.report import CutoverReport, report_of
-from anabranch.cutover.standing import gaps_of
 from anabranch.cutover.terms import Terms, Verified, WayBack, opened
 from anabranch.errors import AnabranchError, ConfigError, StateError, TargetUnavailable
 from anabranch.job.way_back import J, read_like, way_back_of, way_forth

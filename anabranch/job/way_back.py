@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.config import load_job
 from anabranch.contracts import PassingTarget
-from anabranch.cutover.standing import gaps_of
+from anabranch.cutover.fence import gaps_of
 from anabranch.cutover.terms import opened
 from anabranch.errors import AnabranchError
 from anabranch.job.drop import drop

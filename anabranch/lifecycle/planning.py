@@ -128,7 +128,7 @@ def _plan(job: JobView, before: dict[str, Any], states: Mapping[TableId, TableSt
         )
     if at_source := [change for change in found.values() if change.role == SOURCE]:
         raise ConfigError(
-            f"what the job has at the source keeps it: {', '.join(map(str, at_source))}",
+            f"the job's source objects forbid it: {', '.join(map(str, at_source))}",
             job=job.config.name,
             hint="put it back, or remove the job's state (anabranch drop JOB --execute) and load again",
         )

@@ -198,7 +198,7 @@ def _require_made(job: JobView, back: WayBack, ends: Ends) -> None:
         raise StateError(
             f"the job still loads, or builds indexes and keys of, {', '.join(unready[:5])}",
             job=job.config.name,
-            hint="let it run until they stand: anabranch run JOB --until-caught-up",
+            hint="let it run until they are done: anabranch run JOB --until-caught-up",
         )
     if not back.tables:
         raise StateError("no table of the job goes back", job=job.config.name, hint="anabranch preflight JOB --reverse")

@@ -1,5 +1,5 @@
-"""Rows of a piece that the source's reader could not convert, on their way into anabranch.set_aside (K26): each as an insert
-that waits. What the log brings for such a row waits behind it.
+"""Rows of a piece that the source's reader could not convert, on their way into anabranch.set_aside (K26): each as a
+waiting insert. Later changes of such a row wait behind it.
 
 What does not live here: which columns may lack their values (`lifecycle/loading.py`), what waits behind a row (`apply/aside/`).
 """

@@ -1,7 +1,7 @@
 """The driver of the initial load: chunks as tasks of the engine, progress, tables handed over as their last chunk ends.
 
 Delivery: when `load_tables` returns True, every row of every table is at the target once, each chunk from one snapshot
-whose marks are in the ledger; a load that ended in any other way goes on where it stood.
+whose marks are in the ledger; a load that ended otherwise resumes where it stopped.
 """
 
 from __future__ import annotations

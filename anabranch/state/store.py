@@ -344,7 +344,7 @@ OF_THEIR_OWN = ("capture", "load", "apply")
 
 
 def _told(phases: list[dict[str, Any]], alive: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the last phase of a living part, or of no part; but a part that waits hides later phases until it goes on."""
+    """Return the last phase of a living part, or of no part; a waiting part hides later phases until it resumes."""
     told = [one for one in phases if not one["part"] or one["part"] in alive]
     stuck = [one for one in told if one["part"] in OF_THEIR_OWN and one["phase"] == "waiting" and one["about"] in STUCK]
     return next(reversed(stuck or told), None)

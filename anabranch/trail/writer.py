@@ -1,7 +1,7 @@
 """Writing the trail: append, group commit, publish. Capture's side; the other is `reader.py`.
 
-Frames go to the file as they come; `flush` makes them durable and only then moves the published end, the one thing
-readers go by. What is behind the published end is nobody's yet: a crash may leave anything there.
+Frames go to the file as they come; `flush` makes them durable and only then moves the published end, the only limit
+for readers. Bytes after it are not published: a crash may leave anything there.
 """
 
 from __future__ import annotations

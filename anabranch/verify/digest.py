@@ -171,8 +171,8 @@ class PieceReading(ABC):
 
     @contextmanager
     def _open(self, end: str, made: Callable[[], Any]) -> Iterator[Any]:
-        """Open an end, or use the connection that is kept. One that failed in use is not used again, unless the snapshot stands
-        that it alone reads in."""
+        """Open an end, or reuse the kept connection. One that failed is not reused, unless it alone reads in the snapshot and
+        that is still valid."""
         if self.kept is None:
             with closing(made()) as own:
                 yield own
@@ -186,7 +186,7 @@ class PieceReading(ABC):
             raise
 
     def _stands(self, end: str, opened: Any, error: BaseException) -> bool:
-        """Return whether the one snapshot of an end outlasts an error, which is then of a table that was emptied or altered."""
+        """Return whether an end's only snapshot survives an error: then a table was emptied or altered."""
         if self.shared is None or getattr(self.shared, end) or getattr(error, "retry", None) is not Retry.TIMED:
             return False
         try:

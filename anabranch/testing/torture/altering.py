@@ -55,7 +55,7 @@ def _column(r: random.Random, name: str, known: Kinds) -> Column:
     kind = r.choice([kind for kind in known.all if "\\" not in kind.native and _FITS[change](kind)])
     constants = plain_constants(kind)
     default = r.choice(constants) if constants and r.random() < 0.7 else None
-    then = r.choice(constants) if change == DEFAULTED else None
+    then = r.choice([one for one in constants if one != default]) if change == DEFAULTED else None
     nullable = change == NULLABLE or default is None or r.random() < 0.6
     return Column(name, kind.name, nullable, default, altered=change, next_default=then)
 
@@ -64,7 +64,7 @@ _FITS: Mapping[str, Callable[[Kind], bool]] = {
     DROPPED: lambda _: True,
     RENAMED: lambda kind: not kind.native.startswith("json"),
     NULLABLE: lambda kind: not kind.native.startswith(_NOT_REPEATED),
-    DEFAULTED: lambda kind: bool(plain_constants(kind)),
+    DEFAULTED: lambda kind: len(plain_constants(kind)) > 1,  # what is defined as it was parks its table
 }
 
 

@@ -102,7 +102,7 @@ def _create(there: TableId, create: str, needed: frozenset[str]) -> str:
     lines = {line.strip(): line.rstrip(",") for line in create.split("\n") if line.startswith("  `")}
     chosen = [line for start, line in lines.items() if any(start.startswith(f"{name(one)} ") for one in needed)]
     if len(chosen) != len(needed):
-        raise SourceError(f"its columns {', '.join(sorted(needed))} are not all there any more", table=str(there))
+        raise SourceError(f"some of its columns {', '.join(sorted(needed))} no longer exist", table=str(there))
     columns = ",\n".join(
         [f"  {name(NUMBER)} INT", *(_NOT_THERE.sub("", _without_raw_default(line)) for line in chosen)]
     )

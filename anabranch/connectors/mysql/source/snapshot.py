@@ -1,8 +1,8 @@
-"""Opening a consistent snapshot and saying between which two places of the binary log it lies (K2).
+"""Opening a consistent snapshot and finding the binary log's places on both sides of it (K2).
 
 The log runs ahead of the engine, so a position read before the snapshot may be ahead of it. Each way below gives a `low`
-that is not: the server's own word (MariaDB, Percona; where XA is at work, its word of a snapshot before), the GTIDs that
-are executed, a row of ours that was committed in between, or a lock for the moment of opening. What does not live here:
+that is not: the place that the server reports (MariaDB, Percona; with XA at work, that of an earlier snapshot), the executed
+GTIDs, a row of ours that was committed in between, or a lock for the moment of opening. What does not live here:
 reading rows (`load.py`).
 """
 

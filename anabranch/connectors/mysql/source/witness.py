@@ -24,6 +24,6 @@ def witness(endpoint: Endpoint) -> Iterator[str]:
     with closing(connect(endpoint)) as connection:
         if ask(connection, "SELECT GET_LOCK(%s, 10)", witness_lock(key))[0][0] != 1:
             raise SourceError(
-                "the source gives no lock by which a target would know it", hint="GET_LOCK has to work there"
+                "the source grants no lock by which a target can identify it", hint="GET_LOCK has to work there"
             )
         yield key

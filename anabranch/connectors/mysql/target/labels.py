@@ -1,8 +1,8 @@
-"""Labels that an enum of the source has got since its columns were made here.
+"""Labels that a source's enum got after the target's columns were created.
 
-No log of a PostgreSQL tells of a new label: the first row with it is refused, and then the label is added to the column, at the
-same place among the others. In front of others that copies the table, behind all of them it does not. A column whose other
-labels are not the source's, or stand in another order, is left as it is: nobody can say which of them stands for which.
+A PostgreSQL log does not show a new label: the first row with it is refused, and then the label is added to the column, at the
+same place among the others. Inserting it before others copies the table, appending it does not. A column whose other
+labels differ from the source's, or have another order, is left unchanged: nobody can say which label is which.
 https://dev.mysql.com/doc/refman/8.0/en/innodb-online-ddl-operations.html#online-ddl-column-operations
 What does not live here: which enums are an enum(…) here (enums.py), the session in which rows are refused (apply.py).
 """

@@ -33,7 +33,6 @@ from anabranch.connectors.postgresql.target import (
 )
 from anabranch.connectors.postgresql.target import cascade as cascades
 from anabranch.connectors.postgresql.target.catalog import may_bypass_constraints
-from anabranch.connectors.postgresql.target.column_types import ColumnTypes, changed_table, mixed_table
 from anabranch.connectors.postgresql.target.emptying import empty
 from anabranch.connectors.postgresql.target.enforced import Followers
 from anabranch.connectors.postgresql.target.heirs import written_with
@@ -45,6 +44,7 @@ from anabranch.connectors.postgresql.target.shared_tables import refuse_truncate
 from anabranch.connectors.postgresql.target.stage_sweep import sweep
 from anabranch.connectors.postgresql.target.staging import StagingTables
 from anabranch.connectors.postgresql.target.store import FORGET_UNTOUCHED, require_same, save_table
+from anabranch.connectors.postgresql.target.unchanged_types import ColumnTypes, changed_table, mixed_table
 from anabranch.connectors.sql.merge_pieces import Texts
 from anabranch.connectors.sql.single_rows import named_key
 from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, OlderRow, RowAgain, ValueRules

@@ -1,6 +1,6 @@
 """Foreign-key actions of the source, done set-wise at the target, level after level (K1).
 
-The parents' old values stand in a staging table; before the children change, what their own children will need is put
+The parents' old values are in a staging table; before the children change, the values that their own children need go
 into the next one. Rows go from the lowest level up, so that a key of the target that only checks is content (K7); in a
 circle of tables they go from the top, which ends when a level finds none. An update never enters a table twice on one
 path: such an update is refused by the source itself. Where keys of the target act, a child may have followed its parent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Existing column types that take every value of a type we would have made, beside that very type.
+# Other existing column types that hold every value of a type that we would create.
 ALSO_FITS: dict[str, tuple[str, ...]] = {
     "smallint": ("integer", "bigint", "numeric"),
     "integer": ("bigint", "numeric"),

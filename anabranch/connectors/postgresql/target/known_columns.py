@@ -1,7 +1,7 @@
 """Facts about a table's columns that its prepared statements rely on, as they were when they were read.
 
 Statements compare the types with those that the columns have when they are carried out (decision 113). What does not
-live here: the types of an epoch's columns (`column_types.py`).
+live here: the types of an epoch's columns (`unchanged_types.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The fence of a cut-over, by its notes: whether it stands as they tell, and lifting it.
+"""The fence of a cut-over, by its notes: checking that it is intact, and lifting it.
 
 What does not live here: what a fence is made of (its connector), what follows from a gap (`steps.py`).
 """

@@ -1,9 +1,9 @@
 """The column types that a connection's statements and staging tables were made for.
 
 A prepared statement keeps the types its parameters had, a staging table those of its columns, whatever becomes of the target's.
-Where somebody makes a `real` a `double precision`, or a `date` a `timestamp`, values would go through the old type and lose
-digits, or the time of day, without a word. So each epoch asks, behind its changes and in one piece with its commit, whether
-the tables that it wrote to have the types they had at first; if not, the server refuses the commit. The locks of the epoch's
+If somebody makes a `real` a `double precision`, or a `date` a `timestamp`, values would pass through the old type and lose
+digits, or the time of day, silently. So each epoch checks, after its changes and atomically with its commit, whether
+the tables that it wrote to still have their first types; if not, the server refuses the commit. The locks of the epoch's
 own statements keep the types as they are from there on.
 
 The same question asks whether tables inherit from one that was written to, or one of its partitions is a foreign table: what
