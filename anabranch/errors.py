@@ -11,6 +11,7 @@
     │   ├── UnknownLogEvent    exit 5
     │   ├── ValueRefused       exit 5   a value the logical type cannot hold (zero date)
     │   └── SchemaError        exit 5   definition unknown or contradicting the log
+    │       └── StoppedByChange  exit 5   [ddl] of the job file stops it in front of a change
     ├── TargetError            exit 6   the target refuses
     │   ├── TargetUnavailable  exit 6   retried
     │   │   ├── TargetBusy     exit 6   other sessions are in the way: retried
@@ -200,6 +201,12 @@ class ValueRefused(SourceError):
 
 class SchemaError(SourceError):
     code = "definition"
+
+
+class StoppedByChange(SchemaError):
+    """The job file stops the job in front of a change of a table's definition."""
+
+    code = "stopped_by_change"
 
 
 class TargetError(AnabranchError):

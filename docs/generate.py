@@ -349,6 +349,7 @@ MEANINGS = {
     "UnknownLogEvent": "the log has something this release cannot read; nothing is skipped",
     "ValueRefused": "a value that the target cannot hold, with the row's key and the setting that decides otherwise",
     "SchemaError": "a table's definition is unknown, refused, or contradicts the log",
+    "StoppedByChange": "the source changed a table, and `[ddl]` of the job file stops the job in front of such a change",
     "TargetError": "the target refuses",
     "TargetUnavailable": "the target cannot be reached.",
     "TargetBusy": "locks, deadlocks, time limits.",

@@ -15,15 +15,16 @@ from dataclasses import dataclass
 
 from anabranch import log
 from anabranch.apply.abilities import StateWriter
-from anabranch.apply.column_steps import NotFollowed, altered_table, refuse_aside
+from anabranch.apply.column_steps import Fits, NotFollowed, Stops, altered_table, refuse_aside
 from anabranch.apply.decided import Decided, passed, rule_of
 from anabranch.apply.feed import Feed
 from anabranch.apply.progress import Progress
 from anabranch.apply.stage import Parked
 from anabranch.apply.tables import Tables
 from anabranch.contracts import AltersTables, Conflict
-from anabranch.errors import ConfigError, Fenced, TargetError, TargetUnavailable
+from anabranch.errors import ConfigError, Fenced, StoppedByChange, TargetError, TargetUnavailable
 from anabranch.failpoints import reach
+from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -34,6 +35,7 @@ from anabranch.rows.chunk import Barrier, BarrierKind
 
 REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
 ALTERED = "its columns were altered at the source"
+NOT_KNOWN = Fit("", Fidelity.REFUSED, "nobody has said how it is stored")
 LEFT_OUT = "the job leaves out what the statement changes"
 
 
@@ -52,6 +54,7 @@ class Altering:
     progress: Progress
     writer: StateWriter
     tables: Tables
+    fits: Fits = lambda type: NOT_KNOWN  # how the target stores a type
     settled: Callable[[TableId], object] = lambda table: None  # waits for keys of a table that are being built
 
     def carry_out(self, sequence: int) -> None:
@@ -139,13 +142,25 @@ class Altering:
             raise _Refused(table, error.message) from error
         former = state.schema, self.progress.context.tables[table].table
         try:
-            altered = altered_table(former, (schema, target), barrier.untold, self.progress.settings.actions)
+            actions = self.progress.settings.actions(table)
+            altered = altered_table(former, (schema, target), barrier.untold, actions, self.fits)
             refuse_aside(altered, state.facts.set_aside)
+        except Stops as line:
+            raise self._stopped(barrier, str(line)) from None
         except NotFollowed as why:
             raise _Refused(table, str(why)) from None
         if altered.steps and not isinstance(self.writer, AltersTables):
             raise _Refused(table, "this target's tables are not altered")
         return altered
+
+    def _stopped(self, barrier: Barrier, line: str) -> StoppedByChange:
+        statement = f": {barrier.statement}" if barrier.statement else ""
+        return StoppedByChange(
+            f"its columns were altered at the source, and the job file has {line}{statement}",
+            job=self.progress.job,
+            table=str(barrier.table),
+            hint='write "apply" or "park" there and start the job again: it goes on from here',
+        )
 
     def _parked(
         self, sequence: int, barriers: Mapping[TableId, Barrier], refused: Mapping[TableId, str]

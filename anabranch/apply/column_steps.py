@@ -5,10 +5,20 @@ What does not live here: when they come (`altering.py`), how a target carries th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from anabranch.model.column_changes import IGNORE, KEEP, PARK, Actions, ColumnChange, Untold, differences
-from anabranch.model.datatype import Kind
+from anabranch.model.column_changes import (
+    EXACT,
+    IGNORE,
+    KEEP,
+    PARK,
+    STOP,
+    ColumnChange,
+    TableActions,
+    Untold,
+    differences,
+)
+from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 from anabranch.model.schema import TableSchema
 from anabranch.rows.altered import (
     AlteredTable,
@@ -22,6 +32,7 @@ from anabranch.rows.altered import (
 )
 from anabranch.rows.net import TargetTable
 
+Fits = Callable[[LogicalType], Fit]
 KINDS = {
     ColumnAdded: ColumnChange.ADD,
     ColumnDropped: ColumnChange.DROP,
@@ -41,18 +52,33 @@ class NotFollowed(Exception):
     """The target's table does not go with the change; the text says why."""
 
 
+class Stops(Exception):
+    """The job file stops the job in front of the change; the text is its line."""
+
+
 def altered_table(
-    former: tuple[TableSchema, TargetTable], now: tuple[TableSchema, TargetTable], untold: Untold, actions: Actions
+    former: tuple[TableSchema, TargetTable],
+    now: tuple[TableSchema, TargetTable],
+    untold: Untold,
+    actions: TableActions,
+    fits: Fits,
 ) -> AlteredTable:
-    """Return the table with the steps that its target needs. Raises NotFollowed for a step that the job file parks, and where
-    the job's rules make something else of the table now, apart from the steps."""
-    if untold.swapped and actions.get(ColumnChange.SWAP, PARK) == PARK:
-        raise NotFollowed(f'[ddl] {ColumnChange.SWAP} is "{PARK}"')
-    steps = tuple(_steps(former, now, untold, actions.get(ColumnChange.DROP) == KEEP))
-    if actions.get(ColumnChange.DEFAULT) == IGNORE:
+    """Return the table with the steps that its target needs. `fits`: returns how the target stores a type. Raises Stops for a
+    step at which the job file stops, NotFollowed for one that it parks, and where the job's rules make something else of the
+    table now, apart from the steps."""
+    if untold.swapped and actions.of(ColumnChange.SWAP) == PARK:
+        raise NotFollowed(actions.line(ColumnChange.SWAP))
+    steps = tuple(_steps(former, now, untold, actions.of(ColumnChange.DROP) == KEEP))
+    if actions.of(ColumnChange.DEFAULT) == IGNORE:
         steps = tuple(step for step in steps if not isinstance(step, DefaultChanged))
-    if parked := sorted({KINDS[type(step)] for step in steps if actions.get(KINDS[type(step)], PARK) == PARK}):
-        raise NotFollowed(f'[ddl] {parked[0]} is "{PARK}"')
+    kinds = sorted({KINDS[type(step)] for step in steps})
+    for kind in kinds:
+        if actions.of(kind) == STOP:
+            raise Stops(actions.line(kind))
+    for kind in kinds:
+        if actions.of(kind) == PARK:
+            raise NotFollowed(actions.line(kind))
+    _refuse_inexact(steps, now[1], actions, fits)
     if rescaled := [
         step.name for step in steps if isinstance(step, ColumnRetyped) and _is_rescaled(former, now, step, untold)
     ]:
@@ -64,6 +90,17 @@ def altered_table(
     if _without(former[1], steps, dict(untold.renamed)) != _without(now[1], steps, {n: n for _, n in untold.renamed}):
         raise NotFollowed("the job's rules make another table of it now")
     return AlteredTable(*former, *now, steps)
+
+
+def _refuse_inexact(steps: tuple[Step, ...], table: TargetTable, actions: TableActions, fits: Fits) -> None:
+    """Raise NotFollowed where the job file wants types to be stored exactly, and the target does not."""
+    for step in steps:
+        if isinstance(step, ColumnAdded | ColumnRetyped) and actions.of(KINDS[type(step)]) == EXACT:
+            fit = fits(table.type_of(table.columns[table.source_columns.index(step.name)]))
+            if fit.fidelity is not Fidelity.EXACT:
+                why = f": {fit.reason}" if fit.reason else ""
+                line = actions.line(KINDS[type(step)])
+                raise NotFollowed(f"{line}, and {step.name} is {fit.native} there, {fit.fidelity}{why}")
 
 
 def _is_rescaled(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from anabranch.model.column_changes import APPLY, Actions, ColumnChange, kinds_between
+from anabranch.model.column_changes import APPLY, APPLY_ALL, DDL, ActionsOf, ColumnChange, kinds_between
 from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
 
 if TYPE_CHECKING:
@@ -73,14 +73,17 @@ def passed(
             yield Decided(state, sequence, barrier.statement, Outcome.PASSED, why, rule(barrier.schema))
 
 
-def rule_of(schema: TableSchema | None, history: SchemaHistory, actions: Actions) -> DdlRule:
+def rule_of(schema: TableSchema | None, history: SchemaHistory, actions: ActionsOf) -> DdlRule:
     """Return the keys of the job file that decide about the change which led to this version of a table's definition."""
+    told = actions(schema.id) if schema is not None else APPLY_ALL
     former = history.before(schema) if schema is not None else None
     kinds = kinds_between(former, schema, history.renamed(schema)) if former and schema else []
     if schema is not None and history.was_swapped(schema):
         kinds = [ColumnChange.SWAP, *kinds]
-    said = dict.fromkeys(actions.get(kind, APPLY) for kind in kinds)
-    return DdlRule(f"[ddl] {', '.join(kinds)}".strip(), ", ".join(said) or APPLY)
+    said = dict.fromkeys(map(told.of, kinds))
+    sections = dict.fromkeys(told.said.get(kind, DDL) for kind in kinds) or {DDL: None}
+    keys = (f"{name} {', '.join(kind for kind in kinds if told.said.get(kind, DDL) == name)}" for name in sections)
+    return DdlRule("; ".join(keys).strip(), ", ".join(said) or APPLY)
 
 
 @cache

@@ -43,6 +43,7 @@ from anabranch.errors import AnabranchError, Fenced, SourceUnavailable, StorageF
 from anabranch.failpoints import reach
 from anabranch.model.condition import Waiting
 from anabranch.model.cutover import OWNER, Cutover
+from anabranch.model.datatype import Fit, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
@@ -271,7 +272,7 @@ class ApplyRun:
         applier = Applier(
             progress,
             self._carrier(progress, writer),
-            Altering(progress, writer, self.tables, lambda table: finisher.settle(table, self.stop)),
+            Altering(progress, writer, self.tables, self._fit, lambda table: finisher.settle(table, self.stop)),
             waiting=self.watcher.waiting,
             settled=lambda table: finisher.settle(table, self.stop),
         )
@@ -283,6 +284,10 @@ class ApplyRun:
         refuse_far_cascades(progress.context, progress.states, store.states.others(self.job))
         chores.before_first_epoch()
         return chores
+
+    def _fit(self, type: LogicalType) -> Fit:
+        """Return how the target stores a type."""
+        return self.target.types.fit(type, self.rules)
 
     def _is_compared(self) -> bool:
         """Return whether a verification compares both ends at one position: nothing else is written meanwhile."""

@@ -19,7 +19,7 @@ from anabranch.capture.altered import BEHIND_SECONDS, PAUSE, noted
 from anabranch.capture.begin import read_definitions
 from anabranch.contracts import CopyingDialect
 from anabranch.errors import SourceError, SourceUnavailable
-from anabranch.model.column_changes import Altered, ColumnChange, Untold, kinds_between
+from anabranch.model.column_changes import Altered, ColumnChange, Follows, Untold, kinds_between
 from anabranch.model.ghost_names import GhostNames
 from anabranch.model.key_changes import may_become
 from anabranch.rows.log_items import StatementFacts, StatementKind
@@ -47,14 +47,12 @@ _ALTERS = frozenset((StatementKind.COLUMNS, StatementKind.ALTER))
 class Copies:
     """Follows copies by the statements of the log; what is known of them is in the trail's history."""
 
-    def __init__(
-        self, source: SourceConnector, trail: TrailWriter, names: GhostNames, follows: frozenset[ColumnChange]
-    ) -> None:
+    def __init__(self, source: SourceConnector, trail: TrailWriter, names: GhostNames, follows: Follows) -> None:
         self.source, self.trail, self.names, self.follows = source, trail, names, follows
 
     @property
     def is_followed(self) -> bool:
-        return ColumnChange.SWAP in self.follows and isinstance(self.source.dialect, CopyingDialect)
+        return bool(self.names.patterns) and isinstance(self.source.dialect, CopyingDialect)
 
     def note(self, facts: StatementFacts, statement: LogStatement) -> None:
         """Note what the statement does to copies: those that it makes, alters, removes, and those of a table that it empties.
@@ -166,7 +164,7 @@ class Copies:
             return REFERS
         if self.trail.staging.waits:
             return PREPARED
-        left = sorted(kinds - self.follows)
+        left = sorted(kinds - self.follows(then.id))
         return f'[ddl] {left[0]} is "park"' if left else ""
 
     def _is_shown(self, after: TableSchema) -> bool:
@@ -176,7 +174,7 @@ class Copies:
         with closing(self.source.catalog()) as catalog:
             while True:
                 now = read_definitions(catalog, after.id.__eq__).tables.get(after.id)
-                if now is not None and may_become(after, now, self.follows):
+                if now is not None and may_become(after, now, self.follows(after.id)):
                     return True
                 if time.monotonic() > until:
                     return False

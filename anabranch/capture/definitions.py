@@ -21,7 +21,7 @@ from anabranch.capture.older import PATIENCE
 from anabranch.capture.unlogged import REASON
 from anabranch.contracts import SourceCatalog, SourceConnector
 from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
-from anabranch.model.column_changes import ColumnChange
+from anabranch.model.column_changes import FOLLOWS_NOTHING, Follows
 from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import acts, keys_apart, may_become
@@ -78,12 +78,12 @@ class DefinitionKeeper:
         reselect: Callable[[], None],
         patience: float = PATIENCE,
         prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None,
-        follows: frozenset[ColumnChange] = frozenset(),
+        follows: Follows = FOLLOWS_NOTHING,
         ghosts: GhostNames | None = None,
     ) -> None:
         """Set up the keeper. `patience`: seconds that a table waits to join for prepared transactions to end.
-        `prepare`: carries out at the source what these tables still need. `follows`: the kinds of changes behind which a
-        table goes on, where all of it is certain. `ghosts`: how copies of tables are called that tools swap them with.
+        `prepare`: carries out at the source what these tables still need. `follows`: returns the kinds of changes behind
+        which a table goes on, where all of it is certain. `ghosts`: how copies of tables are called that tools swap them with.
         """
         self.copies = Copies(source, trail, ghosts or GhostNames(), follows)
         self.follows = follows
@@ -157,11 +157,11 @@ class DefinitionKeeper:
         """Let the table that a statement alters go on with its next definition. Returns [] where it has to be parked, or is
         none of ours. A table that has just joined may have been read behind the statement."""
         named = [table for table in facts.tables if table in self.trail.history.in_force()]
-        if not self.follows or facts.kind != StatementKind.COLUMNS or len(named) != 1:
+        if facts.kind != StatementKind.COLUMNS or len(named) != 1 or not (follows := self.follows(named[0])):
             return []
         if named[0] in self.unsettled and self._is_before(statement.mark, self.unsettled[named[0]]):
             return []
-        barriers = altered.go_on(self.source, self.trail, named[0], statement, shown, self.follows)
+        barriers = altered.go_on(self.source, self.trail, named[0], statement, shown, follows)
         if barriers:
             self.reselect()
         return barriers
@@ -177,7 +177,7 @@ class DefinitionKeeper:
         settled = self.unsettled.get(table)
         if settled is not None and self.source.order.includes(settled, item.native, None):
             return alone(self.park([table], item.reason), mark, None)
-        found = altered.follow(self.source, self.trail, item, self.follows)
+        found = altered.follow(self.source, self.trail, item, self.follows(table))
         if isinstance(found, str):
             return alone(self.park([table], f"{item.reason}: {found}"), mark, None)
         self.reselect()
@@ -213,8 +213,8 @@ class DefinitionKeeper:
         if facts.kind == StatementKind.TRUNCATE:
             return [Barrier(0, place, BarrierKind.TRUNCATE, t, statement.sql) for place, t in enumerate(named)]
         if facts.kind == StatementKind.COLUMNS or self._drops_acting_key(facts, named):
-            not_followed = ", by something that [ddl] does not follow, or that is not certain any more" * bool(
-                self.follows
+            not_followed = ", by something that [ddl] does not follow, or that is not certain any more" * any(
+                map(self.follows, named)
             )
             return self._park(named, f"its columns or keys were altered at the source{not_followed}", statement.sql)
         if facts.kind in VANISHES:
@@ -249,7 +249,9 @@ class DefinitionKeeper:
             # Tables that the job file leaves out by now are compared, too: nobody has said so yet.
             now = read_definitions(catalog, lambda table: table in in_force or self.wanted(table)).tables
         # What a statement further on has done is its affair.
-        changed = [t for t, schema in in_force.items() if t not in now or not may_become(schema, now[t], self.follows)]
+        changed = [
+            t for t, schema in in_force.items() if t not in now or not may_become(schema, now[t], self.follows(t))
+        ]
         self._tell_keys({table: in_force[table] for table in named if table not in changed}, now)
         unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]
         if facts.kind == StatementKind.UNKNOWN or not self._is_of_engine(named, facts.engine):

@@ -24,7 +24,7 @@ from anabranch.capture.unlogged import altered_unlogged
 from anabranch.contracts import LogReader, RedefinedReader, SourceConnector, ValueGuard
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull
 from anabranch.failpoints import reach
-from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange
+from anabranch.model.column_changes import FOLLOWS_NOTHING, TOLD_BY_ROWS, ColumnChange, Follows
 from anabranch.model.condition import Waiting
 from anabranch.model.endpoint import EndLimits
 from anabranch.model.ghost_names import GhostNames
@@ -89,7 +89,7 @@ class Capture:
     prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None  # at the source, for these tables
     drift: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str]] = lambda tables: {}  # as the source says
     guard: ValueGuard | None = None  # looks at rows before they enter the trail
-    follows: frozenset[ColumnChange] = frozenset()  # kinds of changes behind which a table goes on
+    follows: Follows = FOLLOWS_NOTHING  # the kinds of changes behind which a table goes on
     ghosts: GhostNames = GhostNames()  # noqa: RUF009 - a value: how copies are called that tools swap tables with
     retry: EndLimits = RETRY  # how long the source is waited for
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
@@ -126,8 +126,7 @@ class Capture:
                 self._rewind()
                 self.trail.flush()  # what was appended, and could not be flushed, is in the trail: it is not read again
                 in_force = self.trail.history.in_force()
-                told = self.follows & TOLD_BY_ROWS if isinstance(self.reader, RedefinedReader) else frozenset()
-                unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop, told)
+                unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop, self._told)
                 self.open.rewind(self._place())
                 if isinstance(self.reader, RedefinedReader):
                     self.reader.expect_former(self.keeper.just_altered(self._place()), self._place())
@@ -218,6 +217,10 @@ class Capture:
         for _ in range(round(self.retry.interval * 10)):
             if not self.stop():
                 time.sleep(0.1)
+
+    def _told(self, table: TableId) -> frozenset[ColumnChange]:
+        """Return the kinds of changes that rows of a table tell of, and that are followed."""
+        return self.follows(table) & TOLD_BY_ROWS if isinstance(self.reader, RedefinedReader) else frozenset()
 
     def _follow(self) -> None:
         next_requests = next_heartbeat = next_look = next_drop = next_tables = 0.0

@@ -14,7 +14,7 @@ from contextlib import closing
 from anabranch.capture.begin import CHANGES_ROWS, mark_of, read_definitions
 from anabranch.contracts import LogReader, SourceConnector
 from anabranch.errors import LogLost
-from anabranch.model.column_changes import ColumnChange, as_rows_tell
+from anabranch.model.column_changes import FOLLOWS_NOTHING, Follows, as_rows_tell
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
@@ -29,19 +29,20 @@ def altered_unlogged(
     after: LogMark,
     in_force: Mapping[TableId, TableSchema],
     stop: Callable[[], bool],
-    told: frozenset[ColumnChange] = frozenset(),
+    told: Follows = FOLLOWS_NOTHING,
 ) -> list[TableId]:
     """Return tables of `in_force` that were altered without a statement in the log behind `after`. [] if `stop` says
-    so. `told`: the kinds of changes that rows tell of.
+    so. `told`: returns the kinds of changes that a table's rows tell of.
 
     The log is read only where a definition differs, until each difference is explained; it has to be opened again
     afterwards.
     """
     with closing(source.catalog()) as catalog:
         found = read_definitions(catalog, in_force.__contains__, whole=False)
-    now = found.tables
-    if told:
-        now = {table: as_rows_tell(in_force[table], schema, told) for table, schema in now.items()}
+    now = dict(found.tables)
+    for table, schema in found.tables.items():
+        if kinds := told(table):
+            now[table] = as_rows_tell(in_force[table], schema, kinds)
     changed = [table for table, schema in in_force.items() if table not in now or not schema.reads_like(now[table])]
     if not changed:
         return []

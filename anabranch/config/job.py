@@ -19,7 +19,7 @@ from anabranch.config.section import Section, refuse
 from anabranch.config.sections.apply import Apply
 from anabranch.config.sections.capture import Capture
 from anabranch.config.sections.cutover import Cutover
-from anabranch.config.sections.ddl import Ddl
+from anabranch.config.sections.ddl import ADDITIVE, Ddl
 from anabranch.config.sections.load import Load
 from anabranch.config.sections.pair import Pair, refuse_misfits, refuse_sums
 from anabranch.config.sections.retry import Retry
@@ -34,8 +34,9 @@ from anabranch.config.sections.types_at_target import Types
 from anabranch.config.values import JobName
 from anabranch.databases import SOURCE, TARGET, Options, registry
 from anabranch.errors import Problem
-from anabranch.model.column_changes import Actions, ColumnChange, followed
+from anabranch.model.column_changes import ColumnChange, TableActions
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
 
 # Options of these names choose a target's type for the kind, or whether it computes a column.
 TYPE_CHOICES = ("json", "geometry", "vector", "uuid", "instant", "computed", "arrays", "composites")
@@ -76,9 +77,10 @@ class JobConfig(Section):
         if self.pair is not None:
             several = bool(self.targets)
             refuse_misfits(self.pair, self.name, self.source, several, self.apply, self.load, self.tables)
-            for kind in sorted(followed(self.ddl.given)):
-                expected = '"park": both sites have to be altered before either of them writes such rows'
-                raise refuse(Problem(f'[ddl] {kind} = "{self.ddl.given[kind]}" beside [pair]', expected=expected))
+            for said in self.ddl.every(usual={}):
+                for kind in sorted(said.followed):
+                    expected = '"park": both sites have to be altered before either of them writes such rows'
+                    raise refuse(Problem(f"{said.line(kind)} beside [pair]", expected=expected))
         else:
             refuse_sums(self.tables)
         return self
@@ -88,15 +90,19 @@ class JobConfig(Section):
         """The job's directory, absolute; whoever needs it makes it."""
         return self._home.absolute() / self.name
 
-    @property
-    def column_actions(self) -> Actions:
-        """What becomes of each kind of change of a table's columns. A job of a pair parks all."""
-        return self.ddl.actions() if self.pair is None else self.ddl.actions(usual={})
+    def column_actions(self, table: TableId) -> TableActions:
+        """Return what becomes of each kind of change of a table's columns. A job of a pair parks all."""
+        return self.ddl.of(table) if self.pair is None else self.ddl.of(table, usual={})
+
+    def followed_changes(self, table: TableId) -> frozenset[ColumnChange]:
+        """Return the kinds of changes behind which a table may go on."""
+        return self.column_actions(table).followed
 
     @property
-    def followed_changes(self) -> frozenset[ColumnChange]:
-        """The kinds of changes behind which a table goes on."""
-        return followed(self.column_actions)
+    def followed_anywhere(self) -> frozenset[ColumnChange]:
+        """The kinds of changes behind which some table may go on."""
+        usual = {} if self.pair else ADDITIVE
+        return frozenset[ColumnChange]().union(*(said.followed for said in self.ddl.every(usual)))
 
     @property
     def file(self) -> Path | None:

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anabranch.apply.column_steps import NotFollowed, altered_table
+from anabranch.apply.column_steps import NotFollowed, Stops, altered_table
 from anabranch.contracts import AlteringDialect, Conflict, ForeseeingDialect, PlansAltering
 from anabranch.errors import ConfigError, TargetError, TargetUnavailable
 from anabranch.model.datatype import Fidelity, Fit
@@ -61,14 +61,19 @@ class DdlPlan:
 
     @property
     def exit_code(self) -> int:
-        """0: as at the source; 4: carried out, and some values would be others at the target; 3: the table would be parked."""
-        if self.outcome is Outcome.PARKED:
+        """0: as at the source; 4: carried out, and some values would be others at the target; 3: the table would be
+        parked, or the job would stop."""
+        if self.outcome in (Outcome.PARKED, Outcome.STOPPED):
             return PARKS
         return min((code for one in self.columns if (code := WORST[one.fit.fidelity])), default=0)
 
 
 class _Parks(Exception):
     """The table would be parked; the text says why."""
+
+
+class _StopsJob(Exception):
+    """The job would stop there; the text is the line of the job file."""
 
 
 def plan(job: JobView, statement: str) -> DdlPlan:
@@ -99,6 +104,8 @@ def plan(job: JobView, statement: str) -> DdlPlan:
             altering = tables.plan_altering(steps) if steps.steps and isinstance(tables, PlansAltering) else None
     except TargetUnavailable:
         raise
+    except _StopsJob as line:
+        return DdlPlan(*known, Outcome.STOPPED, str(line))
     except _Parks as parks:
         return DdlPlan(*known, Outcome.PARKED, str(parks))
     except (Conflict, TargetError) as refusal:
@@ -144,16 +151,20 @@ def _steps(job: JobView, then: TableSchema, altered: Altered | None) -> AlteredT
     """Return what apply would make of it. Raises _Parks."""
     if altered is None:
         raise _Parks(UNKNOWN)
-    actions = job.config.column_actions
-    if left := sorted(altered.kinds - job.config.followed_changes):
-        raise _Parks(f'[ddl] {left[0]} = "{actions[left[0]]}"')
+    actions = job.config.column_actions(then.id)
+    if left := sorted(altered.kinds - actions.followed):
+        raise _Parks(actions.line(left[0]))
     try:
         tables = [(schema, job.rules.target_table(schema)) for schema in (then, altered.schema)]
         job.rules.where(altered.schema)
         job.rules.on_conflict(altered.schema)
-        return altered_table(tables[0], tables[1], altered.untold, actions)
+        return altered_table(
+            tables[0], tables[1], altered.untold, actions, lambda type: job.types.fit(type, value_rules(job))
+        )
     except ConfigError as error:
         raise _Parks(error.message) from error
+    except Stops as line:
+        raise _StopsJob(str(line)) from None
     except NotFollowed as why:
         raise _Parks(str(why)) from None
 

@@ -6,15 +6,18 @@ What does not live here: which statement does what (each connector), what become
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from anabranch.model.ids import TableId
     from anabranch.model.schema import Column, TableSchema
 
 APPLY, KEEP, IGNORE, PARK = "apply", "keep", "ignore", "park"
+EXACT, STOP = "apply_if_exact", "stop"
+DDL = "[ddl]"  # the section of the job file that decides where no other does
 
 
 class ColumnChange(StrEnum):
@@ -32,13 +35,42 @@ class ColumnChange(StrEnum):
 TOLD_BY_ROWS = frozenset((ColumnChange.ADD, ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.TYPE))
 """The kinds that show in the names and types of a row's columns, where a log has those."""
 Actions = Mapping[ColumnChange, str]
-"""Maps each kind to the action of the job file; one that is not in it parks."""
-APPLY_ALL: Actions = dict.fromkeys(ColumnChange, APPLY)
+"""Maps kinds to the action of the job file."""
 
 
-def followed(actions: Actions) -> frozenset[ColumnChange]:
-    """Return the kinds behind which a table goes on."""
-    return frozenset(kind for kind, action in actions.items() if action != PARK)
+@dataclass(frozen=True, slots=True)
+class TableActions:
+    """The job file's words about one table. `actions`: what becomes of each kind of change; one that is not in it parks.
+    `said`: the section of the job file that says so; `[ddl]` for a kind that is not in it."""
+
+    actions: Actions
+    said: Mapping[ColumnChange, str] = field(default_factory=dict)
+
+    def of(self, kind: ColumnChange) -> str:
+        """Return what becomes of a kind of change."""
+        return self.actions.get(kind, PARK)
+
+    @property
+    def followed(self) -> frozenset[ColumnChange]:
+        """The kinds behind which a table may go on."""
+        return frozenset(kind for kind in ColumnChange if self.of(kind) != PARK)
+
+    def line(self, kind: ColumnChange) -> str:
+        """Return the line of the job file that decides, as people write it."""
+        return f'{self.said.get(kind, DDL)} {kind} = "{self.of(kind)}"'
+
+
+Follows = Callable[["TableId"], frozenset[ColumnChange]]
+"""Returns the kinds of changes behind which a table of the source goes on."""
+ActionsOf = Callable[["TableId"], TableActions]
+"""Returns the job file's words about a table of the source."""
+
+
+def FOLLOWS_NOTHING(table: TableId) -> frozenset[ColumnChange]:
+    return frozenset()
+
+
+APPLY_ALL = TableActions(dict.fromkeys(ColumnChange, APPLY))
 
 
 @dataclass(frozen=True, slots=True)

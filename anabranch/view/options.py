@@ -50,7 +50,7 @@ def log_options(job: JobView, job_uuid: str) -> LogOptions:
         name,
         decoding=capture.decoding,
         leave_out=frozenset(job.config.source.leave_out),
-        follows=job.config.followed_changes,
+        follows=job.config.followed_anywhere,
     )
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from anabranch import failpoints
-from anabranch.errors import ConfigError
-from anabranch.model.column_changes import ColumnChange
+from anabranch.errors import ConfigError, StoppedByChange
+from anabranch.model.column_changes import APPLY_ALL, ColumnChange, TableActions
 from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -237,6 +237,53 @@ def test_rule_17_a_change_that_no_setting_takes_is_noted_where_it_parks_its_tabl
     assert "altered at the source" in parked["other"][0].why and parked["fresh"][0].digest == ""
 
 
+STOPS = """
+[ddl]
+add_column = "stop"
+
+[[ddl.rules]]
+tables = ["*.other", "*.wide"]
+add_column = "apply_if_exact"
+
+[[ddl.rules]]
+tables = ["*.keyless"]
+add_column = "park"
+"""
+
+
+@pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
+def test_a_job_stops_in_front_of_a_change_and_rules_decide_for_their_tables(here: JobHere) -> None:
+    """It stops again at each start, and goes on from there once the file says something else."""
+    made = here.made
+    made.write_job(STOPS)
+    assert here.job.plan_ddl("ALTER TABLE item ADD n INT").outcome is Outcome.STOPPED
+    made.source.execute(
+        *(f"ALTER TABLE {table} ADD n INT" for table in ("other", "keyless")),
+        "ALTER TABLE wide ADD u BIGINT UNSIGNED",
+        "UPDATE item SET v = 'before' WHERE id = 1",
+        "ALTER TABLE item ADD n INT",
+        "UPDATE item SET n = 5",
+    )
+    for _ in range(2):
+        with pytest.raises(
+            StoppedByChange, match=r'\[ddl\] add_column = "stop": ALTER TABLE item ADD n INT'
+        ) as stopped:
+            here.stream()
+        assert (stopped.value.table, stopped.value.exit_code) == (f"{made.schema}.item", 5)
+        assert made.target.query(f"SELECT v FROM {made.there}.item WHERE id = 1") == [("before",)]
+        assert ("n",) not in _columns(here) and not _noted(here, "item")
+    has_unsigned = isinstance(made, MysqlToMysql)
+    states = {table: made.states()[table] for table in ("other", "keyless", "wide", "item")}
+    assert list(states.values()) == ["streaming", "parked", "streaming" if has_unsigned else "parked", "streaming"]
+    rule = DdlRule("[[ddl.rules]] 1 add_column", "apply_if_exact")
+    assert [_noted(here, table)[-1].rule for table in ("other", "wide")] == [rule, rule]
+    assert has_unsigned or ("u is numeric" in made.reason("wide") and "there, widened" in made.reason("wide"))
+    made.write_job(APPLY)
+    here.stream()
+    made.assert_identical("item", "other")
+    assert _noted(here, "item")[-1].outcome is Outcome.ALTERED
+
+
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
 def test_tables_that_have_another_shape_there_park(here: JobHere) -> None:
     made = here.made
@@ -254,21 +301,21 @@ def test_tables_that_have_another_shape_there_park(here: JobHere) -> None:
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
 def test_a_dropped_column_is_kept_for_the_rows_that_have_values_in_it(here: JobHere) -> None:
     """Rows that come have NULL in it. Rows of a table without a key could not be told apart any more."""
-    made, keep = here.made, {ColumnChange.DROP: "keep"}
+    made, keep = here.made, TableActions({ColumnChange.DROP: "keep"})
     made.source.execute(
         "ALTER TABLE item DROP goes",
         "INSERT INTO item (id, v) VALUES (3, 'three')",
         "UPDATE item SET v = 'behind' WHERE id = 1",
         "ALTER TABLE keyless DROP goes",
     )
-    here.stream(actions=keep)
+    here.stream(actions=lambda table: keep)
     states = made.states()
     assert (states["item"], states["keyless"]) == ("streaming", "parked") and "no key" in made.reason("keyless")
     made.assert_identical("item")
     rows = made.target.query(f"SELECT id, v, goes FROM {made.there}.item ORDER BY id")
     assert rows == [(1, "behind", 3), (2, "two", 3), (3, "three", None)]
     made.source.execute("ALTER TABLE item ADD goes INT")
-    here.stream(actions=dict.fromkeys(ColumnChange, "apply"))
+    here.stream(actions=lambda table: APPLY_ALL)
     assert made.states()["item"] == "parked" and "already" in made.reason("item")
 
 

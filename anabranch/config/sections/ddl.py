@@ -2,16 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
+from anabranch.config.patterns import Pattern
 from anabranch.config.section import Section, refuse
+from anabranch.config.values import PatternText
 from anabranch.errors import Problem
-from anabranch.model.column_changes import APPLY, PARK, Actions, ColumnChange
+from anabranch.model.column_changes import APPLY, DDL, PARK, Actions, ColumnChange, TableActions
 from anabranch.model.ghost_names import TABLE, USUAL, GhostNames
+from anabranch.model.ids import TableId
+
+AddColumn = Literal["apply", "apply_if_exact", "park", "stop"]
+DropColumn = Literal["apply", "keep", "park", "stop"]
+RenameColumn = Literal["apply", "park", "stop"]
+Nullability = Literal["apply", "park", "stop"]
+ColumnDefault = Literal["apply", "ignore", "park", "stop"]
+ChangeType = Literal["apply", "apply_if_exact", "park", "stop"]
+Any = Literal["apply", "park", "stop"]
 
 ADDITIVE: Actions = {ColumnChange.ADD: APPLY, ColumnChange.TYPE: APPLY}  # nothing of what is there is lost by them
+RULES = "[[ddl.rules]]"
+
+
+class DdlOfTables(Section):
+    """Some tables for which it is decided otherwise."""
+
+    tables: list[PatternText] = Field(min_length=1)
+    """Globs of source tables, as `[[rules]] include` has them. Of several rules that match a table the first one decides; what
+    it does not say is as for all other tables."""
+    action: Any | None = None
+    """As above, of these tables: before what stands above for a kind of change."""
+    add_column: AddColumn | None = None
+    """As above, of these tables."""
+    drop_column: DropColumn | None = None
+    """As above, of these tables."""
+    rename_column: RenameColumn | None = None
+    """As above, of these tables."""
+    nullability: Nullability | None = None
+    """As above, of these tables."""
+    column_default: ColumnDefault | None = None
+    """As above, of these tables."""
+    change_type: ChangeType | None = None
+    """As above, of these tables."""
 
 
 def _ghost(text: str) -> str:
@@ -25,35 +60,40 @@ def _ghost(text: str) -> str:
 class Ddl(Section):
     """Decide what becomes of changes of definitions at the source ([how](../howto/schema-changes.md)). What adds to a table
     and takes nothing from it comes to the target; what else has a key here parks its table unless the key says otherwise,
-    and what has none parks it."""
+    and what has none parks it. `stop`, of any kind: apply ends with an error in front of the change (code
+    `stopped_by_change`), and does so again until the setting is another one."""
 
-    add_column: Literal["apply", "park"] | None = None
+    action: Any | None = None
+    """Decide the same of every kind of change that has no key of its own here (`apply`, `park`, `stop`), but for
+    `online_swap`."""
+
+    add_column: AddColumn | None = None
     """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), or park the table. Where
     it is not certain what rows that are there then have, the table is parked in any case."""
 
-    drop_column: Literal["apply", "keep", "park"] | None = None
+    drop_column: DropColumn | None = None
     """Drop columns of the target's tables where the source drops them (`apply`), keep them there for the rows that have values
     in them (`keep`: rows that come have NULL), or park the table, as when absent. Where anything else depends on the column, at
     either end, the table is parked in any case."""
 
-    rename_column: Literal["apply", "park"] | None = None
+    rename_column: RenameColumn | None = None
     """Rename columns of the target's tables where the source renames them, by the job's rules, or park the table, as when
     absent. Where a key, or a rule, a filter or a column setting of the job file names the column, the table is parked in any
     case."""
 
-    nullability: Literal["apply", "park"] | None = None
+    nullability: Nullability | None = None
     """Let the target's columns have NULL where the source's may by now, and refuse it where those do, or park the table, as
     when absent. From a MySQL or MariaDB; where the target has a NULL in such a column, the table is parked in any case."""
 
-    column_default: Literal["apply", "ignore", "park"] | None = None
+    column_default: ColumnDefault | None = None
     """Give the target's columns the defaults that the source's have got (`apply`), leave theirs as they are (`ignore`: what is
     replicated has every value with it, a default is for those who write there after a cut-over), or park the table, as when
     absent. From a MySQL or MariaDB."""
 
-    change_type: Literal["apply", "park"] | None = None
+    change_type: ChangeType | None = None
     """Widen the target's columns where the source widens its own: greater integers, longer texts and bytes, more digits
-    (`apply`, as when absent); or park the table. Any other change of a type parks the table in any
-    case. A job with `[pair]` parks it when absent."""
+    (`apply`, as when absent), only where the target stores the type exactly (`apply_if_exact`), or park the table. Any other
+    change of a type parks the table in any case. A job with `[pair]` parks it when absent."""
 
     online_swap: Literal["apply", "park"] | None = None
     """Follow a table that gh-ost or pt-online-schema-change swaps with a changed copy of it (`apply`), by the keys above, or
@@ -65,17 +105,38 @@ class Ddl(Section):
     """With `online_swap = "apply"`: how the tools call the tables that they work with, with `{table}` for the name of the table
     that they change. A table of such a name is left out, unless the job file names it in full."""
 
+    rules: list[DdlOfTables] = []
+    """Tables for which it is decided otherwise: `[[ddl.rules]]`."""
+
     @property
     def ghosts(self) -> GhostNames:
         """Return the names of tables that tools work with, none where swaps are not followed."""
         return GhostNames(tuple(self.ghost_tables) if self.online_swap == APPLY else ())
 
-    @property
-    def given(self) -> Actions:
-        """Return what the file says of each kind that has a key in it."""
-        said = {kind: getattr(self, kind) for kind in ColumnChange}
-        return {kind: str(action) for kind, action in said.items() if action is not None}
+    def of(self, table: TableId, usual: Actions = ADDITIVE) -> TableActions:
+        """Return what becomes of each kind of change of a table. `usual`: of what the file says nothing of; all else parks."""
+        actions, said = dict.fromkeys(ColumnChange, PARK) | dict(usual), dict[ColumnChange, str]()
+        for where, told in ((DDL, given(self)), *self._rules(table)):
+            actions |= told
+            said |= dict.fromkeys(told, where)
+        return TableActions(actions, said)
 
-    def actions(self, usual: Actions = ADDITIVE) -> Actions:
-        """Return what becomes of each kind of change. `usual`: of those that the file says nothing of; others park."""
-        return dict.fromkeys(ColumnChange, PARK) | dict(usual) | dict(self.given)
+    def every(self, usual: Actions = ADDITIVE) -> Iterator[TableActions]:
+        """Yield what is decided of tables that no rule names, and what each rule says by itself."""
+        yield TableActions(dict.fromkeys(ColumnChange, PARK) | dict(usual) | given(self))
+        yield from (TableActions(given(rule), dict.fromkeys(ColumnChange, RULES)) for rule in self.rules)
+
+    def _rules(self, table: TableId) -> Iterator[tuple[str, dict[ColumnChange, str]]]:
+        """Yield the name and the words of the rule that decides about a table, if there is one."""
+        for number, rule in enumerate(self.rules, 1):
+            if any(Pattern.parse(text).matches(table) for text in rule.tables):
+                yield f"{RULES} {number}", given(rule)
+                return
+
+
+def given(section: Ddl | DdlOfTables) -> dict[ColumnChange, str]:
+    """Return what a section says of each kind: by the kind's key, else by `action`. That a copy has all rows of its table is
+    said by the key of that alone."""
+    said = {kind: getattr(section, kind, None) for kind in ColumnChange}
+    said = {kind: own or (section.action if kind is not ColumnChange.SWAP else None) for kind, own in said.items()}
+    return {kind: str(action) for kind, action in said.items() if action is not None}

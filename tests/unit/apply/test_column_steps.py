@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.apply.column_steps import NotFollowed, altered_table, refuse_aside
-from anabranch.model.column_changes import APPLY_ALL, NOTHING_UNTOLD, Actions, ColumnChange, Untold
-from anabranch.model.datatype import Kind, LogicalType
+from anabranch.apply.column_steps import NotFollowed, Stops, altered_table, refuse_aside
+from anabranch.model.column_changes import APPLY_ALL, NOTHING_UNTOLD, Actions, ColumnChange, TableActions, Untold
+from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.altered import (
@@ -24,8 +24,13 @@ from anabranch.rows.altered import (
 )
 from anabranch.rows.net import TargetTable
 
-INT = LogicalType(Kind.INT32)
+INT, WIDE, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.INT64), LogicalType(Kind.TEXT)
 ITEM, THERE = TableId("shop", "item"), TableId("there", "item")
+FITS = {
+    INT: Fit("int", Fidelity.EXACT),
+    TEXT: Fit("text", Fidelity.LOSSY, "case is lost"),
+    WIDE: Fit("numeric", Fidelity.WIDENED),
+}
 Defined = tuple[TableSchema, TargetTable]
 
 
@@ -42,9 +47,9 @@ def defined(*names: str, left_out: Sequence[str] = (), keyless: bool = False) ->
 
 
 def altered(
-    former: Defined, now: Defined, actions: Actions = APPLY_ALL, untold: Untold = NOTHING_UNTOLD
+    former: Defined, now: Defined, actions: Actions = APPLY_ALL.actions, untold: Untold = NOTHING_UNTOLD
 ) -> AlteredTable:
-    return altered_table(former, now, untold, actions)
+    return altered_table(former, now, untold, TableActions(actions), FITS.__getitem__)
 
 
 def test_a_copy_comes_in_only_where_the_job_file_says_so() -> None:
@@ -52,7 +57,7 @@ def test_a_copy_comes_in_only_where_the_job_file_says_so() -> None:
     untold = Untold(swapped=True)
     assert altered(defined("id"), defined("id"), untold=untold).steps == ()
     with pytest.raises(NotFollowed, match="online_swap"):
-        altered(defined("id"), defined("id"), {**APPLY_ALL, ColumnChange.SWAP: "park"}, untold)
+        altered(defined("id"), defined("id"), {**APPLY_ALL.actions, ColumnChange.SWAP: "park"}, untold)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +104,7 @@ def test_columns_that_are_defined_anew_are_told_by_both_definitions() -> None:
     former = schema, table = defined("id", "a")
     wide, many = LogicalType(Kind.INT64), replace(schema.columns[1], type=LogicalType(Kind.INT64), native="bigint")
 
-    def step_of(column: Column, type: LogicalType = INT, actions: Actions = APPLY_ALL) -> tuple[Step, ...]:
+    def step_of(column: Column, type: LogicalType = INT, actions: Actions = APPLY_ALL.actions) -> tuple[Step, ...]:
         now = replace(schema, columns=(schema.columns[0], column)), replace(table, types=(INT, type))
         return altered(former, now, actions).steps
 
@@ -121,8 +126,30 @@ def test_the_job_file_says_what_becomes_of_a_step() -> None:
     assert altered(former, now, {ColumnChange.DROP: "keep"}).steps == (ColumnDropped("a", keeps=True),)
     actions: list[Actions] = [{ColumnChange.DROP: "park"}, {ColumnChange.ADD: "apply"}, {}]
     for parked in actions:
-        with pytest.raises(NotFollowed, match=r"drop_column is \"park\""):
+        with pytest.raises(NotFollowed, match=r"drop_column = \"park\""):
             altered(former, now, parked)
+
+
+def test_a_job_file_stops_the_job_in_front_of_a_step() -> None:
+    """Before what else parks the table; where the job leaves the column out there is nothing to stop for."""
+    former, now = defined("id", "a"), defined("id", "b")
+    with pytest.raises(Stops, match=r"\[ddl\] add_column = \"stop\""):
+        altered(former, now, {ColumnChange.ADD: "stop", ColumnChange.DROP: "park"})
+    assert not altered(former, defined("id", "a", "b", left_out="b"), {ColumnChange.ADD: "stop"}).steps
+
+
+@pytest.mark.parametrize(
+    ("type", "why"), [(INT, ""), (WIDE, "b is numeric there, widened"), (TEXT, "lossy: case is lost")]
+)
+def test_a_type_that_the_target_does_not_have_exactly_parks(type: LogicalType, why: str) -> None:
+    former, (schema, table) = defined("id"), defined("id", "b")
+    now = schema, replace(table, types=(INT, type))
+    actions: Actions = {ColumnChange.ADD: "apply_if_exact"}
+    if not why:
+        assert altered(former, now, actions).steps == (ColumnAdded("b"),)
+        return
+    with pytest.raises(NotFollowed, match=why):
+        altered(former, now, actions)
 
 
 def test_a_kept_column_would_tell_rows_without_a_key_apart() -> None:

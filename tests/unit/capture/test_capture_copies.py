@@ -91,8 +91,14 @@ class Log:
         def wanted(table: TableId) -> bool:
             return table.schema == "shop" and not GhostNames(USUAL).pattern_of(table.name)
 
+        names = GhostNames(USUAL if ColumnChange.SWAP in self.follows else ())
         self.keeper = DefinitionKeeper(
-            source, self.trail, wanted, lambda: None, follows=self.follows, ghosts=GhostNames(USUAL)
+            source,
+            self.trail,
+            wanted,
+            lambda: None,
+            follows=lambda table: self.follows,
+            ghosts=names,
         )
 
     def killed(self) -> None:

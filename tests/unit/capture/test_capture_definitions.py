@@ -260,14 +260,14 @@ def test_rule_17_a_table_goes_on_behind_columns_that_are_certain(keep: Callable)
     then = keeper.source.now[TableId("shop", "orders")]
     added = Column("a", LogicalType(Kind.INT32), "int", has_default=True, default="5")
     keeper.source.now[then.id] = replace(then, columns=(*then.columns, added))
-    keeper.follows = frozenset(ColumnChange)
+    keeper.follows = lambda table: frozenset(ColumnChange)
     assert seen(keeper, "CREATE TABLE elsewhere.new (id INT)") == [], "the catalogue is ahead of the log"
     assert seen(keeper, "ALTER TABLE orders ADD INDEX by_n (n)") == []
     assert seen(keeper, "ALTER TABLE orders ADD a INT DEFAULT 5") == [(BarrierKind.ALTER, "orders")] and asked
     found = keeper.select(then.id)
     assert found is not None and found.version == 2 and found.columns[-1] == added
     assert seen(keeper, "ALTER TABLE orders ADD b INT") == [(BarrierKind.PARK, "orders")], "the catalogue has no b"
-    keeper.follows = frozenset()
+    keeper.follows = lambda table: frozenset()
     then = keeper.source.now[TableId("shop", "other")]
     keeper.source.now[then.id] = replace(then, columns=(*then.columns, added))
     assert seen(keeper, "ALTER TABLE other ADD a INT DEFAULT 5") == [(BarrierKind.PARK, "other")]
@@ -286,7 +286,7 @@ def test_rule_06_no_table_goes_on_while_a_transaction_with_rows_is_prepared(
     then = keeper.source.now[TableId("shop", "orders")]
     added = Column("a", LogicalType(Kind.INT32), "int", has_default=True, default="5")
     keeper.source.now[then.id] = replace(then, columns=(*then.columns, added))
-    keeper.follows = frozenset(ColumnChange)
+    keeper.follows = lambda table: frozenset(ColumnChange)
     keeper.trail.staging.prepare("x", HERE, **prepared)
     kind = BarrierKind.ALTER if goes_on else BarrierKind.PARK
     assert seen(keeper, "ALTER TABLE orders ADD a INT DEFAULT 5") == [(kind, "orders")]
@@ -297,7 +297,7 @@ def test_a_table_that_the_catalogue_does_not_show_parks_and_capture_goes_on(
 ) -> None:
     """A right that was taken away refuses the question; a source that is away is asked again by whoever reads its log."""
     keeper = keep(table("orders"), table("other"))
-    keeper.follows = frozenset(ColumnChange)
+    keeper.follows = lambda table: frozenset(ColumnChange)
 
     def refuse(error: type[SourceError]) -> None:
         def tables(*_: object) -> None:

@@ -110,6 +110,7 @@ FOUND = {
     "not loaded": ("apply", None, ADD, "passed", 0, "not loaded yet"),
     "parked": ("apply", park(STREAMS, "full"), ADD, "passed", 0, "is parked: full"),
     "no setting": ("park", STREAMS, ADD, "parked", 3, '[ddl] add_column = "park"'),
+    "stops": ("stop", STREAMS, ADD, "stopped", 3, '[ddl] add_column = "stop"'),
     "no such target": ("apply", STREAMS, ADD, "parked", 3, "tables are not altered"),
     "a key": ("apply", STREAMS, f"{ADD}, ADD KEY k (n)", "parked", 3, "something else"),
     "an index alone": (
