@@ -106,6 +106,7 @@ POINTS = {
     "apply.altering": "the target's table is about to be altered by a statement that commits by itself; its state says so",
     "apply.altered.apart": "that statement is through, the epoch of its transaction has not begun",
     "apply.altering.filled": "added columns have a default for rows that are there, which is about to be taken off again",
+    "apply.created": "a table that the source has made is made at the target, and not noted yet",
     "apply.altered": "the epoch that alters a table is about to be committed",
     "apply.ddl.noted": "what became of a change of a definition is noted in the epoch's transaction",
     "apply.conflict": "an epoch was rolled back after a conflict, before it goes row by row",

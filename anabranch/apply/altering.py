@@ -10,30 +10,41 @@ What does not live here: which statements let a table go on (capture), how a tar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch import log
 from anabranch.apply.abilities import StateWriter
 from anabranch.apply.column_steps import Fits, NotFollowed, Stops, altered_table, refuse_aside
+from anabranch.apply.creating import Creating
 from anabranch.apply.decided import Decided, passed, rule_of
 from anabranch.apply.feed import Feed
 from anabranch.apply.progress import Progress
 from anabranch.apply.stage import Parked
 from anabranch.apply.tables import Tables
 from anabranch.contracts import AltersTables, Conflict
-from anabranch.errors import ConfigError, Fenced, StoppedByChange, TargetError, TargetUnavailable
+from anabranch.errors import (
+    AnabranchError,
+    ConfigError,
+    Fenced,
+    SchemaError,
+    StoppedByChange,
+    TargetError,
+    TargetUnavailable,
+)
 from anabranch.failpoints import reach
+from anabranch.model.column_changes import PARK, ColumnChange
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
-from anabranch.model.table_life import alter, begin_altering, park
+from anabranch.model.table_life import alter, begin_altering, create, heard_of, park
 from anabranch.rows.altered import AlteredTable
 from anabranch.rows.chunk import Barrier, BarrierKind
 
 REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
+CREATED = "created at the source"
 ALTERED = "its columns were altered at the source"
 NOT_KNOWN = Fit("", Fidelity.REFUSED, "nobody has said how it is stored")
 LEFT_OUT = "the job leaves out what the statement changes"
@@ -56,6 +67,7 @@ class Altering:
     tables: Tables
     fits: Fits = lambda type: NOT_KNOWN  # how the target stores a type
     settled: Callable[[TableId], object] = lambda table: None  # waits for keys of a table that are being built
+    creating: Creating | None = None  # None: tables that the source makes are parked
 
     def carry_out(self, sequence: int) -> None:
         """Alter the followed tables that this transaction alters, or park them. Raises TargetUnavailable, Fenced."""
@@ -63,6 +75,7 @@ class Altering:
         barriers = {barrier.table: barrier for barrier in self._followed(every)}
         found: dict[TableId, AlteredTable] = {}
         refused: dict[TableId, str] = {}
+        created = [self._created(barrier, sequence) for barrier in every if self._is_new(barrier)]
         for table, barrier in barriers.items():
             try:
                 found[table] = self._altered(barrier)
@@ -76,7 +89,9 @@ class Altering:
                 states, followed = self.progress.states, self.progress.context.tables
                 decided = [*self._decided(sequence, barriers, found)]
                 decided += passed(sequence, every, states, followed, self._rule)
-                self._commit(sequence, found, self._parked(sequence, barriers, refused), decided)
+                parked = [*self._parked(sequence, barriers, refused), *(p for p in created if isinstance(p, Parked))]
+                decided += [one for one in created if isinstance(one, Decided)]
+                self._commit(sequence, found, parked, decided)
                 break
             except _Refused as refusal:
                 self.writer.rollback()
@@ -93,11 +108,40 @@ class Altering:
         self.progress.ask_again()
         self.progress.look()
 
+    def _is_new(self, barrier: Barrier) -> bool:
+        return barrier.untold.created and barrier.table not in self.progress.states
+
+    def _created(self, barrier: Barrier, sequence: int) -> Decided | Parked:
+        """Make a table at the target that the source has made, before the epoch: made again, it is there. Returns what is noted
+        of it, or why it is parked. Raises TargetUnavailable."""
+        schema, table = barrier.schema, barrier.table
+        assert schema is not None
+        rule = self._rule(schema)
+        try:
+            actions = self.progress.settings.actions(table)
+            if actions.of(ColumnChange.CREATE) == PARK or self.creating is None:
+                raise NotFollowed(actions.line(ColumnChange.CREATE))
+            target = self.tables.target_table(schema)
+            self.tables.where(schema)
+            self.tables.on_conflict(schema)
+            self.creating.create(schema, target)
+        except TargetUnavailable:
+            raise
+        except (NotFollowed, ConfigError, SchemaError, TargetError) as error:
+            why = error.message if isinstance(error, AnabranchError) else str(error)
+            reason = f"{CREATED}, and not at the target: {why}; {REMEDY.format(table=table)}"
+            log.get(job=self.progress.job, table=str(table)).warning("table_parked", reason=reason)
+            return Parked(table, sequence, reason, barrier.statement, rule)
+        reach("apply.created")
+        log.get(job=self.progress.job, table=str(table)).info("table_created", statement=barrier.statement)
+        return Decided(create(None, schema, target.target), sequence, barrier.statement, Outcome.CREATED, "", rule)
+
     def park_left_behind(self) -> None:
         """Park the followed tables that the source altered before the place where this target is, and that were not altered
         here: they were loaded meanwhile, or a person left that transaction out."""
         progress = self.progress
         at, history = progress.checkpoint.position.sequence, progress.trail.history
+        self._park_left_out([e.schema for e in history.created_until(at) if e.schema])
         versions = {
             t: s.schema.version for t, s in progress.states.items() if t in progress.context.tables and s.schema
         }
@@ -109,6 +153,18 @@ class Altering:
             progress.park(*left, decided=[one for t in found for one in self._left_behind(t, versions[t])])
             for table in together:
                 log.get(job=progress.job, table=str(table)).warning("table_parked", reason=left_behind(table))
+
+    def _park_left_out(self, created: Sequence[TableSchema]) -> None:
+        """Park tables that the source made before the place where this target is, and that are not here."""
+        progress, history = self.progress, self.progress.trail.history
+        left = [
+            park(heard_of(one.id, target), f"{CREATED}, and not at the target; {REMEDY.format(table=one.id)}")
+            for one in created
+            if one.id not in progress.states and one.id not in history.parked()
+            if (target := self.tables.target_of(one.id)) is not None
+        ]
+        if left:
+            progress.park(*left)
 
     # --- what has to be done ------------------------------------------------------------------------------------------------
 
@@ -224,7 +280,7 @@ class Altering:
         sequence: int,
         altered: Mapping[TableId, AlteredTable],
         parked: Iterable[Parked],
-        decided: Iterable[Decided],
+        decided: Sequence[Decided],
     ) -> None:
         """Carry out the transaction's epoch. Raises _Refused, with the epoch open."""
         progress, writer = self.progress, self.writer
@@ -241,6 +297,7 @@ class Altering:
                 except (Conflict, TargetError) as refusal:
                     raise _Refused(table, _why(refusal)) from refusal
             work.states[table] = alter(work.states[table], one.schema)
+        work.states |= {one.state.source: one.state for one in decided if one.outcome is Outcome.CREATED}
         work.park(list(parked))
         work.decided += decided
         reach("apply.altered")

@@ -80,6 +80,8 @@ def rule_of(schema: TableSchema | None, history: SchemaHistory, actions: Actions
     kinds = kinds_between(former, schema, history.renamed(schema)) if former and schema else []
     if schema is not None and history.was_swapped(schema):
         kinds = [ColumnChange.SWAP, *kinds]
+    elif schema is not None and history.was_created(schema):
+        kinds = [ColumnChange.CREATE]
     said = dict.fromkeys(map(told.of, kinds))
     sections = dict.fromkeys(told.said.get(kind, DDL) for kind in kinds) or {DDL: None}
     keys = (f"{name} {', '.join(kind for kind in kinds if told.said.get(kind, DDL) == name)}" for name in sections)

@@ -20,6 +20,7 @@ from anabranch.apply.carry_out import CarryOut
 from anabranch.apply.cascades.cascade import refuse_far_cascades
 from anabranch.apply.cascades.computed import AskedSource
 from anabranch.apply.chores import Chores
+from anabranch.apply.creating import Creating
 from anabranch.apply.epoch import Applier
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.following import Following
@@ -272,7 +273,14 @@ class ApplyRun:
         applier = Applier(
             progress,
             self._carrier(progress, writer),
-            Altering(progress, writer, self.tables, self._fit, lambda table: finisher.settle(table, self.stop)),
+            Altering(
+                progress,
+                writer,
+                self.tables,
+                self._fit,
+                lambda table: finisher.settle(table, self.stop),
+                Creating(self.job, self.target, self.rules, self.settings.choices),
+            ),
             waiting=self.watcher.waiting,
             settled=lambda table: finisher.settle(table, self.stop),
         )

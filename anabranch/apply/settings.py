@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anabranch.contracts import Emptying
@@ -27,6 +28,7 @@ class ApplySettings:
     aside_limit: int = 1000  # changes of a table that may be set aside
     rests: bool = False  # leave the checkpoint where it is while the log has nothing for us: another job reads it (K21)
     stage_rows: int | None = None  # row images from which executors plan an epoch; None: the measured default
+    choices: Mapping[str, str] = field(default_factory=dict)  # PreflightContext.user_choices
     actions: ActionsOf = lambda table: APPLY_ALL  # what becomes of changes of definitions
     retry: EndLimits = USUAL  # how long an end is waited for
     names: retention.Names = field(default_factory=retention.Names)  # names of this target's holds of the trail

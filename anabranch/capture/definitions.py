@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from anabranch import log, waits
-from anabranch.capture import altered
+from anabranch.capture import altered, created
 from anabranch.capture.begin import Wanted, read_definitions
 from anabranch.capture.copies import Copies
 from anabranch.capture.older import PATIENCE
 from anabranch.capture.unlogged import REASON
 from anabranch.contracts import SourceCatalog, SourceConnector
 from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
-from anabranch.model.column_changes import FOLLOWS_NOTHING, Follows
+from anabranch.model.column_changes import FOLLOWS_NOTHING, ColumnChange, Follows
 from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import acts, keys_apart, may_become
@@ -125,7 +125,8 @@ class DefinitionKeeper:
         barriers = self._swapped(facts, shown)
         if not barriers:
             self.copies.note(facts, statement)
-            barriers = self._goes_on(facts, statement, shown.sql) or self._barriers(facts, shown)
+            barriers = self._created(facts, statement, shown.sql) or self._goes_on(facts, statement, shown.sql)
+            barriers = barriers or self._barriers(facts, shown)
         if facts.kind in VANISHES or facts.schema:
             self._note_vanishing(facts, shown.sql)
         log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
@@ -152,6 +153,22 @@ class DefinitionKeeper:
             return self._park([table], f"{SWAPPED}: {found}", statement.sql)
         self.reselect()
         return [found]
+
+    def _created(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
+        """Take in a table that the statement makes and the rules take. Returns [] for any other statement, for a table that was
+        there before or that a tool works with, and where it is not certain what was made."""
+        if facts.kind != StatementKind.CREATE:
+            return []
+        history, tools = self.trail.history, self.copies.names
+        new = [t for t in facts.tables if self.wanted(t) and not history.latest(t) and t not in history.parked()]
+        if not new or ColumnChange.CREATE not in self.follows(new[0]) or tools.pattern_of(new[0].name):
+            return []
+        found = created.take_in(self.source, self.trail, new[0], statement, shown)
+        if found is None:
+            return []
+        barrier, self.unsettled[new[0]] = found
+        self.reselect()
+        return [barrier]
 
     def _goes_on(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
         """Let the table that a statement alters go on with its next definition. Returns [] where it has to be parked, or is
@@ -277,7 +294,8 @@ class DefinitionKeeper:
             if self.wanted(table) and (tells_dropped(parked[table]) if table in parked else not history.latest(table))
         ]
         named = self._park((table for table in new if table in facts.tables), CREATED, statement.sql)
-        return named + self._park((table for table in new if table not in facts.tables), CREATED, "")
+        unnamed = (table for table in new if table not in facts.tables)
+        return named + self._park((t for t in unnamed if ColumnChange.CREATE not in self.follows(t)), CREATED, "")
 
     def _is_before(self, mark: LogMark, other: LogMark) -> bool:
         return self.source.order.includes(other, mark.native, None)

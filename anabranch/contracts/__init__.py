@@ -65,6 +65,7 @@ from anabranch.contracts.source import (
 from anabranch.contracts.source_catalog import (
     AlteringDialect,
     CopyingDialect,
+    CreatingDialect,
     Dialect,
     ForeseeingDialect,
     LogFacts,
@@ -115,6 +116,7 @@ __all__ = [
     "CounterSet",
     "CountingSource",
     "CountingTables",
+    "CreatingDialect",
     "CutoverStore",
     "Dialect",
     "EmptiesApart",

@@ -125,6 +125,15 @@ class AlteringDialect(Protocol):
 
 
 @runtime_checkable
+class CreatingDialect(Protocol):
+    """Says what a statement makes that makes a table; an ability of a Dialect whose log has such statements."""
+
+    def creates(self, sql: str, default_schema: str, now: TableSchema, known: Mapping[TableId, TableSchema]) -> bool:
+        """Return whether the statement makes a table without rows, with just the columns of `now`, which the catalogue has.
+        `known`: tables that it may be made like. Never raises."""
+
+
+@runtime_checkable
 class CopyingDialect(Protocol):
     """Says of a table that a tool changes online how it makes the copy that comes in for it; an ability of a Dialect whose log
     has such statements. None of them raises."""

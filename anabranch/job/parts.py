@@ -74,7 +74,7 @@ def run_capture(job: JobView) -> None:
                     drift=partial(drift_of, source, options),
                     guard=guard,
                     follows=job.config.followed_changes,
-                    ghosts=job.config.ddl.ghosts,
+                    ghosts=job.config.ddl.names_of_tools,
                     retry=source_limits(job, interval=1.0),
                     waits_at_start=bool(os.environ.get(SUPERVISED)),
                 ).run()
@@ -111,6 +111,7 @@ def run_apply(job: JobView, engine: Engine | None = None) -> None:
 
 def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
     from anabranch.apply.settings import ApplySettings
+    from anabranch.preflight.run import choices_of
 
     apply = job.config.apply
     return ApplySettings(
@@ -124,6 +125,7 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
         sets_aside=apply.on_error == "set_aside",
         aside_limit=apply.set_aside_limit,
         actions=job.config.column_actions,
+        choices=choices_of(job.config, job.target),
         rests=bool(job.config.source.leave_out),
         stage_rows=apply.stage_rows,
         retry=target_limits(job),

@@ -29,11 +29,14 @@ class ColumnChange(StrEnum):
     NULLABILITY = "nullability"
     DEFAULT = "column_default"
     TYPE = "change_type"
+    CREATE = "create_table"  # a table that was not there before
     SWAP = "online_swap"  # whatever else a copy of the table has, it came in for it
 
 
 TOLD_BY_ROWS = frozenset((ColumnChange.ADD, ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.TYPE))
 """The kinds that show in the names and types of a row's columns, where a log has those."""
+OF_TABLES = frozenset((ColumnChange.CREATE, ColumnChange.SWAP))
+"""The kinds that are no changes of columns, but of whole tables."""
 Actions = Mapping[ColumnChange, str]
 """Maps kinds to the action of the job file."""
 
@@ -77,25 +80,28 @@ APPLY_ALL = TableActions(dict.fromkeys(ColumnChange, APPLY))
 class Untold:
     """The part of a change that two definitions do not tell. `renamed`: former and next name of columns; `filled`:
     columns that were added, and what rows that were there have got, in the column's text form, where it is not the
-    column's constant default, or NULL. `swapped`: a copy of the table came in for it, which a tool has made."""
+    column's constant default, or NULL. `swapped`: a copy of the table came in for it, which a tool has made; `created`:
+    the table was not there before, and has no rows."""
 
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, str], ...] = ()
     swapped: bool = False
+    created: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.renamed or self.filled or self.swapped)
+        return bool(self.renamed or self.filled or self.swapped or self.created)
 
     def to_json(self) -> dict[str, Any]:
-        return {name: said for name in ("renamed", "filled", "swapped") if (said := getattr(self, name))}
+        return {name: said for name in _UNTOLD if (said := getattr(self, name))}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Untold:
         pairs = {name: tuple((one, other) for one, other in data.get(name, ())) for name in ("renamed", "filled")}
-        return cls(**pairs, swapped=data.get("swapped", False))
+        return cls(**pairs, swapped=data.get("swapped", False), created=data.get("created", False))
 
 
 NOTHING_UNTOLD = Untold()
+_UNTOLD = ("renamed", "filled", "swapped", "created")
 
 
 @dataclass(frozen=True, slots=True)

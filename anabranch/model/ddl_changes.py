@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """ALTERED: the target's table has the next definition, and goes on. PARKED: the table is parked there. PASSED: nothing
-    was done, since the table did not stream then. FORGOTTEN: the table was dropped, and the target had no rows of it.
-    STOPPED, of a plan alone: the job would stop there."""
+    """ALTERED: the target's table has the next definition, and goes on. CREATED: the target has the table, which streams.
+    PARKED: the table is parked there. PASSED: nothing was done, since the table did not stream then. FORGOTTEN: the table was
+    dropped, and the target had no rows of it. STOPPED, of a plan alone: the job would stop there."""
 
     ALTERED = "altered"
+    CREATED = "created"
     PARKED = "parked"
     PASSED = "passed"
     FORGOTTEN = "forgotten"

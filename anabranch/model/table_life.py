@@ -230,6 +230,12 @@ def take_over(state: None, schema: TableSchema, target: TableId) -> TableState:
     )
 
 
+@_step(None, after=Life.STREAMING)
+def create(state: None, schema: TableSchema, target: TableId) -> TableState:
+    """Let a table stream that the source has just made, and that was made at the target: it has no rows at either end."""
+    return TableState(schema.id, target, Life.STREAMING, generation=1, schema=schema)
+
+
 @_step(None, Life.PENDING, Life.LOADING, Life.PARKED, after=Life.PENDING)
 def prepare(
     state: TableState | None, schema: TableSchema, target: TableId, joins: bool = False, keeps: bool = False

@@ -70,7 +70,9 @@ class KnownJob:
             elif apart := keys_apart(schema, now[table]):
                 yield _warning(table, f"its keys changed at the source, the target's did not: {', '.join(apart)}", KEYS)
         for table in sorted(now.keys() - self.definitions.keys() - self.parked):
-            yield _warning(table, "it is new at the source: it will be parked", JOIN)
+            yield _warning(
+                table, "it is new at the source: it will be parked, unless [ddl] create_table follows it", JOIN
+            )
         if parked := sorted(str(table) for table in self.parked if rules.includes(table)):
             message = f"{len(parked)} tables are parked, their changes do not arrive: {', '.join(parked)}"
             yield CheckResult(

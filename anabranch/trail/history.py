@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FILE = "history"
 RESTORE = "restore the file from a backup of the trail; without one, load again"
 NEWER = "use the release that wrote it, or restore the file from a backup of the trail"
-_RARE = ("joined", "reason", "statement", "altered", "at", "renamed", "filled", "swapped")
+_RARE = ("joined", "reason", "statement", "altered", "at", "renamed", "filled", "swapped", "created")
 _ID = re.compile(rb'"id":\{"schema":"((?:[^"\\]|\\.)*)","name":"((?:[^"\\]|\\.)*)"')
 _TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
 
@@ -36,9 +36,9 @@ class Entry:
     """kind: `job` (whose history this is: `reason` is the job's uuid), `schema` (a definition; `joined`: the table joins or
     joins again, no longer parked; `altered`: the table goes on, altered by `statement`, or, where `at` is the place up to
     which the log was read, by the transaction behind it; `renamed`: former and next names of its columns; `swapped`: a copy
-    came in for it), `copy` (`table` is a copy that a tool makes, of the table in `schema`, which says how that will be defined
-    once the copy comes in; `filled` as in Untold; `reason`: why it may not come in, "" where it may; `at`: the place of the
-    last statement about it; without a schema it is no copy any more), `park`, `source`
+    came in for it; `created`: `statement` made it), `copy` (`table` is a copy that a tool makes, of the table in `schema`,
+    which says how that will be defined once the copy comes in; `filled` as in Untold; `reason`: why it may not come in, ""
+    where it may; `at`: the place of the last statement about it; without a schema it is no copy any more), `park`, `source`
     (another server from here on) or `recovered` (the trail ended at `sequence`). Otherwise `sequence` is the first
     transaction for which it holds."""
 
@@ -54,6 +54,7 @@ class Entry:
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, str], ...] = ()
     swapped: bool = False
+    created: bool = False
 
     def is_void_after(self, end: int) -> bool:
         """Return whether a trail that ends at `end` does not know the entry.
@@ -165,6 +166,16 @@ class SchemaHistory:
         """Return the columns that had another name in the version before: former -> next."""
         entries = self._schemas.get(schema.id, [])
         return next((dict(e.renamed) for e in entries if e.schema and e.schema.version == schema.version), {})
+
+    def created_until(self, sequence: int) -> list[Entry]:
+        """Return the tables that statements of the log made, in transactions up to this one."""
+        return [e for e in self.entries if e.created and e.sequence <= sequence]
+
+    def was_created(self, schema: TableSchema) -> bool:
+        """Return whether a statement of the log made the table, as this version."""
+        return any(
+            e.created and e.schema and e.schema.version == schema.version for e in self._schemas.get(schema.id, [])
+        )
 
     def was_swapped(self, schema: TableSchema) -> bool:
         """Return whether this version of a table is a copy that came in for the one before."""

@@ -207,7 +207,7 @@ class TrailWriter:
         before the transaction that alters the table.
         """
         entry = Entry("schema", self.next_sequence, schema=table_schema, statement=statement, altered=True)
-        self._note(replace(entry, at=at, renamed=untold.renamed, swapped=untold.swapped))
+        self._note(replace(entry, at=at, renamed=untold.renamed, swapped=untold.swapped, created=untold.created))
 
     def copy(
         self,

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class TableVersion:
     """A version of a table's definition. `sequence`: of the first transaction for which it holds; `position`: that
-    transaction's, "" where the trail has it no longer; `came`: `first seen`, `brought in` by a load, or `altered` by
-    `statement`. `ended`: why the table was parked behind it, "" where it was not; `renamed`: former and next names of
-    columns."""
+    transaction's, "" where the trail has it no longer; `came`: `first seen`, `brought in` by a load, `altered` or
+    `created` by `statement`. `ended`: why the table was parked behind it, "" where it was not; `renamed`: former and next
+    names of columns."""
 
     schema: TableSchema
     sequence: int
@@ -59,7 +59,9 @@ def versions(job: JobView, table: TableId | None = None) -> list[TableVersion]:
 
 def _version(entry: Entry, trail: TrailReader) -> TableVersion:
     assert entry.schema is not None
-    came = "altered" if entry.altered else "brought in" if entry.joined else "first seen"
+    came = (
+        "created" if entry.created else "altered" if entry.altered else "brought in" if entry.joined else "first seen"
+    )
     place = _position(trail, entry.sequence)
     return TableVersion(entry.schema, entry.sequence, place, came, entry.statement, renamed=entry.renamed)
 

@@ -147,7 +147,7 @@ class JobHere:
                 lambda *_: None,
                 prepare=prepare,
                 follows=job.config.followed_changes,
-                ghosts=job.config.ddl.ghosts,
+                ghosts=job.config.ddl.names_of_tools,
             ).run()
 
     def apply(self, is_built: bool = False, **settings: Any) -> None:

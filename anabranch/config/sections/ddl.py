@@ -11,7 +11,7 @@ from anabranch.config.patterns import Pattern
 from anabranch.config.section import Section, refuse
 from anabranch.config.values import PatternText
 from anabranch.errors import Problem
-from anabranch.model.column_changes import APPLY, DDL, PARK, Actions, ColumnChange, TableActions
+from anabranch.model.column_changes import APPLY, DDL, OF_TABLES, PARK, Actions, ColumnChange, TableActions
 from anabranch.model.ghost_names import TABLE, USUAL, GhostNames
 from anabranch.model.ids import TableId
 
@@ -95,6 +95,11 @@ class Ddl(Section):
     (`apply`, as when absent), only where the target stores the type exactly (`apply_if_exact`), or park the table. Any other
     change of a type parks the table in any case. A job with `[pair]` parks it when absent."""
 
+    create_table: Literal["apply", "park"] | None = None
+    """Make tables at the target that the source makes, and that the job's rules take, and replicate them from their first row
+    on (`apply`), or park them until a load brings them in, as when absent. From a MySQL or MariaDB
+    ([more](../howto/schema-changes.md#tables-that-are-created))."""
+
     online_swap: Literal["apply", "park"] | None = None
     """Follow a table that gh-ost or pt-online-schema-change swaps with a changed copy of it (`apply`), by the keys above, or
     park it, as when absent. By `apply` you say that such a copy has all rows of the table when it is swapped in, which no log
@@ -109,9 +114,14 @@ class Ddl(Section):
     """Tables for which it is decided otherwise: `[[ddl.rules]]`."""
 
     @property
+    def names_of_tools(self) -> GhostNames:
+        """Return how tables are called that tools work with."""
+        return GhostNames(tuple(self.ghost_tables))
+
+    @property
     def ghosts(self) -> GhostNames:
-        """Return the names of tables that tools work with, none where swaps are not followed."""
-        return GhostNames(tuple(self.ghost_tables) if self.online_swap == APPLY else ())
+        """Return the names of tables that are left out for it, none where swaps are not followed."""
+        return self.names_of_tools if self.online_swap == APPLY else GhostNames()
 
     def of(self, table: TableId, usual: Actions = ADDITIVE) -> TableActions:
         """Return what becomes of each kind of change of a table. `usual`: of what the file says nothing of; all else parks."""
@@ -135,8 +145,8 @@ class Ddl(Section):
 
 
 def given(section: Ddl | DdlOfTables) -> dict[ColumnChange, str]:
-    """Return what a section says of each kind: by the kind's key, else by `action`. That a copy has all rows of its table is
-    said by the key of that alone."""
+    """Return what a section says of each kind: by the kind's key, else by `action`. What is about whole tables is said by the
+    key of that alone."""
     said = {kind: getattr(section, kind, None) for kind in ColumnChange}
-    said = {kind: own or (section.action if kind is not ColumnChange.SWAP else None) for kind, own in said.items()}
+    said = {kind: own or (section.action if kind not in OF_TABLES else None) for kind, own in said.items()}
     return {kind: str(action) for kind, action in said.items() if action is not None}

@@ -21,6 +21,7 @@ TABLE = TableId("shop", "goods")
 SCHEMA = TableSchema(TABLE, (), ())
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "take_over": (SCHEMA, TABLE),
+    "create": (SCHEMA, TABLE),
     "prepare": (SCHEMA, TABLE),
     "begin": (2,),
     "hand_over": ("[]", "[]", 3),
@@ -53,7 +54,11 @@ def test_a_step_leads_where_the_picture_says_and_begins_nowhere_else(step: Step)
     for place in (None, *Life):
         if place in step.before:
             assert take(step, at(place)).state is step.after
-            assert take(step, at(place, FULL)).facts.others == FULL.others or step.name in ("prepare", "take_over")
+            assert take(step, at(place, FULL)).facts.others == FULL.others or step.name in (
+                "prepare",
+                "take_over",
+                "create",
+            )
         else:
             with pytest.raises(StateError, match=step.name):
                 take(step, at(place))

@@ -33,6 +33,7 @@ RARE = {
     "apply.altering": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.altering.filled": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.altered.apart": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
+    "apply.created": "live/test_created_tables.py::test_rule_17_tables_come_with_their_first_row",
     "apply.altered": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.ddl.noted": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.conflict": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",

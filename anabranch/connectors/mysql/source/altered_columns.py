@@ -249,7 +249,7 @@ def _agreed(said: Said, then: TableSchema, now: TableSchema) -> Column:
         raise Unknown
     if column.invisible or column.default_is_expression or column.nullable is not said.nullable:
         raise Unknown
-    if not (_has_type(column, said) and _has_charset(column, said, then) and _has_default(column, said.default)):
+    if not (has_type(column, said) and _has_charset(column, said, then) and _has_default(column, said.default)):
         raise Unknown
     return column
 
@@ -276,7 +276,7 @@ def _collation(name: str) -> str:
     return f"{UTF8.get(family, family)}_{rest}"
 
 
-def _has_type(column: Column, said: Said) -> bool:
+def has_type(column: Column, said: Said) -> bool:
     native = list(tokens(column.native))
     name, there = native[0].text.lower(), sizes(native[1:])
     if name != said.type and name not in ALSO.get(said.type, ()):

@@ -22,7 +22,7 @@ from anabranch.model.column_changes import Altered, ColumnChange
 from anabranch.model.schema import TableSchema
 
 # What stands between the parentheses of CREATE TABLE beside columns.
-_KEYS = frozenset(
+KEYS = frozenset(
     ("CHECK", "CONSTRAINT", "FOREIGN", "FULLTEXT", "INDEX", "KEY", "PERIOD", "PRIMARY", "SPATIAL", "UNIQUE")
 )
 # Words that may keep a row out of the copy, or change it, whatever clause they stand in.
@@ -30,7 +30,7 @@ _LOSING = frozenset(
     """CHECK CONSTRAINT CONVERT DISCARD EXCHANGE FOREIGN IGNORE IMPORT PARTITION PARTITIONING PARTITIONS PERIOD PRIMARY RENAME
     REFERENCES SYSTEM UNIQUE VERSIONING""".split()  # noqa: SIM905 - a table of words
 )
-_WITH_ROWS = frozenset(("SELECT", "TABLE", "VALUES", "WITH"))
+WITH_ROWS = frozenset(("REPLACE", "SELECT", "START", "TABLE", "VALUES", "WITH"))
 _INDEXES = frozenset(("FULLTEXT", "INDEX", "KEY", "SPATIAL"))
 # Clauses (first words) that say how rows are kept, and not which.
 _STORED = frozenset(
@@ -44,9 +44,9 @@ def has_columns_of(inside: Sequence[Token], then: TableSchema) -> bool:
     behind the parenthesis. False where it has rows as well."""
     held = list(takewhile(lambda token: token.depth > 0, inside))
     behind = {token.word for token in inside[len(held) :]}
-    if behind & _WITH_ROWS or ("PARTITION" in behind and not then.partition_key):
+    if behind & WITH_ROWS or ("PARTITION" in behind and not then.partition_key):
         return False
-    columns = [part for part in parts(held, 1) if part and part[0].word not in _KEYS]
+    columns = [part for part in parts(held, 1) if part and part[0].word not in KEYS]
     return len(columns) == len(then.columns) and all(
         _is_column(part, column.name, column.native, column.nullable)
         for part, column in zip(columns, then.columns, strict=True)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 
-from anabranch.connectors.mysql.source import altered_columns, copied_tables
+from anabranch.connectors.mysql.source import altered_columns, copied_tables, created_tables
 from anabranch.connectors.mysql.source.statement_tokens import TOKEN, Token, tokens
 from anabranch.connectors.mysql.source.statement_words import (
     ACTING,
@@ -70,6 +70,15 @@ class MysqlDialect:
             return altered_columns.behind(statement.clauses_of_alter(), then, now)
         except (IndexError, ValueError, ArithmeticError):  # a text that no server takes: it parks, and capture goes on
             return None
+
+    def creates(self, sql: str, default_schema: str, now: TableSchema, known: Mapping[TableId, TableSchema]) -> bool:
+        if _ENDS_BY_MODE.search(sql):
+            return False
+        statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
+        try:
+            return statement.creates(now, known)
+        except (IndexError, ValueError):
+            return False
 
     def copies(self, sql: str, default_schema: str, then: TableSchema) -> bool:
         if _ENDS_BY_MODE.search(sql):
@@ -224,6 +233,21 @@ class _Statement:
         end = len(self.tokens) - (self.tokens[-1].text == ";")
         stops = [at - 1 for at in starts[1:]]
         return [self.tokens[at:stop] for at, stop in zip(starts, [*stops, end], strict=False)]
+
+    def creates(self, now: TableSchema, known: Mapping[TableId, TableSchema]) -> bool:
+        """Return whether this is CREATE TABLE with just the columns of `now`, or LIKE a table that has those, without rows."""
+        if (self._word(), self._word(1)) != ("CREATE", "TABLE"):
+            return False
+        self.at = 2
+        self._skip_if_exists()
+        self._table()
+        is_inside = self._mark("(")
+        self.at += is_inside
+        if self._word() == "LIKE":
+            self.at += 1
+            like = known.get(self._table())
+            return like is not None and like.columns == now.columns
+        return is_inside and created_tables.has_columns_of(self.tokens[self.at :], now)
 
     def copies(self, then: TableSchema) -> bool:
         """Return whether this is CREATE TABLE … LIKE `then`, or with just its columns, and no rows. IF NOT EXISTS may make

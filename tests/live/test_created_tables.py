@@ -1,0 +1,145 @@
+"""Tables that a MySQL or MariaDB makes come to the target where the log has the statement, with their first row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch import failpoints
+from anabranch.model.column_changes import ColumnChange
+from anabranch.model.ddl_changes import DdlRule, Outcome
+from anabranch.model.ids import TableId
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.servers import Server
+from rigs.job_here import JobHere
+from rigs.scenario import Scenario
+from rigs.scenario_mysql_target import MysqlToMysql
+
+PAIRS = [("mysql", "postgresql"), pytest.param(("mariadb", "mariadb"), marks=pytest.mark.long)]
+APPLY = '[ddl]\ncreate_table = "apply"\nadd_column = "apply"\n'
+PLACES = (
+    "capture.statement.noted",
+    "capture.appended",
+    "apply.created",
+    "apply.altered",
+    "apply.ddl.noted",
+    "apply.committed",
+)
+
+
+@pytest.fixture(params=PAIRS, ids=" to ".join)
+def here(
+    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
+) -> Iterator[JobHere]:
+    of, to = request.param
+    source = source_database(request.getfixturevalue(of))
+    target = create_database(request.getfixturevalue(to), "created")
+    source.execute("CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO item VALUES (1, 'one')")
+    kind = Scenario if to == "postgresql" else MysqlToMysql
+    made = JobHere(kind(source, target, tmp_path, name=unique_name("job")))
+    made.made.write_job(APPLY)
+    made.load()
+    made.stream()
+    yield made
+    made.job.drop(execute=True)
+    drop_database(target)
+
+
+def _reasons(here: JobHere, *tables: str) -> dict[str, str]:
+    states = here.made.states()
+    return {table: here.made.reason(table) if states[table] == "parked" else states[table] for table in tables}
+
+
+def test_rule_17_tables_come_with_their_first_row(here: JobHere) -> None:
+    """In a backlog, with indexes and keys; then the job dies at every place on the way of one."""
+    made, source = here.made, here.made.source
+    source.execute(
+        "CREATE TABLE fresh (id INT UNSIGNED NOT NULL AUTO_INCREMENT, name VARCHAR(40) DEFAULT 'x', price DECIMAL(9,2), "
+        "at DATETIME DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (id), UNIQUE KEY by_name (name), KEY (price))",
+        "INSERT INTO fresh (name, price) VALUES ('one', 1.5), ('two', NULL)",
+        "UPDATE item SET v = 'between'",
+        "CREATE TABLE IF NOT EXISTS child (id BIGINT PRIMARY KEY, fresh INT UNSIGNED, "
+        "FOREIGN KEY (fresh) REFERENCES fresh (id))",
+        "INSERT INTO child VALUES (1, 1)",
+        "DELETE FROM fresh WHERE name = 'two'",
+        "CREATE TABLE alike LIKE item",
+        "INSERT INTO alike VALUES (1, 'one'), (2, 'two')",
+        "CREATE TABLE hollow (id INT PRIMARY KEY)",
+    )
+    here.capture()
+    source.execute("ALTER TABLE fresh ADD COLUMN later INT DEFAULT 7", "UPDATE fresh SET later = 8")
+    here.capture()
+    here.apply(is_built=True)
+    assert set(made.states().values()) == {"streaming"}, made.status()
+    made.assert_identical("item", "fresh", "child", "alike", "hollow")
+    assert here.verify().identical
+    noted = here.job.ddl_changes(f"{made.schema}.child")
+    assert [(one.outcome, one.rule, one.version) for one in noted] == [
+        (Outcome.CREATED, DdlRule("[ddl] create_table", "apply"), 1)
+    ]
+    (seen,) = here.job.schema_versions(f"{made.schema}.alike")
+    assert (seen.came, seen.statement) == ("created", "CREATE TABLE alike LIKE item")
+    met = []
+    for number, place in enumerate(PLACES):
+        source.execute(f"CREATE TABLE t{number} (id INT PRIMARY KEY, v INT)", f"INSERT INTO t{number} VALUES (1, 1)")
+        failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+        try:
+            here.stream()
+        except failpoints.FailpointReached:
+            met.append(place)
+        finally:
+            failpoints.arm({})
+        source.execute(f"UPDATE t{number} SET v = 2")
+        here.stream()
+        assert made.states()[f"t{number}"] == "streaming"
+        made.assert_identical(f"t{number}")
+    assert met == list(PLACES)
+
+
+def test_a_table_that_is_not_certain_or_not_free_parks(here: JobHere) -> None:
+    made = here.made
+    made.target.execute(
+        f"CREATE TABLE {made.there}.taken (id INT PRIMARY KEY)",
+        f"INSERT INTO {made.there}.taken VALUES (9)",
+        f"CREATE TABLE {made.there}.otherwise (nr INT PRIMARY KEY)",
+    )
+    made.source.execute(
+        "CREATE TABLE taken (id INT PRIMARY KEY)",
+        "INSERT INTO taken VALUES (1)",
+        "CREATE TABLE otherwise (id INT PRIMARY KEY)",
+        "INSERT INTO otherwise VALUES (1)",
+        "CREATE TABLE copied (PRIMARY KEY (id)) SELECT id, v FROM item",
+        "CREATE TABLE acting (id INT PRIMARY KEY, item INT, FOREIGN KEY (item) REFERENCES item (id) ON DELETE CASCADE)",
+        "CREATE TABLE late (id INT PRIMARY KEY)",
+        "INSERT INTO late VALUES (1)",
+        "ALTER TABLE late ADD n INT",  # the catalogue has it before the job has read the log
+        "CREATE TABLE _item_gho LIKE item",  # of a tool, though the job does not follow what it does
+        "CREATE TABLE gone (id INT PRIMARY KEY)",
+        "DROP TABLE gone",
+    )
+    here.stream()
+    found = _reasons(here, "taken", "otherwise", "copied", "acting", "late", "_item_gho", "item")
+    assert found["item"] == "streaming"
+    assert all(
+        found[name].startswith("created at the source, and not at the target") for name in ("taken", "otherwise")
+    ), found
+    assert all(found[name].startswith("created after start") for name in ("copied", "acting", "late", "_item_gho")), (
+        found
+    )
+    assert made.target.query(f"SELECT id FROM {made.there}.taken") == [(9,)]
+    here.load(TableId(made.schema, "late"))
+    here.stream()
+    assert made.states()["late"] == "streaming"
+    made.assert_identical("late", "item")
+
+
+def test_a_target_that_does_not_want_them_parks_them(here: JobHere) -> None:
+    made = here.made
+    made.source.execute("CREATE TABLE fresh (id INT PRIMARY KEY)", "CREATE TABLE left_out (id INT PRIMARY KEY)")
+    here.capture()
+    here.job.skip(str(here.job.schema_versions(f"{made.schema}.left_out")[0].sequence), execute=True)
+    here.apply(actions=dict.fromkeys(ColumnChange, "park"))
+    assert '[ddl] create_table is "park"' in _reasons(here, "fresh")["fresh"]
+    assert "and not at the target" in _reasons(here, "left_out")["left_out"]
