@@ -157,8 +157,8 @@ class DefinitionKeeper:
     def _created(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
         """Take in a table that the statement makes and the rules take. Returns [] for any other statement, for a table that was
         there before or that a tool works with, and where it is not certain what was made."""
-        if facts.kind != StatementKind.CREATE:
-            return []
+        if facts.kind != StatementKind.CREATE or statement.is_inside:
+            return []  # with rows in its transaction: CREATE TABLE … SELECT
         history, tools = self.trail.history, self.copies.names
         new = [t for t in facts.tables if self.wanted(t) and not history.latest(t) and t not in history.parked()]
         if not new or ColumnChange.CREATE not in self.follows(new[0]) or tools.pattern_of(new[0].name):

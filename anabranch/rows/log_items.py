@@ -18,13 +18,15 @@ from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 class LogStatement:
     """A statement in the log (DDL), alone: rows before it were returned by earlier reads. `schema` is the session's
     default schema; `mark` is the place just after it, `gtid` its id where there is one, `origin` where it was run first, None
-    where that is the source itself."""
+    where that is the source itself. `is_inside`: it stands in a transaction with rows, and `mark` is in front of that, so that
+    it may be told again."""
 
     sql: str
     schema: str
     mark: LogMark
     gtid: str | None = None
     origin: str | None = None
+    is_inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

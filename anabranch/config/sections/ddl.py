@@ -65,7 +65,7 @@ class Ddl(Section):
 
     action: Any | None = None
     """Decide the same of every kind of change that has no key of its own here (`apply`, `park`, `stop`), but for
-    `online_swap`."""
+    `create_table` and `online_swap`."""
 
     add_column: AddColumn | None = None
     """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), or park the table. Where

@@ -227,7 +227,8 @@ class Endings:
         """
         group = self._group
         if group.in_transaction:
-            statement = LogStatement(query.sql, query.schema, replace(group.mark(), commit_time=seconds * 1_000_000))
+            mark = replace(group.mark(), commit_time=seconds * 1_000_000)
+            statement = LogStatement(query.sql, query.schema, mark, is_inside=True)
             if group.is_fragmented:
                 self._refuse_behind_fragments(query)
                 return
