@@ -11,13 +11,21 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
 from anabranch.capture.begin import read_definitions
 from anabranch.contracts import AlteringDialect, RedefinedCatalog
 from anabranch.errors import SourceError, SourceUnavailable
-from anabranch.model.column_changes import PARK, Altered, ColumnChange, changed_names
+from anabranch.model.column_changes import (
+    PARK,
+    TOLD_BY_ROWS,
+    Altered,
+    ColumnChange,
+    changed_names,
+    with_those,
+)
 from anabranch.rows.chunk import Barrier, BarrierKind
 
 if TYPE_CHECKING:
@@ -28,9 +36,13 @@ if TYPE_CHECKING:
     from anabranch.trail.writer import TrailWriter
 
 
+UNTOLD_BY_ROWS = (
+    frozenset(ColumnChange) - TOLD_BY_ROWS
+)  # rows come whole: who does not follow these need not park for them
 BEHIND_SECONDS = 5.0  # for so long a catalogue that still shows the former definition is asked again
 PAUSE = 0.05
-BY_ROWS = "relation message"  # in place of a statement, where the log has none
+MOST = 100  # each is read anew, from the transaction's beginning
+BY_ROWS, BY_NOTE = "relation message", "event trigger"  # in place of a statement, where the log has none
 
 
 def go_on(
@@ -68,6 +80,8 @@ def follow(
 
     The barrier has no statement: it is put where the log has nothing."""
     then = trail.history.in_force()[item.table]
+    if len(trail.history.altered_at(item.mark.native).get(item.table, ())) >= MOST:
+        return f"one transaction alters it more than {MOST} times"
     try:
         after = _by_rows(source, then, item)
     except SourceUnavailable:
@@ -76,20 +90,32 @@ def follow(
         return refused.message
     if isinstance(after, str):
         return after
+    after = _without(then, after, UNTOLD_BY_ROWS - follows)
     if others := sorted(after.kinds - follows):
         return f'[ddl] {others[0]} is "{PARK}"'
+    if not after.kinds:
+        return "it is not told what was altered"
     if _is_referred_to(trail, then, after):
         return "a foreign key of another table refers to what was altered"
-    return noted(trail, then, after, at=item.mark.native)
+    return noted(trail, then, after, at=item.mark.native, by=BY_NOTE if item.note else BY_ROWS)
 
 
-def noted(trail: TrailWriter, then: TableSchema, after: Altered, statement: str = "", at: str = "") -> Barrier:
+def noted(
+    trail: TrailWriter, then: TableSchema, after: Altered, statement: str = "", at: str = "", by: str = BY_ROWS
+) -> Barrier:
     """Put the next definition of a table in force, and return the barrier that says so."""
-    schema, table, shown = after.schema.with_version(then.version + 1), then.id, statement or BY_ROWS
+    schema, table, shown = after.schema.with_version(then.version + 1), then.id, statement or by
     trail.alter(schema, shown, at, after.untold)
     told = changed_names(then, after)
     log.get().info("table_altered", table=str(table), version=schema.version, statement=shown, **told)
     return Barrier(0, 0, BarrierKind.ALTER, table, statement, schema=schema, untold=after.untold)
+
+
+def _without(then: TableSchema, after: Altered, kinds: frozenset[ColumnChange]) -> Altered:
+    """Return the change without what it changes of these kinds in columns that stay."""
+    former = {column.number: column for column in then.columns if column.number}
+    columns = (with_those(c, former[c.number], kinds) if c.number in former else c for c in after.schema.columns)
+    return replace(after, schema=replace(after.schema, columns=tuple(columns)), kinds=after.kinds - kinds)
 
 
 def _by_rows(source: SourceConnector, then: TableSchema, item: LogRedefined) -> Altered | str:
@@ -98,7 +124,7 @@ def _by_rows(source: SourceConnector, then: TableSchema, item: LogRedefined) -> 
     with closing(source.catalog()) as catalog:
         if not isinstance(catalog, RedefinedCatalog):
             return "this source does not tell what was altered"
-        while (found := catalog.behind(then, item.columns, item.xid)) is None and time.monotonic() < until:
+        while (found := catalog.behind(then, item)) is None and time.monotonic() < until:
             time.sleep(PAUSE)
     return "the source's catalogue does not show that" if found is None else found
 

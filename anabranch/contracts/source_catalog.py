@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.model.column_changes import Altered
@@ -12,7 +12,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.model.writers import SourceWriter
 
 if TYPE_CHECKING:
-    from anabranch.rows.log_items import StatementFacts
+    from anabranch.rows.log_items import LogRedefined, StatementFacts
 
 
 class SourceCatalog(Protocol):
@@ -59,10 +59,9 @@ class SourceCatalog(Protocol):
 class RedefinedCatalog(Protocol):
     """Says what a table is whose rows come by other columns; an ability of a SourceCatalog whose log gives LogRedefined."""
 
-    def behind(self, then: TableSchema, columns: Sequence[tuple[str, str]], xid: str = "") -> Altered | str | None:
-        """Return what a table is, with a definition of version `then.version`, that was `then` and whose rows come by these
-        columns (LogRedefined.columns) from some place of the log on. It may have been altered again since. `xid`: of the
-        transaction with these rows ("": one that everybody sees).
+    def behind(self, then: TableSchema, item: LogRedefined) -> Altered | str | None:
+        """Return what a table is, with a definition of version `then.version`, that was `then` and whose rows come by other
+        columns from some place of the log on. It may have been altered again since.
 
         Rows that were there at that place have the constant default of a new column, or NULL where it has none. A text says
         why this is not certain; None: the catalogue does not show that place yet. Raises SourceUnavailable, SourceError."""

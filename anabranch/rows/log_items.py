@@ -47,11 +47,21 @@ class LogAbandoned:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceNote:
+    """`text`: in the source's own form. `ends_nulls`: a column takes NULL no longer, and no row of the transaction is before
+    that."""
+
+    text: str
+    ends_nulls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LogRedefined:
     """Rows of `table` come by other `columns` (name, and type as the source spells it, in their order) than the definition in
     force has; `reason` says how they differ. `mark` is just before the transaction with the first of these rows: nothing of it
     was given, and all of it comes next, by the definition that is in force then. `native`: where it was committed; `xid`: that
-    transaction, as the source names it."""
+    transaction, as the source names it. `note`: what the source itself has written of the statement into its log, None where
+    it writes nothing."""
 
     table: TableId
     columns: tuple[tuple[str, str], ...]
@@ -59,6 +69,7 @@ class LogRedefined:
     mark: LogMark
     native: str
     xid: str = ""
+    note: SourceNote | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,9 @@ class Ddl(Section):
 
     nullability: Nullability | None = None
     """Let the target's columns have NULL where the source's may by now, and refuse it where those do, or park the table, as
-    when absent. From a MySQL or MariaDB; where the target has a NULL in such a column, the table is parked in any case."""
+    when absent. From a PostgreSQL it takes an event trigger there
+    ([which](../howto/prepare-a-postgresql-source.md#notes-of-alter-table)). Where the target has a NULL in such a column, the
+    table is parked in any case."""
 
     column_default: ColumnDefault | None = None
     """Give the target's columns the defaults that the source's have got (`apply`), leave theirs as they are (`ignore`: what is

@@ -115,9 +115,12 @@ def test_rule_17_rows_of_before_have_what_the_server_gave_to_them(read: Any) -> 
     assert found[5:] == [((4, "d", 6, None), whole), ((5, "e", None, "w"), whole), ((6, "f", 7, "x"), whole)]
 
 
-def test_rule_17_a_column_that_goes_again_is_no_former_one(read: Any) -> None:
+def test_rule_17_former_definitions_are_those_of_one_transaction(read: Any) -> None:
+    """In it a table may be what it was again: that ends with it."""
     log = (begin(200), relation(FOUR), insert(b"5", b"e", None, b"w"), relation(TWO), insert(b"6", b"f"), commit(200))
-    (told,) = read(BEHIND, *log, tells_columns=True, former={ITEM: (BEFORE,)})
+    (chunk,) = read(BEHIND, *log, tells_columns=True, former={ITEM: (BEFORE,)})
+    assert [values for values, _ in rows(chunk)] == [(5, "e", None, "w"), (6, "f", 5, None)]
+    *_, told = read(BEHIND, *log, begin(300), relation(TWO), tells_columns=True, former={ITEM: (BEFORE,)})
     assert isinstance(told, LogRedefined) and "the log has 2 columns, the definition 4" in told.reason
     (told,) = read(BEHIND, *LOG[:4], tells_columns=True)
     assert isinstance(told, LogRedefined), "it is not the transaction behind"

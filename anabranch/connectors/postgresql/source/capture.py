@@ -34,7 +34,7 @@ from anabranch.connectors.postgresql.source.unconverted import find
 from anabranch.connectors.postgresql.source.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
 from anabranch.contracts import LogOptions, Select
 from anabranch.errors import ConfigError, LogLost, SourceError, ValueRefused
-from anabranch.model.column_changes import TOLD_BY_ROWS
+from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.markers import MARKERS, jobs_among, native_among, origin_of
@@ -53,6 +53,7 @@ _UNDONE = """
 SELECT EXISTS (SELECT FROM unnest(%s::bigint[]) AS x
  WHERE coalesce(pg_catalog.pg_xact_status(x::text::xid8), 'aborted') = 'aborted')
 """
+NULLS = frozenset({ColumnChange.NULLABILITY})
 _START_OVER = "remove the job's state (anabranch drop JOB --execute) and load again"
 
 
@@ -140,8 +141,9 @@ class WalReader:
         reader = self._reader if self.is_binary else None
         options, asks = self._options, (self._type_text, has_newer, reader, self._undone)
         former = self._former if after.native == self._former_at else {}
-        how = options.decoding, options.leave_out, bool(options.follows & TOLD_BY_ROWS), former
-        self._assembler = decoder.make(SlotReading(name, place, select, *asks, *how))
+        tells, tells_nulls = bool(options.follows & (TOLD_BY_ROWS | NULLS)), options.follows >= NULLS
+        how = options.decoding, options.leave_out, tells, former
+        self._assembler = decoder.make(SlotReading(name, place, select, *asks, *how, tells_nulls=tells_nulls))
         if options.rules.carries:
             self._assembler.carry()
         self._frames, self._at = list[bytes](), 0

@@ -6,7 +6,7 @@ What does not live here: what it keeps for a job (held_log.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.connectors.postgresql.connection import Connection, one
@@ -17,6 +17,7 @@ from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.held_log import held
 from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
 from anabranch.connectors.postgresql.source.positions import Place, lsn_of, nearest
+from anabranch.connectors.postgresql.source.statement_notes import read_note
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from anabranch.model.position import HeldLog, LogMark
     from anabranch.model.schema import TableSchema
     from anabranch.model.writers import SourceWriter
+    from anabranch.rows.log_items import LogRedefined
 
 NONE_SEEN: Mapping[int, SeenFile] = {}
 STILL = 1.0  # seconds after which a commit that waits for no standby is through
@@ -96,13 +98,13 @@ class PostgresCatalog:
         self.attached |= definitions.attached
         return found
 
-    def behind(self, then: TableSchema, columns: Sequence[tuple[str, str]], xid: str = "") -> Altered | str | None:
-        """Return what RedefinedCatalog.behind returns. Whoever altered the table before the transaction `xid` wrote rows to it
+    def behind(self, then: TableSchema, item: LogRedefined) -> Altered | str | None:
+        """Return what RedefinedCatalog.behind returns. Whoever altered the table before the item's transaction wrote rows to it
         had released it by then, and was seen: so who sees that transaction sees the statement."""
         from anabranch.connectors.postgresql.source import added_columns, redefined_columns
 
         with translated("read what became of a table's columns"):
-            if xid and not self._is_seen(int(xid)):
+            if item.xid and not self._is_seen(int(item.xid)):
                 return None
             before = added_columns.attributes(self._connection, then.oid)
         now = self.tables(then.id.__eq__).get(then.id)
@@ -110,7 +112,10 @@ class PostgresCatalog:
             after = added_columns.attributes(self._connection, then.oid)
         if now is None or before != after:  # it is being altered
             return None
-        return redefined_columns.behind(then, columns, now, after, self._files.get(then.oid))
+        seen = self._files.get(then.oid)
+        if item.note is not None and (note := read_note(item.note.text)) is not None:
+            return redefined_columns.behind_note(then, note, now, after, seen, item.note.ends_nulls)
+        return redefined_columns.behind(then, item.columns, now, after, seen)
 
     def _is_seen(self, xid: int) -> bool:
         """Return whether a transaction that is in the log is seen: it is a moment later, or once its standbys have it."""

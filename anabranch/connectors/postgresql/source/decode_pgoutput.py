@@ -35,12 +35,13 @@ from anabranch.connectors.postgresql.source.pgoutput import (
 )
 from anabranch.connectors.postgresql.source.positions import Place, lsn_text
 from anabranch.connectors.postgresql.source.relations import Former, ReaderOf, Relations, TypeText
+from anabranch.connectors.postgresql.source.statement_notes import PREFIX
 from anabranch.connectors.postgresql.source.streamed import StreamedTransactions, Undone
 from anabranch.contracts import Select
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.rows.compiled import compiled
-from anabranch.rows.log_items import LogAbandoned, LogRedefined
+from anabranch.rows.log_items import LogAbandoned, LogRedefined, SourceNote
 
 _What = TypeVar("_What")
 _Made = TypeVar("_Made")
@@ -61,12 +62,14 @@ class PgoutputAssembler(Assembler):
         leave_out: frozenset[str] = frozenset(),
         tells_columns: bool = False,
         former: Former | None = None,
+        tells_nulls: bool = False,
     ) -> None:
         """Set up the assembly. Raises ConfigError where the compiled decoder is missing.
 
         `reader`: set where the server was asked for values in binary form; `undone`: where it was asked for large
         transactions while they are open; `decoding`: auto, python, native; `leave_out`: origins whose rows are left
-        out; `tells_columns`: as LogOptions has it; `former`: as RedefinedReader.expect_former has them.
+        out; `tells_columns`: as LogOptions has it; `former`: as RedefinedReader.expect_former has them;
+        `tells_nulls`: as Relations has it.
         """
         is_compiled = compiled(decoding) and reader is None
         self._native = NativeLoop(leave_out) if is_compiled else None
@@ -75,11 +78,11 @@ class PgoutputAssembler(Assembler):
         numbers = count()
         redefined = self._redefined if tells_columns else None
         told = select, type_text, self._buffer, self._park, numbers
-        self._relations = Relations(*told, reader=reader, redefined=redefined, former=former)
+        self._relations = Relations(*told, reader=reader, redefined=redefined, former=former, tells_nulls=tells_nulls)
         if self._native is not None:
             self._relations.tell = self._native.know
         make = NativeMessageBuffer if is_compiled else MessageBuffer
-        tells = self._give, self.mark, reader, undone, make, leave_out, tells_columns
+        tells = self._give, self.mark, reader, undone, make, leave_out, tells_columns, tells_nulls
         self._pieces = StreamedTransactions(select, type_text, numbers, *tells)
         self._begun = 0  # where the open transaction's commit is
 
@@ -95,7 +98,7 @@ class PgoutputAssembler(Assembler):
         return self._xid is None and self._pieces.piece is None
 
     def follow(self, frames: list[bytes], at: int) -> int:
-        if self._native is None or self._pieces.piece is not None or self._is_left_out:
+        if self._native is None or self._pieces.piece is not None or self._is_left_out or self._relations.has_former:
             return at
         is_plain = not self._fragmented and not self._has_barrier
         opened = self._xid, self._begun, self._ordinal, self._origin
@@ -150,6 +153,7 @@ class PgoutputAssembler(Assembler):
                 if item.lsn != self._begun:
                     raise self._unknown("the end of a transaction that did not begin")
                 self._commit(item.end, item.time)
+                self._relations.ended()
             case Truncate():
                 if not self._is_left_out:
                     self._truncated(item)
@@ -178,13 +182,15 @@ class PgoutputAssembler(Assembler):
         except ValueError as error:
             raise self._unknown(str(error)) from error
 
-    def _redefined(self, table: TableId, columns: tuple[tuple[str, str], ...], reason: str) -> None:
+    def _redefined(
+        self, table: TableId, columns: tuple[tuple[str, str], ...], reason: str, note: SourceNote | None
+    ) -> None:
         """Stop before the open transaction, whatever it has given: it comes again, by the definition that holds then."""
         self.flush()
         if self._fragmented:
             self.ready.append(LogAbandoned(self.mark(), f"it comes again, behind a new definition of {table}"))
         at, xid = lsn_text(self._begun), str(self._xid)
-        self.ready.append(LogRedefined(table, columns, reason, self.mark(), at, xid))
+        self.ready.append(LogRedefined(table, columns, reason, self.mark(), at, xid, note))
 
     def _truncated(self, item: Truncate) -> None:
         for oid in item.relations:
@@ -193,7 +199,10 @@ class PgoutputAssembler(Assembler):
                 self._truncate(table)
 
     def _written(self, item: Written) -> None:
-        """Read a heartbeat of ours; messages that other sessions wrote are ignored."""
+        """Read a heartbeat of ours, or a note of a statement; messages that other sessions wrote are ignored."""
+        if item.prefix == PREFIX and item.transactional:
+            is_first = not (self._ordinal or self._has_barrier or self._is_left_out)
+            self._relations.noted(item.content, is_first)
         if item.prefix == self._name and not item.transactional:
             try:
                 self._beat(item.lsn, written_at(item.content))

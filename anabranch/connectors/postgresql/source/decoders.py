@@ -46,6 +46,7 @@ class SlotReading:
     leave_out: frozenset[str] = frozenset()
     tells_columns: bool = False
     former: Mapping[TableId, Sequence[TableSchema]] = field(default_factory=dict)
+    tells_nulls: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def _pgoutput(how: SlotReading) -> Assembler:
     from anabranch.connectors.postgresql.source.decode_pgoutput import PgoutputAssembler
 
     made = how.place, how.select, how.type_text, how.name, how.reader, how.undone, how.decoding, how.leave_out
-    return PgoutputAssembler(*made, how.tells_columns, how.former)
+    return PgoutputAssembler(*made, how.tells_columns, how.former, how.tells_nulls)
 
 
 def _wal2json(how: SlotReading) -> Assembler:

@@ -16,16 +16,18 @@ from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.decoders import DECODERS, Decoder
 from anabranch.connectors.postgresql.source.held_log import read_slot
 from anabranch.connectors.postgresql.source.preflight_facts import Live
+from anabranch.connectors.postgresql.source.statement_notes import SET_UP, SINCE, is_set_up
 from anabranch.connectors.postgresql.source.truncate_notes import SCHEMA
 from anabranch.connectors.postgresql.source.typemap import bare
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult, CheckVerdict
-from anabranch.model.column_changes import PARK, TOLD_BY_ROWS
+from anabranch.model.column_changes import PARK, TOLD_BY_ROWS, ColumnChange
 from anabranch.model.schema import TableSchema
 
 # Releases that have it refuse all other libraries when a slot is made or read; older ones do not start with it.
 ALLOWED = "output_plugin_libraries"
 CHECK = "source.decoder"
+BY_NOTES = (ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.NULLABILITY)
 AS_UTF8 = ("UTF8", "SQL_ASCII")  # encodings whose text is read as UTF-8
 OURS = "pgoutput"  # a part of every server
 _OTHER = '[source.options] decoder = "pgoutput"'
@@ -40,6 +42,7 @@ def check_decoder(live: Live) -> Iterator[CheckResult]:
     found = list(_allowed(live.value(ALLOWED), decoder)) or list(_installed(live, decoder))
     found += _truncates(connection, decoder)
     found += _redefined(context, decoder)
+    found += _notes(live, decoder)
     found += unconverted(live.value("server_encoding") or "", decoder)
     for _, schema in sorted(context.tables.items(), key=lambda one: str(one[0])):
         found += _partitioned(connection, decoder, schema)
@@ -113,6 +116,19 @@ def _redefined(context: PreflightContext, decoder: Decoder) -> Iterator[CheckRes
     if asked and not decoder.tells_columns:
         why = f"[ddl] {', '.join(asked)}: by {decoder.plugin} a table is parked where its columns are altered, all the same"
         yield CheckResult(CHECK, CheckVerdict.WARNING, why, _OTHER)
+
+
+def _notes(live: Live, decoder: Decoder) -> Iterator[CheckResult]:
+    """Say what an event trigger would tell of statements, where the job file asks for what is not certain without it."""
+    chosen = live.context.user_choices
+    asked = [kind for kind in BY_NOTES if chosen.get(f"ddl.{kind}", "") not in ("", PARK)]
+    if not asked or not decoder.tells_columns or live.version < SINCE or is_set_up(live.connection):
+        return
+    why = f"[ddl] {', '.join(asked)}: the source notes no statements. What the next row leaves in doubt parks its table"
+    if ColumnChange.NULLABILITY in asked:
+        why += f", and {ColumnChange.NULLABILITY} is not followed"
+    statements = "; ".join(" ".join(statement.split()) for statement in SET_UP)
+    yield CheckResult(CHECK, CheckVerdict.WARNING, why, f"a superuser may set that up: {statements}")
 
 
 def _partitioned(connection: Connection, decoder: Decoder, schema: TableSchema) -> Iterator[CheckResult]:

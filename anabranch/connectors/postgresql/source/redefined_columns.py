@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 
 from anabranch.connectors.postgresql.source.added_columns import Attribute, Rows, SeenFile, Unknown, added
 from anabranch.connectors.postgresql.source.column_readings import readings
+from anabranch.connectors.postgresql.source.noted_columns import Compared, compared
+from anabranch.connectors.postgresql.source.statement_notes import Note
 from anabranch.connectors.postgresql.source.typemap import logical_type
 from anabranch.connectors.postgresql.source.widened import keeps_rows
 from anabranch.model.column_changes import Altered, ColumnChange, Untold
@@ -51,21 +53,83 @@ def behind(
         return str(why)
 
 
+def behind_note(
+    then: TableSchema,
+    note: Note,
+    now: TableSchema,
+    numbered: Sequence[Attribute],
+    seen: SeenFile | None = None,
+    ends_nulls: bool = False,
+) -> Altered | str:
+    """Return what RedefinedCatalog.behind returns where the source has noted the statement: numbers and NULL of all columns.
+    `ends_nulls`: no row of its transaction is before it."""
+    try:
+        return _behind_note(then, note, Shown(now, numbered, seen), ends_nulls)
+    except Unknown as why:
+        return str(why)
+
+
+def _behind_note(then: TableSchema, note: Note, shown: Shown, ends_nulls: bool) -> Altered:
+    _refuse_others(then, shown.now)
+    if note.numbers < max(then.numbers, *(column.number for column in then.columns)):
+        raise Unknown("the table was read behind that statement, and before the next one")
+    logged = [column for column in then.columns if not column.generated]
+    told = {column.number: (column.name, column.native) for column in note.columns}
+    kept, seen = {one.number: one for one in shown.numbered}, shown.seen
+    rows = Rows(note.file == (then.file or then.oid), seen if seen is not None and seen.file == note.file else None)
+    attributes = [
+        replace(kept[one.number], has_constant=one.has_constant) for one in note.columns if one.number in kept
+    ]
+    found = _altered(then, logged, told, replace(shown, numbered=attributes), rows)
+    found = _with_nulls(found, then, note, ends_nulls)
+    schema = replace(found.schema, numbers=note.numbers, file=note.file)
+    if compared(schema, note, with_nulls=False) is not Compared.SAME:
+        raise Unknown("it is not as the source has noted it")
+    return replace(found, schema=schema)
+
+
+def _with_nulls(found: Altered, then: TableSchema, note: Note, ends_nulls: bool) -> Altered:
+    """Return the table with columns that take NULL now, or, `ends_nulls`, take it no longer."""
+    noted, former = {one.number: one for one in note.columns}, {column.number for column in then.columns}
+    columns = list(found.schema.columns)
+    for place, column in enumerate(columns):
+        if column.number not in noted or column.number not in former or column.name in found.schema.keyed:
+            continue
+        is_nullable = not noted[column.number].not_null
+        if column.nullable is not is_nullable and (is_nullable or ends_nulls):
+            columns[place] = replace(column, nullable=is_nullable)
+    if tuple(columns) == found.schema.columns:
+        return found
+    kinds = found.kinds | {ColumnChange.NULLABILITY}
+    return replace(found, schema=replace(found.schema, columns=tuple(columns)), kinds=kinds)
+
+
 def _behind(then: TableSchema, columns: Told, shown: Shown) -> Altered | None:
     now, names = shown.now, {name for name, _ in columns}
-    if then.oid != now.oid:
-        raise Unknown("another table has its name now")
-    if then.partition_key or now.partition_key:
-        raise Unknown("its rows are in partitions, each of which keeps what they had in a new column")
+    _refuse_others(then, now)
     logged = [column for column in then.columns if not column.generated or column.name in names]
     numbers = _numbers(then, logged, columns, shown.numbered)
     if numbers is None:
         return None
-    if any(column.generated and shown.column(column.number) != column for column in then.columns):
+    told = dict(zip(numbers, columns, strict=True))
+    is_same_file = now.file == (then.file or then.oid)
+    rows = Rows(is_same_file, shown.seen if shown.seen is not None and shown.seen.file == now.file else None)
+    found = _altered(then, logged, told, shown, rows)
+    file = now.file if is_same_file or _is_latest(told, shown) else 0
+    return replace(found, schema=replace(found.schema, numbers=max(then.numbers, *told), file=file))
+
+
+def _refuse_others(then: TableSchema, now: TableSchema) -> None:
+    """Raise Unknown where the table is another one, or of a kind that is not followed."""
+    if then.oid != now.oid:
+        raise Unknown("another table has its name now")
+    if then.partition_key or now.partition_key:
+        raise Unknown("its rows are in partitions, each of which keeps what they had in a new column")
+    there = {column.number: column for column in now.columns}
+    if any(column.generated and there.get(column.number) != column for column in then.columns):
         raise Unknown("a column that is computed is not as it was")
     if now.primary_key != then.primary_key:
         raise Unknown("its primary key is another one now")
-    return _altered(then, logged, dict(zip(numbers, columns, strict=True)), shown)
 
 
 def _numbers(
@@ -88,10 +152,11 @@ def _numbers(
     return found[0] if found else None
 
 
-def _altered(then: TableSchema, logged: Sequence[Column], told: Mapping[int, tuple[str, str]], shown: Shown) -> Altered:
+def _altered(
+    then: TableSchema, logged: Sequence[Column], told: Mapping[int, tuple[str, str]], shown: Shown, rows: Rows
+) -> Altered:
+    """Return the table whose columns have these numbers, names and types; the highest number and its file as before."""
     now, attributes = shown.now, {one.number: one for one in shown.numbered}
-    is_same_file = now.file == (then.file or then.oid)
-    rows = Rows(is_same_file, shown.seen if shown.seen is not None and shown.seen.file == now.file else None)
     table, kinds, names = then, set[ColumnChange](), list[str]()
     renamed = []
     for column in logged:
@@ -100,7 +165,7 @@ def _altered(then: TableSchema, logged: Sequence[Column], told: Mapping[int, tup
             continue
         name, native = told[column.number]
         if native != column.native:
-            table = _widened(table, column, native, shown.column(column.number), is_same_file)
+            table = _widened(table, column, native, shown.column(column.number), rows.are_as_they_were)
             kinds |= {ColumnChange.TYPE}
         if name != column.name:
             table, kinds, names = (
@@ -110,14 +175,14 @@ def _altered(then: TableSchema, logged: Sequence[Column], told: Mapping[int, tup
             )
             renamed.append((column.name, name))
     there = {column.number for column in logged}
+    if unknown := [told[number][0] for number in told if number not in there and number not in attributes]:
+        raise Unknown(f"the catalogue does not know {unknown[0]}")
     come = tuple(added(now, *told[number], attributes[number], rows) for number in told if number not in there)
     kinds |= {ColumnChange.ADD} if come else set()
     _refuse_twice(names + [column.name for column in come])
     table = replace(
         table,
         columns=table.columns + come,
-        numbers=max(then.numbers, *told),
-        file=now.file if is_same_file or _is_latest(told, shown) else 0,
         needs=then.needs + tuple(need for need in now.needs if need not in then.needs),
         type_states=then.type_states + tuple(one for one in now.type_states if one[0] not in dict(then.type_states)),
     )

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anabranch.connectors.postgresql.source.binary_values import Reader
 from anabranch.connectors.postgresql.source.message_buffer import SKIPPED, Layout, MessageBuffer
+from anabranch.connectors.postgresql.source.noted_columns import Compared, compared
 from anabranch.connectors.postgresql.source.pgoutput import ROW_HEAD, Relation
+from anabranch.connectors.postgresql.source.statement_notes import Note, read_note
 from anabranch.contracts import Select
 from anabranch.model.ids import TableId
 from anabranch.model.markers import MARKERS
 from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.log_items import SourceNote
 
 TypeText = Callable[[int, int], str]
 """(oid, modifier) -> the type as format_type() spells it."""
@@ -22,8 +25,8 @@ ReaderOf = Callable[[int, int], Reader | None]
 Known = tuple[MessageBuffer, Layout] | None
 Former = Mapping[TableId, Sequence[TableSchema]]
 """As RedefinedReader.expect_former has it."""
-Redefined = Callable[[TableId, tuple[tuple[str, str], ...], str], None]
-"""Is told of a table, the columns that its rows have (LogRedefined.columns), and how they differ."""
+Redefined = Callable[[TableId, tuple[tuple[str, str], ...], str, SourceNote | None], None]
+"""Is told of a table, the columns that its rows have (LogRedefined.columns), how they differ, and LogRedefined.note."""
 
 
 class Unfit(Exception):
@@ -43,7 +46,8 @@ class Relations:
 
     `park` is told of a table that has to be parked, and why; `redefined`, where it is given, in its place of one that comes
     by other columns. `numbers`: rise with what is announced in a log; `head`: of its row messages, as in row_images.images;
-    `reader`: set where values come in binary form; `former`: as RedefinedReader.expect_former has them.
+    `reader`: set where values come in binary form; `former`: as RedefinedReader.expect_former has them;
+    `tells_nulls`: do notes tell whether a column takes NULL?
     """
 
     def __init__(
@@ -57,15 +61,56 @@ class Relations:
         reader: ReaderOf | None = None,
         redefined: Redefined | None = None,
         former: Former | None = None,
+        tells_nulls: bool = False,
     ) -> None:
         self.known: dict[bytes, Known] = {}
         self.markers: set[bytes] = set()  # relations whose rows say which job has written a transaction
         self.tell: Callable[[bytes, Known], None] = lambda name, known: None  # what a relation is from here on
         self._select, self._type_text, self._buffer, self._park = select, type_text, buffer, park
         self._numbers, self._head, self._reader = numbers, head, reader
-        self._redefined, self._former = redefined, dict(former or {})
+        self._redefined, self._former, self._tells_nulls = redefined, dict(former or {}), tells_nulls
         self._seen: dict[int, tuple[int, Relation]] = {}
         self._schemas: dict[TableId, TableSchema | None] = {}
+        self._reached_at: dict[TableId, int] = {}  # places in the former definitions and that in force, by notes
+
+    @property
+    def has_former(self) -> bool:
+        """Return whether rows may come by definitions before those in force, until the open transaction ends."""
+        return bool(self._former)
+
+    def ended(self) -> None:
+        """Take note that the open transaction is committed."""
+        self._former.clear()
+        self._reached_at.clear()
+
+    def noted(self, content: bytes, is_first: bool) -> None:
+        """Take a note that the source has written of a statement, at its place. `is_first`: the transaction has no row before
+        it; else a column that takes NULL no longer goes on as it was, since rows before may have had some."""
+        note = read_note(content)
+        if note is None or self._redefined is None:
+            return
+        table = note.table
+        if table not in self._schemas:
+            self._schemas[table] = self._select(table)
+        schema = self._schemas[table]
+        if schema is None or schema.oid != note.oid or not all(column.number for column in schema.columns):
+            return
+        how = self._reached(schema, note)
+        if how is Compared.OTHER or (how is Compared.STRICTER and is_first):
+            self._schemas[table] = None
+            columns = tuple((column.name, column.native) for column in note.columns)
+            strict = how is Compared.STRICTER
+            self._redefined(table, columns, "it was altered", SourceNote(content.decode(), strict))
+
+    def _reached(self, schema: TableSchema, note: Note) -> Compared:
+        """Go on in the definitions that lead to the one in force, as far as the note says, and compare with that."""
+        chain, at = [*self._former.get(schema.id, ()), schema], self._reached_at.get(schema.id, 0)
+        found = [compared(one, note, self._tells_nulls) for one in chain]
+        while found[at] is Compared.OTHER and at + 1 < len(chain):
+            at += 1
+        if found[at] is not Compared.OTHER:
+            self._reached_at[schema.id] = at
+        return found[at] if at + 1 == len(chain) else Compared.SAME
 
     def announce(self, relation: Relation) -> None:
         """Note how a relation's rows look from here on. Raises NeedsText."""
@@ -97,13 +142,11 @@ class Relations:
                 made = layout(relation, schema, self._type_text, self._head, self._reader, self._former.get(table, ()))
                 buffer = self._buffer(schema)
                 found = buffer, buffer.ready(made)
-                if not made.is_former:
-                    self._former.pop(table, None)
             except Unfit as unfit:
                 self._schemas[table] = None
                 if redefined is not None and isinstance(unfit, OtherColumns):
                     columns = ((one.name, self._type_text(one.type, one.modifier)) for one in relation.columns)
-                    redefined(table, tuple(columns), str(unfit))
+                    redefined(table, tuple(columns), str(unfit), None)
                 else:
                     park(table, str(unfit))
         name = relation.oid.to_bytes(4)

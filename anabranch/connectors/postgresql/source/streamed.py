@@ -27,6 +27,7 @@ from anabranch.connectors.postgresql.source.pgoutput import (
     parse,
 )
 from anabranch.connectors.postgresql.source.relations import ReaderOf, Relations, TypeText
+from anabranch.connectors.postgresql.source.statement_notes import PREFIX
 from anabranch.contracts import Select
 from anabranch.model.ids import TableId
 from anabranch.model.markers import is_job, origin_of
@@ -34,7 +35,7 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import BarrierKind, Part
-from anabranch.rows.log_items import LogItem
+from anabranch.rows.log_items import LogItem, SourceNote
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 
 Undone = Callable[[Sequence[int]], bool]
@@ -79,7 +80,9 @@ class StreamedTransactions:
         make: Callable[[TableSchema], MessageBuffer] = MessageBuffer,
         leave_out: frozenset[str] = frozenset(),
         tells_columns: bool = False,
+        tells_nulls: bool = False,
     ) -> None:
+        self._tells_nulls = tells_nulls
         self._redefined = _redefined if tells_columns else None
         self._select, self._type_text, self._numbers, self._give, self._mark = select, type_text, numbers, give, mark
         self._reader, self._undone, self._leave_out = reader, undone, leave_out
@@ -175,6 +178,8 @@ class StreamedTransactions:
                 self.piece = None
             case Origin():
                 self._came_from(piece, item.name)
+            case Written(prefix=prefix, transactional=True) if prefix == PREFIX:
+                piece.relations.noted(item.content, is_first=False)
             case TypeName() | Written():
                 pass
             case _:
@@ -235,6 +240,7 @@ class StreamedTransactions:
             STREAMED_ROW_HEAD,
             self._reader,
             self._redefined,
+            tells_nulls=self._tells_nulls,
         )
 
     def _selected(self, table: TableId) -> TableSchema | None:
@@ -248,5 +254,5 @@ class StreamedTransactions:
         return found
 
 
-def _redefined(table: TableId, columns: tuple[tuple[str, str], ...], reason: str) -> None:
+def _redefined(table: TableId, columns: tuple[tuple[str, str], ...], reason: str, note: SourceNote | None) -> None:
     raise RedefinedWithin(f"{table}: {reason}")

@@ -1,0 +1,93 @@
+"""Notes that the source writes of each ALTER TABLE into its log, at its place, where somebody has set that up: an event trigger
+gives a message with the table's columns behind the statement. Optional, one for all jobs of a database.
+
+A message takes no table, no row that has to be removed, and no right of those who alter tables. PostgreSQL 14 and later give it
+to whoever reads the log by pgoutput. https://www.postgresql.org/docs/current/event-triggers.html
+https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATION (pg_logical_emit_message)
+
+What does not live here: what a table is behind a note (redefined_columns.py), where notes stand in the log (relations.py).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.model.ids import TableId
+
+PREFIX = "anabranch:ddl"
+SINCE = 140_000  # https://www.postgresql.org/docs/14/release-14.html: pgoutput gives messages
+TRIGGER = "anabranch_ddl"
+# A failure of the note must not be one of the statement: it is a warning, and the job goes by rows and catalogue. The handler
+# is a subtransaction. The server (seen: 18.4) orders those of a transaction by places of the log, and a message has the place
+# where it ends, at which the next row may begin: so a second one stands between the two.
+SET_UP = (
+    "CREATE SCHEMA IF NOT EXISTS anabranch",
+    """CREATE OR REPLACE FUNCTION anabranch.note_ddl() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+DECLARE note json;
+BEGIN
+  FOR note IN
+    SELECT json_build_object('oid', r.oid::bigint, 'schema', n.nspname, 'name', r.relname, 'numbers', r.relnatts,
+                             'file', r.relfilenode::bigint, 'columns', (
+             SELECT json_agg(json_build_array(a.attnum, a.attname, format_type(a.atttypid, a.atttypmod),
+                      a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint u
+                         WHERE u.conrelid = r.oid AND u.contype = 'n' AND NOT u.convalidated
+                           AND u.conkey = ARRAY[a.attnum]), a.atthasmissing) ORDER BY a.attnum)
+               FROM pg_attribute a
+              WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''))
+      FROM (SELECT DISTINCT c.objid FROM pg_event_trigger_ddl_commands() AS c
+             WHERE c.classid = 'pg_class'::regclass AND c.object_type IN ('table', 'table column')) AS altered
+      JOIN pg_class r ON r.oid = altered.objid AND r.relpersistence = 'p' JOIN pg_namespace n ON n.oid = r.relnamespace
+  LOOP
+    PERFORM pg_logical_emit_message(true, 'anabranch:ddl', convert_to(note::text, 'UTF8'));
+    PERFORM pg_logical_emit_message(true, 'anabranch:ddl', 'end'::text);
+  END LOOP;
+EXCEPTION WHEN OTHERS THEN
+  RAISE WARNING 'anabranch has no note of this statement: %', SQLERRM;
+END $$""",
+    "CREATE EVENT TRIGGER anabranch_ddl ON ddl_command_end WHEN TAG IN ('ALTER TABLE')"
+    " EXECUTE FUNCTION anabranch.note_ddl()",
+    "ALTER EVENT TRIGGER anabranch_ddl ENABLE ALWAYS",
+)
+UNDO = ("DROP EVENT TRIGGER IF EXISTS anabranch_ddl", "DROP FUNCTION IF EXISTS anabranch.note_ddl()")
+_IS_THERE = b"SELECT EXISTS (SELECT FROM pg_catalog.pg_event_trigger WHERE evtname = %s AND evtenabled <> 'D')"
+
+
+@dataclass(frozen=True, slots=True)
+class NotedColumn:
+    """A column that is not computed. `has_constant`: rows of before it was added have a constant in it."""
+
+    number: int
+    name: str
+    native: str
+    not_null: bool
+    has_constant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A table behind a statement. `numbers`: the highest that a column has had; `file`: with its rows, as TableSchema.file."""
+
+    table: TableId
+    oid: int
+    numbers: int
+    file: int
+    columns: tuple[NotedColumn, ...]
+
+
+def read_note(content: bytes | str) -> Note | None:
+    """Read the content of a message with this PREFIX; None for one that is none of ours: anybody may write such."""
+    try:
+        found: dict[str, Any] = json.loads(content)
+        columns = tuple(NotedColumn(int(n), str(c), str(t), bool(m), bool(h)) for n, c, t, m, h in found["columns"])
+        table = TableId(str(found["schema"]), str(found["name"]))
+        return Note(table, int(found["oid"]), int(found["numbers"]), int(found["file"]), columns)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def is_set_up(connection: Connection) -> bool:
+    """Return whether the source notes its statements. Driver errors pass."""
+    return bool(connection.execute(_IS_THERE, [TRIGGER]).fetchall()[0][0])

@@ -1,0 +1,224 @@
+"""Columns of a PostgreSQL that notes each ALTER TABLE in its log (an event trigger): every statement has its place, and columns
+their numbers there, whatever the catalogue shows by then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from anabranch.connectors.postgresql.source import connector
+from anabranch.connectors.postgresql.source.statement_notes import SET_UP, UNDO
+from anabranch.contracts import PreflightContext
+from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.ddl_changes import Outcome
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
+from anabranch.testing.torture.local import Small
+from rigs.altered_postgresql import Make, dies, jobs, statement, streams
+from rigs.endpoints import endpoint_of
+from rigs.job_here import JobHere
+
+APPLY = """[ddl]
+drop_column = "apply"
+rename_column = "apply"
+nullability = "apply"
+"""
+PLACES = {
+    "postgresql": ("capture.statement.noted", "capture.published", "apply.altered", "apply.committed"),
+    "mariadb": ("apply.altering", "apply.altered.apart"),
+    "mysql": ("apply.altering", "apply.altered.apart", "apply.altered", "apply.committed"),
+}
+
+
+@pytest.fixture
+def make(
+    request: pytest.FixtureRequest,
+    logical_postgresql: Server,
+    source_database: Callable[[Server], Database],
+    tmp_path: Path,
+) -> Iterator[Make]:
+    """`make(to, *statements)`: a job that streams the tables which these make."""
+    with jobs(request, lambda: source_database(logical_postgresql), tmp_path, APPLY) as job:
+        yield job
+
+
+TABLES = (
+    *SET_UP,
+    "CREATE TABLE item (id int PRIMARY KEY, v varchar(20) NOT NULL, w int, x text)",
+    "CREATE TABLE other (id int PRIMARY KEY, v int)",
+    "INSERT INTO item VALUES (1, 'one', 1, 'x'), (2, 'two', 2, NULL)",
+)
+BACKLOG = (
+    "INSERT INTO item VALUES (3, 'three', 3, 'x3')",
+    "ALTER TABLE item DROP w, ADD n int DEFAULT 7",
+    "ALTER TABLE item RENAME x TO w",
+    "INSERT INTO item (id, v, w) VALUES (4, 'four', 'text')",
+    "ALTER TABLE item ALTER v DROP NOT NULL",
+    "INSERT INTO item (id, n) VALUES (5, 5)",
+    "UPDATE item SET v = 'five' WHERE id = 5",
+    "BEGIN; ALTER TABLE item ALTER v SET NOT NULL; INSERT INTO item (id, v) VALUES (6, 'six'); COMMIT",
+    "ALTER TABLE item DROP w",
+    "ALTER TABLE item ADD w date DEFAULT '2024-02-29'",
+    "UPDATE item SET id = 20 WHERE id = 2",
+    "DELETE FROM item WHERE id = 3",
+    "INSERT INTO other VALUES (1, 1)",
+)
+BOTH_SIDES = """
+BEGIN;
+INSERT INTO item (id, v) VALUES (30, 'before'), (31, 'goes');
+UPDATE item SET v = 'changed before', n = 40 WHERE id = 4;
+ALTER TABLE item DROP n, ADD m int;
+INSERT INTO item (id, v, m) VALUES (32, 'between', 4);
+DELETE FROM item WHERE id = 31;
+UPDATE item SET w = '2024-01-01';
+ALTER TABLE item ALTER v DROP NOT NULL, ALTER w SET NOT NULL;
+ALTER TABLE item RENAME m TO k;
+UPDATE item SET v = NULL WHERE id = 30;
+ALTER TABLE other RENAME v TO u;
+ALTER TABLE other ADD t text;
+INSERT INTO other VALUES (30, 30, 't');
+ALTER TABLE other ALTER t SET NOT NULL;
+COMMIT
+"""
+
+
+STRICT = (("item", "w"), ("other", "t"))
+
+
+@pytest.mark.parametrize("to", ["postgresql", "mariadb", pytest.param("mysql", marks=pytest.mark.long)])
+def test_rule_17_each_statement_has_its_place(to: str, make: Make) -> None:
+    """Also those behind which no row is changed, and where columns go and others come with no row between. Then the job dies at
+    every place on a statement's way, and goes on."""
+    here = make(to, *TABLES)
+    source = here.made.source
+    source.execute(*BACKLOG)
+    streams(here)
+    history = here.job.schema_versions("public.item")
+    names = [[column.name for column in one.schema.columns] for one in history]
+    assert names == [
+        ["id", "v", "w", "x"],
+        ["id", "v", "x", "n"],
+        ["id", "v", "w", "n"],
+        ["id", "v", "w", "n"],
+        ["id", "v", "w", "n"],
+        ["id", "v", "n"],
+        ["id", "v", "n", "w"],
+    ]
+    nulls = [one.schema.column("v").nullable for one in history]
+    assert nulls == [False, False, False, True, False, False, False]
+    assert {one.statement for one in history[1:]} == {"event trigger"}
+    if to == "postgresql":
+        _both_sides(here)
+    _dies_at_each(here, to)
+
+
+def _both_sides(here: JobHere) -> None:
+    """One transaction. Of w and t it has rows before the statement that ends NULL: that waits for the next note."""
+    source = here.made.source
+    source.execute("DELETE FROM other", BOTH_SIDES)
+    streams(here)
+    nullable = [here.job.schema_versions(f"public.{table}")[-1].schema.column(name).nullable for table, name in STRICT]
+    assert nullable == [True, True]
+    source.execute("ALTER TABLE item ALTER w SET DEFAULT now()")
+    streams(here)
+    nullable = [here.job.schema_versions(f"public.{table}")[-1].schema.column(name).nullable for table, name in STRICT]
+    assert nullable == [False, True]
+    assert here.verify().identical
+
+
+def _dies_at_each(here: JobHere, to: str) -> None:
+    met, gone = [], "w"
+    for number, place in enumerate(PLACES[to]):
+        here.made.source.execute(
+            f"BEGIN; INSERT INTO item (id, v) VALUES (10{number}, 'v'); ALTER TABLE item ADD c{number} int, DROP {gone};"
+            f"ALTER TABLE item RENAME c{number} TO d{number}; UPDATE item SET d{number} = 2 WHERE id = 4; COMMIT"
+        )
+        gone = f"d{number}"
+        with dies(here, place) as reached:
+            met += reached
+        streams(here)
+    assert tuple(met) == PLACES[to]
+    assert {one.outcome for one in here.job.ddl_changes("public.item")} == {Outcome.ALTERED}
+    here.made.source.execute(*UNDO)
+
+
+def test_rule_17_also_within_transactions_that_are_large(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come while they are open, or in fragments: what was given of one comes again."""
+    monkeypatch.setattr("rigs.job_here.Small", partial(Small, log_images=500))
+    here = make("postgresql", *TABLES)
+    many = "INSERT INTO other SELECT g, 0 FROM generate_series({0}, {0} + 4000) AS g"
+    here.made.source.execute(
+        f"BEGIN; {many.format(10_000)}; ALTER TABLE item DROP w, ADD n int DEFAULT 1;"
+        "INSERT INTO item (id, v) VALUES (10, 'v');"
+        f"{many.format(20_000)}; UPDATE item SET x = 'x'; ALTER TABLE item ALTER x SET NOT NULL; {many.format(30_000)}; COMMIT",
+        f"BEGIN; {many.format(40_000)}; UPDATE item SET v = 'large' WHERE id = 10; COMMIT",
+    )
+    streams(here)
+    assert [one.schema.column("x").nullable for one in here.job.schema_versions("public.item")] == [True, True]
+
+
+LAST = "INSERT (id) VALUES (9)"
+GOES_ON = {
+    "same_name": ["DROP v", "ADD v text", "INSERT VALUES (9, 1, 'v')"],
+    "no_row": ["DROP v", "RENAME w TO u", "ADD n int DEFAULT 3"],
+    "default_of_key": ["ALTER v SET DEFAULT 'x'", LAST],
+    "rolled_back": [f"BEGIN; DROP v; ROLLBACK; {LAST}"],
+    "back_again": [
+        "BEGIN; RENAME v TO u; INSERT VALUES (8, 'v', 8); RENAME u TO v; INSERT VALUES (9, 'v', 9); COMMIT",
+    ],
+    "longer": ["ALTER v TYPE text", "INSERT VALUES (9, 'a text that is longer than before')"],
+    "strict_and_not": ["ALTER v SET NOT NULL", "ALTER v DROP NOT NULL", LAST],
+    "filled_before": ["BEGIN; UPDATE SET w = 1; ALTER w SET NOT NULL; COMMIT", "INSERT VALUES (9, 'v', 9)"],
+}
+PARKS = {
+    "volatile": (["DROP w", "ADD w float DEFAULT random()", LAST], "written anew"),
+    "gone_since": (["ADD n int DEFAULT 1", "DROP n", LAST], "n"),
+    "greater": (["ALTER w TYPE bigint", LAST], "was integer and is bigint"),
+    "of_a_key": (["RENAME id TO key", "INSERT (key) VALUES (9)"], "primary key is another"),
+}
+
+
+def test_rule_17_only_what_is_certain_goes_on(make: Make) -> None:
+    """A table for each kind of change; the catalogue shows what is behind all of them."""
+    names = [*GOES_ON, *PARKS]
+    here = make(
+        "postgresql",
+        *SET_UP,
+        *(f"CREATE TABLE {name} (id int PRIMARY KEY, v varchar(20), w int)" for name in names),
+        *(f"INSERT INTO {name} (id, v, w) VALUES (1, 'one', 1), (2, 'two', 2)" for name in names),
+    )
+    made = here.made
+    steps = GOES_ON | {name: statements for name, (statements, _) in PARKS.items()}
+    made.source.execute(*(statement(name, text) for name, texts in steps.items() for text in texts))
+    made.source.execute("SELECT pg_logical_emit_message(true, 'anabranch:ddl', 'none of ours')")
+    here.stream()
+    states = made.states()
+    assert {name: states[name] for name in GOES_ON} == dict.fromkeys(GOES_ON, "streaming"), made.status()
+    made.assert_identical(*GOES_ON)
+    reasons = {name: made.reason(name) for name in PARKS}
+    assert {name: why for name, why in reasons.items() if PARKS[name][1] not in why or states[name] != "parked"} == {}
+
+
+def test_preflight_says_how_it_is_set_up_where_the_job_asks_for_it(
+    logical_postgresql: Server, source_database: Callable[[Server], Database]
+) -> None:
+    database = source_database(logical_postgresql)
+    database.execute("CREATE TABLE item (id int PRIMARY KEY)")
+
+    def told(**chosen: str) -> list[CheckResult]:
+        context = PreflightContext("job", {f"ddl.{kind}": action for kind, action in chosen.items()}, {}, {})
+        with closing(connector(endpoint_of(database)).checks()) as checks:
+            found = list(checks.run(context))
+        return [one for one in found if one.check == "source.decoder" and "notes no statements" in one.message]
+
+    assert not told(drop_column="park") and not told(add_column="apply")
+    (dropped,), (nulls,) = told(drop_column="keep"), told(nullability="apply")
+    assert dropped.verdict is CheckVerdict.WARNING and "nullability is not followed" in nulls.message
+    database.execute(*dropped.hint.partition(": ")[2].split("; CREATE EVENT")[0:1], *SET_UP[-2:])
+    assert not told(drop_column="keep", nullability="apply")
+    database.execute(*UNDO)
+    assert told(drop_column="keep")
