@@ -59,7 +59,7 @@ def _runner(stand: Stand, seconds: float, runner: str, suffix: str, p50: float, 
         until(lambda: looking.ask(newer, 0), 180, "the first change", check=apply.check)
         meter, begin = Meter([capture, apply], stand.servers), time.time()
         writer = Program(python("bench.ledger", stand.source.url(source.name), RATE, seconds), {})
-        seen = _watch(looking, newer, writer, apply)
+        seen = watch(looking, newer, writer, apply)
         cost = meter.cost()
     late, rate = _delays(seen, begin + WARM * seconds)
     side = Side("anabranch", f"anabranch capture and apply, {runner}", len(seen), [cost])
@@ -78,7 +78,7 @@ def _delays(seen: Sequence[tuple[int, float]], first: float) -> tuple[list[float
     return late, len(late) / (max(written for written, _ in seen) / 1e6 - first)
 
 
-def _watch(looking: Looking, newer: str, writer: Program, apply: Any, highest: int = 1) -> list[tuple[int, float]]:
+def watch(looking: Looking, newer: str, writer: Program, apply: Any, highest: int = 1) -> list[tuple[int, float]]:
     """(the writer's clock, ours when the row was first seen) of every row, until all that was written is here. The
     writer is one connection after the other for each number: ids may come out of order, by a little."""
     seen: list[tuple[int, float]] = []
@@ -132,7 +132,7 @@ def _by_peer(peer: Follower, stand: Stand, source: Database, target: Database, s
         until(lambda: looking.ask(newer, number - 1), 180, "the first change", check=peer.check)
         before, begin = cpu(peer.processes()), time.time()
         writer = Program(python("bench.ledger", stand.source.url(source.name), RATE, seconds), {})
-        seen = _watch(looking, newer, writer, peer, number)
+        seen = watch(looking, newer, writer, peer, number)
         took, used, memory = time.time() - begin, cpu(peer.processes()) - before, peak_rss(peer.processes())
     late, rate = _delays(seen, begin + WARM * seconds)
     side = Side(peer.name, "log to table, one row a transaction", len(seen), [Cost(took, used, memory)])
