@@ -148,6 +148,7 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
             unique=followed.unique,
             newest_by=newest_by,
             from_first=in_pair,
+            computed=context.computed.get(table),
         )
         if net.row_count:
             nets.append(net)

@@ -181,11 +181,13 @@ class Work:
         return True
 
     def reread_partial(self, change: RowChange, has_row: bool) -> None:
-        """Remember the keys of a partial update in a window that found no row (`has_row`), or moved a row to where
-        another one may have been loaded: they are read again."""
+        """Remember the keys of a partial update in a window that found no row (`has_row`), moved a row to where another one
+        may have been loaded, or has a value computed from what it does not have: they are read again."""
         if not change.checked and change.operation == UPDATE:
             moved = {name: value for name, value in change.values.items() if name in change.old_key}
-            if not has_row or moved.items() - change.old_key.items():
+            computed = self.context.computed.get(change.table.source)
+            is_told = computed is None or computed.is_told(change.values)
+            if not (has_row and is_told) or moved.items() - change.old_key.items():
                 self.reread(change.table.source, [{**change.old_key, **moved}])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -113,6 +113,10 @@ class Computed:
     inputs: tuple[str, ...]
     compute: Callable[[Sequence[Row]], Iterable[bytes]]
     hint: str = ""
+
+    def is_told(self, names: Collection[str]) -> bool:
+        """Return whether an image of these columns has all inputs of the computed columns that it has."""
+        return not {*self.columns} & {*names} or {*self.inputs} <= {*names}
 
 
 @dataclass(frozen=True)
