@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from anabranch import log
 from anabranch.apply.abilities import StateWriter
-from anabranch.apply.column_steps import Fits, NotFollowed, Stops, altered_table, refuse_aside
+from anabranch.apply.column_steps import Fits, NotFollowed, Stops, altered_table, asks, refuse_aside
 from anabranch.apply.creating import Creating
 from anabranch.apply.decided import Decided, passed, rule_of
 from anabranch.apply.feed import Feed
@@ -33,20 +33,34 @@ from anabranch.errors import (
     TargetUnavailable,
 )
 from anabranch.failpoints import reach
-from anabranch.model.column_changes import PARK, ColumnChange
+from anabranch.model.column_changes import DECISIONS, PARK, ColumnChange, TableActions
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
-from anabranch.model.table_life import alter, begin_altering, create, heard_of, park
+from anabranch.model.table_facts import ParkedFor
+from anabranch.model.table_life import (
+    TableState,
+    alter,
+    ask,
+    begin_altering,
+    begin_altering_behind,
+    catch_up,
+    create,
+    give_up_place,
+    heard_of,
+    park,
+)
 from anabranch.rows.altered import AlteredTable
 from anabranch.rows.chunk import Barrier, BarrierKind
+from anabranch.trail import retention
 
 REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
 CREATED = "created at the source"
 ALTERED = "its columns were altered at the source"
 NOT_KNOWN = Fit("", Fidelity.REFUSED, "nobody has said how it is stored")
+DECIDE = "anabranch ddl ls JOB has its number N, anabranch ddl approve JOB N lets it go on"
 LEFT_OUT = "the job leaves out what the statement changes"
 
 
@@ -78,7 +92,14 @@ class Altering:
         created = [self._created(barrier, sequence) for barrier in every if self._is_new(barrier)]
         for table, barrier in barriers.items():
             try:
-                found[table] = self._altered(barrier)
+                state, actions = self.progress.states[table], self.progress.settings.actions(table)
+                altered = self._altered(barrier, state, actions)
+                if line := asks(altered, actions):
+                    if len(barriers) > 1 or created:
+                        raise _Refused(table, f"{line}, and the same transaction alters or makes other tables")
+                    self._ask(sequence, every, barrier, line)
+                    return
+                found[table] = altered
                 self.settled(table)
                 self._alter_apart(sequence, found[table])
             except _Refused as refusal:
@@ -98,12 +119,47 @@ class Altering:
                 refused[refusal.table] = refusal.why
                 del found[refusal.table]
         for table, one in found.items():
-            told = {
-                "version": one.schema.version,
-                "steps": list(map(str, one.steps)),
-                "statement": barriers[table].statement,
-            }
-            log.get(job=self.progress.job, table=str(table)).info("table_altered", **told)
+            self._tell(one, barriers[table])
+        self._look_anew()
+
+    def carry_out_behind(self, sequence: int, group: Sequence[TableState]) -> list[TableState]:
+        """Alter the tables of a group that resumes and has come to this transaction, which the job has passed before. Returns
+        their states; parked ones where they wait for a decision, or cannot be altered. Raises TargetUnavailable, Fenced."""
+        progress, states = self.progress, {state.source: state for state in group}
+        self.writer.rollback()  # of an attempt that an end broke off which went away
+        barriers = [one for one in self._every(sequence) if one.table in states]
+        for barrier in barriers:
+            state = states[barrier.table]
+            decided = state.facts.decided if state.facts.asked == sequence else ()
+            actions = progress.settings.actions(barrier.table)
+            if decided:
+                actions = TableActions(DECISIONS[decided[0]], actions.said)
+            try:
+                altered = self._altered(barrier, state, actions)
+                if line := asks(altered, actions):
+                    return self._ask_behind(sequence, barrier, states, line)
+                self._alter_apart(sequence, altered)
+                states = self._commit_behind(sequence, altered, barrier, states, decided)
+            except _Refused as refusal:
+                progress.back_out()
+                progress.learn(states.values())
+                if decided:
+                    return self._ask_behind(sequence, barrier, states, f"{decided[0]} is not possible: {refusal.why}")
+                return self._park_behind(sequence, barrier, states, refusal.why)
+            self._tell(altered, barrier)
+        self._look_anew()
+        progress.learn(states.values())
+        return list(states.values())
+
+    def _tell(self, one: AlteredTable, barrier: Barrier) -> None:
+        told = {
+            "version": one.schema.version,
+            "steps": list(map(str, one.steps)),
+            "statement": barrier.statement,
+        }
+        log.get(job=self.progress.job, table=str(barrier.table)).info("table_altered", **told)
+
+    def _look_anew(self) -> None:
         self.writer.close()  # and with it all that it knows of the tables as they were
         self.progress.ask_again()
         self.progress.look()
@@ -183,22 +239,22 @@ class Altering:
                 if schema and schema.version < barrier.schema.version:
                     yield barrier
 
-    def _altered(self, barrier: Barrier) -> AlteredTable:
-        """Return the table with the steps that the target's needs. Raises _Refused."""
-        table, schema, state = barrier.table, barrier.schema, self.progress.states[barrier.table]
+    def _altered(self, barrier: Barrier, state: TableState, actions: TableActions) -> AlteredTable:
+        """Return the table with the steps that the target's needs. Raises _Refused, StoppedByChange."""
+        table, schema = barrier.table, barrier.schema
         assert schema is not None and state.schema is not None
-        if not state.is_streaming:
+        if not (state.is_streaming or state.is_resuming):
             is_again = state.is_in_window_again
             raise _Refused(table, "its rows were being read again" if is_again else "its load was not through")
         try:
             target = self.tables.target_table(schema)
             self.tables.where(schema)
             self.tables.on_conflict(schema)
+            followed = self.progress.context.tables.get(table)
+            former = state.schema, followed.table if followed else self.tables.target_table(state.schema)
         except ConfigError as error:
             raise _Refused(table, error.message) from error
-        former = state.schema, self.progress.context.tables[table].table
         try:
-            actions = self.progress.settings.actions(table)
             altered = altered_table(former, (schema, target), barrier.untold, actions, self.fits)
             refuse_aside(altered, state.facts.set_aside)
         except Stops as line:
@@ -208,6 +264,91 @@ class Altering:
         if altered.steps and not isinstance(self.writer, AltersTables):
             raise _Refused(table, "this target's tables are not altered")
         return altered
+
+    # --- where the job file asks a person -------------------------------------------------------------------------------------
+
+    def _ask(self, sequence: int, every: Iterable[Barrier], barrier: Barrier, line: str) -> None:
+        """Hold the table in front of this transaction, with those that foreign keys connect it with. The trail is held for
+        them before the target says so. Raises _Refused where one of them could not go on from there."""
+        progress, table = self.progress, barrier.table
+        together = {t: progress.states[t] for t in sorted(component([table], self._schemas()))}
+        if open := [t for t, state in together.items() if not state.is_streaming]:
+            raise _Refused(table, f"{line}, and {open[0]}, which foreign keys connect with it, is not through its load")
+        for one in together:
+            retention.hold(progress.trail.directory, progress.settings.names.table(one), sequence - 1)
+        reach("apply.asking")
+        asked, noted = self._asked(sequence, barrier, together, line)
+        where = progress.where(sequence)
+        then = progress.then(Position.parse(where.position), where.commit_time)
+        decided = [noted, *passed(sequence, every, progress.states, progress.context.tables, self._rule)]
+        progress.begin(then)
+        work = progress.work()
+        work.states |= asked
+        work.leave(asked)
+        work.decided += decided
+        progress.commit(then, work)
+
+    def _ask_behind(
+        self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], line: str
+    ) -> list[TableState]:
+        asked, decided = self._asked(sequence, barrier, states, line)
+        self.progress.park(*asked.values(), decided=[decided])
+        return list(asked.values())
+
+    def _asked(
+        self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], line: str
+    ) -> tuple[dict[TableId, TableState], Decided]:
+        statement = f": {barrier.statement}" if barrier.statement else ""
+        words = ParkedFor.ASKED.words
+        why = f"{words}, {line} (at {sequence}){statement}; {DECIDE}"
+        with_it = f"{words}: foreign keys connect it with {barrier.table}, whose columns were altered; {DECIDE}"
+        asked = {
+            t: ask(state, why if t == barrier.table else with_it, sequence, asked=t == barrier.table)
+            for t, state in states.items()
+        }
+        for table, state in asked.items():
+            log.get(job=self.progress.job, table=str(table)).warning("table_waits", reason=state.reason)
+        rule = self._rule(barrier.schema)
+        return asked, Decided(asked[barrier.table], sequence, barrier.statement, Outcome.WAITING, line, rule)
+
+    def _park_behind(
+        self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], why: str
+    ) -> list[TableState]:
+        """Park tables that resume, for good: only a load brings them in."""
+        reason = f"{ALTERED}, and the target's cannot be: {why}; {REMEDY.format(table=barrier.table)} (at {sequence})"
+        parked = {t: give_up_place(park(state, reason)) for t, state in states.items()}
+        decided = Decided(
+            parked[barrier.table], sequence, barrier.statement, Outcome.PARKED, why, self._rule(barrier.schema)
+        )
+        self.progress.park(*parked.values(), decided=[decided])
+        for table in parked:
+            log.get(job=self.progress.job, table=str(table)).warning("table_parked", reason=reason)
+        return list(parked.values())
+
+    def _commit_behind(
+        self,
+        sequence: int,
+        altered: AlteredTable,
+        barrier: Barrier,
+        states: Mapping[TableId, TableState],
+        decided: Sequence[str],
+    ) -> dict[TableId, TableState]:
+        """Carry out an epoch that alters a table which resumes, and moves on nothing else. Raises _Refused."""
+        progress, table = self.progress, barrier.table
+        then = progress.here()
+        progress.begin(then)
+        self._alter_within(altered)
+        work = progress.work()
+        after = {t: catch_up(s, sequence, altered.schema if t == table else None) for t, s in states.items()}
+        work.states |= after
+        said = f"{decided[0]}, decided by {decided[1]}" if decided else ""
+        why = ", ".join(filter(None, ("" if altered.steps else LEFT_OUT, said)))
+        work.decided.append(
+            Decided(after[table], sequence, barrier.statement, Outcome.ALTERED, why, self._rule(barrier.schema))
+        )
+        reach("apply.altered.behind")
+        progress.commit(then, work)
+        return after
 
     def _stopped(self, barrier: Barrier, line: str) -> StoppedByChange:
         statement = f": {barrier.statement}" if barrier.statement else ""
@@ -266,7 +407,9 @@ class Altering:
         try:
             if progress.states[table].facts.altering != sequence:
                 writer.refuse_standing(altered)
-                progress.save(begin_altering(progress.states[table], sequence))
+                state = progress.states[table]
+                begin = begin_altering if state.is_streaming else begin_altering_behind
+                progress.save(begin(state, sequence))
                 reach("apply.altering")
             writer.alter(progress.checkpoint, altered)
         except (TargetUnavailable, Fenced):
@@ -274,6 +417,18 @@ class Altering:
         except (Conflict, TargetError) as refusal:
             raise _Refused(table, _why(refusal)) from refusal
         reach("apply.altered.apart")
+
+    def _alter_within(self, altered: AlteredTable) -> None:
+        """Alter the table in the open epoch, where the target can. Raises _Refused."""
+        writer = self.writer
+        if not altered.steps or not isinstance(writer, AltersTables) or writer.alters_apart:
+            return
+        try:
+            writer.alter(self.progress.checkpoint, altered)
+        except (TargetUnavailable, Fenced):
+            raise
+        except (Conflict, TargetError) as refusal:
+            raise _Refused(altered.table.source, _why(refusal)) from refusal
 
     def _commit(
         self,
@@ -283,19 +438,13 @@ class Altering:
         decided: Sequence[Decided],
     ) -> None:
         """Carry out the transaction's epoch. Raises _Refused, with the epoch open."""
-        progress, writer = self.progress, self.writer
+        progress = self.progress
         where = progress.where(sequence)
         then = progress.then(Position.parse(where.position), where.commit_time)
         progress.begin(then)
         work = progress.work()
         for table, one in altered.items():
-            if one.steps and isinstance(writer, AltersTables) and not writer.alters_apart:
-                try:
-                    writer.alter(progress.checkpoint, one)
-                except (TargetUnavailable, Fenced):
-                    raise
-                except (Conflict, TargetError) as refusal:
-                    raise _Refused(table, _why(refusal)) from refusal
+            self._alter_within(one)
             work.states[table] = alter(work.states[table], one.schema)
         work.states |= {one.state.source: one.state for one in decided if one.outcome is Outcome.CREATED}
         work.park(list(parked))

@@ -32,13 +32,19 @@ class CarryOut(Protocol):
         Raises RowRefused for what the target does not take; the target's transaction may then still be open.
         """
 
-    def replay(self, states: Sequence[TableState], replayed: ApplyContext, joined: ApplyContext) -> None:
+    def replay(
+        self,
+        states: Sequence[TableState],
+        replayed: ApplyContext,
+        joined: ApplyContext,
+        upto: int | None = None,
+    ) -> None:
         """Carry out some tables' part of the trail, from where it begins for them up to the checkpoint, in one epoch
         that saves `states`.
 
         `replayed`: the context of the replay, in which no other table has anything to do. `joined`: the context that
-        holds afterwards. Raises RowRefused for what the target does not take, StateError for rows of another
-        definition.
+        holds afterwards. `upto`: the transaction up to which it is done, in front of the checkpoint; None: up to that.
+        Raises RowRefused for what the target does not take, StateError for rows of another definition.
         """
 
     def put(self, state: TableState, changes: Iterable[RowChange], window: Followed | None = None) -> None:

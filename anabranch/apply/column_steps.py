@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from anabranch.model.column_changes import (
+    ASK,
     EXACT,
     IGNORE,
     KEEP,
@@ -112,6 +113,12 @@ def _is_rescaled(
     scales = {type.scale for type in types if type is not None and type.kind is Kind.DECIMAL}
     chosen = now[1].type_of(now[1].columns[now[1].source_columns.index(step.name)]).target
     return bool(chosen) and len(scales) > 1
+
+
+def asks(altered: AlteredTable, actions: TableActions) -> str:
+    """Return the line of the job file that asks a person about one of the steps; "" where none does."""
+    kinds = sorted({KINDS[type(step)] for step in altered.steps})
+    return next((actions.line(kind) for kind in kinds if actions.of(kind) == ASK), "")
 
 
 def refuse_aside(altered: AlteredTable, number: int) -> None:

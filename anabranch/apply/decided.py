@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from anabranch.rows.chunk import Barrier
     from anabranch.trail.history import SchemaHistory
 
+BEHIND = "the table waits in front of an earlier change"
 NOT_STREAMING = {True: "the table is parked", False: "its load was not through"}
 
 
@@ -69,8 +70,12 @@ def passed(
         if state is None or barrier.schema is None or barrier.table in followed:
             continue
         if state.schema is None or state.schema.version < barrier.schema.version:
-            why = NOT_STREAMING[state.is_parked]
-            yield Decided(state, sequence, barrier.statement, Outcome.PASSED, why, rule(barrier.schema))
+            if sequence == state.facts.asked:  # noted when it was asked
+                continue
+            outcome, why = Outcome.PASSED, NOT_STREAMING[state.is_parked]
+            if state.facts.asked is not None:
+                outcome, why = Outcome.WAITING, BEHIND
+            yield Decided(state, sequence, barrier.statement, outcome, why, rule(barrier.schema))
 
 
 def rule_of(schema: TableSchema | None, history: SchemaHistory, actions: ActionsOf) -> DdlRule:

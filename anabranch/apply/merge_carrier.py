@@ -211,31 +211,45 @@ class MergeCarrier:
 
     # --- tables that join, rows that are read again or released ----------------------------------------------------------
 
-    def replay(self, states: Sequence[TableState], replayed: ApplyContext, joined: ApplyContext) -> None:
+    def replay(
+        self, states: Sequence[TableState], replayed: ApplyContext, joined: ApplyContext, upto: int | None = None
+    ) -> None:
         try:
-            self._replay(states, replayed, joined, self._set_wise)
+            self._replay(states, replayed, joined, self._set_wise, upto)
         except (Conflict, NeedsSlowWay) as reason:
             self._note_slow(reason, self.progress.checkpoint.position.sequence)
             try:
-                self._replay(states, replayed, joined, self._row_by_row())
+                self._replay(states, replayed, joined, self._row_by_row(), upto)
             except (Conflict, NeedsSlowWay) as again:
                 self.writer.rollback()
                 raise refused(again, self.progress.checkpoint.position) from again
 
-    def _replay(self, states: Sequence[TableState], replayed: ApplyContext, joined: ApplyContext, way: Way) -> None:
+    def _replay(
+        self,
+        states: Sequence[TableState],
+        replayed: ApplyContext,
+        joined: ApplyContext,
+        way: Way,
+        upto: int | None,
+    ) -> None:
         progress = self.progress
         then = progress.here()
         progress.begin(then)
         names = [state.source for state in states]
         all_states = {**progress.states, **{state.source: state for state in states}}
         replayed, joined = (progress.with_aside(one, all_states) for one in (replayed, joined))
-        low, last = min(replayed.tables[name].low for name in names), then.position.sequence
+        low = min(replayed.tables[name].low for name in names)
+        last = then.position.sequence if upto is None else upto
         work = progress.work(replayed, all_states)
         for stop in stops(progress.skipped, low, last):
             if stop.after < stop.before:
                 for chunks in Feed(progress.trail, stop.after, stop.before).groups():
                     way(group(chunks, work.context, self.filtered), work)
         work.decided.clear()  # noted when the others passed here
+        if upto is not None:
+            work.turn_to(joined)
+            progress.commit(then, work)
+            return
         came = {name: work.context.tables[name] for name in names if name in work.context.tables}
         followed = [replace(joined.tables[name], waiting=one.waiting, aside=one.aside) for name, one in came.items()]
         work.turn_to(joined.without(frozenset(names) - came.keys()).with_followed(*followed))

@@ -1,7 +1,8 @@
-"""`anabranch ddl ls|show|plan`: the outcome of the source's ALTER TABLE statements at every target, or a forecast.
+"""`anabranch ddl ls|show|plan|approve|skip`: the outcome of the source's ALTER TABLE statements at every target, a forecast,
+and decisions about those in front of which a table waits.
 
 What does not live here: the definitions themselves (`schema ls`), reading the notes (`Job.ddl_changes`), making a plan
-(`Job.plan_ddl`).
+(`Job.plan_ddl`), carrying a decision out (`Job.decide_ddl`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from anabranch.cli.options import (
     json_option,
     log_level,
     table_option,
+    target_option,
 )
 from anabranch.errors import ConfigError
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=VerbGroup)
 def ddl() -> None:
-    """Show the outcome of ALTER TABLE statements, or predict it."""
+    """Show the outcome of ALTER TABLE statements, predict it, or decide."""
 
 
 @ddl.command()
@@ -92,6 +94,41 @@ def plan(job: str, statement: str, target: str | None, as_json: bool) -> None:
     answers = of_each(Job.from_file(job), target, lambda one: one.plan_ddl(statement))
     answers.show(as_json, planned, lambda found: click.echo("\n".join(plan_lines(found))))
     answers.exit([one.exit_code for one in answers.found.values()])
+
+
+@ddl.command()
+@job_argument
+@target_option
+@click.argument("number", metavar="N", type=click.IntRange(min=1))
+@log_level("warning")
+def approve(job: str, target: str | None, number: int) -> None:
+    """Carry out the change with number N at the target.
+
+    Its table waits in front of it ([ddl] ask). It goes on from there, by what the trail has kept, and then joins the others.
+    Apply does it while it runs, or when it starts.
+    """
+    _decide(job, target, number, "apply")
+
+
+@ddl.command()
+@job_argument
+@target_option
+@click.argument("number", metavar="N", type=click.IntRange(min=1))
+@log_level("warning")
+def skip(job: str, target: str | None, number: int) -> None:
+    """Go on without the change with number N at the target.
+
+    For a dropped column, which the target then keeps with NULL in rows that come, and for another default. Anything else is
+    refused: rows would not fit.
+    """
+    _decide(job, target, number, "skip")
+
+
+def _decide(job: str, target: str | None, number: int, decision: str) -> None:
+    from anabranch.job import Job
+
+    for name in Job.from_file(job).on(target).decide_ddl(number, decision):
+        click.echo(f"{name} goes on from change {number}")
 
 
 def _listed(found: list[DdlChange]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anabranch.apply.column_steps import NotFollowed, Stops, altered_table
+from anabranch.apply.column_steps import NotFollowed, Stops, altered_table, asks
 from anabranch.contracts import AlteringDialect, Conflict, ForeseeingDialect, PlansAltering
 from anabranch.errors import ConfigError, TargetError, TargetUnavailable
 from anabranch.model.datatype import Fidelity, Fit
@@ -62,8 +62,8 @@ class DdlPlan:
     @property
     def exit_code(self) -> int:
         """0: as at the source; 4: carried out, and some values would be others at the target; 3: the table would be
-        parked, or the job would stop."""
-        if self.outcome in (Outcome.PARKED, Outcome.STOPPED):
+        parked or wait for a decision, or the job would stop."""
+        if self.outcome in (Outcome.PARKED, Outcome.STOPPED, Outcome.WAITING):
             return PARKS
         return min((code for one in self.columns if (code := WORST[one.fit.fidelity])), default=0)
 
@@ -111,7 +111,9 @@ def plan(job: JobView, statement: str) -> DdlPlan:
     except (Conflict, TargetError) as refusal:
         why = refusal.what if isinstance(refusal, Conflict) else refusal.message
         return DdlPlan(*known, Outcome.PARKED, why)
-    return DdlPlan(*known, Outcome.ALTERED, "", tuple(_columns(job, steps)), altering)
+    asked = asks(steps, job.config.column_actions(then.id))
+    outcome = Outcome.WAITING if asked else Outcome.ALTERED
+    return DdlPlan(*known, outcome, asked, tuple(_columns(job, steps)), altering)
 
 
 def _in_force(job: JobView, named: TableId) -> tuple[TableSchema, bool]:

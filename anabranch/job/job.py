@@ -364,6 +364,15 @@ class Job(JobView):
 
             return ddl_changes(self, TableId.parse(table) if table else None)
 
+    def decide_ddl(self, number: int, decision: str = "apply") -> list[TableId]:
+        """Let the table that waits in front of change `number` (`ddl_changes`) go on, with those that wait with it: behind the
+        change ("apply"), or without it at the target ("skip", of a column that is dropped and of a default). Returns them.
+        Raises ConfigError where nothing waits there, or it cannot be decided so."""
+        with self._named("ddl", decision=decision, number=number):
+            from anabranch.lifecycle.ddl_decisions import decide
+
+            return decide(self, number, decision)
+
     def plan_ddl(self, statement: str) -> DdlPlan:
         """Return what would become of a statement that alters a table of the source, at this target. Runs nothing. Raises
         ConfigError for a statement or a table that it is not about."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 LS = "anabranch parked ls JOB lists them"
+DECIDE = "anabranch ddl ls JOB has its number N, anabranch ddl approve JOB N lets it go on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def resumes_after(state: TableState, trail: TrailReader) -> int | None:
 
     It has to be where the source's definition changed since, or the trail does not reach back.
     """
-    if state.facts.resumes is None or trail.history.parked_by(state.source):
+    if state.facts.resumes is None or state.is_asked or trail.history.parked_by(state.source):
         return None
     after, latest = state.facts.resumes, trail.history.latest(state.source)
     asked = requests.answer(trail.directory, state.source)
@@ -107,6 +108,8 @@ def _groups(job: JobView, states: Mapping[TableId, TableState], table: TableId |
     else:
         if table not in states or not states[table].is_parked:
             raise _not_parked(job, table, states)
+        if any(state.facts.asked is not None for state in together(states[table], states)):
+            raise ConfigError(f"{table} waits for a decision", job=job.config.name, hint=DECIDE)
         wanted = {states[table].facts.resumes} - {None}
     groups = _by_knot([state for _, state in sorted(states.items()) if state.facts.resumes in wanted], states)
     if table is not None:

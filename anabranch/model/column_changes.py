@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from anabranch.model.schema import Column, TableSchema
 
 APPLY, KEEP, IGNORE, PARK = "apply", "keep", "ignore", "park"
-EXACT, STOP = "apply_if_exact", "stop"
+EXACT, STOP, ASK = "apply_if_exact", "stop", "ask"
 DDL = "[ddl]"  # the section of the job file that decides where no other does
 
 
@@ -65,6 +65,13 @@ class TableActions:
 
 Follows = Callable[["TableId"], frozenset[ColumnChange]]
 """Returns the kinds of changes behind which a table of the source goes on."""
+SKIP = "skip"  # a decision about a change that the job file asks for, as APPLY is
+IGNORES = {ColumnChange.DROP: KEEP, ColumnChange.DEFAULT: IGNORE}  # kinds of changes that a target may leave out
+DECISIONS: Mapping[str, Actions] = {
+    APPLY: dict.fromkeys(ColumnChange, APPLY),
+    SKIP: {**IGNORES, ColumnChange.SWAP: APPLY},
+}
+
 ActionsOf = Callable[["TableId"], TableActions]
 """Returns the job file's words about a table of the source."""
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Outcome(StrEnum):
     """ALTERED: the target's table has the next definition, and goes on. CREATED: the target has the table, which streams.
     PARKED: the table is parked there. PASSED: nothing was done, since the table did not stream then. FORGOTTEN: the table was
-    dropped, and the target had no rows of it. STOPPED, of a plan alone: the job would stop there."""
+    dropped, and the target had no rows of it. STOPPED, of a plan alone: the job would stop there.
+    WAITING: the table stands in front of it until a person decides."""
 
     ALTERED = "altered"
     CREATED = "created"
@@ -29,6 +30,7 @@ class Outcome(StrEnum):
     PASSED = "passed"
     FORGOTTEN = "forgotten"
     STOPPED = "stopped"
+    WAITING = "waiting"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ class ParkedFor(StrEnum):
     OTHER = ""
     DROPPED = "dropped"  # the source has no such table any more
     LOAD = "load"  # apply has let go of it for a load that was asked for
+    ASKED = "asked"  # it waits for a decision about a change of its definition
 
     @property
     def words(self) -> str:
@@ -27,6 +28,7 @@ _WORDS = {
     ParkedFor.OTHER: "",
     ParkedFor.DROPPED: "dropped at the source",
     ParkedFor.LOAD: "it is to be loaded again",
+    ParkedFor.ASKED: "it waits for a decision",
 }
 
 
@@ -48,6 +50,8 @@ class Facts:
     set_aside: int = 0  # changes that are set aside
     conflicts: int = 0  # disagreements that a policy has settled since the load
     altering: int | None = None  # the transaction that alters it, by a statement that commits by itself and has begun
+    asked: int | None = None  # the transaction that alters it, in front of which it waits or has waited for a decision
+    decided: tuple[str, ...] = ()  # that decision, and who has made it
     others: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -83,8 +87,8 @@ def _list(text: str) -> tuple[Any, ...]:
 
 _FORMS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     **dict.fromkeys(("joins", "recreate", "kept", "loaded", "built"), (_flag, _yes)),
-    **dict.fromkeys(("resumes", "set_aside", "conflicts", "altering"), (int, str)),
-    **dict.fromkeys(("not_built", "reread"), (_list, json.dumps)),
+    **dict.fromkeys(("resumes", "set_aside", "conflicts", "altering", "asked"), (int, str)),
+    **dict.fromkeys(("not_built", "reread", "decided"), (_list, json.dumps)),
     "window": (_pair, lambda pair: f"{pair[0]},{pair[1]}"),
     "parked_for": (ParkedFor, str),
 }

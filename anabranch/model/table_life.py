@@ -138,6 +138,12 @@ class TableState:
         """True if the table streams, and its indexes and keys exist or are reported as not built."""
         return self.is_streaming and self.facts.built
 
+    @property
+    def is_asked(self) -> bool:
+        """True if it waits in front of a change of its definition, or of a table that foreign keys connect it with, until a
+        person decides."""
+        return self.is_parked and self.facts.parked_for is ParkedFor.ASKED
+
     def is_handed_over(self, generation: int) -> bool:
         """Return whether this load of the table is complete, so that apply does the rest."""
         return self.generation == generation and self.is_on_its_way
@@ -252,7 +258,7 @@ def prepare(
 @_step(Life.PENDING, Life.LOADING, Life.PARKED, after=Life.LOADING)
 def begin(state: TableState, generation: int) -> TableState:
     """Start copying rows. A target does this together with the ledger, in one transaction."""
-    facts = replace(state.facts, loaded=False, parked_for=ParkedFor.OTHER)
+    facts = replace(state.facts, loaded=False, parked_for=ParkedFor.OTHER, asked=None, decided=())
     return replace(
         state, state=Life.LOADING, generation=generation, low="", high="", reason="", rows_loaded=0, facts=facts
     )
@@ -321,12 +327,44 @@ def alter(state: TableState, schema: TableSchema) -> TableState:
     return replace(state, schema=schema, facts=replace(state.facts, altering=None))
 
 
+@_step(Life.STREAMING, Life.LOADING, after=Life.PARKED)
+def ask(state: TableState, reason: str, sequence: int, asked: bool) -> TableState:
+    """Hold the table in front of a change of a definition until a person decides. `sequence`: the transaction with the change;
+    `asked`: whether it is this table's."""
+    told = sequence if asked else None
+    facts = replace(state.facts, parked_for=ParkedFor.ASKED, resumes=sequence - 1, joins=False, window=None)
+    facts = replace(facts, asked=told, decided=(), altering=None)
+    return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
+
+
+@_step(Life.PARKED, after=Life.LOADING)
+def decide(state: TableState, decision: str, by: str) -> TableState:
+    """Go on from the place of a change about which a person has decided."""
+    told = (decision, by) if state.facts.asked is not None else ()
+    return replace(resume(state), reason="", facts=replace(resume(state).facts, decided=told))
+
+
+@_step(Life.LOADING, after=Life.LOADING)
+def catch_up(state: TableState, sequence: int, schema: TableSchema | None = None) -> TableState:
+    """Note how far a table has come that resumes. `schema`: its next definition, which its target's table has by now."""
+    facts = replace(state.facts, resumes=sequence)
+    if schema is None:
+        return replace(state, facts=facts)
+    return replace(state, schema=schema, facts=replace(facts, altering=None, asked=None, decided=()))
+
+
+@_step(Life.LOADING, after=Life.LOADING)
+def begin_altering_behind(state: TableState, sequence: int) -> TableState:
+    """Note that the target's table of one that resumes is about to be altered, by a statement that commits by itself."""
+    return replace(state, facts=replace(state.facts, altering=sequence))
+
+
 @_step(*_EVERY, after=Life.PARKED)
 def park(state: TableState, reason: str, resumes: int | None = None) -> TableState:
     """Stop applying changes to the table. `resumes`: the sequence behind which it can go on, as long as the trail is kept."""
     parked_for = ParkedFor.DROPPED if tells_dropped(reason) else ParkedFor.OTHER
     resumes = state.facts.resumes if resumes is None else resumes
-    facts = replace(state.facts, parked_for=parked_for, resumes=resumes, altering=None)
+    facts = replace(state.facts, parked_for=parked_for, resumes=resumes, altering=None, asked=None, decided=())
     return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
 
 
@@ -334,6 +372,7 @@ def park(state: TableState, reason: str, resumes: int | None = None) -> TableSta
 def take_out(state: TableState) -> TableState:
     """Take a table that is followed out of the stream, because a load of it was asked for."""
     facts = replace(_unbuilt(state.facts), joins=False, reread=(), resumes=None, window=None, parked_for=ParkedFor.LOAD)
+    facts = replace(facts, asked=None, decided=())
     reason = f"{ParkedFor.LOAD.words}: anabranch load JOB --table {state.source}"
     return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
 
@@ -367,7 +406,9 @@ def give_up_place(state: TableState) -> TableState:
 
     A table that was about to resume stays parked, too: without its place nothing could tell where to go on.
     """
-    return replace(state, state=Life.PARKED, facts=replace(state.facts, joins=False, resumes=None))
+    parked_for = ParkedFor.OTHER if state.facts.parked_for is ParkedFor.ASKED else state.facts.parked_for
+    facts = replace(state.facts, joins=False, resumes=None, parked_for=parked_for, asked=None, decided=())
+    return replace(state, state=Life.PARKED, facts=facts)
 
 
 def tells_dropped(reason: str) -> bool:

@@ -14,6 +14,7 @@ from anabranch.apply.altering import left_behind
 from anabranch.apply.cascades.cascade import hangs_on_hidden_rows
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
+from anabranch.apply.life.catch_up import altered_on_the_way, passed_by
 from anabranch.apply.life.park import together
 from anabranch.apply.progress import Progress
 from anabranch.errors import RowRefused, StateError
@@ -110,10 +111,12 @@ def _resume(applier: Applier, following: Following, group: Sequence[TableState])
     progress.learn(group)
     history, at = progress.trail.history, progress.checkpoint.position.sequence
     why = next((e.reason for s in group if (e := history.parked_by(s.source))), "")
-    behind = [s.source for s in group if s.schema and history.altered_since(s.source, s.schema.version, at)]
-    why = why or next(map(left_behind, behind), "")
+    why = why or next(map(left_behind, passed_by(progress, group)), "")
     try:
         if not why:
+            group = altered_on_the_way(applier, following, group)
+            if any(state.is_parked for state in group):
+                return all(state.facts.resumes is None for state in group)
             replayed, joined = following.joined(progress.context, group, at)
             applier.carrier.replay([arrive(state) for state in group], replayed, joined)
     except (RowRefused, StateError) as refusal:  # also rows of another definition
@@ -121,7 +124,8 @@ def _resume(applier: Applier, following: Following, group: Sequence[TableState])
         why = refusal.message
     bound = log.get(job=progress.job, tables=[str(state.source) for state in group])
     if why:
-        progress.park(*[refuse_to_resume(state, why) for state in group])
+        now = [progress.states[state.source] for state in group]  # they may have come a part of the way
+        progress.park(*[refuse_to_resume(state, why) for state in now])
         bound.warning("tables_not_resumed", reason=why)
     else:
         bound.info("tables_resumed", after=group[0].facts.resumes, at=at)

@@ -15,13 +15,13 @@ from anabranch.model.column_changes import APPLY, DDL, OF_TABLES, PARK, Actions,
 from anabranch.model.ghost_names import TABLE, USUAL, GhostNames
 from anabranch.model.ids import TableId
 
-AddColumn = Literal["apply", "apply_if_exact", "park", "stop"]
-DropColumn = Literal["apply", "keep", "park", "stop"]
-RenameColumn = Literal["apply", "park", "stop"]
-Nullability = Literal["apply", "park", "stop"]
-ColumnDefault = Literal["apply", "ignore", "park", "stop"]
-ChangeType = Literal["apply", "apply_if_exact", "park", "stop"]
-Any = Literal["apply", "park", "stop"]
+AddColumn = Literal["apply", "apply_if_exact", "ask", "park", "stop"]
+DropColumn = Literal["apply", "keep", "ask", "park", "stop"]
+RenameColumn = Literal["apply", "ask", "park", "stop"]
+Nullability = Literal["apply", "ask", "park", "stop"]
+ColumnDefault = Literal["apply", "ignore", "ask", "park", "stop"]
+ChangeType = Literal["apply", "apply_if_exact", "ask", "park", "stop"]
+Any = Literal["apply", "ask", "park", "stop"]
 
 ADDITIVE: Actions = {ColumnChange.ADD: APPLY, ColumnChange.TYPE: APPLY}  # nothing of what is there is lost by them
 RULES = "[[ddl.rules]]"
@@ -61,10 +61,11 @@ class Ddl(Section):
     """Decide what becomes of changes of definitions at the source ([how](../howto/schema-changes.md)). What adds to a table
     and takes nothing from it comes to the target; what else has a key here parks its table unless the key says otherwise,
     and what has none parks it. `stop`, of any kind: apply ends with an error in front of the change (code
-    `stopped_by_change`), and does so again until the setting is another one."""
+    `stopped_by_change`), and does so again until the setting is another one. `ask`, of any kind: the table waits in front of
+    the change for `anabranch ddl approve` or `skip`, and the trail is kept for it; others go on."""
 
     action: Any | None = None
-    """Decide the same of every kind of change that has no key of its own here (`apply`, `park`, `stop`), but for
+    """Decide the same of every kind of change that has no key of its own here (`apply`, `ask`, `park`, `stop`), but for
     `create_table` and `online_swap`."""
 
     add_column: AddColumn | None = None

@@ -1,9 +1,11 @@
-"""`anabranch ddl ls|show` on targets of the memory twin: what is shown, of one and of several, and what is not there."""
+"""`anabranch ddl ls|show|approve|skip` on targets of the memory twin: what is shown, of one and of several, and what is not
+there."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,10 @@ from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.target.store import MemoryStore, keep_ddl
 from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome
 from anabranch.model.ids import TableId
-from anabranch.model.table_life import TableState
+from anabranch.model.schema import TableSchema
+from anabranch.model.table_life import TableState, ask
+from anabranch.trail.writer import TrailWriter
+from rigs import trail_source
 
 GOODS, OTHER, TARGETS = TableId("shop", "goods"), TableId("shop", "other"), ("north", "south")
 ADD = "ALTER TABLE goods ADD n INT DEFAULT 5"
@@ -119,3 +124,36 @@ def test_a_target_that_is_away_is_one_message(tmp_path: Path, capsys: pytest.Cap
         said = capsys.readouterr()
         structlog.reset_defaults()
         assert code == 6 and said.out == "" and said.err.count("error: ") == 1
+
+
+def test_a_decision_is_kept_with_the_table_that_waits(
+    ddl: Verb, names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the target that is named alone. Who decides again, about another change or in another way is told why not."""
+    monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path))
+    with TrailWriter.open(tmp_path / "shop" / "trail", **trail_source.JOB, pack=False) as writer:
+        writer.schema(TableSchema(trail_source.ORDERS, (), ()))
+        writer.append(trail_source.chunk(1, 1))
+        writer.flush()
+    change = replace(ADDED, sequence=1, source=OTHER, target=OTHER, outcome=Outcome.WAITING, why="asked")
+    for name in names:
+        store = MemoryStore(database(name))
+        state = store.states.tables("shop")[OTHER]
+        store.save_table("shop", ask(state, "it waits", 1, asked=True), state)
+        keep_ddl(database(name).job("shop"), change)
+    here = MemoryStore(database("north"))
+    (number,) = (one.number for one in here.ddl_changes("shop", OTHER) if one.outcome is Outcome.WAITING)
+    at = ("--target", "north") if len(names) > 1 else ()
+    for verb, which, why in (
+        ("approve", 1, "nothing waits in front of change 1, which is altered"),
+        ("skip", 99, "no change 99"),
+    ):
+        code, _, said = ddl(verb, str(which), *at)
+        assert code == 2 and why in said
+    code, text, _ = ddl("approve", str(number), *at)
+    assert code == 0 and text == f"shop.other goes on from change {number}\n"
+    decided = here.states.tables("shop")[OTHER]
+    assert decided.is_resuming and decided.facts.decided[0] == "apply" and decided.facts.resumes == 0
+    code, _, said = ddl("approve", str(number), *at)
+    assert code == 2 and "nothing waits" in said
+    assert all(MemoryStore(database(name)).states.tables("shop")[OTHER].is_asked for name in names[1:])

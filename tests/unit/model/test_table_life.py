@@ -27,14 +27,33 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "hand_over": ("[]", "[]", 3),
     "open_window": (3, 9),
     "begin_altering": (7,),
+    "begin_altering_behind": (7,),
+    "ask": ("it waits for a decision", 7, True),
+    "decide": ("apply", "me"),
+    "catch_up": (8,),
     "alter": (SCHEMA,),
     "park": ("said so",),
     "wait_for_load": ("the file changed", True),
     "refuse_to_resume": ("still a string",),
 }
-FULL = Facts(
-    True, True, True, True, True, ("key a",), ParkedFor.LOAD, 0, (3, 9), ({"id": None},), 2, 1, 7, {"later": "x"}
+FACTS = (
+    True,
+    True,
+    True,
+    True,
+    True,
+    ("key a",),
+    ParkedFor.LOAD,
+    0,
+    (3, 9),
+    ({"id": None},),
+    2,
+    1,
+    7,
+    8,
+    ("apply", "me"),
 )
+FULL = Facts(*FACTS, {"later": "x"})
 
 
 def take(step: Step, state: TableState | None) -> TableState:

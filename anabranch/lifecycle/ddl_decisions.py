@@ -1,0 +1,97 @@
+"""Decisions about changes of definitions for which the job file asks: a table that waits in front of one goes on, with the
+change or without it.
+
+What does not live here: waiting, and carrying it out (`apply/altering.py`), the notes of changes (`job/ddl_changes.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.apply.decided import process
+from anabranch.apply.life.park import together
+from anabranch.errors import ConfigError
+from anabranch.model.column_changes import DECISIONS, IGNORES, SKIP, kinds_between
+from anabranch.model.ddl_changes import Outcome
+from anabranch.model.table_life import decide as decided
+from anabranch.trail import requests, retention
+from anabranch.trail.reader import TrailReader
+from anabranch.view.opened import store_of
+
+if TYPE_CHECKING:
+    from anabranch.model.ddl_changes import DdlChange
+    from anabranch.model.ids import TableId
+    from anabranch.model.table_life import TableState
+    from anabranch.view.job_view import JobView
+
+LS = "anabranch ddl ls JOB lists them"
+RELOAD = "load the table again: anabranch load JOB --table {} --recreate"
+
+
+def decide(job: JobView, number: int, decision: str) -> list[TableId]:
+    """Let the table that waits in front of change `number` go on, with those that wait with it; apply does it, now or when it
+    starts. `decision`: APPLY or SKIP. Returns these tables. Raises ConfigError for a change in front of which nothing waits,
+    and for one that cannot be decided so."""
+    assert decision in DECISIONS, decision
+    name = job.config.name
+    with store_of(job) as store:
+        found = store.journal.ddl_changes(name) if store.exists() else []
+        change = next((one for one in found if one.number == number), None)
+        if change is None:
+            raise ConfigError(f"there is no change {number}", job=name, hint=LS)
+        states = store.states.tables(name)
+        state = states.get(change.source)
+        if state is None or not state.is_asked or state.facts.asked != change.sequence:
+            raise ConfigError(f"nothing waits in front of change {number}{_instead(change)}", job=name, hint=LS)
+        group = together(state, states)
+        _refuse_lost(job, change, group)
+        if decision == SKIP:
+            _refuse_skip(job, change)
+        for one in group:
+            assert one.facts.resumes is not None, "it waits at a place"
+            retention.hold(job.trail, job.names.table(one.source), one.facts.resumes)
+            store.states.save_table(name, decided(one, decision, process()), one)
+    return [one.source for one in group]
+
+
+def _instead(change: DdlChange) -> str:
+    if change.outcome is Outcome.WAITING:
+        return f": {change.why}" if change.why else ""
+    return f", which is {change.outcome}"
+
+
+def _refuse_lost(job: JobView, change: DdlChange, group: list[TableState]) -> None:
+    """Raise ConfigError where the trail does not lead on from their place."""
+    name = job.config.name
+    with TrailReader(job.trail) as trail:
+        for state in group:
+            table, after = state.source, state.facts.resumes or 0
+            asked = requests.answer(trail.directory, table)
+            if asked is not None and asked.is_pending:
+                raise ConfigError(f"a load of {table} is under way", job=name, hint="it brings the definition with it")
+            why = ""
+            if (parked := trail.history.parked_by(table)) is not None:
+                why = f"the source has changed it once more behind that: {parked.reason}"
+            elif trail.history.joined_after(table, after):
+                why = "it was loaded anew behind that, for another target"
+            elif after < trail.first() - 1:
+                why = "the trail does not reach back to its place"
+            if why:
+                told = f"{table} cannot go on from change {change.number}: {why}"
+                raise ConfigError(told, job=name, hint=RELOAD.format(table))
+
+
+def _refuse_skip(job: JobView, change: DdlChange) -> None:
+    """Raise ConfigError for a change that a target cannot leave out."""
+    with TrailReader(job.trail) as trail:
+        history = trail.history
+        entries = history.alterations(change.source, 0, change.sequence)
+        schema = next((one.schema for one in entries if one.sequence == change.sequence), None)
+        former = history.before(schema) if schema is not None else None
+        kinds = kinds_between(former, schema, history.renamed(schema)) if former and schema else []
+    if left := [kind for kind in kinds if kind not in IGNORES]:
+        raise ConfigError(
+            f"a change of the kind {left[0]} cannot be skipped: rows behind it would not fit the target's table",
+            job=job.config.name,
+            hint=f"anabranch ddl approve JOB {change.number} makes it there, too",
+        )

@@ -1,0 +1,209 @@
+"""Tables wait in front of a change of their definition until a person decides, and come up with the others from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch import failpoints
+from anabranch.errors import ConfigError
+from anabranch.model.ddl_changes import DdlChange, Outcome
+from anabranch.model.ids import TableId
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.servers import Server
+from anabranch.trail import retention
+from rigs.job_here import JobHere
+from rigs.scenario import Scenario
+from rigs.scenario_mysql_target import MysqlToMysql
+from rigs.scenario_postgresql import FromPostgres
+
+ASKS = '[ddl]\naction = "ask"\n'
+KINDS: dict[tuple[str, str], type[Scenario]] = {
+    ("mariadb", "postgresql"): Scenario,
+    ("mysql", "mariadb"): MysqlToMysql,
+    ("logical_postgresql", "postgresql"): FromPostgres,
+}
+TABLES = (
+    "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20), goes INT)",
+    "CREATE TABLE other (id INT PRIMARY KEY, v INT)",
+    "CREATE TABLE parent (id INT PRIMARY KEY)",
+    "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id))",
+    "INSERT INTO item VALUES (1, 'one', 1), (2, 'two', 2)",
+    "INSERT INTO parent VALUES (1), (2)",
+)
+PLACES = (
+    "apply.asking",
+    "apply.altering",
+    "apply.altered.apart",
+    "apply.altered.behind",
+    "apply.ddl.noted",
+    "apply.committed",
+    "apply.caught.up",
+)
+
+
+PAIRS = [pytest.param(pair, marks=pytest.mark.long) if "logical" in pair[0] else pair for pair in KINDS]
+
+
+@pytest.fixture(params=PAIRS, ids=" to ".join)
+def here(
+    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
+) -> Iterator[JobHere]:
+    """A job that streams, and asks about each change."""
+    of, to = request.param
+    source = source_database(request.getfixturevalue(of))
+    target = create_database(request.getfixturevalue(to), "asked")
+    source.execute(*TABLES)
+    made = JobHere(KINDS[request.param](source, target, tmp_path, name=unique_name("job")))
+    made.made.write_job(ASKS)
+    made.load()
+    made.stream()
+    yield made
+    made.job.drop(execute=True)
+    drop_database(target)
+
+
+def noted(here: JobHere, table: str = "item") -> list[DdlChange]:
+    return here.job.ddl_changes(f"{here.made.schema}.{table}")
+
+
+def values(here: JobHere, column: str) -> list[object]:
+    return [one for (one,) in here.made.target.query(f"SELECT {column} FROM {here.made.there}.item ORDER BY id")]
+
+
+def streams(here: JobHere) -> None:
+    here.stream()
+    assert set(here.made.states().values()) == {"streaming"}, here.made.status()
+    here.made.assert_identical("item", "other", "parent", "child")
+
+
+def test_rule_17_a_table_waits_for_a_decision_and_catches_up_from_there(here: JobHere) -> None:
+    """Also in front of a second change behind the first. Nobody else waits."""
+    made, item = here.made, TableId(here.made.schema, "item")
+    made.source.execute(
+        "UPDATE item SET v = 'before' WHERE id = 1",
+        "ALTER TABLE item ADD n INT",
+        "UPDATE item SET v = 'behind', n = 5 WHERE id = 1",
+        "INSERT INTO other VALUES (1, 1)",
+        "ALTER TABLE item ADD m INT NOT NULL DEFAULT 7",
+        "UPDATE item SET m = 8 WHERE id = 2",
+        "DELETE FROM item WHERE id = 1",
+        "ALTER TABLE child ADD n INT",
+        "INSERT INTO child (id, p, n) VALUES (1, 1, 1)",
+        "INSERT INTO parent VALUES (3)",
+    )
+    here.stream()
+    assert {t for t, s in made.states().items() if s == "parked"} == {"item", "parent", "child"}
+    assert "waits for a decision" in made.reason("item") and "anabranch ddl approve JOB N" in made.reason("item")
+    assert "foreign keys connect it with" in made.reason("parent")
+    made.assert_identical("other")
+    assert values(here, "v") == ["before", "two"]
+    first, second = noted(here)
+    assert [one.outcome for one in (first, second)] == [Outcome.WAITING] * 2 and "earlier" in second.why
+    assert here.job.names.table(item) in retention.readers(here.job.trail), "the trail is held for it"
+    with pytest.raises(ConfigError, match="waits for a decision"):
+        here.job.resume(str(item))
+    with pytest.raises(ConfigError, match="nothing waits in front of change"):
+        here.job.decide_ddl(second.number)
+    with pytest.raises(ConfigError, match="add_column cannot be skipped"):
+        here.job.decide_ddl(first.number, "skip")
+    assert here.job.decide_ddl(first.number) == [item]
+    with pytest.raises(ConfigError, match="nothing waits"):
+        here.job.decide_ddl(first.number)
+    here.stream()
+    assert made.states()["item"] == "parked" and (values(here, "v"), values(here, "n")) == (
+        ["behind", "two"],
+        [5, None],
+    )
+    first, second = noted(here)
+    assert (first.outcome, second.outcome) == (Outcome.ALTERED, Outcome.WAITING) and "decided by" in first.why
+    (of_child,) = noted(here, "child")
+    assert set(here.job.decide_ddl(of_child.number)) == {TableId(made.schema, name) for name in ("parent", "child")}
+    here.job.decide_ddl(second.number)
+    streams(here)
+    assert [one.outcome for one in noted(here)] == [Outcome.ALTERED] * 2
+    assert here.job.names.table(item) not in retention.readers(here.job.trail)
+
+
+def test_rule_17_a_decision_is_carried_out_once_wherever_the_job_dies(here: JobHere) -> None:
+    source, met = here.made.source, []
+    for number, place in enumerate(PLACES):
+        source.execute(
+            "UPDATE item SET v = 'before' WHERE id = 1",
+            f"ALTER TABLE item ADD c{number} INT NOT NULL DEFAULT 3",
+            f"UPDATE item SET c{number} = {number}, v = 'behind' WHERE id = 1",
+        )
+        met += dies(here, place)
+        here.stream()
+        assert here.made.states()["item"] == "parked" and values(here, "v") == ["before", "two"]
+        here.job.decide_ddl(noted(here)[-1].number)
+        met += dies(here, place)
+        streams(here)
+    apart = isinstance(here.made, MysqlToMysql)
+    assert set(met) == {one for one in PLACES if apart or one not in ("apply.altering", "apply.altered.apart")}
+    changes = noted(here)
+    assert {one.outcome for one in changes} == {Outcome.ALTERED} and len(changes) == len(PLACES)
+
+
+def dies(here: JobHere, place: str) -> list[str]:
+    failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+    try:
+        here.stream()
+    except failpoints.FailpointReached:
+        return [place]
+    finally:
+        failpoints.arm({})
+    return []
+
+
+def test_a_change_that_cannot_be_made_waits_on_and_a_load_ends_the_waiting(here: JobHere) -> None:
+    made = here.made
+    made.source.execute("ALTER TABLE item ADD mine INT", "UPDATE item SET mine = 1")
+    here.stream()
+    made.target.execute(f"ALTER TABLE {made.there}.item ADD COLUMN mine int")
+    (change,) = noted(here)
+    here.job.decide_ddl(change.number)
+    here.stream()
+    assert made.states()["item"] == "parked" and "apply is not possible" in made.reason("item")
+    made.target.execute(f"ALTER TABLE {made.there}.item DROP COLUMN mine")
+    here.job.decide_ddl(change.number)
+    streams(here)
+    made.source.execute("ALTER TABLE item ADD more INT")
+    made.source.execute("UPDATE item SET more = 1")
+    here.stream()
+    here.load(TableId(made.schema, "item"), recreate=True)
+    streams(here)
+    assert [one.outcome for one in noted(here)] == [Outcome.ALTERED, Outcome.PASSED]
+    with pytest.raises(ConfigError, match="nothing waits"):
+        here.job.decide_ddl(noted(here)[-1].number)
+
+
+def test_a_row_that_is_refused_on_the_way_parks_behind_the_change_that_was_made(here: JobHere) -> None:
+    """It goes on from there: nothing is made or applied twice."""
+    made, item = here.made, f"{here.made.schema}.item"
+    made.target.execute(f"ALTER TABLE {made.there}.item ADD CONSTRAINT small CHECK (id < 100)")
+    made.source.execute(
+        "ALTER TABLE item ADD a INT",
+        "UPDATE item SET a = 1 WHERE id = 1",
+        "INSERT INTO item (id, a) VALUES (200, 2)",
+    )
+    here.stream()
+    here.job.decide_ddl(noted(here)[-1].number)
+    here.stream()
+    assert made.states()["item"] == "parked" and "still refused" in made.reason("item")
+    assert values(here, "a") == [None, None] and noted(here)[-1].outcome is Outcome.ALTERED
+    made.target.execute(f"ALTER TABLE {made.there}.item DROP CONSTRAINT small")
+    here.job.resume(item)
+    streams(here)
+
+
+@pytest.mark.parametrize("here", [("mariadb", "postgresql"), ("mysql", "mariadb")], indirect=True, ids=" to ".join)
+def test_a_dropped_column_may_be_kept(here: JobHere) -> None:
+    made = here.made
+    made.source.execute("ALTER TABLE item DROP goes", "INSERT INTO item VALUES (3, 'three')")
+    here.stream()
+    here.job.decide_ddl(noted(here)[-1].number, "skip")
+    streams(here)
+    assert values(here, "goes") == [1, 2, None] and "skip, decided by" in noted(here)[-1].why
