@@ -180,6 +180,8 @@ class Altering:
             target = self.tables.target_table(schema)
             self.tables.where(schema)
             self.tables.on_conflict(schema)
+            if taken := [state.source for state in self.progress.states.values() if state.target == target.target]:
+                raise NotFollowed(f"{target.target} is the target of {taken[0]} already")
             self.creating.create(schema, target)
         except TargetUnavailable:
             raise

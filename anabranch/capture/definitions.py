@@ -80,11 +80,14 @@ class DefinitionKeeper:
         prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None,
         follows: Follows = FOLLOWS_NOTHING,
         ghosts: GhostNames | None = None,
+        shares: Callable[[TableId, Iterable[TableId]], bool] = lambda table, others: False,
     ) -> None:
         """Set up the keeper. `patience`: seconds that a table waits to join for prepared transactions to end.
         `prepare`: carries out at the source what these tables still need. `follows`: returns the kinds of changes behind
         which a table goes on, where all of it is certain. `ghosts`: how copies of tables are called that tools swap them with.
+        `shares`: whether one of other tables goes into the same target table as this one.
         """
+        self.shares = shares
         self.copies = Copies(source, trail, ghosts or GhostNames(), follows)
         self.follows = follows
         self.prepare = prepare
@@ -162,6 +165,8 @@ class DefinitionKeeper:
         history, tools = self.trail.history, self.copies.names
         new = [t for t in facts.tables if self.wanted(t) and not history.latest(t) and t not in history.parked()]
         if not new or ColumnChange.CREATE not in self.follows(new[0]) or tools.pattern_of(new[0].name):
+            return []
+        if self.shares(new[0], {*history.in_force(), *history.parked()}):
             return []
         found = created.take_in(self.source, self.trail, new[0], statement, shown)
         if found is None:

@@ -7,7 +7,7 @@ never told of a position that the trail does not hold.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -91,6 +91,7 @@ class Capture:
     guard: ValueGuard | None = None  # looks at rows before they enter the trail
     follows: Follows = FOLLOWS_NOTHING  # the kinds of changes behind which a table goes on
     ghosts: GhostNames = GhostNames()  # noqa: RUF009 - a value: how copies are called that tools swap tables with
+    shares: Callable[[TableId, Iterable[TableId]], bool] = lambda table, others: False  # a target table
     retry: EndLimits = RETRY  # how long the source is waited for
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
     counts: Counts = field(default_factory=Counts)
@@ -114,6 +115,7 @@ class Capture:
             self.prepare,
             self.follows,
             self.ghosts,
+            self.shares,
         )
         self.newcomers = Newcomers(self.source, self.trail, self.wanted)
         self.prepared = PreparedTransactions(self.trail, self.keeper)

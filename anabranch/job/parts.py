@@ -75,6 +75,7 @@ def run_capture(job: JobView) -> None:
                     guard=guard,
                     follows=job.config.followed_changes,
                     ghosts=job.config.ddl.names_of_tools,
+                    shares=job.rules.shares_target,
                     retry=source_limits(job, interval=1.0),
                     waits_at_start=bool(os.environ.get(SUPERVISED)),
                 ).run()

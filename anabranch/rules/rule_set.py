@@ -94,6 +94,11 @@ class RuleSet:
     def includes(self, table: TableId) -> bool:
         return self.target_of(table) is not None
 
+    def shares_target(self, table: TableId, others: Iterable[TableId]) -> bool:
+        """Return whether another one of these tables goes into the same target table."""
+        target = self.target_of(table)
+        return target is not None and any(self.target_of(other) == target for other in others if other != table)
+
     def not_replicated(self, table: TableId) -> ConfigError:
         """Return the error for a named table that the job does not replicate, with the line that decides it."""
         by = decided(self._config, table).by

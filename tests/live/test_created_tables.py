@@ -39,7 +39,9 @@ def here(
     source.execute("CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO item VALUES (1, 'one')")
     kind = Scenario if to == "postgresql" else MysqlToMysql
     made = JobHere(kind(source, target, tmp_path, name=unique_name("job")))
-    made.made.write_job(APPLY)
+    here, there = made.made.schema, made.made.there
+    shared = f'[[rules]]\ninclude = ["{here}.item_again"]\ntarget = "{there}.item"\n'
+    made.made.write_job(APPLY, rules=f'{shared}[[rules]]\ninclude = ["{here}.*"]\ntarget = "{there}.{{table}}"\n')
     made.load()
     made.stream()
     yield made
@@ -115,19 +117,21 @@ def test_a_table_that_is_not_certain_or_not_free_parks(here: JobHere) -> None:
         "CREATE TABLE late (id INT PRIMARY KEY)",
         "INSERT INTO late VALUES (1)",
         "ALTER TABLE late ADD n INT",  # the catalogue has it before the job has read the log
+        "CREATE TABLE item_again LIKE item",  # goes where item goes
         "CREATE TABLE _item_gho LIKE item",  # of a tool, though the job does not follow what it does
         "CREATE TABLE gone (id INT PRIMARY KEY)",
         "DROP TABLE gone",
     )
     here.stream()
-    found = _reasons(here, "taken", "otherwise", "copied", "acting", "late", "_item_gho", "item")
+    found = _reasons(here, "taken", "otherwise", "copied", "acting", "late", "item_again", "_item_gho", "item")
     assert found["item"] == "streaming"
     assert all(
         found[name].startswith("created at the source, and not at the target") for name in ("taken", "otherwise")
     ), found
-    assert all(found[name].startswith("created after start") for name in ("copied", "acting", "late", "_item_gho")), (
-        found
-    )
+    assert all(
+        found[name].startswith("created after start")
+        for name in ("copied", "acting", "late", "item_again", "_item_gho")
+    ), found
     assert made.target.query(f"SELECT id FROM {made.there}.taken") == [(9,)]
     here.load(TableId(made.schema, "late"))
     here.stream()

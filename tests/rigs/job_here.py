@@ -148,6 +148,7 @@ class JobHere:
                 prepare=prepare,
                 follows=job.config.followed_changes,
                 ghosts=job.config.ddl.names_of_tools,
+                shares=job.rules.shares_target,
             ).run()
 
     def apply(self, is_built: bool = False, **settings: Any) -> None:

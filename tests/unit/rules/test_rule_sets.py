@@ -98,6 +98,8 @@ def test_a_name_of_a_tool_has_the_table_in_it(tmp_path: Path, pattern: str) -> N
 def test_two_tables_into_one_are_refused_with_both_names(tmp_path: Path) -> None:
     found = rules(tmp_path, '[[rules]]\ninclude = ["a.*", "b.*"]\ntarget = "public.{table}"\n')
     assert len(found.targets([TableId("a", "x"), TableId("b", "y")])) == 2
+    assert found.shares_target(TableId("b", "x"), [TableId("a", "x")])
+    assert not found.shares_target(TableId("b", "x"), [TableId("b", "x"), TableId("a", "y"), TableId("c", "x")])
     with pytest.raises(ConfigError, match=r"public\.x would get a\.x, b\.x"):
         found.targets([TableId("a", "x"), TableId("b", "x"), TableId("c", "x")])
 
