@@ -28,6 +28,7 @@ TABLES = (
 )
 ALL = ("parent", "child", "bag")
 pytestmark = pytest.mark.timeout(1200)  # many commands, each a process, on a machine that has other work
+ASKS = '[[ddl.rules]]\ntables = ["*.child"]\nadd_column = "ask"\n'
 
 
 @pytest.fixture
@@ -186,11 +187,12 @@ def rule_15_who_was_away_parks_it_where_it_was_altered(made: Several, run: Runni
 @pytest.mark.quick
 def test_tables_that_park_come_back_at_each_target_by_itself(mariadb: Server, several: Build) -> None:
     made = several(mariadb, "north", "south")
-    made.write_job("north", "south", text=f'[apply]\non_error = "park"\n{PARKS_ADDED}')
+    made.write_job("north", "south", text=f'[apply]\non_error = "park"\n{PARKS_ADDED}{ASKS}')
     job = made.made
     job.run_until_caught_up()
     run = job.start("run")
     what_one_target_refuses_is_parked_there_only(made, run)
+    a_change_is_decided_at_each(made, run)
     what_the_source_alters_is_parked_at_both(made, run)
     it_is_loaded_again_at_one_and_then_at_the_other(made, run)
     what_both_ask_for_at_once_comes_once(made, run)
@@ -216,6 +218,25 @@ def what_one_target_refuses_is_parked_there_only(made: Several, run: Running) ->
     wait_until(lambda: made.states("south")["bag"] == "streaming", SOON, "bag streams at south", run.tail, run)
     wait_until(lambda: f"load@south {bag}" not in retention.readers(job.trail), SOON, "nothing is held", run.tail, run)
     made.assert_identical(tables=("bag",))
+
+
+def a_change_is_decided_at_each(made: Several, run: Running) -> None:
+    """Parent and child wait together, and at each target by itself."""
+    job = made.made
+    job.source.execute("ALTER TABLE child ADD COLUMN more INT", "UPDATE child SET more = 7")
+    for name in ("north", "south"):
+        wait_until(lambda at=name: made.states(at)["child"] == "parked", SOON, f"waits at {name}", run.tail, run)
+        assert made.states(name)["parent"] == "parked"
+    for name in ("north", "south"):
+        assert made.states(name)["child"] == "parked"
+        found = job.cli("ddl", "ls", "--json", "--target", name).json
+        changes = next(
+            (one["changes"] for one in found.get("targets", ()) if one["name"] == name), found.get("changes")
+        )
+        (number,) = (one["number"] for one in changes if one["outcome"] == "waiting")
+        assert "child goes on" in job.cli("ddl", "approve", str(number), "--target", name).stdout
+        wait_until(lambda at=name: made.states(at)["child"] == "streaming", SOON, f"streams at {name}", run.tail, run)
+    made.assert_identical(tables=("parent", "child"))
 
 
 def what_the_source_alters_is_parked_at_both(made: Several, run: Running) -> None:
