@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 NO_COPY = "the log that the job has read does not show that {copy} was made as a copy of it"
 EMPTIED = "it was emptied while its copy was filled, which the tools do not follow"
 UNCERTAIN = "its copy was altered by something that is not followed, or that may keep rows out of it"
-OTHERWISE = "its copy was made of another definition than it has by now"
+OTHERWISE = "its copy was made of another definition than it has by now, or before it was brought in again"
 REFERS = "foreign keys refer to it, or it has some: they stay with the table that was taken out"
 PREPARED = "a prepared transaction with rows of the job is open"
 NOT_SHOWN = "the source's catalogue has another definition of it by now than its copy had"
@@ -49,6 +49,9 @@ class Copies:
 
     def __init__(self, source: SourceConnector, trail: TrailWriter, names: GhostNames, follows: Follows) -> None:
         self.source, self.trail, self.names, self.follows = source, trail, names, follows
+        if not self.is_followed:  # what becomes of them from here on is not noted
+            for copy, entry in trail.history.copies().items():
+                trail.copy(copy, None, entry.at)
 
     @property
     def is_followed(self) -> bool:
@@ -69,7 +72,7 @@ class Copies:
                 self._changed(facts, known[table], statement)
         for copy, entry in known.items():
             is_of = entry.schema and entry.schema.id in facts.tables
-            if is_of and facts.kind == StatementKind.TRUNCATE:
+            if is_of and facts.kind == StatementKind.TRUNCATE and entry.reason != EMPTIED:
                 self.trail.copy(copy, entry.schema, at, entry.filled, EMPTIED)
             elif facts.schema and copy.schema == facts.schema:
                 self.trail.copy(copy, None, at)
@@ -134,6 +137,11 @@ class Copies:
         is_ours = table in self.trail.history.in_force() and self.names.is_of(copy.name, table.name)
         return (table, copy) if is_swap and is_ours else None
 
+    def forget(self, copy: TableId, at: str) -> None:
+        """Note that a statement at `at` has taken the name away."""
+        if copy in self.trail.history.copies():
+            self.trail.copy(copy, None, at)
+
     def come_in(self, table: TableId, copy: TableId, shown: str) -> Barrier | str:
         """Put the copy's definition in force for the table, and return the barrier that says so, or why that is not certain.
         Raises SourceUnavailable."""
@@ -156,7 +164,7 @@ class Copies:
 
     def _why_not(self, then: TableSchema, after: TableSchema, kinds: frozenset[ColumnChange]) -> str:
         history = self.trail.history
-        if not history.at(then.id, after.version).same_definition(then):
+        if after.version != then.version:
             return OTHERWISE
         if then.foreign_keys or any(
             key.parent == then.id for s in history.in_force().values() for key in s.foreign_keys

@@ -153,7 +153,9 @@ class DefinitionKeeper:
         else:
             found = self.copies.come_in(table, copy, statement.sql)
         if isinstance(found, str):
-            return self._park([table], f"{SWAPPED}: {found}", statement.sql)
+            barriers = self._park([table], f"{SWAPPED}: {found}", statement.sql)
+            self.copies.forget(copy, statement.mark.native)  # where it was one of another table
+            return barriers
         self.reselect()
         return [found]
 

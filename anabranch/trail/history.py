@@ -38,9 +38,9 @@ class Entry:
     which the log was read, by the transaction behind it; `renamed`: former and next names of its columns; `swapped`: a copy
     came in for it; `created`: `statement` made it), `copy` (`table` is a copy that a tool makes, of the table in `schema`,
     which says how that will be defined once the copy comes in; `filled` as in Untold; `reason`: why it may not come in, ""
-    where it may; `at`: the place of the last statement about it; without a schema it is no copy any more), `park`, `source`
-    (another server from here on) or `recovered` (the trail ended at `sequence`). Otherwise `sequence` is the first
-    transaction for which it holds."""
+    where it may; `at`: the place of the last statement about it; it is no copy any more without a schema, nor once its table is
+    swapped, parked, or joins), `park`, `source` (another server from here on) or `recovered` (the trail ended at `sequence`).
+    Otherwise `sequence` is the first transaction for which it holds."""
 
     kind: str
     sequence: int
@@ -121,7 +121,8 @@ class SchemaHistory:
         return self._parked.get(table)
 
     def copies(self) -> dict[TableId, Entry]:
-        """Return the copies of tables that tools make, or have made, by their own names."""
+        """Return the copies that tools make of tables as they are now, by the copies' own names. One that is swapped, parked
+        or brought in again has none until another is made."""
         return dict(self._copies)
 
     def joined_after(self, table: TableId, sequence: int) -> bool:
@@ -218,14 +219,20 @@ class SchemaHistory:
             self._schemas.setdefault(entry.schema.id, []).append(entry)
             if entry.joined:
                 self._parked.pop(entry.schema.id, None)
+            if entry.joined or entry.swapped:
+                self._forget_copies(entry.schema.id)
             if entry.altered and self._altered[-1:] != [entry.sequence]:
                 self._altered.append(entry.sequence)
         elif entry.kind == "park" and entry.table:
             self._parked[entry.table] = entry
+            self._forget_copies(entry.table)
         elif entry.kind == "copy" and entry.table:
             self._copies.pop(entry.table, None)
             if entry.schema:
                 self._copies[entry.table] = entry
+
+    def _forget_copies(self, of: TableId) -> None:
+        self._copies = {copy: e for copy, e in self._copies.items() if e.schema is None or e.schema.id != of}
 
 
 @dataclass(frozen=True, slots=True)

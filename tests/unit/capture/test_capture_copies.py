@@ -106,6 +106,16 @@ class Log:
         self.trail.close()
         self.open()
 
+    def joins(self, table: TableId) -> None:
+        """Bring a table in again, by a load, as it was."""
+        latest = self.trail.history.latest(table)
+        assert latest is not None
+        schema = latest.with_version(latest.version + 1)
+        self.trail.schema(schema, joined=True)
+        there = mark("server", next(self._places))
+        self.trail.append(alone([Barrier(0, 0, BarrierKind.SCHEMA, table, schema=schema)], there, None))
+        self.trail.flush()
+
     def read(self, sql: str, at: int = 0) -> list[Barrier]:
         """Read a statement, as capture does: what it says is durable before the next one. `at`: its place, read again."""
         there = mark("server", at or next(self._places))
@@ -255,3 +265,45 @@ def test_without_the_setting_a_swap_parks_as_ever(log: Callable[..., Log]) -> No
     *_, found = [made.read(one) for one in GH_OST]
     assert [one.kind for one in found] == [BarrierKind.PARK] and "rename at the source" in found[0].reason
     assert made.trail.history.copies() == {}
+
+
+def test_rule_19_a_copy_of_a_table_that_was_parked_and_joined_again_does_not_come_in(log: Callable[..., Log]) -> None:
+    """It may have rows that the table has lost meanwhile, or lack some."""
+    made = log()
+    made.read(LIKE)
+    (parked,) = made.read("ALTER TABLE orders DROP PARTITION p0")
+    assert parked.kind is BarrierKind.PARK and made.trail.history.copies() == {}
+    made.joins(ORDERS)
+    made.read(ALTER)
+    (barrier,) = made.read(SWAP)
+    assert barrier.kind is BarrierKind.PARK and "does not show that shop._orders_gho was made" in barrier.reason
+
+
+def test_rule_19_a_copy_comes_in_once(log: Callable[..., Log]) -> None:
+    """Nothing tells what a table of its name is that comes behind it, whether the swap was followed or not."""
+    made = log(now=())
+    first, second = [made.read(one) for one in (LIKE, SWAP, SWAP)][1:]
+    assert [one.kind for one in (*first, *second)] == [BarrierKind.ALTER, BarrierKind.PARK]
+    assert "does not show" in second[0].reason and made.trail.history.copies() == {}
+    made.joins(ORDERS)
+    statements = (LIKE, "ALTER TABLE _orders_gho ADD UNIQUE (n)", SWAP)
+    assert "may keep rows out" in [made.read(one) for one in statements][-1][0].reason
+    assert made.trail.history.copies() == {}
+
+
+def test_rule_19_a_copy_is_not_known_behind_a_time_in_which_swaps_were_not_followed(log: Callable[..., Log]) -> None:
+    made = log()
+    made.read(LIKE)
+    follows, made.follows = made.follows, frozenset()
+    made.killed()
+    assert made.trail.history.copies() == {}
+    made.follows = follows
+    made.killed()
+    assert made.trail.history.copies() == {} and "does not show" in made.read(SWAP)[0].reason
+
+
+def test_a_table_that_is_emptied_often_is_noted_once(log: Callable[..., Log]) -> None:
+    made = log()
+    for statement in (LIKE, "TRUNCATE TABLE orders", "TRUNCATE TABLE orders", "TRUNCATE TABLE orders"):
+        made.read(statement)
+    assert len([one for one in made.trail.history.entries if one.kind == "copy"]) == 2
