@@ -105,6 +105,12 @@ class JobConfig(Section):
         return frozenset[ColumnChange]().union(*(said.followed for said in self.ddl.every(usual)))
 
     @property
+    def followed_everywhere(self) -> frozenset[ColumnChange]:
+        """The kinds of changes behind which every table may go on."""
+        others, *rules = self.ddl.every({} if self.pair else ADDITIVE)
+        return others.followed - {kind for rule in rules for kind in rule.actions if kind not in rule.followed}
+
+    @property
     def file(self) -> Path | None:
         """The job file this came from."""
         return self._file

@@ -26,8 +26,9 @@ class LogOptions:
     `reader_id`: a number that no other job has, for sources that know their readers by numbers. `name`: of what the job
     has at the source, used by no other job. `decoding`: which code decodes the log here (auto, python, native), where a
     connector has several. `leave_out`: origins whose rows and TRUNCATEs are not given, in the words of the trail's
-    `origin`; ConfigError where that cannot be. `follows`: the kinds of changes of columns behind which a table goes on:
-    its rows that come by other columns than those in force are told as LogRedefined, where a log names columns.
+    `origin`; ConfigError where that cannot be. `follows`: the kinds of changes of columns behind which a table goes on, of
+    those that rows show some table, of others every one. Rows that come by other columns than those in force are told as
+    LogRedefined, where a log names columns.
     """
 
     reader_id: int

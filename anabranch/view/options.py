@@ -8,6 +8,7 @@ import re
 import uuid
 from typing import TYPE_CHECKING
 
+from anabranch.model.column_changes import TOLD_BY_ROWS
 from anabranch.model.endpoint import EndLimits
 from anabranch.trail.retention import RetentionLimits
 
@@ -50,7 +51,7 @@ def log_options(job: JobView, job_uuid: str) -> LogOptions:
         name,
         decoding=capture.decoding,
         leave_out=frozenset(job.config.source.leave_out),
-        follows=job.config.followed_anywhere,
+        follows=(job.config.followed_anywhere & TOLD_BY_ROWS) | job.config.followed_everywhere,
     )
 
 

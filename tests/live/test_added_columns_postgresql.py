@@ -16,7 +16,9 @@ from anabranch.contracts import LogOptions, RedefinedCatalog
 from anabranch.model.column_changes import Altered, ColumnChange
 from anabranch.model.ddl_changes import DdlRule, Outcome, digest_of
 from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
 from anabranch.rows import compiled
+from anabranch.rows.log_items import LogRedefined
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.local import Small
@@ -219,12 +221,12 @@ def test_looks_at_the_catalogue_between_know_a_table_that_was_emptied(
     database.execute("TRUNCATE item")
     source.drift(options, then)
     database.execute("ALTER TABLE item ADD w int")
-    columns = [("id", "integer"), ("v", "character varying(20)"), ("w", "integer")]
+    columns = (("id", "integer"), ("v", "character varying(20)"), ("w", "integer"))
     found = []
     for one in (source, other):
         with closing(one.catalog()) as catalog:
             assert isinstance(catalog, RedefinedCatalog)
-            found.append(catalog.behind(then[item], columns))
+            found.append(catalog.behind(then[item], LogRedefined(item, columns, "", LogMark("", ""), "")))
     assert isinstance(found[0], Altered) and "written anew" in str(found[1])
     changed = "its definition changed at the source"
     assert changed not in source.drift(options, then).values()

@@ -103,3 +103,11 @@ def test_a_pair_parks_whatever_is_changed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         load(tmp_path, f'{PAIR}[[ddl.rules]]\ntables = ["public.own"]\nadd_column = "apply"\n')
     assert '[[ddl.rules]] add_column = "apply" beside [pair]' in str(refused.value)
+
+
+def test_a_kind_is_followed_everywhere_if_no_rule_says_otherwise(tmp_path: Path) -> None:
+    """A source that tells whether columns take NULL tells it of all tables."""
+    job = load(tmp_path, RULES)
+    assert ColumnChange.NULLABILITY not in job.followed_everywhere and ColumnChange.DROP in job.followed_everywhere
+    job = load(tmp_path, '[ddl]\nnullability = "apply"\n[[ddl.rules]]\ntables = ["public.own"]\nadd_column = "park"\n')
+    assert job.followed_everywhere == {ColumnChange.NULLABILITY, ColumnChange.TYPE}
