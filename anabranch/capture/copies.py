@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 NO_COPY = "the log that the job has read does not show that {copy} was made as a copy of it"
 EMPTIED = "it was emptied while its copy was filled, which the tools do not follow"
 UNCERTAIN = "its copy was altered by something that is not followed, or that may keep rows out of it"
+SEVERAL = "several statements altered the columns of its copy"
 OTHERWISE = "its copy was made of another definition than it has by now, or before it was brought in again"
 REFERS = "foreign keys refer to it, or it has some: they stay with the table that was taken out"
 PREPARED = "a prepared transaction with rows of the job is open"
@@ -98,9 +99,17 @@ class Copies:
         if facts.kind not in _ALTERS:
             self.trail.copy(entry.table, None, at)
         elif found := None if entry.reason else self._altered(entry, statement):
-            self.trail.copy(entry.table, found.schema, at, (*entry.filled, *found.untold.filled))
+            # Two statements do to values what the definitions at both ends do not tell: a column that goes and comes again.
+            is_second = bool(found.kinds) and self._has_other_columns(entry)
+            filled = (*entry.filled, *found.untold.filled)
+            self.trail.copy(entry.table, found.schema, at, filled, SEVERAL if is_second else "")
         else:
             self.trail.copy(entry.table, entry.schema, at, entry.filled, entry.reason or UNCERTAIN)
+
+    def _has_other_columns(self, entry: Entry) -> bool:
+        assert entry.schema is not None
+        then = self.trail.history.at(entry.schema.id, entry.schema.version)
+        return bool(entry.filled) or entry.schema.columns != then.columns
 
     def _altered(self, entry: Entry, statement: LogStatement) -> Altered | None:
         """Return the table as it is once the copy comes in. The catalogue has the copy under its own name, or, where the log is

@@ -180,6 +180,21 @@ def test_what_rows_have_got_in_a_column_without_a_default_goes_along(log: Callab
     assert found[0].untold == Untold(filled=(("z", "0"),), swapped=True)
 
 
+def test_rule_19_a_default_that_is_changed_behind_rows_got_another_value_parks(log: Callable[..., Log]) -> None:
+    made = log(now=(replace(FILLED, has_default=True, default="6"),))
+    statements = (LIKE, "ALTER TABLE _orders_gho ADD z INT NOT NULL", "ALTER TABLE _orders_gho ALTER z SET DEFAULT 6")
+    for statement in statements:
+        made.read(statement)
+    assert made.read(SWAP)[0].kind is BarrierKind.PARK
+
+
+def test_several_statements_of_which_one_is_about_columns_are_followed(log: Callable[..., Log]) -> None:
+    made = log()
+    indexes = [f"ALTER TABLE _orders_gho ADD INDEX {name} (n)" for name in ("one", "two")]
+    (barrier,) = [made.read(one) for one in (LIKE, indexes[0], ALTER, indexes[1], SWAP)][-1]
+    assert barrier.kind is BarrierKind.ALTER and barrier.schema is not None and barrier.schema.columns[-1] == ADDED
+
+
 def test_a_migration_that_was_broken_off_is_begun_anew(log: Callable[..., Log]) -> None:
     made = log()
     first = (LIKE, "ALTER TABLE _orders_gho ADD UNIQUE (n)", "DROP TABLE IF EXISTS `shop`.`_orders_gho`")
@@ -201,6 +216,10 @@ PARKED = [
     ((LIKE, ALTER, "CREATE UNIQUE INDEX u ON _orders_gho (n)"), "may keep rows out"),
     ((LIKE, "ALTER TABLE _orders_gho ADD a INT DEFAULT 6"), "something that is not followed"),
     ((LIKE, "ALTER TABLE _orders_gho CHANGE n a INT DEFAULT 5"), "something that is not followed"),
+    ((LIKE, ALTER, "ALTER TABLE _orders_gho ALTER a SET DEFAULT 6"), "something that is not followed"),
+    ((LIKE, ALTER, "ALTER TABLE _orders_gho DROP n"), "several statements altered the columns"),
+    ((LIKE, "ALTER TABLE _orders_gho DROP n", "ALTER TABLE _orders_gho ADD n INT"), "several statements"),
+    ((LIKE, "ALTER TABLE _orders_gho ADD a INT DEFAULT 5", "ALTER TABLE _orders_gho DROP a"), "several statements"),
     ((LIKE, "ALTER TABLE _orders_gho TRUNCATE PARTITION p0"), "does not show"),
     ((LIKE,), "catalogue has another definition"),  # it has a, which nothing has told
 ]
