@@ -19,6 +19,7 @@ from anabranch.capture.definitions import DefinitionKeeper, alone
 from anabranch.capture.newcomers import Newcomers
 from anabranch.capture.older import PATIENCE, OlderPatience
 from anabranch.capture.prepared import PreparedTransactions
+from anabranch.capture.replaced import ReplacedColumns
 from anabranch.capture.uncommitted import LIMITS, MemoryLimits, OpenTransactions
 from anabranch.capture.unlogged import altered_unlogged
 from anabranch.contracts import LogReader, RedefinedReader, SourceConnector, ValueGuard
@@ -118,6 +119,7 @@ class Capture:
             self.shares,
         )
         self.newcomers = Newcomers(self.source, self.trail, self.wanted)
+        self.replaced = ReplacedColumns(self.source)
         self.prepared = PreparedTransactions(self.trail, self.keeper)
         self.open = OpenTransactions(self.trail, self.keeper, self.reader, self.limits)
         lost_since: float | None = None
@@ -172,6 +174,15 @@ class Capture:
         with suppress(SourceUnavailable):
             self.newcomers.look()
 
+    def _look_for_replaced(self) -> None:
+        with suppress(SourceUnavailable):
+            self.replaced.look(self.trail.history.in_force())
+
+    def _park_replaced(self) -> None:
+        for table, reason in self.replaced.due(self._place(), self.trail.history).items():
+            if table in self.trail.history.in_force():  # not parked with another one
+                self._write(alone(self.keeper.park([table], reason), self._place(), None))
+
     def _park_newcomers(self) -> None:
         new, gone = self.newcomers.due(self._place())
         for table, reason in new.items():
@@ -194,6 +205,7 @@ class Capture:
             log.get().warning("source_switched", before=self.followed, now=identity)
             self.trail.adopt_identity(identity)
             self.newcomers.forget()
+            self.replaced.forget()
             self.followed = identity
 
     def _place(self) -> LogMark:
@@ -272,9 +284,12 @@ class Capture:
             if now >= next_tables and not is_inside:
                 self._park_drifted()
                 self._look_for_newcomers()
+                self._look_for_replaced()
                 next_tables = now + pace.current.capture_tables
             if self.newcomers.is_waiting and not is_inside:
                 self._park_newcomers()
+            if self.replaced.is_waiting and not is_inside:
+                self._park_replaced()
             if self.keeper.may_be_gone and not self.newcomers.is_waiting:
                 self.keeper.may_be_gone, next_tables = False, min(next_tables, now + SOON_SECONDS)
             if now >= next_drop:

@@ -55,11 +55,13 @@ from anabranch.contracts.source import (
     SourceConnector,
     SourceLengths,
     SourceRemains,
+    SourceReplacedColumns,
     SourceSetUp,
     SpelledTypes,
     drift_of,
     longest_of,
     remains_of,
+    replaced_of,
     steps_of,
 )
 from anabranch.contracts.source_catalog import (
@@ -170,6 +172,7 @@ __all__ = [
     "SourceFence",
     "SourceLengths",
     "SourceRemains",
+    "SourceReplacedColumns",
     "SourceSetUp",
     "SpelledTypes",
     "StagedWriter",
@@ -195,5 +198,6 @@ __all__ = [
     "drift_of",
     "longest_of",
     "remains_of",
+    "replaced_of",
     "steps_of",
 ]

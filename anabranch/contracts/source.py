@@ -82,6 +82,15 @@ class SourceSetUp(SourceRemains, Protocol):
 
 
 @runtime_checkable
+class SourceReplacedColumns(Protocol):
+    """Knows columns by more than their names; an ability of those whose log tells changes by the names in rows alone."""
+
+    def replaced(self, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+        """Return the tables, of these, that have lost a column whose name another one has by now, and why they cannot go on
+        where the log has been read that far and has told nothing. Raises SourceUnavailable."""
+
+
+@runtime_checkable
 class SourceLengths(Protocol):
     """Measures values for targets whose keys have room for some length only; an ability of those whose texts have none."""
 
@@ -118,3 +127,8 @@ def remains_of(source: SourceConnector, name: str, remove: bool) -> list[str]:
 def drift_of(source: SourceConnector, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
     """Return what SourceSetUp.drift returns; nothing where the source's own log tells of it."""
     return source.drift(options, tables) if isinstance(source, SourceSetUp) else {}
+
+
+def replaced_of(source: SourceConnector, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+    """Return what SourceReplacedColumns.replaced returns; nothing where a log tells of it."""
+    return source.replaced(tables) if tables and isinstance(source, SourceReplacedColumns) else {}

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch.capture.newcomers import gone, unknown
-from anabranch.contracts import TargetStore, drift_of
+from anabranch.contracts import TargetStore, drift_of, replaced_of
 from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -177,6 +177,7 @@ class CaughtUp:
                     *gone(catalog, names, job.rules.includes, history),
                 ]
             left += drift_of(self.source, log_options(job, job_uuid), history.in_force())
+            left += replaced_of(self.source, history.in_force())
         except SourceUnavailable:
             return False
         entries = (history.parked_by(table) for table in history.parked())

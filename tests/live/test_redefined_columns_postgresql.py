@@ -16,6 +16,7 @@ from anabranch.model.ddl_changes import Outcome
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled
 from anabranch.testing.databases import Database
+from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.local import Small
 from rigs.altered_postgresql import Make, dies, jobs, statement, streams
@@ -201,6 +202,37 @@ def test_rule_17_only_what_is_certain_goes_on(make: Make) -> None:
     here.stream()
     assert made.states()["dropped_and_added"] == "streaming", made.reason("dropped_and_added")
     made.assert_identical("dropped_and_added")
+
+
+REPLACED = {
+    "again": ["DROP w", "ADD w int"],
+    "again_default": ["DROP w", "ADD w int DEFAULT 7", "INSERT (id) VALUES (9)"],
+    "shifted": ["DROP v", "RENAME x TO v", "ADD x text"],
+    "within": ["BEGIN; INSERT (id, w) VALUES (8, 8); DROP w; ADD w int; INSERT (id, w) VALUES (9, 9); COMMIT"],
+}
+
+
+def test_rule_19_a_column_that_another_one_of_its_name_has_replaced(make: Make) -> None:
+    """Rows of both look alike: the table is parked by the catalogue, with or without a row behind it. Where a row between has
+    told of it, the table goes on."""
+    columns = "id int PRIMARY KEY, v text, x text, w int"
+    names = (*REPLACED, "told")
+    here = make(
+        "postgresql",
+        *(f"CREATE TABLE {name} ({columns})" for name in names),
+        *(f"INSERT INTO {name} VALUES (1, 'v', 'x', 1)" for name in names),
+    )
+    made = here.made
+    steps = REPLACED | {"told": ["DROP w", "INSERT (id) VALUES (8)", "ADD w int", "INSERT (id, w) VALUES (9, 9)"]}
+    made.source.execute(*(statement(name, text) for name, texts in steps.items() for text in texts))
+    with here.running():
+        until(lambda: [made.states()[name] for name in REPLACED] == ["parked"] * len(REPLACED), "they are parked")
+    assert {name for name in REPLACED if "another column has its name" not in made.reason(name)} == set(), made.status()
+    here.stream()
+    assert made.states()["told"] == "streaming", made.reason("told")
+    for name in REPLACED:
+        here.load(TableId("public", name), recreate=True)
+    streams(here)
 
 
 def test_what_is_kept_and_what_the_job_file_parks(make: Make) -> None:

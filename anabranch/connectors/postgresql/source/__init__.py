@@ -69,6 +69,14 @@ class PostgresSource:
 
         return drift(self.endpoint, options, self.options.decoder, tables, self.files)
 
+    def replaced(self, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+        from anabranch.connectors.postgresql.source.connection import open_session
+        from anabranch.connectors.postgresql.source.errors import translated
+        from anabranch.connectors.postgresql.source.replaced_columns import replaced
+
+        with open_session(self.endpoint) as connection, translated("look at the numbers of columns"):
+            return replaced(connection, tables)
+
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> ValueGuard | None:
         from anabranch.connectors.postgresql.source.large_object_guard import LargeObjectGuard
         from anabranch.connectors.postgresql.source.large_objects import NUMBERS

@@ -13,6 +13,7 @@ import pytest
 from anabranch.connectors.postgresql.source.added_columns import Attribute
 from anabranch.connectors.postgresql.source.column_readings import readings
 from anabranch.connectors.postgresql.source.redefined_columns import behind
+from anabranch.connectors.postgresql.source.replaced_columns import why_replaced
 from anabranch.connectors.postgresql.source.widened import keeps_rows
 from anabranch.model.column_changes import Altered, ColumnChange, as_rows_tell
 from anabranch.model.datatype import Kind, LogicalType
@@ -154,6 +155,22 @@ def test_what_rows_will_tell_is_no_drift() -> None:
     wide, _ = as_now(ID, replace(A, native="bigint"), B, numbers=3)
     assert as_rows_tell(THEN, wide, every).columns == THEN.columns
     assert as_rows_tell(THEN, wide, every - {TYPE}).columns == wide.columns
+
+
+def test_a_column_that_is_gone_and_whose_name_is_there_is_no_longer_the_same() -> None:
+    for now, gone in (
+        ({"id": 1, "a": 2, "b": 3}, ""),
+        ({"id": 1, "b": 3}, ""),  # rows will tell
+        ({"id": 1, "b": 2, "a": 3}, ""),  # names that are swapped, too
+        ({"id": 1, "a": 2, "b": 4}, "b"),
+        ({"id": 1, "a": 3, "b": 4}, "a"),
+        ({"id": 1, "z": 3, "a": 4}, "a"),
+    ):
+        assert why_replaced(THEN, now) == (
+            f"{gone} was dropped at the source, and another column has its name" if gone else ""
+        )
+    unnumbered = replace(THEN, columns=tuple(replace(column, number=0) for column in THEN.columns))
+    assert why_replaced(unnumbered, {"id": 1, "a": 2, "b": 4}) == "", "of a trail of an early release"
 
 
 def test_readings_are_all_that_a_history_of_statements_can_have_left() -> None:
