@@ -222,3 +222,16 @@ def test_preflight_says_how_it_is_set_up_where_the_job_asks_for_it(
     assert not told(drop_column="keep", nullability="apply")
     database.execute(*UNDO)
     assert told(drop_column="keep")
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("release", ["15", "17"])
+def test_on_other_releases(
+    release: str, request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
+) -> None:
+    server = request.getfixturevalue(f"postgresql{release}")
+    with jobs(request, lambda: source_database(server), tmp_path, APPLY) as job:
+        here = job("postgresql", *TABLES)
+        here.made.source.execute(*BACKLOG)
+        streams(here)
+        assert len(here.job.schema_versions("public.item")) == 7

@@ -288,3 +288,16 @@ def test_rule_19_looks_at_the_catalogue_leave_to_rows_what_those_will_tell(
         ]
         changed = ["its definition changed at the source" in why for why in found]
         assert changed == [kind not in former or not is_told, not is_told], alter
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("release", ["11", "15"])
+def test_on_other_releases(
+    release: str, request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
+) -> None:
+    server = request.getfixturevalue(f"postgresql{release}")
+    with jobs(request, lambda: source_database(server), tmp_path, APPLY) as job:
+        here = job("postgresql", *TABLES)
+        here.made.source.execute(*BACKLOG)
+        streams(here)
+        assert len(here.job.schema_versions("public.item")) == 5
