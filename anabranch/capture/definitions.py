@@ -40,6 +40,7 @@ WARN_SECONDS = 60.0  # between two warnings of the same table
 REMEDY = "anabranch load JOB --table {table} brings it in"
 CREATED = "created after start"
 SWAPPED = "swapped with a copy at the source, and not followed"
+ITSELF = "its copy, or a table of the name that it was taken out to, is one that the job replicates itself"
 GONE = f"{DROPPED}, or renamed there: no table has this name any more"
 BECAME = f"{DROPPED} as a table of its own: it is "
 REMEDY_GONE = (
@@ -148,14 +149,17 @@ class DefinitionKeeper:
         if swap is None:
             return []
         table, copy = swap
-        if table in self.unsettled and self._is_before(statement.mark, self.unsettled[table]):
-            found: Barrier | str = "its definition was read behind that"
+        in_force, others = self.trail.history.in_force(), set(facts.tables) - {table}
+        if any(other in in_force or self.wanted(other) for other in others):
+            found: Barrier | str = ITSELF
+        elif table in self.unsettled and self._is_before(statement.mark, self.unsettled[table]):
+            found = "its definition was read behind that"
         else:
             found = self.copies.come_in(table, copy, statement.sql)
         if isinstance(found, str):
             barriers = self._park([table], f"{SWAPPED}: {found}", statement.sql)
             self.copies.forget(copy, statement.mark.native)  # where it was one of another table
-            return barriers
+            return barriers + self._barriers(facts, statement)  # what it does to the others
         self.reselect()
         return [found]
 
