@@ -19,7 +19,8 @@ from anabranch.connectors.mysql.source.column_clauses import parts
 from anabranch.connectors.mysql.source.statement_tokens import Token, tokens
 from anabranch.connectors.mysql.source.statement_words import ENGINES
 from anabranch.model.column_changes import Altered, ColumnChange
-from anabranch.model.schema import TableSchema
+from anabranch.model.datatype import Kind
+from anabranch.model.schema import Index, TableSchema
 
 # What stands between the parentheses of CREATE TABLE beside columns.
 KEYS = frozenset(
@@ -40,17 +41,50 @@ _STORED = frozenset(
 
 
 def has_columns_of(inside: Sequence[Token], then: TableSchema) -> bool:
-    """Return whether a CREATE TABLE has just the columns of `then`: names, types and NULL, in their order; `inside`: the tokens
-    behind the parenthesis. False where it has rows as well."""
+    """Return whether a CREATE TABLE has just the columns of `then`: names, types and NULL, in their order, its engine, and no
+    key or check that `then` lacks and that may keep rows out; `inside`: the tokens behind the parenthesis. False where it has
+    rows as well."""
     held = list(takewhile(lambda token: token.depth > 0, inside))
-    behind = {token.word for token in inside[len(held) :]}
-    if behind & WITH_ROWS or ("PARTITION" in behind and not then.partition_key):
+    behind = inside[len(held) :]
+    words = {token.word for token in behind}
+    if words & WITH_ROWS or ("PARTITION" in words and not then.partition_key):
+        return False
+    if _engine(behind) != then.engine.upper() or not _takes_all_rows([part for part in parts(held, 1) if part], then):
         return False
     columns = [part for part in parts(held, 1) if part and part[0].word not in KEYS]
     return len(columns) == len(then.columns) and all(
         _is_column(part, column.name, column.native, column.nullable)
         for part, column in zip(columns, then.columns, strict=True)
     )
+
+
+def _takes_all_rows(inside: Sequence[Sequence[Token]], then: TableSchema) -> bool:
+    """Return whether no unique key, and no more checks, stand there than `then` has. A server prints keys behind columns."""
+    words = [[token.word for token in part if token.depth == 1] for part in inside]
+    unique = [part for part, said in zip(inside, words, strict=True) if not {"PRIMARY", "UNIQUE"}.isdisjoint(said)]
+    has = {(index.columns, _prefixes(index)) for index in then.indexes if index.unique and not index.parts}
+    has.add((then.primary_key, (None,) * len(then.primary_key)))
+    checks = sum(said.count("CHECK") for said in words)
+    json = sum(
+        c.native == "longtext" and c.type is not None and c.type.kind is Kind.JSON for c in then.columns
+    )  # MariaDB's
+    return checks <= len(then.checks) + json and all(part[0].word in KEYS and _key(part) in has for part in unique)
+
+
+def _prefixes(index: Index) -> tuple[int | None, ...]:
+    return index.prefixes or (None,) * len(index.columns)
+
+
+def _key(part: Sequence[Token]) -> tuple[tuple[str, ...], tuple[int | None, ...]] | None:
+    """Return the columns of a key, and how much of each is in it; None where it is over anything else."""
+    inside = [token for token in part if token.depth >= 2]
+    found: list[tuple[str, int | None]] = []
+    for one in parts(inside, 2):
+        sizes = [token.text for token in one if token.depth > 2]
+        if not one or one[0].kind not in ("name", "word") or len(sizes) > 1 or not "".join(sizes or "0").isdigit():
+            return None
+        found.append((one[0].text, int(sizes[0]) if sizes else None))
+    return tuple(name for name, _ in found), tuple(size for _, size in found)
 
 
 def _is_column(part: Sequence[Token], name: str, native: str, nullable: bool) -> bool:
@@ -85,13 +119,15 @@ def _is_stored(clause: Sequence[Token], then: TableSchema) -> bool:
     """Return whether the clause says how rows are stored and found, and nothing of columns."""
     first, second = clause[0].word, clause[1].word if len(clause) > 1 else ""
     if first in ("ADD", "DROP"):
-        return second in _INDEXES and (first == "ADD" or len(clause) > 2)
-    return first in _STORED and _keeps_engine(clause, then)
+        named = [token.text.upper() for token in clause[2:] if token.word not in ("IF", "EXISTS")]
+        return second in _INDEXES and (first == "ADD" or (bool(named) and named[0] != "PRIMARY"))
+    return first in _STORED and _engine(clause) in ("", then.engine.upper())
 
 
-def _keeps_engine(clause: Sequence[Token], then: TableSchema) -> bool:
-    for place, token in enumerate(clause):
+def _engine(words: Sequence[Token]) -> str:
+    """Return what ENGINE [=] says, "" where it is not there."""
+    for place, token in enumerate(words):
         if token.word == "ENGINE" and not token.depth:
-            name = next((one.text.upper() for one in clause[place + 1 :] if one.text != "="), "")
-            return ENGINES.get(name, name) == then.engine.upper()
-    return True
+            name = next((one.text.upper() for one in words[place + 1 :] if one.text != "="), "")
+            return ENGINES.get(name, name)
+    return ""

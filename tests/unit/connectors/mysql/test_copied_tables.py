@@ -11,7 +11,7 @@ from anabranch.contracts import CopyingDialect
 from anabranch.model.column_changes import ColumnChange
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Column, TableSchema
+from anabranch.model.schema import Column, Index, TableSchema
 
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)
 COLUMNS = (
@@ -19,6 +19,7 @@ COLUMNS = (
     Column("v", TEXT, "varchar(20)", has_default=True, charset="utf8mb4"),
     Column("e", TEXT, "enum('a','B')", nullable=False, charset="utf8mb4"),
 )
+UNIQUE = Index("u", ("e", "v"), unique=True, prefixes=(None, 10))
 THEN = TableSchema(TableId("shop", "item"), COLUMNS, ("id",), version=3, engine="InnoDB")
 N = Column("n", INT, "int", has_default=True, default="5")
 NOW = replace(THEN, columns=(*COLUMNS, N))
@@ -41,19 +42,30 @@ def dialect() -> CopyingDialect:
         ("CREATE TABLE IF NOT EXISTS _item_gho LIKE item", False),
         ("CREATE OR REPLACE TABLE _item_gho LIKE item", False),
         (f"CREATE TABLE `shop`.`_item_new` (\n  {SHOWN},\n  {KEYS}\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4", True),
-        (f"CREATE TABLE _item_new ({SHOWN}, `n` int, {KEYS})", False),
-        (f"CREATE TABLE _item_new ({SHOWN.replace('varchar(20)', 'varchar(9)')}, {KEYS})", False),
-        (f"CREATE TABLE _item_new ({SHOWN.replace('DEFAULT NULL', 'NOT NULL')}, {KEYS})", False),
-        (f"CREATE TABLE _item_new ({SHOWN.replace('B', 'b')}, {KEYS})", False),
-        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}) SELECT * FROM item", False),
-        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}) PARTITION BY HASH (id)", False),
+        (f"CREATE TABLE _item_new ({SHOWN}, `n` int, {KEYS}) ENGINE=InnoDB", False),
+        (f"CREATE TABLE _item_new ({SHOWN.replace('varchar(20)', 'varchar(9)')}, {KEYS}) ENGINE=InnoDB", False),
+        (f"CREATE TABLE _item_new ({SHOWN.replace('DEFAULT NULL', 'NOT NULL')}, {KEYS}) ENGINE=InnoDB", False),
+        (f"CREATE TABLE _item_new ({SHOWN.replace('B', 'b')}, {KEYS}) ENGINE=InnoDB", False),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}) engine innobase", True),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}) ENGINE=MyISAM", False),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS})", False),  # the server's usual one, which may be any
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}, UNIQUE KEY u (`e`,`v`(10) DESC) USING BTREE) ENGINE=InnoDB", True),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}, CONSTRAINT u UNIQUE (e)) ENGINE=InnoDB", False),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}, UNIQUE KEY u (`e`,`v`(9))) ENGINE=InnoDB", False),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}, UNIQUE KEY u ((lower(`v`)))) ENGINE=InnoDB", False),
+        (f"CREATE TABLE _item_new ({SHOWN.replace('DEFAULT NULL', 'UNIQUE')}, {KEYS}) ENGINE=InnoDB", False),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS.replace('`id`', '`e`')}) ENGINE=InnoDB", False),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}, CHECK (id > 0)) ENGINE=InnoDB", False),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}) ENGINE=InnoDB START TRANSACTION", False),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}) ENGINE=InnoDB SELECT * FROM item", False),
+        (f"CREATE TABLE _item_new ({SHOWN}, {KEYS}) ENGINE=InnoDB PARTITION BY HASH (id)", False),
         ("CREATE TABLE _item_new SELECT * FROM item", False),
         ("CREATE TABLE", False),
         ("DROP TABLE item", False),
     ],
 )
 def test_a_copy_has_the_definition_of_its_table(statement: str, is_copy: bool) -> None:
-    assert dialect().copies(statement, "shop", THEN) is is_copy
+    assert dialect().copies(statement, "shop", replace(THEN, indexes=(UNIQUE,))) is is_copy
 
 
 @pytest.mark.parametrize(
@@ -73,6 +85,9 @@ def test_a_copy_has_the_definition_of_its_table(statement: str, is_copy: bool) -
         ("PARTITION BY HASH (id)", None),
         ("ENGINE=InnoDB PARTITION BY HASH (id)", None),
         ("DROP PRIMARY KEY", None),
+        ("DROP INDEX `primary`", None),
+        ("DROP KEY IF EXISTS `PRIMARY`", None),
+        ("DROP KEY IF EXISTS by_v", set()),
         ("ADD COLUMN n INT DEFAULT 5 UNIQUE", None),
         # or is changed by it
         ("ENGINE=MEMORY", None),
@@ -89,3 +104,13 @@ def test_a_copy_has_the_definition_of_its_table(statement: str, is_copy: bool) -
 def test_a_copy_is_altered(clauses: str, kinds: set[ColumnChange] | None) -> None:
     found = dialect().copy_altered(f"alter /* gh-ost */ table _item_gho {clauses}", "shop", THEN, NOW)
     assert (None if found is None else found.kinds) == kinds
+
+
+def test_a_check_that_a_mariadb_gives_to_json_is_none_of_the_table() -> None:
+    shown = (
+        "CREATE TABLE _item_new (`id` int NOT NULL, `j` longtext DEFAULT NULL CHECK (json_valid(`j`))) ENGINE=InnoDB"
+    )
+    column = Column("j", LogicalType(Kind.JSON), "longtext", has_default=True, charset="utf8mb4")
+    then = replace(THEN, columns=(COLUMNS[0], column))
+    assert dialect().copies(shown, "shop", then)
+    assert not dialect().copies(shown, "shop", replace(then, columns=(COLUMNS[0], replace(column, type=TEXT))))
