@@ -33,7 +33,7 @@ from anabranch.errors import (
     TargetUnavailable,
 )
 from anabranch.failpoints import reach
-from anabranch.model.column_changes import DECISIONS, PARK, ColumnChange, TableActions
+from anabranch.model.column_changes import PARK, ColumnChange, TableActions
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
@@ -133,7 +133,7 @@ class Altering:
             decided = state.facts.decided if state.facts.asked == sequence else ()
             actions = progress.settings.actions(barrier.table)
             if decided:
-                actions = TableActions(DECISIONS[decided[0]], actions.said)
+                actions = actions.answered(decided[0])
             try:
                 altered = self._altered(barrier, state, actions)
                 if line := asks(altered, actions):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from anabranch.apply.decided import process
 from anabranch.apply.life.park import together
 from anabranch.errors import ConfigError
-from anabranch.model.column_changes import DECISIONS, IGNORES, SKIP, kinds_between
+from anabranch.model.column_changes import ASK, DECISIONS, IGNORES, SKIP, kinds_between
 from anabranch.model.ddl_changes import Outcome
 from anabranch.model.table_life import decide as decided
 from anabranch.trail import requests, retention
@@ -82,14 +82,15 @@ def _refuse_lost(job: JobView, change: DdlChange, group: list[TableState]) -> No
 
 
 def _refuse_skip(job: JobView, change: DdlChange) -> None:
-    """Raise ConfigError for a change that a target cannot leave out."""
+    """Raise ConfigError where the job file asks for a kind of change that a target cannot leave out."""
     with TrailReader(job.trail) as trail:
         history = trail.history
         entries = history.alterations(change.source, 0, change.sequence)
         schema = next((one.schema for one in entries if one.sequence == change.sequence), None)
         former = history.before(schema) if schema is not None else None
         kinds = kinds_between(former, schema, history.renamed(schema)) if former and schema else []
-    if left := [kind for kind in kinds if kind not in IGNORES]:
+    actions = job.config.column_actions(change.source)
+    if left := [kind for kind in kinds if actions.of(kind) == ASK and kind not in IGNORES]:
         raise ConfigError(
             f"a change of the kind {left[0]} cannot be skipped: rows behind it would not fit the target's table",
             job=job.config.name,

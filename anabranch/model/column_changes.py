@@ -58,6 +58,13 @@ class TableActions:
         """The kinds behind which a table may go on."""
         return frozenset(kind for kind in ColumnChange if self.of(kind) != PARK)
 
+    def answered(self, decision: str) -> TableActions:
+        """Return what becomes of each kind once a person has decided about those that are asked for; the others stay as the
+        job file has them."""
+        told = DECISIONS[decision]
+        asked = {kind: told.get(kind, PARK) for kind in ColumnChange if self.of(kind) == ASK}
+        return TableActions({**self.actions, **asked}, self.said)
+
     def line(self, kind: ColumnChange) -> str:
         """Return the line of the job file that decides, as people write it."""
         return f'{self.said.get(kind, DDL)} {kind} = "{self.of(kind)}"'
@@ -69,7 +76,7 @@ SKIP = "skip"  # a decision about a change that the job file asks for, as APPLY 
 IGNORES = {ColumnChange.DROP: KEEP, ColumnChange.DEFAULT: IGNORE}  # kinds of changes that a target may leave out
 DECISIONS: Mapping[str, Actions] = {
     APPLY: dict.fromkeys(ColumnChange, APPLY),
-    SKIP: {**IGNORES, ColumnChange.SWAP: APPLY},
+    SKIP: IGNORES,
 }
 
 ActionsOf = Callable[["TableId"], TableActions]

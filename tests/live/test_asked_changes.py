@@ -207,3 +207,25 @@ def test_a_dropped_column_may_be_kept(here: JobHere) -> None:
     here.job.decide_ddl(noted(here)[-1].number, "skip")
     streams(here)
     assert values(here, "goes") == [1, 2, None] and "skip, decided by" in noted(here)[-1].why
+
+
+@pytest.mark.parametrize("here", [("mariadb", "postgresql"), ("mysql", "mariadb")], indirect=True, ids=" to ".join)
+def test_a_decision_is_about_the_kinds_that_are_asked_for(here: JobHere) -> None:
+    """The job file has the word about the others of the same statement, whatever is decided."""
+    made = here.made
+    made.write_job('[ddl]\nadd_column = "ask"\ndrop_column = "keep"\n')
+    made.source.execute("ALTER TABLE item ADD n INT, DROP goes", "INSERT INTO item VALUES (3, 'three', 3)")
+    here.stream()
+    with pytest.raises(ConfigError, match="add_column cannot be skipped"):
+        here.job.decide_ddl(noted(here)[-1].number, "skip")
+    here.job.decide_ddl(noted(here)[-1].number)
+    streams(here)
+    assert (values(here, "goes"), values(here, "n")) == ([1, 2, None], [None, None, 3])
+    made.write_job('[ddl]\naction = "apply"\ncolumn_default = "ask"\n')
+    made.source.execute(
+        "ALTER TABLE item ADD m INT, ALTER v SET DEFAULT 'new'", "INSERT INTO item (id, n, m) VALUES (4, 4, 4)"
+    )
+    here.stream()
+    here.job.decide_ddl(noted(here)[-1].number, "skip")
+    streams(here)
+    assert values(here, "m") == [None, None, None, 4] and "skip, decided by" in noted(here)[-1].why
