@@ -17,6 +17,7 @@ from bench.capture import begin_trail
 from bench.catchup import catch_up, stopped
 from bench.figures import Figure, Side, middle, percentile
 from bench.latency import NEWER, watch
+from bench.meter import Meter
 from bench.processes import Cost, Program, measured, python, until
 from bench.stand import Job, Stand
 
@@ -42,21 +43,23 @@ def _stall(stand: Stand, seconds: float) -> Iterator[Figure]:
     begin_trail(job)
     with job.start("load") as load:
         load.process.wait()
-    with job.start("capture"), job.start("apply") as apply, Looking(target) as looking:
+    with job.start("capture") as capture, job.start("apply") as apply, Looking(target) as looking:
         stand.at.look_by_key(looking)
         newer = NEWER.format(table=stand.at.table("ledger"))
         source.execute("INSERT INTO ledger (written) VALUES (0)")
         until(lambda: looking.ask(newer, 0), 180, "the first change", check=apply.check)
+        meter = Meter([capture, apply], stand.servers)
         writer = Program(python("bench.ledger", stand.source.url(source.name), RATE, seconds), {})
         altering = _Altering(source, seconds)
         seen = watch(looking, newer, writer, apply)
+        cost = meter.cost()
         altering.join()
         yield _plan(stand, job)
     late = [(written / 1e6, (when - written / 1e6) * 1000) for written, when in seen]
     stalls = sorted(
         max((ms for at, ms in late if begun - 0.1 <= at <= begun + AROUND), default=0.0) for begun in altering.begun
     )
-    side = Side("anabranch", "anabranch capture and apply, continuous", len(seen), [])
+    side = Side("anabranch", "anabranch capture and apply, continuous", len(seen), [cost])
     facts = {"alters": len(stalls), "max_ms": stalls[-1], "transactions_per_s": len(seen) / seconds}
     yield Figure("altering stall", stand.pair, "p50_ms", percentile(stalls, 0.5), facts=facts, sides=[side])
     yield Figure("altering stall", stand.pair, "p99_ms", percentile(stalls, 0.99), MOST_STALL_MS, is_most=True)
