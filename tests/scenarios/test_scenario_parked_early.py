@@ -110,5 +110,7 @@ def parked_in_the_trail(made: Scenario) -> dict[TableId, str]:
 def assert_parked(made: Scenario, but: set[str] = STREAMING) -> None:
     states = made.states()
     assert {table for table, state in states.items() if state == "parked"} == states.keys() - but, states
-    assert "DROP TABLE" in made.reason("gone") and "ALTER TABLE wider" in made.reason("wider")
+    if "gone" in states:  # the target never had it: it is forgotten once capture has looked for tables
+        assert "DROP TABLE" in made.reason("gone")
+    assert "ALTER TABLE wider" in made.reason("wider")
     assert "anabranch load JOB --table" in made.reason("wider")
