@@ -144,7 +144,7 @@ class Copies:
         (table, out), (copy, name) = facts.renames
         is_swap = name == table and table.schema == copy.schema and bool(self.names.pattern_of(out.name))
         is_ours = table in self.trail.history.in_force() and self.names.is_of(copy.name, table.name)
-        return (table, copy) if is_swap and is_ours else None
+        return (table, copy) if is_swap and is_ours and ColumnChange.SWAP in self.follows(table) else None
 
     def forget(self, copy: TableId, at: str) -> None:
         """Note that a statement at `at` has taken the name away."""

@@ -82,13 +82,15 @@ class DefinitionKeeper:
         follows: Follows = FOLLOWS_NOTHING,
         ghosts: GhostNames | None = None,
         shares: Callable[[TableId, Iterable[TableId]], bool] = lambda table, others: False,
+        tools: GhostNames | None = None,
     ) -> None:
         """Set up the keeper. `patience`: seconds that a table waits to join for prepared transactions to end.
         `prepare`: carries out at the source what these tables still need. `follows`: returns the kinds of changes behind
         which a table goes on, where all of it is certain. `ghosts`: how copies of tables are called that tools swap them with.
-        `shares`: whether one of other tables goes into the same target table as this one.
+        `shares`: whether one of other tables goes into the same target table as this one. `tools`: as `ghosts`, also where
+        swaps are not followed.
         """
-        self.shares = shares
+        self.shares, self.tools = shares, tools or GhostNames()
         self.copies = Copies(source, trail, ghosts or GhostNames(), follows)
         self.follows = follows
         self.prepare = prepare
@@ -168,7 +170,7 @@ class DefinitionKeeper:
         there before or that a tool works with, and where it is not certain what was made."""
         if facts.kind != StatementKind.CREATE or statement.is_inside:
             return []  # with rows in its transaction: CREATE TABLE … SELECT
-        history, tools = self.trail.history, self.copies.names
+        history, tools = self.trail.history, self.tools
         new = [t for t in facts.tables if self.wanted(t) and not history.latest(t) and t not in history.parked()]
         if not new or ColumnChange.CREATE not in self.follows(new[0]) or tools.pattern_of(new[0].name):
             return []

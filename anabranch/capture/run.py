@@ -92,6 +92,7 @@ class Capture:
     guard: ValueGuard | None = None  # looks at rows before they enter the trail
     follows: Follows = FOLLOWS_NOTHING  # the kinds of changes behind which a table goes on
     ghosts: GhostNames = GhostNames()  # noqa: RUF009 - a value: how copies are called that tools swap tables with
+    tools: GhostNames = GhostNames()  # noqa: RUF009 - as above: also where swaps are not followed
     shares: Callable[[TableId, Iterable[TableId]], bool] = lambda table, others: False  # a target table
     retry: EndLimits = RETRY  # how long the source is waited for
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
@@ -117,6 +118,7 @@ class Capture:
             self.follows,
             self.ghosts,
             self.shares,
+            self.tools,
         )
         self.newcomers = Newcomers(self.source, self.trail, self.wanted)
         self.replaced = ReplacedColumns(self.source)

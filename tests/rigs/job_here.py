@@ -147,7 +147,8 @@ class JobHere:
                 lambda *_: None,
                 prepare=prepare,
                 follows=job.config.followed_changes,
-                ghosts=job.config.ddl.names_of_tools,
+                ghosts=job.config.ddl.ghosts,
+                tools=job.config.ddl.names_of_tools,
                 shares=job.rules.shares_target,
             ).run()
 

@@ -101,6 +101,7 @@ class Log:
             lambda: None,
             follows=lambda table: self.follows,
             ghosts=names,
+            tools=GhostNames(USUAL),
         )
 
     def killed(self) -> None:
@@ -286,6 +287,14 @@ def test_without_the_setting_a_swap_parks_as_ever(log: Callable[..., Log]) -> No
     *_, found = [made.read(one) for one in GH_OST]
     assert [one.kind for one in found] == [BarrierKind.PARK] and "rename at the source" in found[0].reason
     assert made.trail.history.copies() == {}
+
+
+def test_names_of_tools_alone_let_no_table_go_on(log: Callable[..., Log]) -> None:
+    """Also where a table is one of those for which the job file does not follow swaps."""
+    made = log()
+    made.follows = frozenset(ColumnChange) - {ColumnChange.SWAP}
+    *_, found = [made.read(one) for one in GH_OST]
+    assert [one.kind for one in found] == [BarrierKind.PARK] and "rename at the source" in found[0].reason
 
 
 def test_rule_19_a_copy_of_a_table_that_was_parked_and_joined_again_does_not_come_in(log: Callable[..., Log]) -> None:
