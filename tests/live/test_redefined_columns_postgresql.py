@@ -151,6 +151,11 @@ GOES_ON = {
     "within": [
         "BEGIN; INSERT VALUES (8, 'v', 8); DROP v; INSERT VALUES (9, 9); RENAME w TO u; UPDATE SET u = 1; COMMIT"
     ],
+    "within_and_back": [
+        "BEGIN; INSERT (id, v) VALUES (8, 'a'); RENAME v TO z; INSERT (id, z) VALUES (9, 'b'); RENAME z TO v;"
+        " INSERT (id, v) VALUES (10, 'c'); COMMIT",
+        "INSERT (id, v) VALUES (11, 'd')",
+    ],
     "rolled_back": [f"BEGIN; RENAME v TO u; ROLLBACK; {LAST}"],
 }
 PARKS = {
