@@ -133,6 +133,13 @@ def test_rule_17_also_within_transactions_that_are_large(make: Make, monkeypatch
 GOES_ON = {
     "default_changed": ["ADD w int DEFAULT 5", "ALTER w SET DEFAULT 7", "INSERT (id, v) VALUES (9, 'nine')"],
     "default_later": ["ADD w int", "ALTER w SET DEFAULT 7", "INSERT (id, v) VALUES (9, 'nine')"],
+    "constant_not_null_later": [
+        "ADD w int DEFAULT 5",
+        "INSERT (id, w) VALUES (9, NULL)",
+        "UPDATE SET w = 1 WHERE w IS NULL",
+        "ALTER w SET NOT NULL",
+        "INSERT (id) VALUES (10)",
+    ],
     "not_null_later": ["ADD w int", "UPDATE SET w = 1", "ALTER w SET NOT NULL", "INSERT VALUES (9, 'nine', 2)"],
     "gone_again": ["ADD w int", "DROP w", "INSERT VALUES (9, 'nine')"],
     "rolled_back": ["INSERT VALUES (9, 'nine')"],

@@ -92,7 +92,8 @@ def added(now: TableSchema, name: str, native: str, one: Attribute, rows: Rows) 
     unique = (set(index.columns) for index in now.indexes if index.unique)
     if column.name in set().union(*unique, *(key.columns for key in now.foreign_keys)):
         raise Unknown(f"{column.name} is unique, or refers to another table")
-    column = replace(column, name=name, default_is_expression=False, default_term=None)
+    # NULL is taken whatever the catalogue says: NOT NULL may have come later, behind rows that have NULL.
+    column = replace(column, name=name, default_is_expression=False, default_term=None, nullable=True)
     if one.has_constant:
         if one.constant is None:
             raise Unknown(f"what rows had in {name} cannot be read")
@@ -102,4 +103,4 @@ def added(now: TableSchema, name: str, native: str, one: Attribute, rows: Rows) 
             f"what rows had in {name} is not known: they were written anew since (a default that is computed for each row, "
             "VACUUM FULL, CLUSTER, TRUNCATE)"
         )
-    return replace(column, has_default=False, default=None, nullable=True)  # NOT NULL came later, or there was no row
+    return replace(column, has_default=False, default=None)

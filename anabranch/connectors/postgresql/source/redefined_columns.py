@@ -81,11 +81,18 @@ def _behind_note(then: TableSchema, note: Note, shown: Shown, ends_nulls: bool) 
         replace(kept[one.number], has_constant=one.has_constant) for one in note.columns if one.number in kept
     ]
     found = _altered(then, logged, told, replace(shown, numbered=attributes), rows)
-    found = _with_nulls(found, then, note, ends_nulls)
+    found = _with_nulls(_added_strict(found, then, note), then, note, ends_nulls)
     schema = replace(found.schema, numbers=note.numbers, file=note.file)
     if compared(schema, note, with_nulls=False) is not Compared.SAME:
         raise Unknown("it is not as the source has noted it")
     return replace(found, schema=schema)
+
+
+def _added_strict(found: Altered, then: TableSchema, note: Note) -> Altered:
+    """Return the table with columns that took no NULL from the place on where they were added with a constant."""
+    strict = {one.number for one in note.columns if one.not_null} - {column.number for column in then.columns}
+    columns = (replace(c, nullable=False) if c.number in strict and c.has_default else c for c in found.schema.columns)
+    return replace(found, schema=replace(found.schema, columns=tuple(columns)))
 
 
 def _with_nulls(found: Altered, then: TableSchema, note: Note, ends_nulls: bool) -> Altered:

@@ -37,7 +37,9 @@ def test_what_rows_had_is_the_default_whatever_the_catalogue_has_for_others() ->
     found = behind(THEN, LOGGED, now(N), [*NUMBERED, Attribute(3, "n", True, "5")])
     assert isinstance(found, TableSchema) and (found.version, found.numbers, found.file) == (4, 3, 70)
     n = found.column("n")
-    assert (n.default, n.has_default, n.default_is_expression, n.nullable) == ("5", True, False, False)
+    assert (n.default, n.has_default, n.default_is_expression, n.nullable) == ("5", True, False, True), (
+        "NOT NULL came later"
+    )
     found = behind(THEN, LOGGED, now(N), [*NUMBERED, Attribute(3, "n")])
     assert isinstance(found, TableSchema)
     n = found.column("n")

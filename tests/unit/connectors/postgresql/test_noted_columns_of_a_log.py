@@ -81,7 +81,14 @@ def test_a_column_that_goes_and_one_that_comes_need_no_row_between() -> None:
 
 def test_what_rows_had_is_the_constant_or_null_in_the_file_that_they_were_in() -> None:
     found = behind(noted(ID, B, N, constants=("n",)), constant="7")
-    assert isinstance(found, Altered) and found.schema.column("n").default == "7"
+    assert isinstance(found, Altered) and (found.schema.column("n").default, found.schema.column("n").nullable) == (
+        "7",
+        True,
+    )
+    strict = replace(N, nullable=False)
+    for then_noted, constant, nullable in ((strict, "7", False), (strict, None, True), (N, "7", True)):
+        found = behind(noted(ID, B, then_noted, constants=("n",) if constant else ()), constant=constant)
+        assert isinstance(found, Altered) and found.schema.column("n").nullable is nullable
     assert "cannot be read" in str(behind(noted(ID, B, N, constants=("n",))))
     assert "written anew" in str(behind(noted(ID, B, N, file=99)))
     found = behind(noted(ID, B, N, file=99), seen=SeenFile(99, 3))
