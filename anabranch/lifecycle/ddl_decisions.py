@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from anabranch.apply.decided import process
 from anabranch.apply.life.park import together
 from anabranch.errors import ConfigError
+from anabranch.failpoints import reach
 from anabranch.model.column_changes import ASK, DECISIONS, IGNORES, SKIP, kinds_between
 from anabranch.model.ddl_changes import Outcome
 from anabranch.model.table_life import decide as decided
@@ -19,6 +20,7 @@ from anabranch.trail.reader import TrailReader
 from anabranch.view.opened import store_of
 
 if TYPE_CHECKING:
+    from anabranch.contracts import TargetStore
     from anabranch.model.ddl_changes import DdlChange
     from anabranch.model.ids import TableId
     from anabranch.model.table_life import TableState
@@ -47,11 +49,19 @@ def decide(job: JobView, number: int, decision: str) -> list[TableId]:
         _refuse_lost(job, change, group)
         if decision == SKIP:
             _refuse_skip(job, change)
-        for one in group:
-            assert one.facts.resumes is not None, "it waits at a place"
-            retention.hold(job.trail, job.names.table(one.source), one.facts.resumes)
-            store.states.save_table(name, decided(one, decision, process()), one)
+        _save(job, store, sorted(group, key=lambda one: one.facts.asked is not None), decision)
     return [one.source for one in group]
+
+
+def _save(job: JobView, store: TargetStore, group: list[TableState], decision: str) -> None:
+    """Let the tables go on, in this order. The one that is asked for is the last: until it goes on the others wait for it, and
+    the decision can be made again by whoever finds them so."""
+    for one in group:
+        assert one.facts.resumes is not None, "it waits at a place"
+        retention.hold(job.trail, job.names.table(one.source), one.facts.resumes)
+        if one.is_parked:
+            store.states.save_table(job.config.name, decided(one, decision, process()), one)
+            reach("ddl.decided")
 
 
 def _instead(change: DdlChange) -> str:

@@ -147,10 +147,23 @@ def test_rule_17_a_decision_is_carried_out_once_wherever_the_job_dies(here: JobH
     assert {one.outcome for one in changes} == {Outcome.ALTERED} and len(changes) == len(PLACES)
 
 
-def dies(here: JobHere, place: str) -> list[str]:
+@pytest.mark.parametrize("asked", ["parent", "child"])
+def test_rule_17_a_decision_that_dies_half_way_is_made_again(here: JobHere, asked: str) -> None:
+    here.made.source.execute(f"ALTER TABLE {asked} ADD n INT", f"INSERT INTO {asked} (id, n) VALUES (7, 7)")
+    here.stream()
+    (change,) = noted(here, asked)
+    assert dies(here, "ddl.decided", lambda: here.job.decide_ddl(change.number))
+    states, rest = here.made.states(), {"parent": "child", "child": "parent"}[asked]
+    assert (states[asked], states[rest]) == ("parked", "loading")
+    assert set(here.job.decide_ddl(change.number)) == {TableId(here.made.schema, t) for t in ("parent", "child")}
+    streams(here)
+    assert [one.outcome for one in noted(here, asked)] == [Outcome.ALTERED]
+
+
+def dies(here: JobHere, place: str, do: Callable[[], object] | None = None) -> list[str]:
     failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
     try:
-        here.stream()
+        (do or here.stream)()
     except failpoints.FailpointReached:
         return [place]
     finally:

@@ -39,6 +39,7 @@ RARE = {
     "apply.asking": "live/test_asked_changes.py::test_rule_17_a_decision_is_carried_out_once_wherever_the_job_dies",
     "apply.altered.behind": "live/test_asked_changes.py::test_rule_17_a_decision_is_carried_out_once_wherever_the_job_dies",
     "apply.caught.up": "live/test_asked_changes.py::test_rule_17_a_decision_is_carried_out_once_wherever_the_job_dies",
+    "ddl.decided": "live/test_asked_changes.py::test_rule_17_a_decision_that_dies_half_way_is_made_again",
     "apply.conflict": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
     "apply.conflict.noted": "live/test_postgresql_conflicts.py::test_a_crash_after_the_note_leaves_none",
     "apply.left": "unit/apply/test_repair.py::test_a_table_that_is_to_be_loaded_again_is_taken_out_once",
