@@ -21,7 +21,7 @@ from anabranch.contracts import CopyingDialect
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.column_changes import Altered, ColumnChange, Follows, Untold, kinds_between
 from anabranch.model.ghost_names import GhostNames
-from anabranch.model.key_changes import may_become
+from anabranch.model.key_changes import keys_apart, may_become
 from anabranch.rows.log_items import StatementFacts, StatementKind
 
 if TYPE_CHECKING:
@@ -162,12 +162,14 @@ class Copies:
         if why := entry.reason or self._why_not(then, entry.schema, kinds):
             return why
         try:
-            if not self._is_shown(after):
-                return NOT_SHOWN
+            now = self._shown(after)
         except SourceUnavailable:
             raise
         except SourceError as refused:
             return refused.message
+        if now is None:
+            return NOT_SHOWN
+        tell_keys(then, now)
         untold = Untold(filled=entry.filled, swapped=True)
         return noted(self.trail, then, Altered(after, kinds, untold), statement=shown)
 
@@ -184,15 +186,22 @@ class Copies:
         left = sorted(kinds - self.follows(then.id))
         return f'[ddl] {left[0]} is "park"' if left else ""
 
-    def _is_shown(self, after: TableSchema) -> bool:
-        """Return whether the catalogue has the table as it is behind the swap, apart from what later statements may have done.
-        It may show that a moment later than the log."""
+    def _shown(self, after: TableSchema) -> TableSchema | None:
+        """Return the table as the catalogue has it, None where that is not what is behind the swap, apart from what later
+        statements may have done. It may show that a moment later than the log."""
         until = time.monotonic() + BEHIND_SECONDS
         with closing(self.source.catalog()) as catalog:
             while True:
                 now = read_definitions(catalog, after.id.__eq__).tables.get(after.id)
                 if now is not None and may_become(after, now, self.follows(after.id)):
-                    return True
+                    return now
                 if time.monotonic() > until:
-                    return False
+                    return None
                 time.sleep(PAUSE)
+
+
+def tell_keys(then: TableSchema, now: TableSchema) -> None:
+    """Say which keys of a table that is followed on differ from the source's of now: the target's stay as they are."""
+    if apart := keys_apart(then, now):
+        why = "the target's keys stay as they are"
+        log.get().warning("keys_altered", table=str(then.id), keys=apart, why=why)

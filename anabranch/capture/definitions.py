@@ -16,7 +16,7 @@ import pyarrow as pa
 from anabranch import log, waits
 from anabranch.capture import altered, created
 from anabranch.capture.begin import Wanted, read_definitions
-from anabranch.capture.copies import Copies
+from anabranch.capture.copies import Copies, tell_keys
 from anabranch.capture.older import PATIENCE
 from anabranch.capture.unlogged import REASON
 from anabranch.contracts import SourceCatalog, SourceConnector
@@ -24,7 +24,7 @@ from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
 from anabranch.model.column_changes import FOLLOWS_NOTHING, ColumnChange, Follows
 from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
-from anabranch.model.key_changes import acts, keys_apart, may_become
+from anabranch.model.key_changes import acts, may_become
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
 from anabranch.model.table_life import DROPPED, tells_dropped
@@ -282,21 +282,14 @@ class DefinitionKeeper:
         changed = [
             t for t, schema in in_force.items() if t not in now or not may_become(schema, now[t], self.follows(t))
         ]
-        self._tell_keys({table: in_force[table] for table in named if table not in changed}, now)
+        for table in (table for table in named if table not in changed):
+            tell_keys(in_force[table], now[table])
         unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]
         if facts.kind == StatementKind.UNKNOWN or not self._is_of_engine(named, facts.engine):
             changed += named
         reason = "its definition changed at the source"
         parked = self._park([*dict.fromkeys([*changed, *unsettled])], reason, statement.sql)
         return parked + self._new_tables(now, facts, statement)
-
-    def _tell_keys(self, tables: Mapping[TableId, TableSchema], now: Mapping[TableId, TableSchema]) -> None:
-        """Say which keys of tables that are followed on differ from the source's of now: the target's stay as they are."""
-        for table, schema in tables.items():
-            if apart := keys_apart(schema, now[table]):
-                log.get().warning(
-                    "keys_altered", table=str(table), keys=apart, why="the target's keys stay as they are"
-                )
 
     def _new_tables(self, tables: Iterable[TableId], facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
         """Park new tables. Only those that the statement names tell it: others came by ones that the log has further on."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch.capture import copies
 from anabranch.capture.definitions import SWAPPED, DefinitionKeeper, alone
@@ -19,7 +20,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ghost_names import USUAL, GhostNames
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.model.schema import Action, Column, ForeignKey, TableSchema
+from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
 from anabranch.rows.chunk import Barrier, BarrierKind
 from anabranch.rows.log_items import LogStatement
 from anabranch.trail.writer import TrailWriter
@@ -359,3 +360,13 @@ def test_rule_19_a_swap_parks_all_tables_of_the_job_that_it_names(
     assert {one.kind for one in (*found[0], *found[1])} == {BarrierKind.PARK}
     assert found[1][0].table == ORDERS and "replicates itself" in found[1][0].reason
     assert {table.name for table in made.trail.history.parked()} == parked
+
+
+def test_keys_that_a_swap_leaves_out_are_told(log: Callable[..., Log]) -> None:
+    """As behind ALTER TABLE: the target's stay."""
+    keyed = replace(table(ORDERS), indexes=(Index("u", ("n",), unique=True),))
+    made = log(keyed, table(OTHER), now=())
+    with capture_logs() as told:
+        (barrier,) = [made.read(one) for one in (LIKE, "ALTER TABLE _orders_gho DROP INDEX u", SWAP)][-1]
+    assert barrier.kind is BarrierKind.ALTER
+    assert [one["keys"] for one in told if one["event"] == "keys_altered"][-1] == ["unique index u is gone"]
