@@ -105,9 +105,10 @@ class Ddl(Section):
 
     online_swap: Literal["apply", "park"] | None = None
     """Follow a table that gh-ost or pt-online-schema-change swaps with a changed copy of it (`apply`), by the keys above, or
-    park it, as when absent. By `apply` you say that such a copy has all rows of the table when it is swapped in, which no log
-    tells: that only these tools use the names in `ghost_tables`. Tables of these names are then left out of the job
-    ([more](../howto/schema-changes.md#tables-that-a-tool-swaps-with-a-copy)). From a MySQL or MariaDB."""
+    park it, as when absent. By `apply` you say that such a copy has all rows of the table, with their values, when it is
+    swapped in, which no log tells: that only these tools use the names in `ghost_tables`. Tables of these names are then left
+    out of the job ([more](../howto/schema-changes.md#tables-that-a-tool-swaps-with-a-copy)). From a MySQL or MariaDB; preflight
+    of a PostgreSQL refuses it."""
 
     ghost_tables: list[Annotated[str, AfterValidator(_ghost)]] = list(USUAL)
     """With `online_swap = "apply"`: how the tools call the tables that they work with, with `{table}` for the name of the table

@@ -42,6 +42,7 @@ def check_decoder(live: Live) -> Iterator[CheckResult]:
     found = list(_allowed(live.value(ALLOWED), decoder)) or list(_installed(live, decoder))
     found += _truncates(connection, decoder)
     found += _redefined(context, decoder)
+    found += swaps(context)
     found += _notes(live, decoder)
     found += unconverted(live.value("server_encoding") or "", decoder)
     for _, schema in sorted(context.tables.items(), key=lambda one: str(one[0])):
@@ -116,6 +117,16 @@ def _redefined(context: PreflightContext, decoder: Decoder) -> Iterator[CheckRes
     if asked and not decoder.tells_columns:
         why = f"[ddl] {', '.join(asked)}: by {decoder.plugin} a table is parked where its columns are altered, all the same"
         yield CheckResult(CHECK, CheckVerdict.WARNING, why, _OTHER)
+
+
+def swaps(context: PreflightContext) -> Iterator[CheckResult]:
+    """Refuse to leave tables of tools out, whose swaps nothing here follows."""
+    if context.user_choices.get(f"ddl.{ColumnChange.SWAP}", "") not in ("", PARK):
+        why = f"[ddl] {ColumnChange.SWAP}: a PostgreSQL's log has no statements that tell how a copy was made"
+        hint = (
+            f'{ColumnChange.SWAP} = "{PARK}": tables of the names in [ddl] ghost_tables would be left out for nothing'
+        )
+        yield CheckResult(CHECK, CheckVerdict.FAILED, why, hint)
 
 
 def _notes(live: Live, decoder: Decoder) -> Iterator[CheckResult]:

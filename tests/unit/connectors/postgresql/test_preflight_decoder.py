@@ -1,0 +1,17 @@
+"""What of `[ddl]` a PostgreSQL's preflight refuses, whatever its decoder is."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.connectors.postgresql.source.preflight_decoder import swaps
+from anabranch.contracts import PreflightContext
+from anabranch.model.checks import CheckVerdict
+
+
+@pytest.mark.parametrize(("said", "is_refused"), [("", False), ("park", False), ("apply", True)])
+def test_swaps_that_nothing_follows_are_refused(said: str, is_refused: bool) -> None:
+    """Tables would be left out for them."""
+    found = list(swaps(PreflightContext("job", {"ddl.online_swap": said}, {}, {})))
+    assert [one.verdict for one in found] == [CheckVerdict.FAILED] * is_refused
+    assert all("online_swap" in one.message and "ghost_tables" in one.hint for one in found)
