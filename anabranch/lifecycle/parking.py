@@ -72,13 +72,18 @@ def _told(job: JobView, state: TableState, trail: TrailReader | None) -> ParkedT
 def resumes_after(state: TableState, trail: TrailReader) -> int | None:
     """Return the sequence after which a parked table can go on; None where it has to be loaded again.
 
-    It has to be where the source's definition changed since, or the trail does not reach back.
+    It has to be where the source's definition changed since, other than by changes behind its place with which it goes on, or
+    the trail does not reach back.
     """
     if state.facts.resumes is None or state.is_asked or trail.history.parked_by(state.source):
         return None
     after, latest = state.facts.resumes, trail.history.latest(state.source)
     asked = requests.answer(trail.directory, state.source)
-    is_other = latest is not None and state.schema is not None and latest.version != state.schema.version
+    is_other = (
+        latest is not None
+        and state.schema is not None
+        and (latest.version < state.schema.version or trail.history.leaves(state.source, state.schema.version, after))
+    )
     if is_other or trail.history.joined_after(state.source, after) or (asked is not None and asked.is_pending):
         return None  # a load has begun, or is asked for
     return after if after >= trail.first() - 1 else None

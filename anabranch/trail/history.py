@@ -143,6 +143,12 @@ class SchemaHistory:
         entries = [e for e in self._schemas.get(table, []) if e.altered and e.sequence <= upto]
         return [e for e in entries if e.schema and e.schema.version > version]
 
+    def leaves(self, table: TableId, version: int, after: int) -> bool:
+        """Return whether a table that is by this version at `after` has got a later one, other than by transactions behind
+        `after` that altered it while it went on."""
+        later = [e for e in self._schemas.get(table, []) if e.schema and e.schema.version > version]
+        return any(not e.altered or e.sequence <= after for e in later)
+
     def altered_at(self, native: str) -> dict[TableId, list[TableSchema]]:
         """Return the tables that the first transaction behind this place of the log alters, and that go on, with the
         definitions that they had before, in their order."""

@@ -201,14 +201,36 @@ def test_a_row_that_is_refused_on_the_way_parks_behind_the_change_that_was_made(
         "ALTER TABLE item ADD a INT",
         "UPDATE item SET a = 1 WHERE id = 1",
         "INSERT INTO item (id, a) VALUES (200, 2)",
+        "ALTER TABLE item ADD b INT",
+        "UPDATE item SET b = 3 WHERE id = 2",
     )
     here.stream()
-    here.job.decide_ddl(noted(here)[-1].number)
+    here.job.decide_ddl(noted(here)[0].number)
     here.stream()
     assert made.states()["item"] == "parked" and "still refused" in made.reason("item")
-    assert values(here, "a") == [None, None] and noted(here)[-1].outcome is Outcome.ALTERED
+    assert values(here, "a") == [None, None] and noted(here)[0].outcome is Outcome.ALTERED
     made.target.execute(f"ALTER TABLE {made.there}.item DROP CONSTRAINT small")
     here.job.resume(item)
+    here.stream()
+    assert made.states()["item"] == "parked" and values(here, "a") == [1, None, 2]
+    here.job.decide_ddl(noted(here)[-1].number)
+    streams(here)
+    assert [one.outcome for one in noted(here)] == [Outcome.ALTERED] * 2
+
+
+@pytest.mark.parametrize("here", [("mariadb", "postgresql"), ("mysql", "mariadb")], indirect=True, ids=" to ".join)
+def test_a_refused_row_in_front_of_a_change_does_not_cost_a_load(here: JobHere) -> None:
+    """The table resumes from its place, and is altered on the way."""
+    made = here.made
+    made.write_job('[ddl]\naction = "apply"\n')
+    made.target.execute(f"ALTER TABLE {made.there}.item ADD CONSTRAINT small CHECK (id < 100)")
+    made.source.execute("INSERT INTO item (id) VALUES (200)")
+    here.stream(parks=True)
+    made.source.execute("ALTER TABLE item ADD a INT, DROP goes", "INSERT INTO item (id, a) VALUES (3, 3)")
+    here.stream()
+    assert made.states()["item"] == "parked"
+    made.target.execute(f"ALTER TABLE {made.there}.item DROP CONSTRAINT small")
+    here.job.resume(f"{made.schema}.item")
     streams(here)
 
 
