@@ -235,11 +235,11 @@ class _Statement:
         return [self.tokens[at:stop] for at, stop in zip(starts, [*stops, end], strict=False)]
 
     def creates(self, now: TableSchema, known: Mapping[TableId, TableSchema]) -> bool:
-        """Return whether this is CREATE TABLE with just the columns of `now`, or LIKE a table that has those, without rows."""
-        if (self._word(), self._word(1)) != ("CREATE", "TABLE"):
+        """Return whether this is CREATE TABLE with just the columns of `now`, or LIKE a table that has those, without rows.
+        IF NOT EXISTS may have made nothing: the table may have rows that the job has not read."""
+        if (self._word(), self._word(1)) != ("CREATE", "TABLE") or self._word(2) == "IF":
             return False
         self.at = 2
-        self._skip_if_exists()
         self._table()
         is_inside = self._mark("(")
         self.at += is_inside

@@ -30,9 +30,11 @@ ALL = "id INT UNSIGNED PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20) NOT NULL, d NUM
     [
         (f"CREATE TABLE item ({ALL})", True),
         (
-            f"CREATE TABLE IF NOT EXISTS `shop`.`item` ({ALL}, KEY (v), CONSTRAINT c CHECK (d > 0)) ENGINE=InnoDB COMMENT 'x'",
+            f"CREATE TABLE `shop`.`item` ({ALL}, KEY (v), CONSTRAINT c CHECK (d > 0)) ENGINE=InnoDB COMMENT 'x'",
             True,
         ),
+        (f"CREATE TABLE IF NOT EXISTS item ({ALL})", False),
+        ("CREATE TABLE /*!32312 IF NOT EXISTS*/ item LIKE other", False),
         (f"create table item ({ALL}, FOREIGN KEY (d) REFERENCES other (d)) PARTITION BY HASH (id)", True),
         (f"CREATE TABLE item ({ALL.replace('UNSIGNED', 'unsigned zerofill')})", True),
         ("CREATE TABLE item LIKE other", True),
