@@ -119,6 +119,9 @@ def test_a_table_that_is_not_certain_or_not_free_parks(here: JobHere) -> None:
         "CREATE TABLE item_again LIKE item",  # goes where item goes
         "CREATE TABLE _item_gho LIKE item",  # of a tool, though the job does not follow what it does
         "CREATE TABLE IF NOT EXISTS perhaps (id INT PRIMARY KEY)",  # logged the same where it was there before, with rows
+        "CREATE TABLE turned (id INT PRIMARY KEY)",
+        "CREATE TABLE _turned_gho LIKE turned",
+        "RENAME TABLE turned TO _turned_del, _turned_gho TO turned",  # no setting follows it
         "CREATE TABLE gone (id INT PRIMARY KEY)",
         "DROP TABLE gone",
     )
@@ -134,6 +137,7 @@ def test_a_table_that_is_not_certain_or_not_free_parks(here: JobHere) -> None:
         found[name].startswith("created after start")
         for name in ("copied", "acting", "late", "item_again", "_item_gho", "perhaps")
     ), found
+    assert _reasons(here, "turned")["turned"].startswith("rename at the source")
     assert made.target.query(f"SELECT id FROM {made.there}.taken") == [(9,)]
     here.load(TableId(made.schema, "late"))
     here.stream()

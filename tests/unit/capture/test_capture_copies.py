@@ -370,3 +370,13 @@ def test_keys_that_a_swap_leaves_out_are_told(log: Callable[..., Log]) -> None:
         (barrier,) = [made.read(one) for one in (LIKE, "ALTER TABLE _orders_gho DROP INDEX u", SWAP)][-1]
     assert barrier.kind is BarrierKind.ALTER
     assert [one["keys"] for one in told if one["event"] == "keys_altered"][-1] == ["unique index u is gone"]
+
+
+def test_where_swaps_are_not_followed_no_copy_is_noted_and_the_swap_parks_as_a_rename(log: Callable[..., Log]) -> None:
+    made = log(follows=frozenset(ColumnChange) - {ColumnChange.SWAP})
+    found = [made.read(statement) for statement in GH_OST]
+    assert not made.keeper.copies.is_followed and made.trail.history.copies() == {}
+    (barrier,) = found[-1]
+    assert (barrier.kind, barrier.table) == (BarrierKind.PARK, ORDERS) and barrier.reason.startswith(
+        "rename at the source"
+    )
