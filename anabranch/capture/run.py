@@ -236,7 +236,8 @@ class Capture:
 
     def _told(self, table: TableId) -> frozenset[ColumnChange]:
         """Return the kinds of changes that rows of a table tell of, and that are followed."""
-        return self.follows(table) & TOLD_BY_ROWS if isinstance(self.reader, RedefinedReader) else frozenset()
+        is_told = isinstance(self.reader, RedefinedReader) and self.reader.tells_columns
+        return self.follows(table) & TOLD_BY_ROWS if is_told else frozenset()
 
     def _follow(self) -> None:
         next_requests = next_heartbeat = next_look = next_drop = next_tables = 0.0

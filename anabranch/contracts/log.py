@@ -115,7 +115,11 @@ class UncommittedOrder(Protocol):
 
 @runtime_checkable
 class RedefinedReader(Protocol):
-    """The further method of a LogReader that gives LogRedefined."""
+    """The further members of a LogReader that gives LogRedefined."""
+
+    @property
+    def tells_columns(self) -> bool:
+        """Whether it does as it is set up: not every decoder has the names and types of columns."""
 
     def expect_former(self, former: Mapping[TableId, Sequence[TableSchema]], at: LogMark) -> None:
         """Note, before a `start` after `at`, tables that the next transaction alters, with the definitions that its rows may

@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 
 from anabranch.connectors.postgresql.source import assemble
+from anabranch.connectors.postgresql.source.capture import WalReader
 from anabranch.connectors.postgresql.source.decode_pgoutput import PgoutputAssembler
+from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.connectors.postgresql.source.positions import Place
 from anabranch.connectors.postgresql.source.streamed import RedefinedWithin
+from anabranch.contracts import LogOptions, RedefinedReader
 from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
@@ -187,3 +191,13 @@ def test_rule_17_two_columns_of_one_name_in_a_transaction_park_the_table(read: A
     log = begin(200), relation(TWO), insert(b"1", b"a"), commit(200)
     (chunk,) = read(behind, *log, tells_columns=True, former={ITEM: (before,)})
     assert [barrier.kind for barrier in chunk.barriers] == [BarrierKind.PARK]
+
+
+def test_only_a_decoder_that_tells_columns_leaves_changes_to_rows() -> None:
+    endpoint = Endpoint("postgresql", "127.0.0.1", 1, "u", "", "d")
+    found = {}
+    for decoder in ("pgoutput", "wal2json", "decoderbufs"):
+        reader = WalReader(endpoint, LogOptions(1, 0.05), PostgresSourceOptions(decoder=decoder))
+        assert isinstance(reader, RedefinedReader)
+        found[decoder] = reader.tells_columns
+    assert found == {"pgoutput": True, "wal2json": False, "decoderbufs": False}

@@ -99,6 +99,10 @@ class WalReader:
         self._heartbeat = Heartbeat(endpoint, options.name, float(own.heartbeat_interval_s))
         self.is_binary = False  # does the log that is read have values in binary form?
 
+    @property
+    def tells_columns(self) -> bool:
+        return self._decoder.tells_columns
+
     def identity(self) -> str:
         if not self._identity:
             with open_session(self._endpoint) as connection, translated("ask the source who it is"):
