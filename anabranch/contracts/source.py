@@ -11,6 +11,7 @@ from anabranch.contracts.log import LogOrder, LogReader, ValueGuard
 from anabranch.contracts.snapshot import SnapshotReader
 from anabranch.contracts.source_catalog import Dialect, SourceCatalog
 from anabranch.contracts.values import LogOptions
+from anabranch.model.column_changes import Follows
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -76,9 +77,9 @@ class SourceSetUp(SourceRemains, Protocol):
         """Run steps of `steps`, each by itself. Raises SourceError at the first that is refused, SourceUnavailable for one
         that others are in the way of for so many seconds (infinity: for ever), or until `stop` says so."""
 
-    def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+    def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema], follows: Follows) -> dict[TableId, str]:
         """Return the tables, of these, that the log does not tell of, or not as they were, by what the source says now, and
-        why: for a log that has no statements that say so."""
+        why: for a log that has no statements that say so. What a table `follows` is left to rows that will tell."""
 
 
 @runtime_checkable
@@ -124,9 +125,11 @@ def remains_of(source: SourceConnector, name: str, remove: bool) -> list[str]:
     return source.remains(name, remove) if isinstance(source, SourceRemains) else []
 
 
-def drift_of(source: SourceConnector, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+def drift_of(
+    source: SourceConnector, options: LogOptions, follows: Follows, tables: Mapping[TableId, TableSchema]
+) -> dict[TableId, str]:
     """Return what SourceSetUp.drift returns; nothing where the source's own log tells of it."""
-    return source.drift(options, tables) if isinstance(source, SourceSetUp) else {}
+    return source.drift(options, tables, follows) if isinstance(source, SourceSetUp) else {}
 
 
 def replaced_of(source: SourceConnector, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:

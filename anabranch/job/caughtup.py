@@ -176,7 +176,7 @@ class CaughtUp:
                     *unknown(names, job.rules.includes, history, own),
                     *gone(catalog, names, job.rules.includes, history),
                 ]
-            left += drift_of(self.source, log_options(job, job_uuid), history.in_force())
+            left += drift_of(self.source, log_options(job, job_uuid), job.config.followed_changes, history.in_force())
             left += replaced_of(self.source, history.in_force())
         except SourceUnavailable:
             return False

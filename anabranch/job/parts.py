@@ -71,7 +71,7 @@ def run_capture(job: JobView) -> None:
                     staging_timeout=float(settings.staging_timeout_s),
                     limits=MemoryLimits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s)),
                     prepare=partial(carry_out, source, replace(options, leave_out=frozenset()), stop=stop.asked),
-                    drift=partial(drift_of, source, options),
+                    drift=partial(drift_of, source, options, job.config.followed_changes),
                     guard=guard,
                     follows=job.config.followed_changes,
                     ghosts=job.config.ddl.ghosts,

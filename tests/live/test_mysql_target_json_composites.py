@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.contracts import drift_of
+from anabranch.model.column_changes import FOLLOWS_NOTHING
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
@@ -149,7 +150,7 @@ def test_a_value_with_fields_that_were_altered_is_its_text_until_the_table_is_lo
         "INSERT INTO altered VALUES (2, '(2,b,2.0)')",
     )
     here.stream()  # by a capture that has not noticed yet
-    drifted = drift_of(source_of(here.job), log_options(here.job, trail_uuid(here.job) or ""), then)
+    drifted = drift_of(source_of(here.job), log_options(here.job, trail_uuid(here.job) or ""), FOLLOWS_NOTHING, then)
     assert "composite public.pair was altered" in drifted[table]
     assert made.target.query(f"SELECT p FROM `{there.name}`.altered ORDER BY id") == [
         ('{"x": 1, "y": "a"}',),
@@ -157,7 +158,7 @@ def test_a_value_with_fields_that_were_altered_is_its_text_until_the_table_is_lo
     ]
     here.load(table)
     here.stream()  # by a capture that has not noticed yet
-    drifted = drift_of(source_of(here.job), log_options(here.job, trail_uuid(here.job) or ""), then)
+    drifted = drift_of(source_of(here.job), log_options(here.job, trail_uuid(here.job) or ""), FOLLOWS_NOTHING, then)
     assert "composite public.pair was altered" in drifted[table]
     assert made.target.query(f"SELECT p FROM `{there.name}`.altered ORDER BY id") == [
         ('{"x": 1, "z": "a", "n": null}',),

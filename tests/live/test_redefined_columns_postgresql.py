@@ -287,12 +287,23 @@ def test_rule_19_looks_at_the_catalogue_leave_to_rows_what_those_will_tell(
     ):
         database.execute(f"ALTER TABLE item {alter}")
         former, follows = follows, follows | {kind}
-        found = [
-            source.drift(LogOptions(1, 0.05, RULES, "anabranch_x", follows=kinds), then)[item]
+        reasons = [
+            source.drift(LogOptions(1, 0.05, RULES, "anabranch_x", follows=follows), then, {item: kinds}.__getitem__)[
+                item
+            ]
             for kinds in (former, follows)
         ]
-        changed = ["its definition changed at the source" in why for why in found]
+        changed = ["its definition changed at the source" in why for why in reasons]
         assert changed == [kind not in former or not is_told, not is_told], alter
+    with closing(source.catalog()) as catalog:
+        then = catalog.tables(lambda table: table.schema == "public")
+    database.execute("ALTER TABLE item RENAME u TO w", "ALTER TABLE other RENAME v TO u")
+    each = {table: follows if table == item else frozenset[ColumnChange]() for table in then}
+    found = source.drift(LogOptions(1, 0.05, RULES, "anabranch_x", follows=follows), then, each.__getitem__)
+    other = TableId("public", "other")
+    assert [("its definition changed" in found[table]) for table in (item, other)] == [False, True], (
+        "each by its own words"
+    )
 
 
 @pytest.mark.servers

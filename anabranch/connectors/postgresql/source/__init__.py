@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         SourceFence,
         ValueGuard,
     )
+    from anabranch.model.column_changes import Follows
     from anabranch.model.datatype import LogicalType
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.ids import TableId
@@ -64,10 +65,10 @@ class PostgresSource:
 
         return steps_for(self.endpoint, options, self.options.decoder, tables, begins)
 
-    def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+    def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema], follows: Follows) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.set_up import drift
 
-        return drift(self.endpoint, options, self.options.decoder, tables, self.files)
+        return drift(self.endpoint, options, self.options.decoder, tables, self.files, follows)
 
     def replaced(self, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.connection import open_session

@@ -24,7 +24,7 @@ from anabranch.connectors.postgresql.source.slots import removal
 from anabranch.connectors.postgresql.source.widened import keeps_rows
 from anabranch.contracts import LogOptions
 from anabranch.errors import SourceUnavailable
-from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange, as_rows_tell, with_those
+from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange, Follows, as_rows_tell, with_those
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.markers import jobs_among
@@ -52,21 +52,21 @@ def drift(
     decoder: str,
     tables: Mapping[TableId, TableSchema],
     files: dict[int, SeenFile],
+    follows: Follows,
 ) -> dict[TableId, str]:
     """Return tables whose set-up or definition at the source no longer fits, with the reason.
 
-    The log has no statements: only a table's next row, if one ever comes, would tell. It does of changes of columns that are
-    followed. Notes the tables' `files`.
+    The log has no statements: only a table's next row, if one ever comes, would tell. It does of changes of columns that the
+    table follows. Notes the tables' `files`.
     """
-    name, told = options.name, options.follows & TOLD_BY_ROWS if DECODERS[decoder].tells_columns else frozenset()
     with closing(PostgresCatalog(endpoint)) as catalog:
         now = catalog.tables(tables.__contains__)
         attached = catalog.attached
     note_files(files, now.values())
-    if told:
-        now = {table: _as_rows_tell(tables[table], schema, told) for table, schema in now.items()}
+    if DECODERS[decoder].tells_columns:
+        now = {table: _as_rows_tell(tables[table], schema, follows(table)) for table, schema in now.items()}
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
-        steps = statements(connection, name, now, False, DECODERS[decoder])
+        steps = statements(connection, options.name, now, False, DECODERS[decoder])
     found = {
         table: f"the log does not have all of its rows any more: {step.sql}" for step in steps for table in step.tables
     }
@@ -98,9 +98,12 @@ def _what_became(then: TableSchema, now: TableSchema | None, attached: Collectio
     return ""
 
 
-def _as_rows_tell(then: TableSchema, now: TableSchema, told: frozenset[ColumnChange]) -> TableSchema:
-    """Return the definition without what rows will tell of. A type is not, where its rows may have been written anew: what was
-    written into them is in no log."""
+def _as_rows_tell(then: TableSchema, now: TableSchema, follows: frozenset[ColumnChange]) -> TableSchema:
+    """Return the definition without what is followed and rows will tell of. A type is not, where its rows may have been written
+    anew: what was written into them is in no log."""
+    told = follows & TOLD_BY_ROWS
+    if not told:
+        return now
     if ColumnChange.TYPE in told and now.file == (then.file or then.oid):
         former = {column.number: column for column in then.columns}
         columns = (
