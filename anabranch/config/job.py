@@ -34,9 +34,11 @@ from anabranch.config.sections.types_at_target import Types
 from anabranch.config.values import JobName
 from anabranch.databases import SOURCE, TARGET, Options, registry
 from anabranch.errors import Problem
-from anabranch.model.column_changes import ColumnChange, TableActions
+from anabranch.model.column_changes import Actions, ColumnChange, TableActions
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
+from anabranch.model.markers import jobs_among
+from anabranch.model.way_back_names import name_of
 
 # Options of these names choose a target's type for the kind, or whether it computes a column.
 TYPE_CHOICES = ("json", "geometry", "vector", "uuid", "instant", "computed", "arrays", "composites")
@@ -91,23 +93,33 @@ class JobConfig(Section):
         return self._home.absolute() / self.name
 
     def column_actions(self, table: TableId) -> TableActions:
-        """Return what becomes of each kind of change of a table's columns. A job of a pair parks all."""
-        return self.ddl.of(table) if self.pair is None else self.ddl.of(table, usual={})
+        """Return what becomes of each kind of change of a table's columns. A job of a pair parks all, a way back what its file
+        does not name."""
+        return self.ddl.of(table, self._usual)
 
     def followed_changes(self, table: TableId) -> frozenset[ColumnChange]:
         """Return the kinds of changes behind which a table may go on."""
         return self.column_actions(table).followed
 
     @property
+    def is_way_back(self) -> bool:
+        """Return whether the job is the way back of one whose rows it leaves out."""
+        return any(name_of(job) == self.name for job in jobs_among(self.source.leave_out))
+
+    @property
+    def _usual(self) -> Actions:
+        """Return what becomes of changes that the file says nothing of."""
+        return {} if self.pair or self.is_way_back else ADDITIVE
+
+    @property
     def followed_anywhere(self) -> frozenset[ColumnChange]:
         """The kinds of changes behind which some table may go on."""
-        usual = {} if self.pair else ADDITIVE
-        return frozenset[ColumnChange]().union(*(said.followed for said in self.ddl.every(usual)))
+        return frozenset[ColumnChange]().union(*(said.followed for said in self.ddl.every(self._usual)))
 
     @property
     def followed_everywhere(self) -> frozenset[ColumnChange]:
         """The kinds of changes behind which every table may go on."""
-        others, *rules = self.ddl.every({} if self.pair else ADDITIVE)
+        others, *rules = self.ddl.every(self._usual)
         return others.followed - {kind for rule in rules for kind in rule.actions if kind not in rule.followed}
 
     @property

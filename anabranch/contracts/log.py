@@ -119,7 +119,7 @@ class RedefinedReader(Protocol):
 
     @property
     def tells_columns(self) -> bool:
-        """Whether it does as it is set up: not every decoder has the names and types of columns."""
+        """Return whether it does as it is set up: not every decoder has the names and types of columns."""
 
     def expect_former(self, former: Mapping[TableId, Sequence[TableSchema]], at: LogMark) -> None:
         """Note, before a `start` after `at`, tables that the next transaction alters, with the definitions that its rows may

@@ -25,7 +25,7 @@ from anabranch.lifecycle.arming import arm
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step
 from anabranch.model.ids import TableId
-from anabranch.rules.reverse_file import name_of
+from anabranch.model.way_back_names import name_of
 from anabranch.rules.rule_set import check_filter
 from anabranch.view.opened import store_of, target_of
 from anabranch.view.refusals import TAKE_OVER

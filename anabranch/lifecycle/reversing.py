@@ -22,10 +22,11 @@ from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
 from anabranch.model.markers import origin_of
 from anabranch.model.schema import TableSchema
+from anabranch.model.way_back_names import name_of
 from anabranch.model.writers import own_targets
 from anabranch.preflight.report import Report
 from anabranch.preflight.way_back import OtherRoles, target_asked
-from anabranch.rules.reverse_file import name_of, reverse_file
+from anabranch.rules.reverse_file import reverse_file
 from anabranch.rules.rule_set import RuleSet, check_filter
 from anabranch.rules.way_back import Ends, TableBack, WayBack, way_back
 from anabranch.version import __version__

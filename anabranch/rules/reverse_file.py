@@ -11,12 +11,11 @@ from typing import Any
 
 from anabranch.config.toml_text import comment_of, key_of, text_of
 from anabranch.model.markers import origin_of
+from anabranch.model.way_back_names import NAME_LIMIT, name_of
 from anabranch.rules.inverted import inverted
 from anabranch.rules.way_back import TableBack, WayBack
 
-SUFFIX = "-reverse"
 DRILL = "-drill"
-NAME_LIMIT = 63  # letters of a job's name
 _NONE: Mapping[str, Any] = {}
 WIDTH = 118  # of a line of names
 # Sections that say how a job works, at whichever end, and their keys that belong to one end or to one direction.
@@ -30,11 +29,6 @@ WHY_LEFT = {
     "capture": "settings of the database that the job reads",
     "apply": "on_conflict: if both sides won, rows would be swapped for ever; truncate, triggers: settings of the job's target",
 }
-
-
-def name_of(job: str) -> str:
-    """Return the name of a job's way back."""
-    return job[: NAME_LIMIT - len(SUFFIX)] + SUFFIX
 
 
 def reverse_file(raw: Mapping[str, Any], back: WayBack, written: str) -> str:
@@ -84,6 +78,8 @@ def _lines(raw: Mapping[str, Any], back: WayBack, written: str) -> Iterator[str]
     yield "# The tables stand there with all their rows: nothing is loaded, and nothing is emptied. The job begins where"
     yield "# `anabranch arm` puts it."
     yield from ("[load]", 'existing = "take_over"', "")
+    yield "# A table whose definition changes here is parked: nobody alters those of the source by altering these."
+    yield from ("[ddl]", 'action = "park"', "")
     yield from _settings(raw)
 
 

@@ -111,3 +111,13 @@ def test_a_kind_is_followed_everywhere_if_no_rule_says_otherwise(tmp_path: Path)
     assert ColumnChange.NULLABILITY not in job.followed_everywhere and ColumnChange.DROP in job.followed_everywhere
     job = load(tmp_path, '[ddl]\nnullability = "apply"\n[[ddl.rules]]\ntables = ["public.own"]\nadd_column = "park"\n')
     assert job.followed_everywhere == {ColumnChange.NULLABILITY, ColumnChange.TYPE}
+
+
+def test_a_way_back_parks_what_its_file_does_not_name(tmp_path: Path) -> None:
+    """It would alter the tables that the application may return to. The job there goes on."""
+    (tmp_path / "job.toml").write_text(
+        JOB.replace('name = "shop"', 'name = "back-reverse"') + '[ddl]\ndrop_column = "keep"\n'
+    )
+    job = load_job(tmp_path / "job.toml", {})
+    assert job.is_way_back and job.followed_changes(ITEM) == {ColumnChange.DROP} == job.followed_anywhere
+    assert not load(tmp_path).is_way_back

@@ -11,7 +11,8 @@ from anabranch.job.drill_report import DrilledRow, DrilledTable, DrillReport
 from anabranch.job.drilling import shadow_of
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
-from anabranch.rules.reverse_file import NAME_LIMIT, drill_file, drill_name_of
+from anabranch.model.way_back_names import NAME_LIMIT
+from anabranch.rules.reverse_file import drill_file, drill_name_of
 from anabranch.rules.way_back import TableBack, WayBack
 
 EQUAL = DrilledTable("shop.a", "public.a", 3, changes=2)

@@ -8,7 +8,8 @@ from typing import Any
 
 from anabranch.config import parse_job
 from anabranch.model.ids import TableId
-from anabranch.rules.reverse_file import name_of, reverse_file
+from anabranch.model.way_back_names import name_of
+from anabranch.rules.reverse_file import reverse_file
 from anabranch.rules.way_back import TableBack, WayBack
 
 FORWARD = """
@@ -74,6 +75,9 @@ def test_the_file_is_read_and_says_the_way_back(tmp_path: Path) -> None:
     assert (made.load.existing, made.load.parallel) == ("take_over", 4)
     assert (made.apply.mode, made.apply.on_conflict) == ("transaction", "stop")
     assert (made.capture.segment_mb, made.retry.restarts_per_hour, made.retry.target.connect_s) == (8, 2, 3)
+    assert made.followed_anywhere == frozenset() and made.column_actions(TableId("public", "items")).said
+    without = parse_job(text.replace('[ddl]\naction = "park"', ""), tmp_path / "back.toml", ENV)
+    assert without.followed_anywhere == frozenset(), "nor does a file of an earlier release"
     assert made.spark.conf == {"spark.executor.memory": "4g"}
 
 
