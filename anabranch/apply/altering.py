@@ -61,6 +61,7 @@ CREATED = "created at the source"
 ALTERED = "its columns were altered at the source"
 NOT_KNOWN = Fit("", Fidelity.REFUSED, "nobody has said how it is stored")
 DECIDE = "anabranch ddl ls JOB has its number N, anabranch ddl approve JOB N lets it go on"
+LOAD_BOTH = "where that one is loaded instead, load this one, too"
 LEFT_OUT = "the job leaves out what the statement changes"
 
 
@@ -303,7 +304,9 @@ class Altering:
         statement = f": {barrier.statement}" if barrier.statement else ""
         words = ParkedFor.ASKED.words
         why = f"{words}, {line} (at {sequence}){statement}; {DECIDE}"
-        with_it = f"{words}: foreign keys connect it with {barrier.table}, whose columns were altered; {DECIDE}"
+        with_it = (
+            f"{words}: foreign keys connect it with {barrier.table}, whose columns were altered; {DECIDE}; {LOAD_BOTH}"
+        )
         asked = {
             t: ask(state, why if t == barrier.table else with_it, sequence, asked=t == barrier.table)
             for t, state in states.items()

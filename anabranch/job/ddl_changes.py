@@ -38,7 +38,7 @@ def ddl_changes(job: JobView, table: TableId | None) -> list[DdlChange]:
 
 def _as_of_now(one: DdlChange, state: TableState | None) -> DdlChange:
     """Return the note; of a table that has left the place where it waited, without coming by the change, with that."""
-    waits = state is not None and (state.facts.asked is not None or state.is_resuming)
+    waits = state is not None and state.facts.resumes is not None and state.facts.resumes < one.sequence
     if one.outcome is not Outcome.WAITING or waits:
         return one
     return replace(one, outcome=Outcome.PASSED, why=LEFT)

@@ -12,6 +12,7 @@ from anabranch.apply.decided import process
 from anabranch.apply.life.park import together
 from anabranch.errors import ConfigError
 from anabranch.failpoints import reach
+from anabranch.lifecycle.parking import without_the_rest
 from anabranch.model.column_changes import ASK, DECISIONS, IGNORES, SKIP, kinds_between
 from anabranch.model.ddl_changes import Outcome
 from anabranch.model.table_life import decide as decided
@@ -20,6 +21,8 @@ from anabranch.trail.reader import TrailReader
 from anabranch.view.opened import store_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from anabranch.contracts import TargetStore
     from anabranch.model.ddl_changes import DdlChange
     from anabranch.model.ids import TableId
@@ -46,7 +49,7 @@ def decide(job: JobView, number: int, decision: str) -> list[TableId]:
         if state is None or not state.is_asked or state.facts.asked != change.sequence:
             raise ConfigError(f"nothing waits in front of change {number}{_instead(change)}", job=name, hint=LS)
         group = together(state, states)
-        _refuse_lost(job, change, group)
+        _refuse_lost(job, change, group, states)
         if decision == SKIP:
             _refuse_skip(job, change)
         _save(job, store, sorted(group, key=lambda one: one.facts.asked is not None), decision)
@@ -70,9 +73,15 @@ def _instead(change: DdlChange) -> str:
     return f", which is {change.outcome}"
 
 
-def _refuse_lost(job: JobView, change: DdlChange, group: list[TableState]) -> None:
-    """Raise ConfigError where the trail does not lead on from their place."""
+def _refuse_lost(
+    job: JobView, change: DdlChange, group: list[TableState], states: Mapping[TableId, TableState]
+) -> None:
+    """Raise ConfigError where the trail does not lead on from their place, or not for all that foreign keys connect."""
     name = job.config.name
+    for table in without_the_rest(group, states):
+        why = "one that foreign keys connect it with was loaded again, or parked for another reason"
+        told = f"{table} cannot go on from change {change.number}: {why}"
+        raise ConfigError(told, job=name, hint=RELOAD.format(table))
     with TrailReader(job.trail) as trail:
         for state in group:
             table, after = state.source, state.facts.resumes or 0

@@ -51,16 +51,18 @@ def parked_tables(job: JobView, table: TableId | None = None) -> list[ParkedTabl
     if table is not None and not found:
         raise _not_parked(job, table, states)
     if not exists(job.trail):
-        return [_told(job, state, None) for state in found]
+        return [_told(job, state, states, None) for state in found]
     with TrailReader(job.trail) as trail:
-        return [_told(job, state, trail) for state in found]
+        return [_told(job, state, states, trail) for state in found]
 
 
-def _told(job: JobView, state: TableState, trail: TrailReader | None) -> ParkedTable:
+def _told(
+    job: JobView, state: TableState, states: Mapping[TableId, TableState], trail: TrailReader | None
+) -> ParkedTable:
     hold = retention.readers(trail.directory).get(job.names.table(state.source)) if trail else None
     if trail is None or hold is None:
         return ParkedTable(state.source, state.target, state.reason, None, "", 0, 0)
-    after = resumes_after(state, trail)
+    after = resumes_after(state, states, trail)
     refs = trail.descriptors(max(hold.sequence, trail.first() - 1))
     waiting = sum(rows for ref in refs for name, rows in ref.tables if name == str(state.source))
     position = str(trail.position_at(after)) if after is not None else ""
@@ -69,13 +71,13 @@ def _told(job: JobView, state: TableState, trail: TrailReader | None) -> ParkedT
     )
 
 
-def resumes_after(state: TableState, trail: TrailReader) -> int | None:
+def resumes_after(state: TableState, states: Mapping[TableId, TableState], trail: TrailReader) -> int | None:
     """Return the sequence after which a parked table can go on; None where it has to be loaded again.
 
     It has to be where the source's definition changed since, other than by changes behind its place with which it goes on, or
     the trail does not reach back.
     """
-    if state.facts.resumes is None or state.is_asked or trail.history.parked_by(state.source):
+    if state.facts.resumes is None or _is_asked(state, states) or trail.history.parked_by(state.source):
         return None
     after, latest = state.facts.resumes, trail.history.latest(state.source)
     asked = requests.answer(trail.directory, state.source)
@@ -87,6 +89,12 @@ def resumes_after(state: TableState, trail: TrailReader) -> int | None:
     if is_other or trail.history.joined_after(state.source, after) or (asked is not None and asked.is_pending):
         return None  # a load has begun, or is asked for
     return after if after >= trail.first() - 1 else None
+
+
+def _is_asked(state: TableState, states: Mapping[TableId, TableState]) -> bool:
+    """Return whether it waits for a decision that somebody can make. One whose table for which the job file asks has left,
+    to be loaded or with the job, waits for none."""
+    return state.is_asked and any(one.facts.asked is not None for one in together(state, states))
 
 
 def resume(job: JobView, table: TableId | None) -> list[TableId]:
@@ -145,11 +153,11 @@ def _by_knot(tables: Sequence[TableState], states: Mapping[TableId, TableState])
 
 def _lost(group: Sequence[TableState], states: Mapping[TableId, TableState], trail: TrailReader) -> list[TableId]:
     """Return, of tables that were parked together, the ones that keep the others from going on."""
-    lost = [state.source for state in group if resumes_after(state, trail) is None]
-    return lost or _without_the_rest(group, states)
+    lost = [state.source for state in group if resumes_after(state, states, trail) is None]
+    return lost or without_the_rest(group, states)
 
 
-def _without_the_rest(group: Sequence[TableState], states: Mapping[TableId, TableState]) -> list[TableId]:
+def without_the_rest(group: Sequence[TableState], states: Mapping[TableId, TableState]) -> list[TableId]:
     """Return the tables that foreign keys connect with one which is not among them.
 
     That one was loaded again, and nothing tells what its changes did to these in between.

@@ -160,6 +160,28 @@ def test_rule_17_a_decision_that_dies_half_way_is_made_again(here: JobHere, aske
     assert [one.outcome for one in noted(here, asked)] == [Outcome.ALTERED]
 
 
+def test_tables_that_wait_with_one_that_is_loaded_are_loaded_too(here: JobHere) -> None:
+    """Whichever of them goes first: no command lets the rest go on without it."""
+    made, parent, child = here.made, *(TableId(here.made.schema, t) for t in ("parent", "child"))
+    for gone, left in ((parent, child), (child, parent)):
+        made.source.execute(
+            f"ALTER TABLE parent ADD n{gone.name} INT", f"INSERT INTO parent (id) VALUES (1{len(gone.name)})"
+        )
+        here.stream()
+        (change,) = [one for one in noted(here, "parent") if one.outcome is Outcome.WAITING]
+        assert "load this one, too" in made.reason("child")
+        here.load(gone, recreate=gone == parent)
+        here.stream()
+        with pytest.raises(ConfigError, match="nothing waits" if gone == parent else "was loaded again"):
+            here.job.decide_ddl(change.number)
+        with pytest.raises(
+            ConfigError, match="cannot go on where it stood" if gone == parent else "waits for a decision"
+        ):
+            here.job.resume(str(left))
+        here.load(left, recreate=left == parent)
+        streams(here)
+
+
 def dies(here: JobHere, place: str, do: Callable[[], object] | None = None) -> list[str]:
     failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
     try:
