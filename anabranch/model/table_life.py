@@ -372,7 +372,7 @@ def park(state: TableState, reason: str, resumes: int | None = None) -> TableSta
 def take_out(state: TableState) -> TableState:
     """Take a table that is followed out of the stream, because a load of it was asked for."""
     facts = replace(_unbuilt(state.facts), joins=False, reread=(), resumes=None, window=None, parked_for=ParkedFor.LOAD)
-    facts = replace(facts, asked=None, decided=())
+    facts = replace(facts, asked=None, decided=(), altering=None)
     reason = f"{ParkedFor.LOAD.words}: anabranch load JOB --table {state.source}"
     return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
 
@@ -383,6 +383,7 @@ def wait_for_load(state: TableState, reason: str, recreates: bool) -> TableState
     created anew.
     """
     facts = replace(state.facts, joins=False, resumes=None, parked_for=ParkedFor.OTHER)
+    facts = replace(facts, asked=None, decided=(), altering=None)
     return replace(park(state, reason), facts=replace(facts, recreate=recreates or facts.recreate))
 
 

@@ -115,7 +115,7 @@ def a_load_or_a_table_that_is_left_out_forgets_what_is_set_aside(target: Target)
         for one in tables:
             found = store.states.table(JOB, one.source)
             assert found is not None
-            states[one.source] = replace(found, facts=Facts(set_aside=2, built=True))
+            states[one.source] = replace(found, facts=Facts(set_aside=2, built=True, asked=7, decided=("apply", "me")))
 
         def both(writer: MergeWriter) -> None:
             for one in tables:

@@ -128,6 +128,15 @@ def test_who_gives_up_its_place_while_it_is_about_to_resume_stays_parked() -> No
     assert given_up.is_parked and (given_up.facts.resumes, given_up.facts.joins) == (None, False)
 
 
+@pytest.mark.parametrize("step", ["wait_for_load", "take_out", "park", "give_up_place", "begin"])
+def test_who_needs_a_load_waits_for_no_decision(step: str) -> None:
+    state = at(Life.PARKED, FULL)
+    assert state is not None
+    facts = getattr(table_life, step)(state, *ARGUMENTS.get(step, ())).facts
+    assert (facts.asked, facts.decided) == (None, ())
+    assert facts.altering is None or step in ("give_up_place", "begin")  # those follow a step that forgets it
+
+
 def test_a_load_that_begins_anew_is_not_handed_over() -> None:
     state = at(Life.LOADING, Facts(loaded=True))
     assert state is not None and state.is_handed_over(1) and not table_life.begin(state, 2).is_handed_over(2)

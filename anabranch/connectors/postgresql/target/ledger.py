@@ -21,7 +21,8 @@ INSERT INTO anabranch.table_state (job, source_table, target_table, generation, 
 VALUES (%s, %s, %s, %s, 'loading')
 ON CONFLICT (job, source_table) DO UPDATE
    SET target_table = excluded.target_table, generation = excluded.generation, state = 'loading',
-       low = '', high = '', reason = '', rows_loaded = 0, facts = table_state.facts - 'loaded' - 'parked_for'
+       low = '', high = '', reason = '', rows_loaded = 0,
+       facts = table_state.facts - 'loaded' - 'parked_for' - 'asked' - 'decided'
 """
 NOT_KEPT = "UPDATE anabranch.table_state SET facts = facts - 'kept' WHERE job = %s AND source_table = %s"
 HAS_LEDGER = "SELECT 1 FROM anabranch.load_chunk WHERE job = %s AND source_table = %s AND generation = %s LIMIT 1"
