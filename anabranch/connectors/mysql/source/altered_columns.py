@@ -117,7 +117,7 @@ class _Behind:
     def _default(self, name: str, default: str | None) -> None:
         former = _plain(self.table, name)
         column = next((column for column in self.now.columns if column.name == former.name), None)
-        if column is None or not _has_default(column, default) or column.default_is_expression:
+        if column is None or not has_default(column, default) or column.default_is_expression:
             raise Unknown
         if not _followed(self.table, former, column) <= {ColumnChange.DEFAULT}:
             raise Unknown
@@ -249,7 +249,7 @@ def _agreed(said: Said, then: TableSchema, now: TableSchema) -> Column:
         raise Unknown
     if column.invisible or column.default_is_expression or column.nullable is not said.nullable:
         raise Unknown
-    if not (has_type(column, said) and _has_charset(column, said, then) and _has_default(column, said.default)):
+    if not (has_type(column, said) and _has_charset(column, said, then) and has_default(column, said.default)):
         raise Unknown
     return column
 
@@ -268,7 +268,11 @@ def _is_certain(column: Column, said: Said, then: TableSchema) -> bool:
     there = (column.charset, column.collation)
     if not said.charset and any(other.charset and (other.charset, other.collation) != there for other in then.columns):
         return False
-    return not said.collates and (not said.collation or _collation(said.collation) == _collation(column.collation))
+    return not said.collates and (not said.collation or has_collation(column, said.collation))
+
+
+def has_collation(column: Column, said: str) -> bool:
+    return _collation(said) == _collation(column.collation)
 
 
 def _collation(name: str) -> str:
@@ -296,7 +300,7 @@ def _has_charset(column: Column, said: Said, then: TableSchema) -> bool:
     return any(other.charset == column.charset for other in then.columns)
 
 
-def _has_default(column: Column, said: str | None) -> bool:
+def has_default(column: Column, said: str | None) -> bool:
     if said is None:
         return column.default is None
     kind = column.type.kind if column.type else None

@@ -124,7 +124,7 @@ def _name(token: Token) -> str:
 
 
 def _changed(name: str, rest: Sequence[Token]) -> Changes:
-    said = _column(rest, 0)
+    said = read_column(rest, 0)
     if said.after is not None:  # rows have their columns in another order from there on
         raise Unknown
     return Changes(name, said)
@@ -141,9 +141,9 @@ def _new_default(rest: Sequence[Token]) -> str | None:
 def _added(rest: Sequence[Token]) -> Iterator[Said]:
     if rest and rest[0].text == "(" and rest[0].kind == "mark":
         for part in parts(rest[1:-1], rest[0].depth + 1):
-            yield _column(part, part[0].depth if part else 0)
+            yield read_column(part, part[0].depth if part else 0)
     else:
-        yield _column(rest, 0)
+        yield read_column(rest, 0)
 
 
 def parts(inside: Sequence[Token], depth: int) -> Iterator[list[Token]]:
@@ -157,7 +157,7 @@ def parts(inside: Sequence[Token], depth: int) -> Iterator[list[Token]]:
     yield part
 
 
-def _column(tokens: Sequence[Token], depth: int) -> Said:
+def read_column(tokens: Sequence[Token], depth: int) -> Said:
     """Read `name type attributes [FIRST | AFTER name]`."""
     if len(tokens) < 2 or tokens[0].kind == "mark" or not tokens[1].word or tokens[0].word == "IF":
         raise Unknown

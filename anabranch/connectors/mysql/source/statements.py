@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 
 from anabranch.connectors.mysql.source import altered_columns, copied_tables, created_tables
+from anabranch.connectors.mysql.source.column_clauses import Unknown
 from anabranch.connectors.mysql.source.statement_tokens import TOKEN, Token, tokens
 from anabranch.connectors.mysql.source.statement_words import (
     ACTING,
@@ -77,7 +78,7 @@ class MysqlDialect:
         statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
         try:
             return statement.creates(now, known)
-        except (IndexError, ValueError):
+        except (IndexError, StopIteration, ValueError, ArithmeticError, Unknown):
             return False
 
     def copies(self, sql: str, default_schema: str, then: TableSchema) -> bool:
@@ -102,7 +103,7 @@ class MysqlDialect:
             return None
 
     def foreseen(self, sql: str, default_schema: str, then: TableSchema) -> TableSchema | None:
-        from anabranch.connectors.mysql.source.foreseen import Unknown, foreseen  # capture never asks
+        from anabranch.connectors.mysql.source.foreseen import foreseen  # capture never asks
 
         if _ENDS_BY_MODE.search(sql):
             return None
@@ -235,7 +236,7 @@ class _Statement:
         return [self.tokens[at:stop] for at, stop in zip(starts, [*stops, end], strict=False)]
 
     def creates(self, now: TableSchema, known: Mapping[TableId, TableSchema]) -> bool:
-        """Return whether this is CREATE TABLE with just the columns of `now`, or LIKE a table that has those, without rows.
+        """Return whether this is CREATE TABLE with which makes just `now`, or LIKE a table that is so, without rows.
         IF NOT EXISTS may have made nothing: the table may have rows that the job has not read."""
         if (self._word(), self._word(1)) != ("CREATE", "TABLE") or self._word(2) == "IF":
             return False
@@ -246,8 +247,8 @@ class _Statement:
         if self._word() == "LIKE":
             self.at += 1
             like = known.get(self._table())
-            return like is not None and like.columns == now.columns
-        return is_inside and created_tables.has_columns_of(self.tokens[self.at :], now)
+            return like is not None and created_tables.is_like(like, now)
+        return is_inside and created_tables.makes(self.tokens[self.at :], now, known.values())
 
     def copies(self, then: TableSchema) -> bool:
         """Return whether this is CREATE TABLE … LIKE `then`, or with just its columns, and no rows. IF NOT EXISTS may make
