@@ -21,6 +21,9 @@ from anabranch.model.key_changes import acts
 from anabranch.model.writers import own_targets
 from anabranch.rows.chunk import Barrier, BarrierKind
 
+# A table that was made longer ago and is in no catalogue is gone. Clocks of two machines may differ by as much.
+YOUNG_SECONDS = 30.0
+
 if TYPE_CHECKING:
     from anabranch.capture.begin import SourceDefinitions
     from anabranch.contracts import SourceConnector
@@ -38,7 +41,7 @@ def take_in(
     the definition was read; None where it is not certain. `shown`: the statement as people may see it. Raises
     SourceUnavailable."""
     try:
-        found = _read(source, trail, table)
+        found = _read(source, trail, table, statement.mark.commit_time)
     except SourceUnavailable:
         raise
     except SourceError as refused:
@@ -53,15 +56,17 @@ def take_in(
     return Barrier(0, 0, BarrierKind.ALTER, table, shown, schema=schema, untold=untold), found.after
 
 
-def _read(source: SourceConnector, trail: TrailWriter, table: TableId) -> SourceDefinitions | None:
-    """Ask the catalogue, which may show it a moment later than the log. None for a table that the job writes itself."""
-    until = time.monotonic() + BEHIND_SECONDS
+def _read(source: SourceConnector, trail: TrailWriter, table: TableId, commit_time: int) -> SourceDefinitions | None:
+    """Ask the catalogue, which may show it a moment later than the log: it is waited for if the statement is young, by its
+    `commit_time` in microseconds, 0 if unknown. None for a table that the job writes itself."""
+    is_young = not commit_time or time.time() - commit_time / 1e6 < YOUNG_SECONDS
+    until = time.monotonic() + (BEHIND_SECONDS if is_young else 0.0)
     with closing(source.catalog()) as catalog:
         if table in own_targets(catalog.writers(), trail.job_uuid):
             return None
         while True:
             found = read_definitions(catalog, table.__eq__)
-            if found.tables or time.monotonic() > until:
+            if found.tables or time.monotonic() >= until:
                 return found
             time.sleep(PAUSE)
 
