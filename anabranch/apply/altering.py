@@ -246,9 +246,8 @@ class Altering:
         """Return the table with the steps that the target's needs. Raises _Refused, StoppedByChange."""
         table, schema = barrier.table, barrier.schema
         assert schema is not None and state.schema is not None
-        if not (state.is_streaming or state.is_resuming):
-            is_again = state.is_in_window_again
-            raise _Refused(table, "its rows were being read again" if is_again else "its load was not through")
+        not_yet = "" if state.is_streaming or state.is_resuming else "its load was not through"
+        not_yet = "its rows were being read again" if not_yet and state.is_in_window_again else not_yet
         try:
             target = self.tables.target_table(schema)
             self.tables.where(schema)
@@ -256,14 +255,16 @@ class Altering:
             followed = self.progress.context.tables.get(table)
             former = state.schema, followed.table if followed else self.tables.target_table(state.schema)
         except ConfigError as error:
-            raise _Refused(table, error.message) from error
+            raise _Refused(table, not_yet or error.message) from error
         try:
             altered = altered_table(former, (schema, target), barrier.untold, actions, self.fits)
             refuse_aside(altered, state.facts.set_aside)
         except Stops as line:
             raise self._stopped(barrier, str(line)) from None
         except NotFollowed as why:
-            raise _Refused(table, str(why)) from None
+            raise _Refused(table, not_yet or str(why)) from None
+        if not_yet:
+            raise _Refused(table, not_yet)
         if altered.steps and not isinstance(self.writer, AltersTables):
             raise _Refused(table, "this target's tables are not altered")
         return altered

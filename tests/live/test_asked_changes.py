@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from anabranch import failpoints
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, StoppedByChange
 from anabranch.model.ddl_changes import DdlChange, Outcome
 from anabranch.model.ids import TableId
+from anabranch.model.table_life import open_window
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
 from anabranch.trail import retention
+from anabranch.view.opened import store_of
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import MysqlToMysql
@@ -180,6 +182,23 @@ def test_tables_that_wait_with_one_that_is_loaded_are_loaded_too(here: JobHere) 
             here.job.resume(str(left))
         here.load(left, recreate=left == parent)
         streams(here)
+
+
+@pytest.mark.parametrize("here", [("mariadb", "postgresql")], indirect=True, ids=" to ".join)
+def test_a_table_in_a_window_waits_for_no_decision_and_stops_nevertheless(here: JobHere) -> None:
+    made, name, item = here.made, here.job.config.name, TableId(here.made.schema, "item")
+    with store_of(here.job) as store:
+        state, checkpoint = store.states.tables(name)[item], store.jobs.checkpoint(name)
+        assert checkpoint is not None
+        at = checkpoint.position.sequence
+        store.states.save_table(name, open_window(state, at, at + 3), state)
+    made.write_job('[ddl]\nadd_column = "stop"\n')
+    made.source.execute("ALTER TABLE item ADD n INT", *(f"INSERT INTO other VALUES ({n}, {n})" for n in range(4)))
+    with pytest.raises(StoppedByChange):
+        here.stream()
+    made.write_job(ASKS)
+    here.stream()
+    assert made.states()["item"] == "parked" and "its rows were being read again" in made.reason("item")
 
 
 def dies(here: JobHere, place: str, do: Callable[[], object] | None = None) -> list[str]:
