@@ -80,7 +80,7 @@ def follow(
 
     The barrier has no statement: it is put where the log has nothing."""
     then = trail.history.in_force()[item.table]
-    if len(trail.history.altered_at(item.mark.native).get(item.table, ())) >= MOST:
+    if len(trail.history.altered_at(item.native).get(item.table, ())) >= MOST:
         return f"one transaction alters it more than {MOST} times"
     try:
         after = _by_rows(source, then, item)
@@ -97,7 +97,7 @@ def follow(
         return "it is not told what was altered"
     if _is_referred_to(trail, then, after):
         return "a foreign key of another table refers to what was altered"
-    return noted(trail, then, after, at=item.mark.native, by=BY_NOTE if item.note else BY_ROWS)
+    return noted(trail, then, after, at=item.native, by=BY_NOTE if item.note else BY_ROWS)
 
 
 def noted(

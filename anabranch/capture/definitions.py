@@ -213,9 +213,14 @@ class DefinitionKeeper:
         self.reselect()
         return alone([found], mark, None)
 
-    def just_altered(self, mark: LogMark) -> dict[TableId, list[TableSchema]]:
-        """Return the tables that the first transaction behind `mark` alters, and that go on, with their former definitions."""
-        return self.trail.history.altered_at(mark.native)
+    def just_altered(self, mark: LogMark) -> tuple[dict[TableId, list[TableSchema]], str]:
+        """Return the tables that the next transaction alters by its rows, and that go on, with their former definitions, and
+        where it is committed: one behind `mark`, or just there, of which the trail has the next definitions alone."""
+        history, order = self.trail.history, self.source.order
+        for native in history.altering():
+            if native == mark.native or not order.includes(mark, native, None):
+                return history.altered_at(native), native
+        return {}, ""
 
     def _barriers(self, facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
         """Return the barriers that a statement puts into the trail. Raises UnknownLogEvent for a change logged as a

@@ -135,7 +135,7 @@ class Capture:
                 unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop, self._told)
                 self.open.rewind(self._place())
                 if isinstance(self.reader, RedefinedReader):
-                    self.reader.expect_former(self.keeper.just_altered(self._place()), self._place())
+                    self.reader.expect_former(*self.keeper.just_altered(self._place()))
                 self.reader.start(self._place(), self.keeper.select)
                 end = self.trail.appended
                 lost_since, was_there, tries = None, True, 0

@@ -121,10 +121,10 @@ class RedefinedReader(Protocol):
     def tells_columns(self) -> bool:
         """Return whether it does as it is set up: not every decoder has the names and types of columns."""
 
-    def expect_former(self, former: Mapping[TableId, Sequence[TableSchema]], at: LogMark) -> None:
-        """Note, before a `start` after `at`, tables that the next transaction alters, with the definitions that its rows may
-        come by until the first by the one in force. A column is known by its number: of one that goes they give nothing, of
-        one that comes they have the constant default, or NULL."""
+    def expect_former(self, former: Mapping[TableId, Sequence[TableSchema]], at: str) -> None:
+        """Note, before a `start`, tables that the next transaction alters, which is committed `at` (LogRedefined.native; "":
+        none is), with the definitions that its rows may come by until the first by the one in force. A column is known by
+        its number: of one that goes they give nothing, of one that comes they have the constant default, or NULL."""
 
 
 @runtime_checkable

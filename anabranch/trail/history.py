@@ -34,13 +34,13 @@ _TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
 @dataclass(frozen=True, slots=True)
 class Entry:
     """kind: `job` (whose history this is: `reason` is the job's uuid), `schema` (a definition; `joined`: the table joins or
-    joins again, no longer parked; `altered`: the table goes on, altered by `statement`, or, where `at` is the place up to
-    which the log was read, by the transaction behind it; `renamed`: former and next names of its columns; `swapped`: a copy
-    came in for it; `created`: `statement` made it), `copy` (`table` is a copy that a tool makes, of the table in `schema`,
-    which says how that will be defined once the copy comes in; `filled` as in Untold; `reason`: why it may not come in, ""
-    where it may; `at`: the place of the last statement about it; it is no copy any more without a schema, nor once its table is
-    swapped, parked, or joins), `park`, `source` (another server from here on) or `recovered` (the trail ended at `sequence`).
-    Otherwise `sequence` is the first transaction for which it holds."""
+    joins again, no longer parked; `altered`: the table goes on, altered by `statement`, or by the transaction that was
+    committed `at` a place of the log, before which the entry stands; `renamed`: former and next names of its columns;
+    `swapped`: a copy came in for it; `created`: `statement` made it), `copy` (`table` is a copy that a tool makes, of the
+    table in `schema`, which says how that will be defined once the copy comes in; `filled` as in Untold; `reason`: why it
+    may not come in, "" where it may; `at`: the place of the last statement about it; it is no copy any more without a
+    schema, nor once its table is swapped, parked, or joins), `park`, `source` (another server from here on) or `recovered`
+    (the trail ended at `sequence`). Otherwise `sequence` is the first transaction for which it holds."""
 
     kind: str
     sequence: int
@@ -149,9 +149,13 @@ class SchemaHistory:
         later = [e for e in self._schemas.get(table, []) if e.schema and e.schema.version > version]
         return any(not e.altered or e.sequence <= after for e in later)
 
+    def altering(self) -> set[str]:
+        """Return the places where transactions were committed that alter tables which go on."""
+        return {e.at for entries in self._schemas.values() for e in entries if e.altered and e.at}
+
     def altered_at(self, native: str) -> dict[TableId, list[TableSchema]]:
-        """Return the tables that the first transaction behind this place of the log alters, and that go on, with the
-        definitions that they had before, in their order."""
+        """Return the tables that the transaction which was committed there alters, and that go on, with the definitions that
+        they had before, in their order."""
         found: dict[TableId, list[TableSchema]] = {}
         for table, entries in self._schemas.items():
             at_once = [e.schema for e in entries if e.schema and e.altered and e.at == native]

@@ -203,8 +203,8 @@ class TrailWriter:
     def alter(self, table_schema: TableSchema, statement: str, at: str = "", untold: Untold = NOTHING_UNTOLD) -> None:
         """Put the next definition of a table that goes on in force with the next chunk, which carries its ALTER barrier.
 
-        As `park`, it is taken back if that chunk never gets into the trail. `at`: that chunk's native position where it is put
-        before the transaction that alters the table.
+        As `park`, it is taken back if that chunk never gets into the trail. `at`: where the transaction is committed that
+        alters the table, if that chunk is put just before it.
         """
         entry = Entry("schema", self.next_sequence, schema=table_schema, statement=statement, altered=True)
         self._note(replace(entry, at=at, renamed=untold.renamed, swapped=untold.swapped, created=untold.created))

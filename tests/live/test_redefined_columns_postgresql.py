@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from anabranch.connectors.postgresql.source import connector
+from anabranch.connectors.postgresql.source.positions import lsn_of, place_of
 from anabranch.contracts import LogOptions
+from anabranch.job import parts
+from anabranch.lifecycle.beginning import open_trail
 from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ddl_changes import Outcome
 from anabranch.model.ids import TableId
@@ -19,6 +22,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.local import Small
+from anabranch.view.identity import followed_identity, trail_uuid
 from rigs.altered_postgresql import Make, dies, jobs, statement, streams
 from rigs.endpoints import endpoint_of
 from rigs.postgresql_load import RULES
@@ -136,6 +140,30 @@ def test_rule_17_also_within_transactions_that_are_large(make: Make, monkeypatch
                 patch.setattr(compiled, "NATIVE", None)
             patch.setattr("rigs.job_here.Small", partial(Small, log_images=500))
             streams(here)
+
+
+def test_rule_17_a_keepalive_moves_the_place_on_before_the_transaction_comes_again(make: Make) -> None:
+    """Once its next definition is in the trail the job dies, behind a mark that is nearer to the commit than that of before."""
+    here = make("postgresql", *TABLES)
+    source = here.made.source
+    with closing(source.connect(autocommit=False)) as session:
+        session.execute("INSERT INTO item VALUES (8, 'eight', 8, 'x', 8)")
+        session.execute("ALTER TABLE item ADD n int DEFAULT 7")
+        lsn = source.query("SELECT pg_catalog.pg_current_wal_insert_lsn()::text")[0][0]
+        session.execute("INSERT INTO item (id, n) VALUES (9, 9)")
+        session.commit()
+    with dies(here, "capture.published") as reached:
+        pass
+    assert reached and len(here.job.schema_versions("public.item")) == 2
+    job, uuid = here.job, trail_uuid(here.job)
+    assert uuid is not None
+    with open_trail(job, followed_identity(job) or "", uuid, parts.LOCK_SECONDS) as trail:
+        place = place_of(trail.end.resume)
+        assert place.lsn < lsn_of(lsn)
+        trail.heartbeat(place.at(lsn_of(lsn)).mark(trail.end.commit_time))
+        trail.flush()
+    streams(here)
+    assert len(here.job.schema_versions("public.item")) == 2, "rows of before came by the former definition"
 
 
 LAST = "INSERT (id) VALUES (9)"

@@ -231,20 +231,25 @@ def test_a_copy_of_a_table_is_known_until_it_is_none_any_more(open_writer, open_
 
 @pytest.mark.parametrize("statement", ["", "ALTER TABLE orders ADD n INT"])
 def test_a_definition_that_no_statement_brings_is_no_transaction(open_writer, open_reader, samples, kill, statement):
-    """It has the place up to which the log was read, at which a target may be already, behind the transaction before it."""
+    """It has the place of that transaction's commit. A target may be already at that up to which the log was read, behind the
+    transaction before it."""
     at = Position(2, "log:5")
     writer = open_writer()
     writer.append(samples.chunk(1, 2))
     writer.heartbeat(LogMark(at.native, "5", 5))
     schema = samples.definition(version=2)
-    writer.alter(schema, "relation message", at.native)
+    writer.alter(schema, "relation message", "log:7")
     barrier = Barrier(0, 0, BarrierKind.ALTER, samples.ORDERS, statement, schema=schema)
     writer.append(alone([barrier], LogMark(at.native, "5", 5), None))
     writer.flush()
     kill(writer)
     writer, reader = open_writer(), open_reader()
-    former = {table: [one.version for one in some] for table, some in writer.history.altered_at(at.native).items()}
-    assert former == {samples.ORDERS: [1]} and not writer.history.altered_at("log:2")
+    former = {table: [one.version for one in some] for table, some in writer.history.altered_at("log:7").items()}
+    assert (
+        former == {samples.ORDERS: [1]}
+        and not writer.history.altered_at(at.native)
+        and writer.history.altering() == {"log:7"}
+    )
     if not statement:
         refuse_other_trail("shop", reader, at)
         return

@@ -25,7 +25,7 @@ from anabranch.connectors.postgresql.source.heartbeat import Heartbeat
 from anabranch.connectors.postgresql.source.held_log import Slot, read_slot
 from anabranch.connectors.postgresql.source.marker_watch import Entries, entries, refuse_changed
 from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
-from anabranch.connectors.postgresql.source.positions import Place, lsn_text, nearest, place_of
+from anabranch.connectors.postgresql.source.positions import Place, lsn_of, lsn_text, nearest, place_of
 from anabranch.connectors.postgresql.source.relations import NeedsText
 from anabranch.connectors.postgresql.source.silence import Silence
 from anabranch.connectors.postgresql.source.slots import members
@@ -87,7 +87,7 @@ class WalReader:
         self._needs_whole = not own.streaming  # or a transaction was found to
         self._waits_whole = False  # for the end of a transaction in which a table comes by other columns
         self._former: dict[TableId, tuple[TableSchema, ...]] = {}
-        self._former_at = ""
+        self._former_at = ""  # where their transaction is committed: its mark may move on before it comes again
         self._stale = False  # what was read ahead was selected by old definitions, or the server sends too few tables
         self._is_inside = False  # fragments were given, and the end of their transaction was not
         self._open: set[str] = set()  # transactions of which parts were given, and the end was not
@@ -144,7 +144,7 @@ class WalReader:
             self._refuse_passed(read_slot(connection, name), place)  # nobody else moves it from here on
         reader = self._reader if self.is_binary else None
         options, asks = self._options, (self._type_text, has_newer, reader, self._undone)
-        former = self._former if after.native == self._former_at else {}
+        former = self._former if self._former_at and lsn_of(self._former_at) >= place.lsn else {}
         tells, tells_nulls = bool(options.follows & (TOLD_BY_ROWS | NULLS)), options.follows >= NULLS
         how = options.decoding, options.leave_out, tells, former
         self._assembler = decoder.make(SlotReading(name, place, select, *asks, *how, tells_nulls=tells_nulls))
@@ -232,8 +232,8 @@ class WalReader:
         self._open.update(given)  # until that is told: it may begin again before
         self._assembler.ready.extend(LogEnded(xid, False, self._last) for xid in given)
 
-    def expect_former(self, former: Mapping[TableId, Sequence[TableSchema]], at: LogMark) -> None:
-        self._former, self._former_at = {table: tuple(some) for table, some in former.items()}, at.native
+    def expect_former(self, former: Mapping[TableId, Sequence[TableSchema]], at: str) -> None:
+        self._former, self._former_at = {table: tuple(some) for table, some in former.items()}, at
 
     def confirm(self, durable: LogMark) -> None:
         self._durable = place_of(durable.resume).lsn
@@ -321,10 +321,10 @@ class WalReader:
         elif isinstance(item, LogEnded):
             self._open.discard(item.xid)
         elif isinstance(item, LogRedefined):
-            before = self._former if item.mark.native == self._former_at else {}
+            before = self._former if item.native == self._former_at else {}
             then, self._stale = self._select(item.table), True
             some = (*before.get(item.table, ()), *((then,) if then else ()))
-            self.expect_former({**before, item.table: some}, item.mark)
+            self.expect_former({**before, item.table: some}, item.native)
         if not isinstance(item, Chunk):
             self._last = item.mark
         elif not self._is_inside:
