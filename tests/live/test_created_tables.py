@@ -68,13 +68,15 @@ def test_rule_17_tables_come_with_their_first_row(here: JobHere) -> None:
         "CREATE TABLE alike LIKE item",
         "INSERT INTO alike VALUES (1, 'one'), (2, 'two')",
         "CREATE TABLE hollow (id INT PRIMARY KEY)",
+        "CREATE TABLE computed (id INT PRIMARY KEY, v TEXT, n BIGINT AS (id + 1) STORED) DEFAULT CHARSET=latin1",
+        "INSERT INTO computed (id, v) VALUES (1, 'ä')",
     )
     here.capture()
     source.execute("ALTER TABLE fresh ADD COLUMN later INT DEFAULT 7", "UPDATE fresh SET later = 8")
     here.capture()
     here.apply(is_built=True)
     assert set(made.states().values()) == {"streaming"}, made.status()
-    made.assert_identical("item", "fresh", "child", "alike", "hollow")
+    made.assert_identical("item", "fresh", "child", "alike", "hollow", "computed")
     assert here.verify().identical
     noted = here.job.ddl_changes(f"{made.schema}.child")
     assert [(one.outcome, one.rule, one.version) for one in noted] == [

@@ -96,7 +96,7 @@ def test_what_a_kind_does_not_take_is_said_with_what_it_takes(
 def test_a_pair_parks_whatever_is_changed(tmp_path: Path) -> None:
     assert set(load(tmp_path, PAIR).column_actions(ITEM).actions.values()) == {PARK}
     assert not load(tmp_path, f'{PAIR}[ddl]\nadd_column = "park"\n').followed_changes(ITEM)
-    for setting in ('add_column = "apply"', 'drop_column = "keep"'):
+    for setting in ('add_column = "apply"', 'drop_column = "keep"', 'create_table = "apply"', 'online_swap = "apply"'):
         with pytest.raises(ConfigError) as refused:
             load(tmp_path, f"{PAIR}[ddl]\n{setting}\n")
         assert f"{setting} beside [pair]" in str(refused.value)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from anabranch.connectors.mysql.source.altered_columns import UTF8, has_collation, has_default, has_type
-from anabranch.connectors.mysql.source.column_clauses import Said, read_column
+from anabranch.connectors.mysql.source.column_clauses import Said, Unknown, read_column
 from anabranch.connectors.mysql.source.statement_tokens import Token, tokens
 from anabranch.model.schema import Column, TableSchema
 
@@ -55,8 +55,8 @@ class Charsets:
     def of(cls, options: Sequence[Token], now: TableSchema, known: Iterable[TableSchema]) -> Charsets:
         near = (table for table in known if table.id.schema == now.id.schema and table.id != now.id)
         others = frozenset((c.charset, c.collation) for table in near for c in table.columns if c.charset)
-        charset = word_behind(options, ("CHARSET",)) or word_behind(options, ("CHARACTER", "SET"))
-        return cls(charset.lower(), word_behind(options, ("COLLATE",)).lower(), others)
+        found = [word_behind(options, words) for words in (("CHARSET",), ("CHARACTER", "SET"), ("CHAR", "SET"))]
+        return cls(next(filter(None, found), "").lower(), word_behind(options, ("COLLATE",)).lower(), others)
 
 
 def word_behind(found: Sequence[Token], words: tuple[str, ...]) -> str:
@@ -124,19 +124,24 @@ def _is_computed(part: Sequence[Token], at: int) -> bool:
 
 
 def _behind_parentheses(part: Sequence[Token], at: int) -> int:
-    """Return the place behind the parentheses that begin at a place, or the place itself."""
+    """Return the place behind the parentheses that begin at a place, or the place itself. Raises Unknown where they do not
+    end: a text in them is cut in another way than the server does it."""
     if at >= len(part) or part[at].kind != "mark" or part[at].text != "(":
         return at
-    end = next(place for place in range(at + 1, len(part)) if part[place].depth <= part[at].depth)
+    end = next((place for place in range(at + 1, len(part)) if part[place].depth <= part[at].depth), None)
+    if end is None:
+        raise Unknown
     return end + 1
 
 
 def agrees(one: Made, column: Column, charsets: Charsets, is_key: bool) -> bool:
-    """Return whether the column is what the statement says; `is_key`: it is one of the primary key, so it is NOT NULL."""
+    """Return whether the column is what the statement says; `is_key`: it is one of the primary key, so it is NOT NULL, as
+    one that counts is."""
     said = one.said
     if said.name != column.name or said.after is not None or column.type is None or column.set_by_server:
         return False
-    if column.nullable is not (said.nullable and not is_key) or column.auto_increment is not one.auto_increment:
+    is_nullable = said.nullable and not is_key and not one.auto_increment
+    if column.nullable is not is_nullable or column.auto_increment is not one.auto_increment:
         return False
     if column.invisible is not one.invisible or not has_type(column, said) or not _has_charset(column, said, charsets):
         return False
@@ -148,13 +153,17 @@ def agrees(one: Made, column: Column, charsets: Charsets, is_key: bool) -> bool:
 
 
 def _is_same(written: Sequence[Token], shown: str) -> bool:
-    """Return whether the server shows the expression as it is written, apart from parentheses and quotes around names."""
-    return _flat(written) == _flat(tokens(shown))
+    """Return whether the server shows the expression as it is written, apart from parentheses around all of it and quotes
+    around names."""
+    return _bare(list(written)) == _bare(list(tokens(shown)))
 
 
-def _flat(expression: Iterable[Token]) -> list[str]:
-    kept = (token for token in expression if token.kind != "mark" or token.text not in "()")
-    return [token.text if token.kind == "string" else token.text.lower() for token in kept]
+def _bare(expression: list[Token]) -> list[str]:
+    while (
+        len(expression) > 1 and expression[0].kind == "mark" and _behind_parentheses(expression, 0) == len(expression)
+    ):
+        expression = expression[1:-1]
+    return [token.text if token.kind == "string" else token.text.lower() for token in expression]
 
 
 def _has_charset(column: Column, said: Said, charsets: Charsets) -> bool:

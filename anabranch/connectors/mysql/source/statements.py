@@ -78,7 +78,7 @@ class MysqlDialect:
         statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
         try:
             return statement.creates(now, known)
-        except (IndexError, StopIteration, ValueError, ArithmeticError, Unknown):
+        except (IndexError, ValueError, ArithmeticError, Unknown):
             return False
 
     def copies(self, sql: str, default_schema: str, then: TableSchema) -> bool:

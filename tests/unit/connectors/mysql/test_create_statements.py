@@ -127,6 +127,7 @@ def test_rule_17_a_key_that_acted_and_is_gone_by_now_parks(key: str) -> None:
         ("DEFAULT CHARSET=utf8mb4", "utf8mb4", "utf8mb4_0900_ai_ci", [], True),
         ("DEFAULT CHARSET=utf8mb4", "utf8mb4", "utf8mb4_bin", [], False),
         ("CHARACTER SET latin1", "latin1", "latin1_swedish_ci", [], True),
+        ("CHAR SET = latin1", "utf8mb4", "utf8mb4_0900_ai_ci", [OTHER], False),
         ("CHARACTER SET latin1", "utf8mb4", "utf8mb4_0900_ai_ci", [OTHER], False),
         ("CHARSET utf8", "utf8mb3", "utf8mb3_general_ci", [], True),
         ("CHARSET utf8", "utf8", "utf8_general_ci", [], True),
@@ -183,11 +184,15 @@ def test_rule_19_a_table_that_has_other_keys_than_the_one_it_was_made_like_parks
         ),
         ("at DATETIME AS (d + 1) VIRTUAL", {"expression": "(`d` + 1)"}, True),
         ("at DATETIME AS (d + 1)", {"expression": "(`d` + 1)", "stored": True}, False),
+        ("at DATETIME AS ((d + 1) * 2)", {"expression": "((`d` + 1) * 2)"}, True),
+        ("at DATETIME AS (d + 1 * 2)", {"expression": "((`d` + 1) * 2)"}, False),
+        ("at DATETIME AS (concat('x'))", {"expression": "(concat(_utf8mb4\\'x\\'))"}, False),
         ("at DATETIME AS (d + 2)", {"expression": "(`d` + 1)"}, False),
         ("at DATETIME", {"expression": "(`d` + 1)"}, False),
         ("at DATETIME INVISIBLE CHECK (at > 1) NULL", {"invisible": True}, True),
         ("at DATETIME", {"invisible": True}, False),
         ("at DATETIME FORMAT 3", {}, False),
+        ("at DATETIME CHECK (at > 1) NOT ENFORCED", {}, False),
     ],
 )
 def test_defaults_that_are_computed_and_generated_columns(written: str, column: dict[str, object], makes: bool) -> None:
@@ -195,3 +200,10 @@ def test_defaults_that_are_computed_and_generated_columns(written: str, column: 
     at = Column("at", CLOCK, "datetime", **told, **column)  # type: ignore[arg-type] # its fields
     now = replace(NOW, columns=(*COLUMNS, at))
     assert _makes(f"CREATE TABLE item ({ALL}, {written})", now, OTHER) is makes
+
+
+def test_a_column_that_counts_is_not_null_also_by_another_key() -> None:
+    by_id = Index("id", ("id",), unique=True, prefixes=(None,))
+    now = replace(NOW, primary_key=(), indexes=(by_id, BY_V))
+    assert _makes(f"CREATE TABLE item ({ALL.replace(' PRIMARY KEY', ' UNIQUE')})", now, OTHER)
+    assert not _makes(f"CREATE TABLE item ({ALL})", now, OTHER)
