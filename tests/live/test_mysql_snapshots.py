@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 import pytest
+from pymysql import Connection
+from pymysql.err import OperationalError
 
 from anabranch import connectors
-from anabranch.connectors.mysql.source import watermark
+from anabranch.connectors.mysql.source import snapshot, watermark
 from anabranch.connectors.mysql.source.positions import place_of
 from anabranch.contracts import Bounds, KeepingReader, KeptReader, SourceConnector
 from anabranch.errors import SchemaError, SourceError, SourceUnavailable, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
@@ -146,6 +149,34 @@ def test_rule_02_on_every_release(name: str, request: pytest.FixtureRequest, sou
 @pytest.mark.parametrize("lock", ["table", "global"])
 def test_rule_02_mysql_under_a_lock(mysql: Server, source_database: Make, lock: str) -> None:
     assert check_snapshots(source_database(mysql), lock, tries=5) == {True}
+
+
+def test_rule_02_mysql_a_table_that_gets_the_name_behind_the_snapshot_is_in_the_log_before_high(
+    mysql: Server, source_database: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read as it was when the snapshot began, which lacks rows. From `high` on the name stays with its table."""
+    database = source_database(mysql)
+    database.execute("CREATE TABLE t (id int primary key)", "CREATE TABLE _t_gho LIKE t", "INSERT INTO t VALUES (1)")
+    table, source, held, ends = definition(database), source_of(database), snapshot.hold, []
+
+    def swap(connection: Connection, of: TableSchema) -> None:
+        database.execute("INSERT INTO _t_gho SELECT * FROM t", "RENAME TABLE t TO _t_del, _t_gho TO t")
+        with closing(source.catalog()) as catalog:
+            ends.append(catalog.mark())
+        held(connection, of)
+
+    monkeypatch.setattr(snapshot, "hold", swap)
+    with closing(source.snapshot()) as reader:
+        low, high = reader.open(table, "none")
+        assert b"".join(reader.lines(table, ["id"], Bounds(), RULES)) == b"", (
+            "the rows of the name of now, as of before"
+        )
+        assert source.order.includes(high, ends[0].native, None) and not source.order.includes(
+            low, ends[0].native, None
+        )
+        with pytest.raises(OperationalError, match="Lock wait timeout"):
+            database.execute("SET lock_wait_timeout = 1", "RENAME TABLE t TO _t_gho, _t_del TO t")
+    database.execute("RENAME TABLE t TO _t_gho, _t_del TO t")
 
 
 @contextmanager
@@ -303,20 +334,21 @@ def test_rule_25_without_the_right_nothing_is_kept_at_a_mariadb(mariadb: Server,
     ],
 )
 def test_a_table_that_was_changed_under_a_snapshot_is_read_again(
-    mysql_family: Server, source_database: Make, statement: str
+    mysql_family: Server, source_database: Make, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     database = source_database(mysql_family)
     database.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
     table = definition(database)
-    with closing(source_of(database).snapshot()) as snapshot:
-        snapshot.open(table, "none")
+    with closing(source_of(database).snapshot()) as reader, monkeypatch.context() as before_it_is_held:
+        before_it_is_held.setattr(snapshot, "hold", lambda *_: None)
+        reader.open(table, "none")
         database.execute(statement)
         with pytest.raises(SourceUnavailable, match="1412") as changed:
-            list(snapshot.lines(table, ["id"], Bounds(), RULES))
+            list(reader.lines(table, ["id"], Bounds(), RULES))
         assert changed.value.table == str(table.id) and "read again" in changed.value.hint
-    with closing(source_of(database).snapshot()) as snapshot:
-        snapshot.open(table, "none")
-        lines = b"".join(snapshot.lines(table, ["id"], Bounds(), RULES))
+    with closing(source_of(database).snapshot()) as reader:
+        reader.open(table, "none")
+        lines = b"".join(reader.lines(table, ["id"], Bounds(), RULES))
     assert lines == (b"" if "TRUNCATE" in statement else b"1\n2\n")
 
 
@@ -336,11 +368,11 @@ def test_a_table_that_is_another_one_by_now_is_named(
     table = definition(database)
     database.execute(statement)
     with closing(source_of(database).snapshot()) as snapshot:
-        snapshot.open(table, "none")
         for ask in (
             lambda: snapshot.bounds(table, 1),
             lambda: list(snapshot.lines(table, ["id"], Bounds(upper=("1",)), RULES)),
         ):
             with pytest.raises(SchemaError) as gone:
+                snapshot.open(table, "none")  # says so by itself where it holds the table
                 ask()
             assert gone.value.table == str(table.id) and "dropped, renamed or altered" in gone.value.hint

@@ -81,6 +81,7 @@ def open_snapshot(
     low = _by_gtid(connection) or _by_watermark(connection, variables(connection, "gtid_mode", *ORDERED))
     ask(connection, "COMMIT")
     _start(connection)
+    hold(connection, table)
     return low.mark(), log_end(connection).mark()
 
 
@@ -167,6 +168,14 @@ def has_transactions(table: TableSchema) -> bool:
 
 def _start(connection: pymysql.Connection) -> None:
     ask(connection, f"{START}, READ ONLY" if knows(connection, "read-only transactions") else START)
+
+
+def hold(connection: pymysql.Connection, table: TableSchema) -> None:
+    """Keep the table of this name what it is until the snapshot ends. A snapshot is of rows, not of names: another table that
+    gets this name is read as it was then. Whatever did that is in the log by now, before `high`.
+
+    https://dev.mysql.com/doc/refman/8.0/en/metadata-locking.html"""
+    ask(connection, f"SELECT 1 FROM {qualified(table.id)} LIMIT 0")
 
 
 def _by_own_word(connection: pymysql.Connection) -> LogMark | None:
