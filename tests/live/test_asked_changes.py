@@ -271,6 +271,13 @@ def test_a_refused_row_in_front_of_a_change_does_not_cost_a_load(here: JobHere) 
     here.stream()
     assert made.states()["item"] == "parked"
     made.target.execute(f"ALTER TABLE {made.there}.item DROP CONSTRAINT small")
+    made.write_job(f'[ddl]\naction = "apply"\n[[tables]]\nname = "{made.schema}.item"\nwhere = "a > 0"\n')
+    here.job.resume(f"{made.schema}.item")
+    here.stream()
+    assert made.states()["item"] == "parked" and "unknown column a" in made.reason("item"), (
+        "the file does not fit its place"
+    )
+    made.write_job('[ddl]\naction = "apply"\n')
     here.job.resume(f"{made.schema}.item")
     streams(here)
 

@@ -133,6 +133,21 @@ def test_what_the_target_still_refuses_is_parked_again(made: Callable[..., Any])
     assert one.rows()["parent"][2] == row(2, 500) and set(states(one).values()) == {"streaming"}
 
 
+def test_what_the_trail_does_not_reach_back_to_is_given_up(made: Callable[..., Any]) -> None:
+    """A person has dropped segments after all; the others go on."""
+    one = made(segment_bytes=1)
+    refused(one)
+    for number in (5, 6):
+        one.apply([("alone", "i", row(number, number))])
+    let_join(one)
+    directory = one.applier.progress.trail.directory
+    assert retention.drop_needed(directory, 5)
+    join(one)
+    assert states(one) == {"alone": "streaming", "parent": "parked", "child": "parked"}
+    found = one.applier.progress.store.table(one.applier.progress.job, PARENT.id)
+    assert "does not reach back" in found.reason and found.facts.resumes is None and not retention.readers(directory)
+
+
 def test_rule_15_a_crash_while_it_parks_loses_nothing(made: Callable[..., Any]) -> None:
     one = made()
     failpoints.arm({failpoints.VARIABLE: "apply.parking=raise"})

@@ -237,16 +237,17 @@ def rig(
     policies: Mapping[str, ConflictPolicy] | None = None,
     parks: bool = False,
     aside: int = 0,
+    **trails: Any,
 ) -> Rig:
     """Tables are made by the load's own code, and so are keys, if `build`; `statements` run then. `policies` by table.
-    `aside`: how many changes of a table may be set aside."""
+    `aside`: how many changes of a table may be set aside. `trails`: as TrailWriter.open has them."""
     job, where = f"{JOB}_{where}", f"keys_{where}"
     connector = target(endpoint_of(database, user, "p" if user else ""))
     loader, store = connector.loader(RULES), connector.store()
     store.prepare()
     store.create_checkpoint(job, Position(0, ""), 0)
     targets = {s.id: _target(s, where) for s in schemas}
-    trail = TrailWriter.open(directory / where, job=job, job_uuid="u", source_identity="s", pack=False)
+    trail = TrailWriter.open(directory / where, job=job, job_uuid="u", source_identity="s", pack=False, **trails)
     for one in schemas:
         loader.create_table(one, targets[one.id], RULES, False)
         store.save_table(job, TableState(one.id, targets[one.id].target, "streaming", schema=one), None)

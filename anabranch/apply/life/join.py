@@ -17,15 +17,16 @@ from anabranch.apply.following import Following
 from anabranch.apply.life.catch_up import altered_on_the_way, passed_by
 from anabranch.apply.life.park import together
 from anabranch.apply.progress import Progress
-from anabranch.errors import RowRefused, StateError
+from anabranch.errors import ConfigError, RowRefused, StateError
 from anabranch.model.ids import TableId
-from anabranch.model.table_life import TableState, arrive, park, refuse_to_resume
+from anabranch.model.table_life import TableState, arrive, give_up_place, park, refuse_to_resume
 from anabranch.trail import retention
 
 HIDDEN_ROWS = (
     "foreign keys change it through another table, which kept changing while this one was loaded: stop apply, load the table"
     " again, then start apply"
 )
+GONE = "the trail does not reach back to its place: load the table again"
 
 
 def join_loaded(applier: Applier, following: Following) -> None:
@@ -102,7 +103,8 @@ def _join(applier: Applier, following: Following, state: TableState) -> None:
 
 
 def _resume(applier: Applier, following: Following, group: Sequence[TableState]) -> bool:
-    """Resume all tables of the group, or none: where the trail or the target still refuses, they are parked again."""
+    """Resume all tables of the group, or none: where the trail, the target or the job file still refuses, they are parked
+    again, and where the trail does not reach back to their place, for good."""
     progress = applier.progress
     if not all(state.is_joining for state in group):
         return False  # somebody is about to resume the rest
@@ -112,6 +114,8 @@ def _resume(applier: Applier, following: Following, group: Sequence[TableState])
     history, at = progress.trail.history, progress.checkpoint.position.sequence
     why = next((e.reason for s in group if (e := history.parked_by(s.source))), "")
     why = why or next(map(left_behind, passed_by(progress, group)), "")
+    is_lost = any((state.facts.resumes or 0) < progress.trail.first() - 1 for state in group)
+    why = GONE if is_lost else why
     try:
         if not why:
             group = altered_on_the_way(applier, following, group)
@@ -119,14 +123,19 @@ def _resume(applier: Applier, following: Following, group: Sequence[TableState])
                 return all(state.facts.resumes is None for state in group)
             replayed, joined = following.joined(progress.context, group, at)
             applier.carrier.replay([arrive(state) for state in group], replayed, joined)
-    except (RowRefused, StateError) as refusal:  # also rows of another definition
+    except (
+        RowRefused,
+        StateError,
+        ConfigError,
+    ) as refusal:  # also rows of another definition, a file that names no column
         progress.back_out()
         why = refusal.message
     bound = log.get(job=progress.job, tables=[str(state.source) for state in group])
     if why:
         now = [progress.states[state.source] for state in group]  # they may have come a part of the way
-        progress.park(*[refuse_to_resume(state, why) for state in now])
+        parked = [refuse_to_resume(state, why) for state in now]
+        progress.park(*(map(give_up_place, parked) if is_lost else parked))
         bound.warning("tables_not_resumed", reason=why)
     else:
         bound.info("tables_resumed", after=group[0].facts.resumes, at=at)
-    return not why
+    return is_lost or not why
