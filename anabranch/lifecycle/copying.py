@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
 from anabranch import log
-from anabranch.contracts import TargetStore
+from anabranch.contracts import TargetStore, drift_of
 from anabranch.errors import (
     AnabranchError,
     ConfigError,
@@ -22,6 +22,7 @@ from anabranch.load.order import Demand, demands
 from anabranch.load.plan import LoadTable
 from anabranch.load.quiet import TrailQuiet
 from anabranch.load.run import load_tables
+from anabranch.model.column_changes import FOLLOWS_NOTHING
 from anabranch.model.condition import Waiting
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -32,8 +33,9 @@ from anabranch.trail.identity import load as load_identity
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
 from anabranch.view.definitions import parked_in
+from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import catalog_of, source_of, target_of
-from anabranch.view.options import source_limits, target_limits, value_rules
+from anabranch.view.options import log_options, source_limits, target_limits, value_rules
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -75,7 +77,11 @@ class Copying:
                 return self._copy(left)
             except (SourceError, RowRefused) as error:
                 parked = self._parked_for(error) if isinstance(error, ValueRefused | RowRefused) else set()
-                if not parked and isinstance(error, SourceError) and (reasons := self._parked_since(left, error)):
+                if (
+                    not parked
+                    and isinstance(error, SourceError)
+                    and (reasons := self._parked_since(left, error) or self._drifted(left, error))
+                ):
                     self._park_all(reasons)
                     parked = set(reasons)
                 if not parked:
@@ -95,6 +101,15 @@ class Copying:
             if parked or time.monotonic() >= until or self.stop():
                 return parked
             time.sleep(0.2)
+
+    def _drifted(self, tables: Sequence[LoadTable], error: SourceError) -> dict[TableId, str]:
+        """Return which of the tables, after such an error, cannot be read as they are defined in the trail, where a log tells
+        that by rows alone: there may never be one."""
+        job_uuid = trail_uuid(self.job)
+        if isinstance(error, SourceUnavailable | ValueRefused) or self.stop() or job_uuid is None:
+            return {}
+        about = {one.schema.id: one.schema for one in tables if error.table in ("", None, str(one.schema.id))}
+        return drift_of(self.source, log_options(self.job, job_uuid), FOLLOWS_NOTHING, about)
 
     def _parked_for(self, refusal: ValueRefused | RowRefused) -> set[TableId]:
         """Park the tables for a row that cannot be loaded, and return them."""

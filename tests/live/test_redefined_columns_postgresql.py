@@ -12,8 +12,10 @@ import pytest
 from anabranch.connectors.postgresql.source import connector
 from anabranch.connectors.postgresql.source.positions import lsn_of, place_of
 from anabranch.contracts import LogOptions
+from anabranch.errors import TablesParked
 from anabranch.job import parts
-from anabranch.lifecycle.beginning import open_trail
+from anabranch.lifecycle import copying
+from anabranch.lifecycle.beginning import begin_trail_if_none, open_trail
 from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ddl_changes import Outcome
 from anabranch.model.ids import TableId
@@ -164,6 +166,20 @@ def test_rule_17_a_keepalive_moves_the_place_on_before_the_transaction_comes_aga
         trail.flush()
     streams(here)
     assert len(here.job.schema_versions("public.item")) == 2, "rows of before came by the former definition"
+
+
+def test_rule_19_a_table_that_no_row_tells_of_is_parked_by_its_load(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "PARKING_SECONDS", 0.5)
+    here = make("postgresql", *TABLES, is_loaded=False)
+    begin_trail_if_none(here.job)
+    here.made.source.execute("ALTER TABLE item DROP x")
+    with pytest.raises(TablesParked, match=r"1 tables are parked: public\.item"):
+        here.load()
+    assert "its definition changed at the source" in here.made.reason("item")
+    here.load(TableId("public", "item"), recreate=True)
+    streams(here)
 
 
 LAST = "INSERT (id) VALUES (9)"

@@ -23,17 +23,19 @@ STARTS = {"INSERT": "INSERT INTO {}", "UPDATE": "UPDATE {}", "TRUNCATE": "TRUNCA
 def jobs(
     request: pytest.FixtureRequest, source_database: Callable[[], Database], directory: Path, ddl: str
 ) -> Iterator[Make]:
-    """Yield `make(to, *statements)`: a job that streams the tables which these make, with these lines in its file."""
+    """Yield `make(to, *statements)`: a job that streams the tables which these make, with these lines in its file; not
+    `is_loaded`: one whose trail has not begun."""
     made: list[JobHere] = []
 
-    def job(to: str, *statements: str, ddl: str = ddl) -> JobHere:
+    def job(to: str, *statements: str, ddl: str = ddl, is_loaded: bool = True) -> JobHere:
         source = source_database()
         target = create_database(request.getfixturevalue(to), "altered")
         source.execute(*statements)
         made.append(JobHere(KINDS[to](source, target, directory / f"{to}{len(made)}", name=unique_name("job"))))
         made[-1].made.write_job(ddl)
-        made[-1].load()
-        made[-1].stream()
+        if is_loaded:
+            made[-1].load()
+            made[-1].stream()
         return made[-1]
 
     yield job
