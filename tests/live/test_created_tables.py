@@ -136,7 +136,12 @@ def test_a_table_that_is_not_certain_or_not_free_parks(here: JobHere) -> None:
         "CREATE TABLE gone (id INT PRIMARY KEY)",
         "DROP TABLE gone",
     )
+    is_mariadb = "mariadb" in made.source.query("SELECT VERSION()")[0][0].lower()
+    if is_mariadb:  # unknown to the job so far
+        made.source.execute("CREATE OR REPLACE TABLE instead (id INT PRIMARY KEY)", "INSERT INTO instead VALUES (1)")
     here.stream()
+    if is_mariadb:
+        assert made.states()["instead"] == "parked", made.status()
     new = ("copied", "acting", "late", "item_again", "_item_gho", "perhaps", "acted", "spelled", "doubled")
     found = _reasons(here, "taken", "otherwise", "item", *new)
     assert found["item"] == "streaming"
