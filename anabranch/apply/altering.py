@@ -128,7 +128,7 @@ class Altering:
         their states; parked ones where they wait for a decision, or cannot be altered. Raises TargetUnavailable, Fenced."""
         progress, states = self.progress, {state.source: state for state in group}
         self.writer.rollback()  # of an attempt that an end broke off which went away
-        barriers = [one for one in self._every(sequence) if one.table in states]
+        barriers = [one for one in self._every(sequence) if one.table in states and _is_ahead(one, states[one.table])]
         for barrier in barriers:
             state = states[barrier.table]
             decided = state.facts.decided if state.facts.asked == sequence else ()
@@ -140,7 +140,8 @@ class Altering:
                 if line := asks(altered, actions):
                     return self._ask_behind(sequence, barrier, states, line)
                 self._alter_apart(sequence, altered)
-                states = self._commit_behind(sequence, altered, barrier, states, decided)
+                upto = sequence if barrier is barriers[-1] else sequence - 1  # others are altered there, too
+                states = self._commit_behind(sequence, altered, barrier, states, decided, upto)
             except _Refused as refusal:
                 progress.back_out()
                 progress.learn(states.values())
@@ -237,10 +238,8 @@ class Altering:
         """Yield those of a followed table. A table that was loaded behind it has the columns."""
         states, tables = self.progress.states, self.progress.context.tables
         for barrier in barriers:
-            if barrier.table in tables and barrier.schema:
-                schema = states[barrier.table].schema
-                if schema and schema.version < barrier.schema.version:
-                    yield barrier
+            if barrier.table in tables and _is_ahead(barrier, states[barrier.table]):
+                yield barrier
 
     def _altered(self, barrier: Barrier, state: TableState, actions: TableActions) -> AlteredTable:
         """Return the table with the steps that the target's needs. Raises _Refused, StoppedByChange."""
@@ -338,14 +337,16 @@ class Altering:
         barrier: Barrier,
         states: Mapping[TableId, TableState],
         decided: Sequence[str],
+        upto: int,
     ) -> dict[TableId, TableState]:
-        """Carry out an epoch that alters a table which resumes, and moves on nothing else. Raises _Refused."""
+        """Carry out an epoch that alters a table which resumes, and moves on nothing else; its group has come up to `upto`
+        then. Raises _Refused."""
         progress, table = self.progress, barrier.table
         then = progress.here()
         progress.begin(then)
         self._alter_within(altered)
         work = progress.work()
-        after = {t: catch_up(s, sequence, altered.schema if t == table else None) for t, s in states.items()}
+        after = {t: catch_up(s, upto, altered.schema if t == table else None) for t, s in states.items()}
         work.states |= after
         said = f"{decided[0]}, decided by {decided[1]}" if decided else ""
         why = ", ".join(filter(None, ("" if altered.steps else LEFT_OUT, said)))
@@ -457,6 +458,11 @@ class Altering:
         work.decided += decided
         reach("apply.altered")
         progress.commit(then, work)
+
+
+def _is_ahead(barrier: Barrier, state: TableState) -> bool:
+    """Return whether the table has not come by this definition yet. One that was loaded behind it has the columns."""
+    return bool(barrier.schema and state.schema and state.schema.version < barrier.schema.version)
 
 
 def left_behind(table: TableId) -> str:

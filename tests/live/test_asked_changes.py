@@ -201,6 +201,29 @@ def test_a_table_in_a_window_waits_for_no_decision_and_stops_nevertheless(here: 
     assert made.states()["item"] == "parked" and "its rows were being read again" in made.reason("item")
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("here", [("logical_postgresql", "postgresql")], indirect=True, ids=" to ".join)
+def test_rule_17_a_transaction_that_alters_several_tables_which_wait_is_asked_for_one_by_one(here: JobHere) -> None:
+    """Each is altered once, also where the job dies between them."""
+    source = here.made.source
+    source.execute("ALTER TABLE child ADD n INT", "INSERT INTO child (id, p, n) VALUES (1, 1, 1)")
+    source.execute(
+        "BEGIN; ALTER TABLE parent ADD a INT; ALTER TABLE child ADD b INT; INSERT INTO parent (id, a) VALUES (3, 3);"
+        " INSERT INTO child (id, p, n, b) VALUES (2, 3, 2, 2); COMMIT"
+    )
+    here.stream()
+    for number, table in enumerate(("child", "parent", "child")):
+        (change,) = [
+            one for one in noted(here, table) if one.outcome is Outcome.WAITING and not one.why.startswith("the")
+        ]
+        here.job.decide_ddl(change.number)
+        assert dies(here, "apply.committed") or number == 0
+        here.stream()
+    streams(here)
+    assert {one.outcome for t in ("parent", "child") for one in noted(here, t)} == {Outcome.ALTERED}
+    assert [len(noted(here, table)) for table in ("parent", "child")] == [1, 2]
+
+
 def dies(here: JobHere, place: str, do: Callable[[], object] | None = None) -> list[str]:
     failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
     try:
