@@ -17,6 +17,7 @@ READ_IN = {
     "trail/requests.py": "requests are seen to in this order; any order would do",
     "trail/retention.py": "how long a segment was past: jumps are taken out (retention.Clock); when a reader came is shown",
     "trail/writer.py": "shown: when a segment was made",
+    "capture/created.py": "whether a late catalogue is waited for, behind a statement that is young: else its table parks",
     "capture/uncommitted.py": "shown: when the first rows of an open transaction were put beside the trail",
     "connectors/postgresql/source/wal_stream.py": "shown by the source: when we reported to it last",
     "connectors/mysql/lookout.py": "shown: since when somebody is in our way, of the seconds that the server tells",
@@ -48,6 +49,7 @@ def test_pitfall_45_the_clocks_of_the_servers_are_not_asked() -> None:
         "heartbeat.py",
         "terms.py",
         "conditions.py",
+        "created_columns.py",  # which defaults a statement names
         "defaults.py",
         "preflight_structures.py",
         "0001_state.before.sql",
