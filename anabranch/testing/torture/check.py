@@ -202,20 +202,27 @@ class Checker:
         differences: list[str] = []
         before = self._at
         owed = 0 if self._losses_left else self._owed
+        too_old: tuple[int, int] | None = None  # a place at which an older snapshot fits (K16), and what it owes
         for place in range(max(first, self._at, owed), last + 1):
             self._advance(place)
             self._owing = 0
             table = self._differing(observation)
-            if table is None:
-                self._owed = max(self._owed, self._owing)
+            if table is None and not self._owing:
                 self.prefixes.add(place)
                 return
+            if table is None:
+                too_old = too_old or (place, self._owing)
+                continue
             seen = sorted(observation.contents[table].splitlines())
             differences.append(
                 f"observation {observation.number}, table {table}, which is none of the source's states: with the"
                 f" transactions of this ledger it has {_difference(self.model.lines(table), seen)}{self._around()}"
                 f"{_exempt(observation)}"
             )
+        if too_old:
+            self._owed = max(self._owed, too_old[1])
+            self.prefixes.add(too_old[0])
+            return
         if self._losses_left and first < before:  # only a TRUNCATE was lost, which the ledger does not have
             self._go_back()
             self._judge(observation)

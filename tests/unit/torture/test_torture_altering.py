@@ -7,13 +7,17 @@ import json
 import pytest
 
 from anabranch.testing.torture.altering import alter_sql
+from anabranch.testing.torture.check import BACK, WRONG, Checker
 from anabranch.testing.torture.draw import draw_history
 from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.model import Model
 from anabranch.testing.torture.order import order_in
+from anabranch.testing.torture.sources import Commits
+from anabranch.testing.torture.speaker import COMMITTED, Outcome, Result
 from anabranch.testing.torture.tables import (
     DEFAULTED,
     DROPPED,
+    LEDGER,
     NULLABLE,
     RENAMED,
     WIDENED,
@@ -22,6 +26,7 @@ from anabranch.testing.torture.tables import (
     Table,
     column_sql,
 )
+from rigs.torture_history import seen
 
 VERSIONS = {"mysql": (8, 0, 33), "mariadb": (10, 11, 6)}
 EXACT = "utf8mb4_bin"
@@ -104,3 +109,28 @@ def test_a_column_is_shown_under_the_name_that_is_there() -> None:
     assert (renamed.shown_as(["v5"]), renamed.shown_as(["v5n"]), renamed.shown_as([])) == ("v5", "v5n", "")
     assert (dropped.shown_as(["v6"]), dropped.shown_as(["v5"])) == ("v6", "")
     assert Column("v1", "int").shown_as([]) == "v1" and Column("v1", "int").varying == ()
+
+
+def test_a_table_that_was_emptied_by_then_owes_no_wider_type() -> None:
+    """Torture seed 45196. At a PostgreSQL a snapshot that is older than the wider type finds the table empty (K16); one that is
+    behind a TRUNCATE, which the ledger does not have, finds it empty in its own right."""
+    table = Table("t1", (Column("id", "int", nullable=False), Column("v5", "int, widened", altered=WIDENED)), ("id",))
+    alone = {3: Statement("truncate", "t1"), 5: Statement("alter", "t1", ("v5",), name="MODIFY")}
+    rows = {n: Statement("insert", "t1", ("id",), ((str(n),),)) for n in (1, 2, 4)}
+    statements = rows | alone
+    history = History(1, Schema((table,)), (), (), tuple(Transaction(n, 0, (statements[n],)) for n in range(1, 6)))
+    outcomes = {n: Outcome(n, (Result(0, int(n in rows)),), COMMITTED) for n in statements}
+
+    def failure(*states: tuple[str, str]) -> str:
+        judge = Checker(history, "mysql", outcomes, Commits(tuple(range(1, 6))), truncates=False)
+        found = judge.observed(
+            seen(*({LEDGER: [n.encode() for n in ledger], "t1": [row(n) for n in ids]} for ledger, ids in states))
+        )
+        return found.kind if found else ""
+
+    def row(number: str) -> bytes:
+        return f"{number}\t\\N".encode()
+
+    assert failure(("12", "12"), ("12", ""), ("12", ""), ("124", "4")) == ""
+    assert failure(("12", "12"), ("124", ""), ("124", "4")) == ""  # too old for the wider type
+    assert failure(("124", ""), ("12", "")) == BACK and failure(("1", ""), ("12", "12")) == WRONG
