@@ -68,7 +68,7 @@ def run_history(
     begin = family.prepare(history, source)
     sessions = Sessions(history, source, pipeline.committed)
     on_begin(begin, sessions)
-    more, says_nothing = pipeline.beside(), False
+    more = pipeline.beside()
     watchers = [Watcher(t, history.database, history.schema, more, waits=t is not target) for t in targets]
     try:
         failed, fired = _drive(history, sessions, watchers, pipeline, patience)
@@ -85,13 +85,8 @@ def run_history(
         if failure is None and INTRUDER in more:
             failure = seen[0].checker.noted(pipeline.noted(), seen[0].observations)
         failure = failure or _wrong_beside(seen, pipeline)
-        unlogged = seen[0].checker.emptied_without_log(lines)
-        if unlogged and failure is not None and failure.kind == MODEL:
-            print(
-                f"history {history.seed} says nothing: the source emptied {unlogged} without logging it",
-                file=sys.stderr,
-            )
-            failure, says_nothing = None, True
+        says_nothing = _says_nothing(history, failure, seen[0].checker.emptied_without_log(lines))
+        failure = None if says_nothing else failure
         hits = pipeline.hits()
     finally:
         sessions.close()
@@ -107,6 +102,14 @@ def run_history(
     committed = sum(outcome.end == COMMITTED for outcome in sessions.outcomes.values())
     took = time.monotonic() - began
     return Result(history.seed, failure, committed, observations, prefixes, took, fired, hits, len(targets))
+
+
+def _says_nothing(history: History, failure: Failure | None, unlogged: str) -> bool:
+    """Return whether model and source differ because the source emptied a table (`unlogged`) without a line in its log."""
+    if not unlogged or failure is None or failure.kind != MODEL:
+        return False
+    print(f"history {history.seed} says nothing: the source emptied {unlogged} without logging it", file=sys.stderr)
+    return True
 
 
 def remove(history: History, source: Server, *targets: Database) -> None:

@@ -33,7 +33,7 @@ APPLY = TableActions({ColumnChange.CREATE: "apply"})
 
 @dataclass
 class Here:
-    """What apply knows, and its target. `refuses`: what the target says to the table."""
+    """Stands for the applier and its target. `refuses`: the error with which the target answers the creation of the table."""
 
     actions: TableActions = APPLY
     states: dict[TableId, TableState] = field(default_factory=dict)

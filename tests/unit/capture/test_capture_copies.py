@@ -291,7 +291,7 @@ def test_without_the_setting_a_swap_parks_as_ever(log: Callable[..., Log]) -> No
 
 
 def test_names_of_tools_alone_let_no_table_go_on(log: Callable[..., Log]) -> None:
-    """Also where a table is one of those for which the job file does not follow swaps."""
+    """A swap parks its table where the job file does not follow swaps of it, though names of tools are known."""
     made = log()
     made.follows = frozenset(ColumnChange) - {ColumnChange.SWAP}
     *_, found = [made.read(one) for one in GH_OST]

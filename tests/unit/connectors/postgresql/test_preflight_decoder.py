@@ -1,4 +1,4 @@
-"""What of `[ddl]` a PostgreSQL's preflight refuses, whatever its decoder is."""
+"""Preflight of a PostgreSQL refuses settings of `[ddl]` that its log cannot serve, whatever the decoder is."""
 
 from __future__ import annotations
 
