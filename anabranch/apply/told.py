@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from anabranch import log
 from anabranch.apply.work import Work
 from anabranch.model.ids import TableId
+from anabranch.model.parked_reasons import DROPPED
 from anabranch.model.state import Checkpoint
-from anabranch.model.table_life import DROPPED
 
 
 @dataclass

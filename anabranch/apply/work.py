@@ -15,7 +15,8 @@ from anabranch.apply.stage import Group, Parked, RemovedByKeys
 from anabranch.failpoints import reach
 from anabranch.model.ddl_changes import Outcome
 from anabranch.model.ids import TableId
-from anabranch.model.table_life import TableState, heard_of, park, stream, tells_dropped
+from anabranch.model.parked_reasons import tells_dropped
+from anabranch.model.table_life import TableState, heard_of, park, stream
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.lines import texts
 from anabranch.rows.net import UPDATE, RowChange, TargetTable

@@ -25,9 +25,9 @@ from anabranch.model.column_changes import FOLLOWS_NOTHING, ColumnChange, Follow
 from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import acts, may_become
+from anabranch.model.parked_reasons import DROPPED, tells_dropped
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
-from anabranch.model.table_life import DROPPED, tells_dropped
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.rows.log_items import LogRedefined, LogStatement, StatementFacts, StatementKind

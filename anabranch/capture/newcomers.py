@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from anabranch.model.table_life import tells_dropped
+from anabranch.model.parked_reasons import new_but, tells_dropped, tells_not_yet
 from anabranch.model.writers import own_targets
 from anabranch.trail import requests
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from anabranch.model.position import LogMark
     from anabranch.trail.history import SchemaHistory
     from anabranch.trail.writer import TrailWriter
-
-NEW = "new at the source: it was created, renamed or moved there after the log began, or was hidden from the job's user"
-BUT = f"{NEW}, and "  # why it cannot be followed as it is
 
 
 class Newcomers:
@@ -68,11 +65,7 @@ class Newcomers:
         history, names, left = self._trail.history, self._names, self._gone
         self.forget()
         asked = {request.table for request in requests.pending(self._trail.directory)}
-        new = {
-            table: f"{BUT}{names[table]}" if names[table] else NEW
-            for table in unknown(names, self._wanted, history)
-            if table not in asked
-        }
+        new = {table: new_but(names[table]) for table in unknown(names, self._wanted, history) if table not in asked}
         return new, {table: left[table] for table in _sorted(left.keys() & _undropped(history) - asked)}
 
     def _own(self, catalog: SourceCatalog) -> frozenset[TableId]:
@@ -90,7 +83,7 @@ def unknown(
     for table in _sorted(names):
         why = parked.get(table, "")
         is_known = history.latest(table) is not None or table in parked
-        is_better = tells_dropped(why) or (why.startswith(BUT) and not names[table])
+        is_better = tells_dropped(why) or (tells_not_yet(why) and not names[table])
         if (is_better or not is_known) and table not in own and wanted(table):
             yield table
 

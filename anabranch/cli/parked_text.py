@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from anabranch.model.table_life import tells_dropped
+from anabranch.model.parked_reasons import tells_dropped
 from anabranch.state.store import time_text
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from anabranch.lifecycle.load_refusals import may_lack
 from anabranch.load.order import Demand
 from anabranch.load.plan import LoadTable
 from anabranch.model.ids import TableId
+from anabranch.model.parked_reasons import DROPPED, tells_dropped
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
-from anabranch.model.table_life import DROPPED, TableState, heard_of, park, tells_dropped
+from anabranch.model.table_life import TableState, heard_of, park
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 from anabranch.view.definitions import definitions, is_asked_for, parked_because, parked_in_trail

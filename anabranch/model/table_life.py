@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
+from anabranch.model.parked_reasons import tells_dropped
 from anabranch.model.table_facts import NO_FACTS, Facts, Key, ParkedFor
 
 if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
-
-DROPPED = ParkedFor.DROPPED.words  # so begins a reason, also in the trail
 
 
 class Life(StrEnum):
@@ -410,11 +409,6 @@ def give_up_place(state: TableState) -> TableState:
     parked_for = ParkedFor.OTHER if state.facts.parked_for is ParkedFor.ASKED else state.facts.parked_for
     facts = replace(state.facts, joins=False, resumes=None, parked_for=parked_for, asked=None, decided=())
     return replace(state, state=Life.PARKED, facts=facts)
-
-
-def tells_dropped(reason: str) -> bool:
-    """Return whether a reason, of a state or of a barrier in the trail, says that the source dropped the table."""
-    return reason.startswith(DROPPED)
 
 
 def _unbuilt(facts: Facts) -> Facts:

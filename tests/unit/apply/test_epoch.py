@@ -24,9 +24,10 @@ from anabranch.contracts import ValueRules
 from anabranch.errors import RowRefused, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
+from anabranch.model.parked_reasons import DROPPED
 from anabranch.model.position import LogMark, Position
 from anabranch.model.state import Skipped
-from anabranch.model.table_life import DROPPED, TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.rows.net import RowChange

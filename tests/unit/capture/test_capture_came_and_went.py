@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.capture import newcomers
-from anabranch.capture.newcomers import NEW, Newcomers
+from anabranch.capture.newcomers import Newcomers
 from anabranch.connectors.memory.database import Database, database, forget
 from anabranch.connectors.memory.source import MemorySource
 from anabranch.connectors.memory.source.capture import mark
@@ -18,8 +18,8 @@ from anabranch.errors import SourceUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
+from anabranch.model.parked_reasons import DROPPED, NEW
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.table_life import DROPPED
 from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter
 

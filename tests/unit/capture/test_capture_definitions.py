@@ -16,9 +16,9 @@ from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
 from anabranch.model.column_changes import ColumnChange
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
+from anabranch.model.parked_reasons import DROPPED
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
-from anabranch.model.table_life import DROPPED
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.log_items import LogStatement
 from anabranch.trail.writer import TrailWriter

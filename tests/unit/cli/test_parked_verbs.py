@@ -12,8 +12,9 @@ from anabranch.cli import main as shell
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.model.ids import TableId
+from anabranch.model.parked_reasons import DROPPED
 from anabranch.model.table_facts import Facts
-from anabranch.model.table_life import DROPPED, TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.aside import DISCARD, RELEASE, AsideChange
 
 GOODS, OTHER = TableId("shop", "goods"), TableId("shop", "other")

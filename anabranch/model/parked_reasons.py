@@ -1,0 +1,28 @@
+"""Reasons of parked tables by which something is decided later.
+
+A trail keeps a reason as the text that people read, and so did the states of releases before. How such a text begins is
+therefore part of the trail's format: it is written here and nowhere else, and never changes.
+"""
+
+from __future__ import annotations
+
+from anabranch.model.table_facts import ParkedFor
+
+DROPPED = ParkedFor.DROPPED.words
+NEW = "new at the source: it was created, renamed or moved there after the log began, or was hidden from the job's user"
+_NOT_YET = f"{NEW}, and "
+
+
+def new_but(why: str) -> str:
+    """Return the reason to park a new table that cannot be followed because of `why`; "" where a load is all that it needs."""
+    return f"{_NOT_YET}{why}" if why else NEW
+
+
+def tells_dropped(reason: str) -> bool:
+    """Return whether the source dropped the table, by the reason of a state or of a barrier in the trail."""
+    return reason.startswith(DROPPED)
+
+
+def tells_not_yet(reason: str) -> bool:
+    """Return whether the table was new and could not be followed, by the reason of a barrier in the trail."""
+    return reason.startswith(_NOT_YET)
