@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from anabranch import log
 from anabranch.apply.abilities import StateWriter
+from anabranch.apply.asking import Asking, NotAltered, schemas_of
 from anabranch.apply.column_steps import Fits, NotFollowed, Stops, altered_table, asks, refuse_aside
 from anabranch.apply.creating import Creating
 from anabranch.apply.decided import Decided, passed, rule_of
@@ -39,11 +40,9 @@ from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
-from anabranch.model.table_facts import ParkedFor
 from anabranch.model.table_life import (
     TableState,
     alter,
-    ask,
     begin_altering,
     begin_altering_behind,
     catch_up,
@@ -54,23 +53,12 @@ from anabranch.model.table_life import (
 )
 from anabranch.rows.altered import AlteredTable
 from anabranch.rows.chunk import Barrier, BarrierKind
-from anabranch.trail import retention
 
 REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
 CREATED = "created at the source"
 ALTERED = "its columns were altered at the source"
 NOT_KNOWN = Fit("", Fidelity.REFUSED, "nobody has said how it is stored")
-DECIDE = "anabranch ddl ls JOB has its number N, anabranch ddl approve JOB N lets it go on"
-LOAD_BOTH = "where that one is loaded instead, load this one, too"
 LEFT_OUT = "the job leaves out what the statement changes"
-
-
-class _Refused(Exception):
-    """The table cannot be altered at the target; the text says why."""
-
-    def __init__(self, table: TableId, why: str) -> None:
-        super().__init__(why)
-        self.table, self.why = table, why
 
 
 @dataclass
@@ -83,6 +71,10 @@ class Altering:
     fits: Fits = lambda type: NOT_KNOWN  # how the target stores a type
     settled: Callable[[TableId], object] = lambda table: None  # waits for keys of a table that are being built
     creating: Creating | None = None  # None: tables that the source makes are parked
+
+    @property
+    def _asking(self) -> Asking:
+        return Asking(self.progress, self._rule)
 
     def carry_out(self, sequence: int) -> None:
         """Alter the followed tables that this transaction alters, or park them. Raises TargetUnavailable, Fenced."""
@@ -97,13 +89,13 @@ class Altering:
                 altered = self._altered(barrier, state, actions)
                 if line := asks(altered, actions):
                     if len(barriers) > 1 or created:
-                        raise _Refused(table, f"{line}, and the same transaction alters or makes other tables")
-                    self._ask(sequence, every, barrier, line)
+                        raise NotAltered(table, f"{line}, and the same transaction alters or makes other tables")
+                    self._asking.ask(sequence, every, barrier, line)
                     return
                 found[table] = altered
                 self.settled(table)
                 self._alter_apart(sequence, found[table])
-            except _Refused as refusal:
+            except NotAltered as refusal:
                 refused[table] = refusal.why
                 found.pop(table, None)
         while True:
@@ -115,7 +107,7 @@ class Altering:
                 decided += [one for one in created if isinstance(one, Decided)]
                 self._commit(sequence, found, parked, decided)
                 break
-            except _Refused as refusal:
+            except NotAltered as refusal:
                 self.writer.rollback()
                 refused[refusal.table] = refusal.why
                 del found[refusal.table]
@@ -138,15 +130,17 @@ class Altering:
             try:
                 altered = self._altered(barrier, state, actions)
                 if line := asks(altered, actions):
-                    return self._ask_behind(sequence, barrier, states, line)
+                    return self._asking.ask_behind(sequence, barrier, states, line)
                 self._alter_apart(sequence, altered)
                 upto = sequence if barrier is barriers[-1] else sequence - 1  # others are altered there, too
                 states = self._commit_behind(sequence, altered, barrier, states, decided, upto)
-            except _Refused as refusal:
+            except NotAltered as refusal:
                 progress.back_out()
                 progress.learn(states.values())
                 if decided:
-                    return self._ask_behind(sequence, barrier, states, f"{decided[0]} is not possible: {refusal.why}")
+                    return self._asking.ask_behind(
+                        sequence, barrier, states, f"{decided[0]} is not possible: {refusal.why}"
+                    )
                 return self._park_behind(sequence, barrier, states, refusal.why)
             self._tell(altered, barrier)
         self._look_anew()
@@ -207,7 +201,7 @@ class Altering:
         }
         found = [table for table, version in versions.items() if history.altered_since(table, version, at)]
         if found:
-            schemas = self._schemas()
+            schemas = schemas_of(self.progress)
             together = sorted(component(found, schemas))
             left = [park(progress.states[t], left_behind(t)) for t in together]
             progress.park(*left, decided=[one for t in found for one in self._left_behind(t, versions[t])])
@@ -242,7 +236,7 @@ class Altering:
                 yield barrier
 
     def _altered(self, barrier: Barrier, state: TableState, actions: TableActions) -> AlteredTable:
-        """Return the table with the steps that the target's needs. Raises _Refused, StoppedByChange."""
+        """Return the table with the steps that the target's needs. Raises NotAltered, StoppedByChange."""
         table, schema = barrier.table, barrier.schema
         assert schema is not None and state.schema is not None
         not_yet = "" if state.is_streaming or state.is_resuming else "its load was not through"
@@ -254,67 +248,19 @@ class Altering:
             followed = self.progress.context.tables.get(table)
             former = state.schema, followed.table if followed else self.tables.target_table(state.schema)
         except ConfigError as error:
-            raise _Refused(table, not_yet or error.message) from error
+            raise NotAltered(table, not_yet or error.message) from error
         try:
             altered = altered_table(former, (schema, target), barrier.untold, actions, self.fits)
             refuse_aside(altered, state.facts.set_aside)
         except Stops as line:
             raise self._stopped(barrier, str(line)) from None
         except NotFollowed as why:
-            raise _Refused(table, not_yet or str(why)) from None
+            raise NotAltered(table, not_yet or str(why)) from None
         if not_yet:
-            raise _Refused(table, not_yet)
+            raise NotAltered(table, not_yet)
         if altered.steps and not isinstance(self.writer, AltersTables):
-            raise _Refused(table, "this target's tables are not altered")
+            raise NotAltered(table, "this target's tables are not altered")
         return altered
-
-    # --- where the job file asks a person -------------------------------------------------------------------------------------
-
-    def _ask(self, sequence: int, every: Iterable[Barrier], barrier: Barrier, line: str) -> None:
-        """Hold the table in front of this transaction, with those that foreign keys connect it with. The trail is held for
-        them before the target says so. Raises _Refused where one of them could not go on from there."""
-        progress, table = self.progress, barrier.table
-        together = {t: progress.states[t] for t in sorted(component([table], self._schemas()))}
-        if open := [t for t, state in together.items() if not state.is_streaming]:
-            raise _Refused(table, f"{line}, and {open[0]}, which foreign keys connect with it, is not through its load")
-        for one in together:
-            retention.hold(progress.trail.directory, progress.settings.names.table(one), sequence - 1)
-        reach("apply.asking")
-        asked, noted = self._asked(sequence, barrier, together, line)
-        where = progress.where(sequence)
-        then = progress.then(Position.parse(where.position), where.commit_time)
-        decided = [noted, *passed(sequence, every, progress.states, progress.context.tables, self._rule)]
-        progress.begin(then)
-        work = progress.work()
-        work.states |= asked
-        work.leave(asked)
-        work.decided += decided
-        progress.commit(then, work)
-
-    def _ask_behind(
-        self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], line: str
-    ) -> list[TableState]:
-        asked, decided = self._asked(sequence, barrier, states, line)
-        self.progress.park(*asked.values(), decided=[decided])
-        return list(asked.values())
-
-    def _asked(
-        self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], line: str
-    ) -> tuple[dict[TableId, TableState], Decided]:
-        statement = f": {barrier.statement}" if barrier.statement else ""
-        words = ParkedFor.ASKED.words
-        why = f"{words}, {line} (at {sequence}){statement}; {DECIDE}"
-        with_it = (
-            f"{words}: foreign keys connect it with {barrier.table}, whose columns were altered; {DECIDE}; {LOAD_BOTH}"
-        )
-        asked = {
-            t: ask(state, why if t == barrier.table else with_it, sequence, asked=t == barrier.table)
-            for t, state in states.items()
-        }
-        for table, state in asked.items():
-            log.get(job=self.progress.job, table=str(table)).warning("table_waits", reason=state.reason)
-        rule = self._rule(barrier.schema)
-        return asked, Decided(asked[barrier.table], sequence, barrier.statement, Outcome.WAITING, line, rule)
 
     def _park_behind(
         self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], why: str
@@ -340,7 +286,7 @@ class Altering:
         upto: int,
     ) -> dict[TableId, TableState]:
         """Carry out an epoch that alters a table which resumes, and moves on nothing else; its group has come up to `upto`
-        then. Raises _Refused."""
+        then. Raises NotAltered."""
         progress, table = self.progress, barrier.table
         then = progress.here()
         progress.begin(then)
@@ -370,7 +316,7 @@ class Altering:
         self, sequence: int, barriers: Mapping[TableId, Barrier], refused: Mapping[TableId, str]
     ) -> list[Parked]:
         found = []
-        for table in sorted(component(refused, self._schemas())) if refused else ():
+        for table in sorted(component(refused, schemas_of(self.progress))) if refused else ():
             if table in refused:
                 why = f"{ALTERED}, and the target's cannot be: {refused[table]}"
             else:
@@ -380,10 +326,6 @@ class Altering:
             found.append(Parked(table, sequence, f"{why}; {REMEDY.format(table=table)}", statement, rule))
             log.get(job=self.progress.job, table=str(table)).warning("table_parked", reason=found[-1].reason)
         return found
-
-    def _schemas(self) -> dict[TableId, TableSchema]:
-        states = self.progress.states
-        return {table: state.schema for table, state in states.items() if state.schema and not state.is_parked}
 
     # --- what is noted of it --------------------------------------------------------------------------------------------------
 
@@ -407,7 +349,7 @@ class Altering:
     # --- doing it -----------------------------------------------------------------------------------------------------------
 
     def _alter_apart(self, sequence: int, altered: AlteredTable) -> None:
-        """Alter the table before the epoch, where the target cannot inside it. Raises _Refused."""
+        """Alter the table before the epoch, where the target cannot inside it. Raises NotAltered."""
         writer, progress, table = self.writer, self.progress, altered.table.source
         if not altered.steps or not isinstance(writer, AltersTables) or not writer.alters_apart:
             return
@@ -422,11 +364,11 @@ class Altering:
         except (TargetUnavailable, Fenced):
             raise
         except (Conflict, TargetError) as refusal:
-            raise _Refused(table, _why(refusal)) from refusal
+            raise NotAltered(table, _why(refusal)) from refusal
         reach("apply.altered.apart")
 
     def _alter_within(self, altered: AlteredTable) -> None:
-        """Alter the table in the open epoch, where the target can. Raises _Refused."""
+        """Alter the table in the open epoch, where the target can. Raises NotAltered."""
         writer = self.writer
         if not altered.steps or not isinstance(writer, AltersTables) or writer.alters_apart:
             return
@@ -435,7 +377,7 @@ class Altering:
         except (TargetUnavailable, Fenced):
             raise
         except (Conflict, TargetError) as refusal:
-            raise _Refused(altered.table.source, _why(refusal)) from refusal
+            raise NotAltered(altered.table.source, _why(refusal)) from refusal
 
     def _commit(
         self,
@@ -444,7 +386,7 @@ class Altering:
         parked: Iterable[Parked],
         decided: Sequence[Decided],
     ) -> None:
-        """Carry out the transaction's epoch. Raises _Refused, with the epoch open."""
+        """Carry out the transaction's epoch. Raises NotAltered, with the epoch open."""
         progress = self.progress
         where = progress.where(sequence)
         then = progress.then(Position.parse(where.position), where.commit_time)
