@@ -215,6 +215,14 @@ class SchemaHistory:
             self._apply(entry)
         self.entries.append(entry)
 
+    def copy(self) -> SchemaHistory:
+        """Return a history of its own with the same entries."""
+        found = SchemaHistory()
+        found.entries, found._altered = list(self.entries), list(self._altered)
+        found._schemas = {table: list(entries) for table, entries in self._schemas.items()}
+        found._parked, found._copies = dict(self._parked), dict(self._copies)
+        return found
+
     def has_void(self, end: int) -> bool:
         return any(e.is_void_after(end) for e in self.entries)
 
@@ -261,10 +269,12 @@ def read(storage: Storage) -> bytes:
         raise TrailCorrupt(f"the schema history is missing ({storage.path(FILE)})", hint=RESTORE) from None
 
 
-def parse(data: bytes, published: int, history: SchemaHistory, place: HistoryPlace | None = None) -> int:
-    """Add the whole lines of `data` to `history`; return their length. A line that is not whole ends them; one before
-    `published`, or with whole lines behind it, is damage."""
-    length, place = 0, place or HistoryPlace()
+def parse(
+    data: bytes, published: int, history: SchemaHistory, place: HistoryPlace | None = None, start: int = 0
+) -> int:
+    """Add the whole lines of `data` from the byte `start` on to `history`; return where they end. A line that is not whole ends
+    them; one before `published`, or with whole lines behind it, is damage."""
+    length, place = start, place or HistoryPlace()
     while (stop := data.find(b"\n", length)) >= 0:
         try:
             entry = Entry.from_line(data[length:stop])

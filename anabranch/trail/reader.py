@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from zlib import crc32
 
 from anabranch.errors import TrailCorrupt, TrailError
 from anabranch.model.position import Position
@@ -87,7 +88,7 @@ class TrailReader:
             raise TrailError(f"there is no trail in {directory}", hint="start capture first")
         self._cell = published.opened(self._storage)
         self._end: TrailEnd | None = None
-        self._history, self._history_length = SchemaHistory(), 0
+        self._history, self._history_length, self._history_sum = SchemaHistory(), 0, 0  # and the checksum of its lines
         self._names: list[SegmentName] = []
         self._open: OrderedDict[str, SegmentReader] = OrderedDict()
         self._last_packed: tuple[str, int, Chunk] | None = None
@@ -126,11 +127,16 @@ class TrailReader:
 
     @property
     def history(self) -> SchemaHistory:
-        """Definitions and parked tables as published; read again when the file has grown."""
-        length = self._record().history
-        if length != self._history_length:
-            self._history, place = SchemaHistory(), HistoryPlace(self._storage.path(HISTORY), self.identity.job_uuid)
-            self._history_length = parse(read(self._storage)[:length], length, self._history, place)
+        """Definitions and parked tables as published. When the file has grown its new lines are added to what is known; one
+        that is not the former file with more lines is read from its beginning."""
+        length, known = self._record().history, self._history_length
+        if length != known:
+            place = HistoryPlace(self._storage.path(HISTORY), self.identity.job_uuid)
+            data, history = read(self._storage)[:length], self._history.copy()
+            if crc32(memoryview(data)[:known]) != self._history_sum:
+                known, history = 0, SchemaHistory()
+            self._history_length = parse(data, length, history, place, known)
+            self._history, self._history_sum = history, crc32(data)
         return self._history
 
     # --- finding chunks ---------------------------------------------------------------------------------------------

@@ -39,6 +39,39 @@ def test_definition_that_nothing_followed_stays(open_writer, samples, kill):
     assert set(open_writer().history.in_force()) == {samples.ORDERS, samples.NOTES}
 
 
+def test_reader_adds_the_lines_that_are_new_to_those_that_it_knows(open_writer, open_reader, samples, monkeypatch):
+    writer, reader, parsed = open_writer(), open_reader(), list[int]()
+    from_line = Entry.from_line
+    monkeypatch.setattr(Entry, "from_line", lambda line: parsed.append(len(line)) or from_line(line))
+    writer.append(samples.chunk(1, 1))
+    writer.flush()
+    known, before = reader.history, len(parsed)
+    for version in range(2, 5):
+        writer.alter(samples.definition(version=version), f"ALTER {version}")
+        writer.append(samples.chunk(version, version))
+        writer.flush()
+        assert reader.history.latest(samples.ORDERS) == samples.definition(version=version)
+    assert len(parsed) - before == 3  # of some that are there already none again
+    assert known.latest(samples.ORDERS) == samples.definition() and not known.altered_between(0, 9)
+    assert reader.history.altered_between(0, 9) == [2, 3, 4]
+    whole = open_reader().history
+    assert whole.entries == reader.history.entries and whole.in_force() == reader.history.in_force()
+
+
+def test_reader_reads_a_history_that_is_another_one_from_its_beginning(open_writer, open_reader, samples):
+    writer, reader = open_writer(), open_reader()
+    writer.flush()
+    assert reader.history.in_force()
+    path = writer.directory / "history"
+    data = path.read_bytes()
+    at = data.rindex(b"\n", 0, len(data) - 1) + 1
+    path.write_bytes(data[:at] + data[at:].replace(b"schema", b"Schema", 1))
+    writer.schema(samples.definition(version=2))
+    writer.flush()
+    with pytest.raises(TrailCorrupt, match="checksum"):
+        _ = reader.history
+
+
 def test_rule_15_park_and_join(open_writer, open_reader, samples, kill):
     writer = open_writer()
     writer.append(samples.chunk(1, 1))
