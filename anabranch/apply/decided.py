@@ -87,6 +87,8 @@ def rule_of(schema: TableSchema | None, history: SchemaHistory, actions: Actions
         kinds = [ColumnChange.SWAP, *kinds]
     elif schema is not None and history.was_created(schema):
         kinds = [ColumnChange.CREATE]
+    elif schema is not None and history.was_dropped(schema):
+        kinds = [ColumnChange.DROP_TABLE]
     said = dict.fromkeys(map(told.of, kinds))
     sections = dict.fromkeys(told.said.get(kind, DDL) for kind in kinds) or {DDL: None}
     keys = (f"{name} {', '.join(kind for kind in kinds if told.said.get(kind, DDL) == name)}" for name in sections)

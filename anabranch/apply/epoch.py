@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from anabranch import log
 from anabranch.apply.altering import Altering
 from anabranch.apply.carry_out import CarryOut
+from anabranch.apply.dropping import Dropping
 from anabranch.apply.feed import Feed, stops
 from anabranch.apply.life.park import is_told, parked_with, refused_table
 from anabranch.apply.progress import Progress
@@ -41,6 +42,7 @@ class Applier:
     altering: Altering
     waiting: Callable[[str, AnabranchError], None] = lambda why, error: None  # is told what for
     settled: Callable[[TableId], bool] = lambda table: False  # waits for keys that are being built: were there any?
+    dropping: Dropping | None = None  # None: a job without tables that are dropped on the way
 
     def apply(self, upto: int) -> None:
         """Carry out the transactions after the checkpoint, up to sequence `upto`. Waits for an end that is away or
@@ -90,11 +92,17 @@ class Applier:
             if stop.skipped is None:
                 continue
             if stop.skipped not in progress.skipped:
-                self.altering.carry_out(stop.skipped)
+                self._alter(stop.skipped)
                 continue
             self._pass_over(stop.skipped)
             if stop.skipped in altered:
                 self.altering.park_left_behind()
+
+    def _alter(self, sequence: int) -> None:
+        if self.dropping is not None and self.progress.trail.history.drops_at(sequence):
+            self.dropping.carry_out(sequence)
+        else:
+            self.altering.carry_out(sequence)
 
     def _carry_on(self, upto: int) -> None:
         at = self.progress.checkpoint.position.sequence

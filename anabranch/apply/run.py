@@ -21,6 +21,7 @@ from anabranch.apply.cascades.cascade import refuse_far_cascades
 from anabranch.apply.cascades.computed import AskedSource
 from anabranch.apply.chores import Chores
 from anabranch.apply.creating import Creating
+from anabranch.apply.dropping import Dropping
 from anabranch.apply.epoch import Applier
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.following import Following
@@ -142,7 +143,7 @@ class ApplyRun:
         if is_held(store, self.job):
             return HELD, Waiting.CUTOVER
         states = store.states.tables(self.job)
-        if not states:
+        if not states and not self._all_dropped():
             return "for the load to begin", Waiting.LOAD
         first = {t: s for t, s in states.items() if s.is_before_stream and not s.is_joining}
         loading = [str(table) for table, state in first.items() if not state.is_followed]
@@ -153,6 +154,11 @@ class ApplyRun:
             if not all(resolver.reached(state) for state in first.values()):
                 return "for capture to pass the positions of the load", Waiting.LOAD
         return BEGINS
+
+    def _all_dropped(self) -> bool:
+        """Return whether the job has no table any more because the source has dropped them."""
+        with TrailReader(self.trail_directory) as trail:
+            return bool(trail.history.dropped()) and not trail.history.in_force()
 
     # --- following ---------------------------------------------------------------------------------------------------
 
@@ -283,6 +289,7 @@ class ApplyRun:
             ),
             waiting=self.watcher.waiting,
             settled=lambda table: finisher.settle(table, self.stop),
+            dropping=Dropping(progress, writer, self.tables, lambda table: finisher.settle(table, self.stop)),
         )
         rereader = Rereader(self.source, resolver, self.rules, self.settings.lock, identity, self.stop)
         standing = PairStanding(self._is_compared)

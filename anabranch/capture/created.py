@@ -50,7 +50,8 @@ def take_in(
     now = found.tables.get(table) if found else None
     if found is None or now is None or not _is_followed(source, trail, now, statement):
         return None
-    untold, schema = Untold(created=True), now.with_version(1)
+    former = trail.history.latest(table)  # of one that was dropped
+    untold, schema = Untold(created=True), now.with_version(former.version + 1 if former else 1)
     trail.alter(schema, shown, untold=untold)
     log.get().info("table_taken_in", table=str(table), statement=shown)
     return Barrier(0, 0, BarrierKind.ALTER, table, shown, schema=schema, untold=untold), found.after

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from anabranch import log, waits
-from anabranch.capture import altered, created
+from anabranch.capture import altered, created, dropped
 from anabranch.capture.begin import Wanted, read_definitions
 from anabranch.capture.copies import Copies, tell_keys
 from anabranch.capture.older import PATIENCE
@@ -132,7 +132,7 @@ class DefinitionKeeper:
         if not barriers:
             self.copies.note(facts, statement)
             barriers = self._created(facts, statement, shown.sql) or self._goes_on(facts, statement, shown.sql)
-            barriers = barriers or self._barriers(facts, shown)
+            barriers = barriers or self._dropped(facts, statement, shown.sql) or self._barriers(facts, shown)
         if facts.kind in VANISHES or facts.schema:
             self._note_vanishing(facts, shown.sql)
         log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
@@ -171,7 +171,7 @@ class DefinitionKeeper:
         if facts.kind != StatementKind.CREATE or statement.is_inside:
             return []  # with rows in its transaction: CREATE TABLE … SELECT
         history, tools = self.trail.history, self.tools
-        new = [t for t in facts.tables if self.wanted(t) and not history.latest(t) and t not in history.parked()]
+        new = [t for t in facts.tables if self.wanted(t) and not history.knows(t) and t not in history.parked()]
         if not new or ColumnChange.CREATE not in self.follows(new[0]) or tools.pattern_of(new[0].name):
             return []
         if self.shares(new[0], {*history.in_force(), *history.parked()}):
@@ -195,6 +195,24 @@ class DefinitionKeeper:
         if barriers:
             self.reselect()
         return barriers
+
+    def _dropped(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
+        """Let the tables go that a statement drops. Returns [] where they have to be parked, or are none of ours: all that one
+        statement drops goes the same way. A table that has just joined may be one that was made behind the statement."""
+        in_force, at = self.trail.history.in_force(), statement.mark
+        tables = [t for t in in_force if t in facts.tables or t.schema == facts.schema]
+        is_drop = facts.kind == StatementKind.DROP or bool(facts.schema)
+        if not tables or not is_drop or facts.makes_anew:
+            return []
+        came = [t for t in tables if t in self.unsettled and not self.trail.history.was_created(in_force[t])]
+        if any(self._is_before(at, self.unsettled[t]) for t in came):
+            return []
+        found = dropped.leave(self.trail, tables, shown, self.follows)
+        if isinstance(found, str):
+            return self._park(tables, f"{StatementKind.DROP} at the source, and not followed: {found}", shown)
+        if found:
+            self.reselect()
+        return found
 
     def on_redefined(self, item: LogRedefined) -> Chunk | None:
         """Return a chunk that lets a table go on whose rows come by other columns, or parks it; None if it is parked already.
@@ -302,7 +320,7 @@ class DefinitionKeeper:
         new = [
             table
             for table in tables
-            if self.wanted(table) and (tells_dropped(parked[table]) if table in parked else not history.latest(table))
+            if self.wanted(table) and (tells_dropped(parked[table]) if table in parked else not history.knows(table))
         ]
         named = self._park((table for table in new if table in facts.tables), CREATED, statement.sql)
         unnamed = (table for table in new if table not in facts.tables)

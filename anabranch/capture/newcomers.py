@@ -82,7 +82,7 @@ def unknown(
     parked = history.parked()
     for table in _sorted(names):
         why = parked.get(table, "")
-        is_known = history.latest(table) is not None or table in parked
+        is_known = history.knows(table) or table in parked
         is_better = tells_dropped(why) or (tells_not_yet(why) and not names[table])
         if (is_better or not is_known) and table not in own and wanted(table):
             yield table

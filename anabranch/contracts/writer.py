@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anabranch.rows.altered import AlteredTable
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import Age, FoundRow, NotedConflict
+    from anabranch.rows.dropped import DroppedTable
     from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
     from anabranch.rows.small import SmallTransactions
 
@@ -216,6 +217,33 @@ class AltersTables(Protocol):
 
         Raises Conflict or TargetError where a step cannot be carried out with the values that the source has in rows that
         are there, TargetBusy for a table in use, Fenced for another owner."""
+
+
+@runtime_checkable
+class DropsTables(Protocol):
+    """Lets a Writer remove tables that the source has dropped, or keep them under other names; an ability that not all have."""
+
+    @property
+    def drops_apart(self) -> bool:
+        """True where such a statement commits by itself (K17), as AltersTables.alters_apart."""
+
+    def kept_name(self, table: TableId, suffix: str) -> TableId:
+        """Return a table's name with this at its end, cut to the length that the target takes."""
+
+    def refuse_dropping(self, dropped: Sequence[DroppedTable]) -> None:
+        """Raise Conflict if one of them may not go: it is no plain table, has columns that nobody of this job writes, a table
+        that is not among them refers to it by a foreign key, or its next name is taken. Outside of any epoch, before the first
+        attempt; nothing happens where `drops_apart` is False, since `drop_tables` refuses itself then."""
+
+    def drop_tables(self, now: Checkpoint, dropped: Sequence[DroppedTable]) -> None:
+        """Drop the tables, or give them their next names, inside the open epoch; where `drops_apart`, outside of any, while the
+        checkpoint stands at `now`: then what is there tells how far an attempt before has come. What is not there is gone.
+
+        Nothing else goes with them but what is theirs. Raises Conflict as `refuse_dropping`, and where the server refuses it
+        for what depends on one; TargetError, TargetBusy for a table in use, Fenced for another owner."""
+
+    def forget_dropped(self, job: str, table: TableId) -> None:
+        """Remove the state of a table of the source, its ledger and what is set aside of it, in the open epoch."""
 
 
 class Stager(Protocol):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 APPLY, KEEP, IGNORE, PARK = "apply", "keep", "ignore", "park"
 EXACT, STOP, ASK = "apply_if_exact", "stop", "ask"
+RENAME = "rename"  # of a table that is dropped: keep it under another name
 DDL = "[ddl]"  # the section of the job file that decides where no other does
 
 
@@ -31,11 +32,12 @@ class ColumnChange(StrEnum):
     TYPE = "change_type"
     CREATE = "create_table"  # a table that was not there before
     SWAP = "online_swap"  # whatever else a copy of the table has, it came in for it
+    DROP_TABLE = "drop_table"  # the table is gone
 
 
 TOLD_BY_ROWS = frozenset((ColumnChange.ADD, ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.TYPE))
 """The kinds that show in the names and types of a row's columns, where a log has those."""
-OF_TABLES = frozenset((ColumnChange.CREATE, ColumnChange.SWAP))
+OF_TABLES = frozenset((ColumnChange.CREATE, ColumnChange.SWAP, ColumnChange.DROP_TABLE))
 """The kinds that are no changes of columns, but of whole tables."""
 Actions = Mapping[ColumnChange, str]
 """Maps kinds to the action of the job file."""
@@ -95,15 +97,16 @@ class Untold:
     """The part of a change that two definitions do not tell. `renamed`: former and next name of columns; `filled`:
     columns that were added, and what rows that were there have got, in the column's text form, where it is not the
     column's constant default, or NULL. `swapped`: a copy of the table came in for it, which a tool has made; `created`:
-    the table was not there before, and has no rows."""
+    the table was not there before, and has no rows; `dropped`: it is gone, with its rows."""
 
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, str], ...] = ()
     swapped: bool = False
     created: bool = False
+    dropped: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.renamed or self.filled or self.swapped or self.created)
+        return any(getattr(self, name) for name in _UNTOLD)
 
     def to_json(self) -> dict[str, Any]:
         return {name: said for name in _UNTOLD if (said := getattr(self, name))}
@@ -111,11 +114,12 @@ class Untold:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Untold:
         pairs = {name: tuple((one, other) for one, other in data.get(name, ())) for name in ("renamed", "filled")}
-        return cls(**pairs, swapped=data.get("swapped", False), created=data.get("created", False))
+        swapped, created, dropped = (bool(data.get(name)) for name in ("swapped", "created", "dropped"))
+        return cls(**pairs, swapped=swapped, created=created, dropped=dropped)
 
 
 NOTHING_UNTOLD = Untold()
-_UNTOLD = ("renamed", "filled", "swapped", "created")
+_UNTOLD = ("renamed", "filled", "swapped", "created", "dropped")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ class Outcome(StrEnum):
     """ALTERED: the target's table has the next definition, and goes on. CREATED: the target has the table, which streams.
     PARKED: the table is parked there. PASSED: nothing was done, since the table did not stream then. FORGOTTEN: the table was
     dropped, and the target had no rows of it. STOPPED, of a plan alone: the job would stop there.
-    WAITING: the table stands in front of it until a person decides."""
+    WAITING: the table stands in front of it until a person decides. DROPPED: the target's table was dropped, too. KEPT: it was
+    dropped at the source, and the target's table stands there, under its own name or another, and is not replicated."""
 
     ALTERED = "altered"
     CREATED = "created"
@@ -31,6 +32,8 @@ class Outcome(StrEnum):
     FORGOTTEN = "forgotten"
     STOPPED = "stopped"
     WAITING = "waiting"
+    DROPPED = "dropped"
+    KEPT = "kept"
 
 
 @dataclass(frozen=True, slots=True)

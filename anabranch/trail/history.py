@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FILE = "history"
 RESTORE = "restore the file from a backup of the trail; without one, load again"
 NEWER = "use the release that wrote it, or restore the file from a backup of the trail"
-_RARE = ("joined", "reason", "statement", "altered", "at", "renamed", "filled", "swapped", "created")
+_RARE = ("joined", "reason", "statement", "altered", "at", "renamed", "filled", "swapped", "created", "dropped")
 _ID = re.compile(rb'"id":\{"schema":"((?:[^"\\]|\\.)*)","name":"((?:[^"\\]|\\.)*)"')
 _TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
 
@@ -36,7 +36,8 @@ class Entry:
     """kind: `job` (whose history this is: `reason` is the job's uuid), `schema` (a definition; `joined`: the table joins or
     joins again, no longer parked; `altered`: the table goes on, altered by `statement`, or by the transaction that was
     committed `at` a place of the log, before which the entry stands; `renamed`: former and next names of its columns;
-    `swapped`: a copy came in for it; `created`: `statement` made it), `copy` (`table` is a copy that a tool makes, of the
+    `swapped`: a copy came in for it; `created`: `statement` made it; `dropped`: `statement` has taken the table away, and the
+    definition is one that no row has), `copy` (`table` is a copy that a tool makes, of the
     table in `schema`, which says how that will be defined once the copy comes in; `filled` as in Untold; `reason`: why it
     may not come in, "" where it may; `at`: the place of the last statement about it; it is no copy any more without a
     schema, nor once its table is swapped, parked, or joins), `park`, `source` (another server from here on) or `recovered`
@@ -55,6 +56,7 @@ class Entry:
     filled: tuple[tuple[str, str], ...] = ()
     swapped: bool = False
     created: bool = False
+    dropped: bool = False
 
     def is_void_after(self, end: int) -> bool:
         """Return whether a trail that ends at `end` does not know the entry.
@@ -109,8 +111,26 @@ class SchemaHistory:
         return any(entry.kind == "job" for entry in self.entries)
 
     def in_force(self) -> dict[TableId, TableSchema]:
-        """Return the newest definition of every table that is not parked."""
-        return {t: e[-1].schema for t, e in self._schemas.items() if t not in self._parked and e[-1].schema}
+        """Return the newest definition of every table that is not parked, and was not dropped."""
+        newest = {table: entries[-1] for table, entries in self._schemas.items() if table not in self._parked}
+        return {table: entry.schema for table, entry in newest.items() if entry.schema and not entry.dropped}
+
+    def knows(self, table: TableId) -> bool:
+        """Return whether there is a definition of the table, which may be parked; of one that was dropped there is none."""
+        return self.latest(table) is not None and self.dropped_by(table) is None
+
+    def dropped_by(self, table: TableId) -> Entry | None:
+        """Return the entry of the statement that dropped the table, None for one that is there, or parked."""
+        entries = self._schemas.get(table)
+        return entries[-1] if entries and entries[-1].dropped and table not in self._parked else None
+
+    def dropped(self) -> set[TableId]:
+        """Return the tables that statements of the log have dropped, and that were not made again."""
+        return {table for table in self._schemas if self.dropped_by(table)}
+
+    def drops_at(self, sequence: int) -> bool:
+        """Return whether this transaction drops tables that were followed up to there."""
+        return any(entry.dropped and entry.sequence == sequence for entry in self.entries)
 
     def parked(self) -> dict[TableId, str]:
         """Return parked tables with the reason."""
@@ -147,7 +167,7 @@ class SchemaHistory:
         """Return whether a table that is by this version at `after` has got a later one, other than by transactions behind
         `after` that altered it while it went on."""
         later = [e for e in self._schemas.get(table, []) if e.schema and e.schema.version > version]
-        return any(not e.altered or e.sequence <= after for e in later)
+        return any(not e.altered or e.dropped or e.sequence <= after for e in later)
 
     def altering(self) -> set[str]:
         """Return the places where transactions were committed that alter tables which go on."""
@@ -179,8 +199,17 @@ class SchemaHistory:
         return next((dict(e.renamed) for e in entries if e.schema and e.schema.version == schema.version), {})
 
     def created_until(self, sequence: int) -> list[Entry]:
-        """Return the tables that statements of the log made, in transactions up to this one."""
-        return [e for e in self.entries if e.created and e.sequence <= sequence]
+        """Return the tables that statements of the log made, in transactions up to this one, and have not dropped again."""
+        last = {
+            e.schema.id: e for e in self.entries if e.schema and (e.created or e.dropped) and e.sequence <= sequence
+        }
+        return [entry for entry in last.values() if entry.created]
+
+    def was_dropped(self, schema: TableSchema) -> bool:
+        """Return whether this version of a table stands for none: a statement of the log has dropped it."""
+        return any(
+            e.dropped and e.schema and e.schema.version == schema.version for e in self._schemas.get(schema.id, [])
+        )
 
     def was_created(self, schema: TableSchema) -> bool:
         """Return whether a statement of the log made the table, as this version."""
@@ -237,7 +266,7 @@ class SchemaHistory:
             self._schemas.setdefault(entry.schema.id, []).append(entry)
             if entry.joined:
                 self._parked.pop(entry.schema.id, None)
-            if entry.joined or entry.swapped:
+            if entry.joined or entry.swapped or entry.dropped:
                 self._forget_copies(entry.schema.id)
             if entry.altered and self._altered[-1:] != [entry.sequence]:
                 self._altered.append(entry.sequence)

@@ -207,7 +207,8 @@ class TrailWriter:
         alters the table, if that chunk is put just before it.
         """
         entry = Entry("schema", self.next_sequence, schema=table_schema, statement=statement, altered=True)
-        self._note(replace(entry, at=at, renamed=untold.renamed, swapped=untold.swapped, created=untold.created))
+        told = {name: getattr(untold, name) for name in ("renamed", "swapped", "created", "dropped")}
+        self._note(replace(entry, at=at, **told))
 
     def copy(
         self,

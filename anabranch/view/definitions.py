@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import SchemaError, SourceUnavailable
+from anabranch.model.parked_reasons import DROPPED
 from anabranch.trail import identity, retention
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.storage import LocalStorage
@@ -21,7 +23,7 @@ def definitions(job: JobView) -> dict[TableId, TableSchema]:
     """Return the definitions in force in the trail, of included tables; none where all of them are parked."""
     in_force, parked = history(job)
     found = {table: schema for table, schema in in_force.items() if job.rules.includes(table)}
-    if not found and not any(map(job.rules.includes, parked)):
+    if not found and not any(map(job.rules.includes, {*parked, *_dropped(job)})):
         raise SchemaError(
             "the rules include no table of the source",
             job=job.config.name,
@@ -31,7 +33,7 @@ def definitions(job: JobView) -> dict[TableId, TableSchema]:
 
 
 def parked_because(job: JobView, table: TableId) -> str:
-    """Say why capture has parked a table, as apply would say it; "" where it is not parked."""
+    """Say why capture has parked a table, or that it was dropped, as apply would say it; "" where it is followed."""
     with TrailReader(job.trail) as trail:
         return parked_in(trail, table)
 
@@ -45,6 +47,8 @@ def parked_in_trail(job: JobView) -> dict[TableId, str]:
 def parked_in(trail: TrailReader, table: TableId) -> str:
     """Say the same as `parked_because`, by a trail that is open."""
     entry = trail.history.parked_by(table)
+    if (dropped := trail.history.dropped_by(table)) is not None:
+        entry = replace(dropped, reason=DROPPED)
     if entry is None:
         return ""
     return f"{entry.reason} (at {entry.sequence})" + (f": {entry.statement}" if entry.statement else "")
@@ -56,6 +60,14 @@ def history(job: JobView) -> tuple[dict[TableId, TableSchema], dict[TableId, str
         return {}, {}
     with TrailReader(job.trail) as trail:
         return trail.history.in_force(), trail.history.parked()
+
+
+def _dropped(job: JobView) -> set[TableId]:
+    """Return the tables that the source has dropped while its log was read."""
+    if not exists(job.trail):
+        return set()
+    with TrailReader(job.trail) as trail:
+        return trail.history.dropped()
 
 
 def is_asked_for(job: JobView, table: TableId) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.errors import SchemaError, TrailError
 from anabranch.model.ids import TableId
+from anabranch.model.parked_reasons import DROPPED
 from anabranch.trail.reader import TrailReader
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 class TableVersion:
     """A version of a table's definition. `sequence`: of the first transaction for which it holds; `position`: that
     transaction's, "" where the trail has it no longer; `came`: `first seen`, `brought in` by a load, `altered` or
-    `created` by `statement`. `ended`: why the table was parked behind it, "" where it was not; `renamed`: former and next
+    `created` by `statement`. `ended`: why the table was parked behind it, or that it
+    was dropped, "" where it was neither; `renamed`: former and next
     names of columns."""
 
     schema: TableSchema
@@ -46,7 +48,9 @@ def versions(job: JobView, table: TableId | None = None) -> list[TableVersion]:
     with TrailReader(job.trail) as trail:
         found: dict[TableId, list[TableVersion]] = {}
         for entry in trail.history.entries:
-            if entry.kind == "schema" and entry.schema and table in (None, entry.schema.id):
+            if entry.dropped and entry.schema and entry.schema.id in found:
+                found[entry.schema.id][-1] = _ended(found[entry.schema.id][-1], replace(entry, reason=DROPPED))
+            elif entry.kind == "schema" and entry.schema and table in (None, entry.schema.id):
                 found.setdefault(entry.schema.id, []).append(_version(entry, trail))
             elif entry.kind == "park" and entry.table in found:
                 found[entry.table][-1] = _ended(found[entry.table][-1], entry)

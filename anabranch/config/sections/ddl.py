@@ -22,6 +22,7 @@ Nullability = Literal["apply", "ask", "park", "stop"]
 ColumnDefault = Literal["apply", "ignore", "ask", "park", "stop"]
 ChangeType = Literal["apply", "apply_if_exact", "ask", "park", "stop"]
 Any = Literal["apply", "ask", "park", "stop"]
+DropTable = Literal["apply", "keep", "rename", "park", "stop"]
 
 ADDITIVE: Actions = {ColumnChange.ADD: APPLY, ColumnChange.TYPE: APPLY}  # nothing of what is there is lost by them
 RULES = "[[ddl.rules]]"
@@ -47,6 +48,8 @@ class DdlOfTables(Section):
     """As above, of these tables."""
     change_type: ChangeType | None = None
     """As above, of these tables."""
+    drop_table: DropTable | None = None
+    """As above, of these tables."""
 
 
 def _ghost(text: str) -> str:
@@ -66,7 +69,7 @@ class Ddl(Section):
 
     action: Any | None = None
     """Decide the same of every kind of change that has no key of its own here (`apply`, `ask`, `park`, `stop`), but for
-    `create_table` and `online_swap`."""
+    `create_table`, `drop_table` and `online_swap`."""
 
     add_column: AddColumn | None = None
     """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), or park the table. Where
@@ -102,6 +105,13 @@ class Ddl(Section):
     """Make tables at the target that the source makes, and that the job's rules take, and replicate them from their first row
     on (`apply`), or park them until a load brings them in, as when absent. From a MySQL or MariaDB
     ([more](../howto/schema-changes.md#tables-that-are-created))."""
+
+    drop_table: DropTable | None = None
+    """Drop the target's table where the source drops its own (`apply`), leave it there under its name (`keep`) or under another
+    one (`rename`: `orders__dropped_20261128_031207`, by the time of the statement in UTC), and replicate it no longer; or park
+    it, as when absent. Where rows may be in the target's table that the job has not written, and where anything else there
+    depends on it, the table is parked instead. From a MySQL or MariaDB
+    ([more](../howto/schema-changes.md#tables-that-are-dropped))."""
 
     online_swap: Literal["apply", "park"] | None = None
     """Follow a table that gh-ost or pt-online-schema-change swaps with a changed copy of it (`apply`), by the keys above, or

@@ -198,7 +198,9 @@ class _Statement:
         if kind != "TABLE" or "TEMPORARY" in before:
             return _HARMLESS if kind else StatementFacts(StatementKind.UNKNOWN)
         self._skip_if_exists()
-        return StatementFacts(StatementKind.DROP if "REPLACE" in before else StatementKind.CREATE, (self._table(),))
+        if "REPLACE" in before:
+            return StatementFacts(StatementKind.DROP, (self._table(),), makes_anew=True)
+        return StatementFacts(StatementKind.CREATE, (self._table(),))
 
     def alter(self) -> StatementFacts:
         start = self.at

@@ -21,6 +21,7 @@ from anabranch.connectors.mysql.target import (
     aside_epoch,
     conflicts,
     ddl_notes,
+    dropped_tables,
     emptying,
     merge_rows,
     one_by_one,
@@ -55,6 +56,7 @@ from anabranch.model.table_life import TableState
 from anabranch.rows.altered import AlteredTable
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
+from anabranch.rows.dropped import DroppedTable
 from anabranch.rows.net import DELETE, INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.rows.small import SmallTransactions
 
@@ -301,6 +303,35 @@ class MysqlWriter:
                 self.close()  # and with it what is known of the table's columns, and the session's mode
         if found.owner != now.owner:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
+
+    @property
+    def drops_apart(self) -> bool:
+        return True
+
+    def kept_name(self, table: TableId, suffix: str) -> TableId:
+        return dropped_tables.kept_name(table, suffix)
+
+    def refuse_dropping(self, dropped: Sequence[DroppedTable]) -> None:
+        connection = self._outside()
+        with translated("look at tables that are to be dropped", dropped[0].table.source):
+            dropped_tables.refuse(connection, dropped)
+            connection.commit()
+
+    def drop_tables(self, now: Checkpoint, dropped: Sequence[DroppedTable]) -> None:
+        connection, targets = self._outside(), [one.table.target for one in dropped]
+        with translated(f"drop {', '.join(map(str, targets))}", dropped[0].table.source):
+            try:
+                self._own_source.refuse(connection, self._job, targets)
+                found = dropped_tables.drop(connection, self._job, now, dropped)
+            finally:
+                self.close()  # and with it what is known of the tables, and the session's settings
+        if found.owner != now.owner:
+            raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
+
+    def forget_dropped(self, job: str, table: TableId) -> None:
+        connection, _ = self._transaction()
+        with translated("forget a table", table):
+            dropped_tables.forget(connection, job, table)
 
     # --- states of tables -----------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from anabranch.connectors.postgresql.target import (
     aside,
     conflicts,
     ddl_notes,
+    dropped_tables,
     merge_rows,
     ownership,
     single_rows,
@@ -58,6 +59,7 @@ from anabranch.model.table_life import TableState
 from anabranch.rows.altered import AlteredTable
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
+from anabranch.rows.dropped import DroppedTable
 from anabranch.rows.net import DELETE, INSERT, Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.rows.small import SmallTransactions
 
@@ -281,6 +283,27 @@ class PostgresWriter:
         connection, _ = self._transaction()
         with translated(f"alter {altered.table.target}", altered.table.source):
             altered_columns.alter(connection, altered, self._rules)
+
+    @property
+    def drops_apart(self) -> bool:
+        return False
+
+    def kept_name(self, table: TableId, suffix: str) -> TableId:
+        return dropped_tables.kept_name(table, suffix)
+
+    def refuse_dropping(self, dropped: Sequence[DroppedTable]) -> None: ...
+
+    def drop_tables(self, now: Checkpoint, dropped: Sequence[DroppedTable]) -> None:
+        connection, _ = self._transaction()
+        targets = [one.table.target for one in dropped]
+        with translated(f"drop {', '.join(map(str, targets))}", dropped[0].table.source):
+            self._own_source.refuse(connection, self._job, sorted(targets))
+            dropped_tables.drop(connection, dropped)
+
+    def forget_dropped(self, job: str, table: TableId) -> None:
+        connection, _ = self._transaction()
+        with translated("forget a table", table):
+            dropped_tables.forget(connection, job, table)
 
     # --- states of tables -----------------------------------------------------------------------------------------------
 

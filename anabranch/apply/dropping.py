@@ -1,0 +1,279 @@
+"""Tables that the source drops on the way: the target's table is dropped just there, or kept, and is not replicated any more.
+
+A target that can does it inside the epoch of that transaction, with the checkpoint. Where such a statement commits by itself
+(K17) it comes before the epoch, and is noted with the table's state first, as an ALTER TABLE is. What goes is only what the job
+alone has written: a table into which anybody else's rows may have come parks instead.
+
+What does not live here: which statements drop tables that are followed (capture), how a target drops one (its Writer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from anabranch import log
+from anabranch.apply.abilities import StateWriter
+from anabranch.apply.conflict import Where
+from anabranch.apply.decided import Decided, rule_of
+from anabranch.apply.feed import Feed
+from anabranch.apply.progress import Progress
+from anabranch.apply.stage import Parked
+from anabranch.apply.tables import Tables
+from anabranch.contracts import Conflict, DropsTables
+from anabranch.errors import ConfigError, Fenced, StoppedByChange, TargetError, TargetUnavailable
+from anabranch.failpoints import reach
+from anabranch.model.column_changes import APPLY, KEEP, RENAME, STOP, ColumnChange
+from anabranch.model.ddl_changes import Outcome
+from anabranch.model.ids import TableId
+from anabranch.model.parked_reasons import DROPPED
+from anabranch.model.position import Position
+from anabranch.model.schema import TableSchema, component
+from anabranch.model.table_life import TableState, begin_altering, give_up_place
+from anabranch.rows.chunk import Barrier
+from anabranch.rows.conflict import STRICT
+from anabranch.rows.dropped import DroppedTable
+from anabranch.trail.reader import TrailReader
+
+REMEDY = (
+    "drop it there as well, exclude it in the job file and run anabranch plan JOB; or load it when the source has a table of "
+    "this name again"
+)
+SUFFIX = "__dropped_%Y%m%d_%H%M%S"  # of the statement's commit, UTC by the source's clock
+NOT_THROUGH = "its load was not through"
+
+
+class _Refused(Exception):
+    """Tables cannot be dropped at the target; the text says why."""
+
+    def __init__(self, tables: Iterable[TableId], why: str) -> None:
+        super().__init__(why)
+        self.tables, self.why = tuple(tables), why
+
+
+@dataclass
+class Dropping:
+    """Carries out the transactions of the trail that drop tables, each in an epoch of its own."""
+
+    progress: Progress
+    writer: StateWriter
+    tables: Tables
+    settled: Callable[[TableId], object] = lambda table: None  # waits for keys of a table that are being built
+
+    def carry_out(self, sequence: int) -> None:
+        """Drop or keep the target's tables that this transaction drops, or park them. Raises TargetUnavailable, Fenced,
+        StoppedByChange."""
+        progress = self.progress
+        where = progress.where(sequence)
+        barriers = {one.table: one for one in dropped_in(progress.trail, sequence) if self._is_here(one)}
+        going: dict[TableId, DroppedTable | None] = {}
+        refused: dict[TableId, str] = {}
+        for table, barrier in barriers.items():
+            try:
+                going[table] = self._going(barrier, where)
+            except _Refused as refusal:
+                refused[table] = refusal.why
+        for group in self._groups(going):
+            try:
+                for one in group:
+                    self.settled(one.table.source)
+                self._drop_apart(sequence, group)
+            except _Refused as refusal:
+                _leave_out(going, refused, refusal)
+        while True:
+            try:
+                self._commit(sequence, where, barriers, going, refused)
+                break
+            except _Refused as refusal:
+                self.writer.rollback()
+                _leave_out(going, refused, refusal)
+        self.writer.close()  # and with it all that it knows of the tables
+        progress.ask_again()
+        progress.look()
+
+    # --- what has to be done ------------------------------------------------------------------------------------------------
+
+    def _is_here(self, barrier: Barrier) -> bool:
+        """Return whether the target has the table that was dropped. One that was loaded behind it is another one."""
+        state = self.progress.states.get(barrier.table)
+        is_later = state and state.schema and barrier.schema and state.schema.version >= barrier.schema.version
+        return state is not None and not is_later
+
+    def _going(self, barrier: Barrier, where: Where) -> DroppedTable | None:
+        """Return what becomes of the target's table; None where it stays as it is. Raises _Refused, StoppedByChange."""
+        table, state = barrier.table, self.progress.states[barrier.table]
+        actions = self.progress.settings.actions(table)
+        action, line = actions.of(ColumnChange.DROP_TABLE), actions.line(ColumnChange.DROP_TABLE)
+        if action == STOP:
+            raise self._stopped(barrier, line)
+        if not state.is_streaming:
+            raise _Refused([table], "the table was parked" if state.is_parked else NOT_THROUGH)
+        if action not in (APPLY, KEEP, RENAME):
+            raise _Refused([table], line)
+        if state.facts.set_aside:
+            number = state.facts.set_aside
+            raise _Refused([table], f"{number} changes of it are set aside: release or discard them before")
+        if not isinstance(self.writer, DropsTables):
+            raise _Refused([table], "this target's tables are not dropped")
+        if action == KEEP:
+            return None
+        assert state.schema is not None
+        if why := self._not_ours_alone(state, state.schema):
+            raise _Refused([table], why)
+        followed = self.progress.context.tables[table].table
+        at = datetime.fromtimestamp(where.commit_time / 1e6, UTC)
+        kept = self.writer.kept_name(followed.target, at.strftime(SUFFIX)) if action == RENAME else None
+        return DroppedTable(followed, kept)
+
+    def _not_ours_alone(self, state: TableState, schema: TableSchema) -> str:
+        """Say why rows that others have written may be in the target's table, "" where they may not."""
+        progress, table = self.progress, state.source
+        followed = progress.context.tables[table]
+        try:
+            target = self.tables.target_table(schema).target
+        except ConfigError as error:
+            return error.message
+        if target != state.target:
+            return f"the job's rules call it {target} by now"
+        if shared := sorted(t for t, s in progress.states.items() if s.target == target and t != table):
+            return f"{shared[0]} goes into the same table there"
+        if target in progress.store.states.others(progress.job):
+            return "another job replicates into the same table there"
+        if state.facts.kept:
+            return "the target's table had rows before its load, which were kept"
+        if followed.filter is not None:
+            return "the job replicates some of its rows alone, and the target's table may have others"
+        if followed.on_conflict != STRICT:
+            return "others write to the target's table as well, as on_conflict says"
+        return ""
+
+    def _stopped(self, barrier: Barrier, line: str) -> StoppedByChange:
+        return StoppedByChange(
+            f"it was dropped at the source, and the job file has {line}: {barrier.statement}",
+            job=self.progress.job,
+            table=str(barrier.table),
+            hint='write another value there, "park" for example, and start the job again: it goes on from here',
+        )
+
+    def _groups(self, going: Mapping[TableId, DroppedTable | None]) -> Iterator[list[DroppedTable]]:
+        """Yield the tables that go, those together that foreign keys connect: children before their parents."""
+        schemas = {table: schema for table in going if (schema := self.progress.states[table].schema)}
+        left = [table for table in sorted(going) if going[table] is not None]
+        while left:
+            together = component([left[0]], schemas)
+            group = _children_first([table for table in left if table in together], schemas)
+            left = [table for table in left if table not in together]
+            yield [one for table in group if (one := going[table]) is not None]
+
+    # --- doing it -----------------------------------------------------------------------------------------------------------
+
+    def _drop_apart(self, sequence: int, group: Sequence[DroppedTable]) -> None:
+        """Drop tables before the epoch, where the target cannot inside it. Raises _Refused."""
+        writer, progress = self.writer, self.progress
+        if not isinstance(writer, DropsTables) or not writer.drops_apart:
+            return
+        states = [progress.states[one.table.source] for one in group]
+        try:
+            if new := [state for state in states if state.facts.altering != sequence]:
+                writer.refuse_dropping(group)
+                progress.save(*[begin_altering(state, sequence) for state in new])
+                reach("apply.dropping")
+            writer.drop_tables(progress.checkpoint, group)
+        except (TargetUnavailable, Fenced):
+            raise
+        except (Conflict, TargetError) as refusal:
+            raise _Refused([one.table.source for one in group], _why(refusal)) from refusal
+        reach("apply.dropped.apart")
+
+    def _commit(
+        self,
+        sequence: int,
+        where: Where,
+        barriers: Mapping[TableId, Barrier],
+        going: Mapping[TableId, DroppedTable | None],
+        refused: Mapping[TableId, str],
+    ) -> None:
+        """Carry out the transaction's epoch. Raises _Refused, with the epoch open."""
+        progress, writer = self.progress, self.writer
+        then = progress.then(Position.parse(where.position), where.commit_time)
+        groups = list(self._groups(going))
+        progress.begin(then)
+        work = progress.work()
+        for group in groups:
+            self._drop_within(group)
+        for table, one in going.items():
+            assert isinstance(writer, DropsTables)
+            writer.forget_dropped(progress.job, table)
+            state = work.states.pop(table)
+            work.decided.append(self._decided(sequence, barriers[table], state, one))
+        work.leave(going)
+        work.park([self._parked(sequence, barriers[table], why) for table, why in refused.items()])
+        for table in refused:
+            left = work.states.get(table)
+            if left is not None and left.is_parked:
+                work.states[table] = give_up_place(left)  # no part of the trail brings it back
+        reach("apply.dropped")
+        progress.commit(then, work)
+
+    def _drop_within(self, group: Sequence[DroppedTable]) -> None:
+        """Drop tables in the open epoch, where the target can. Raises _Refused."""
+        writer = self.writer
+        if not isinstance(writer, DropsTables) or writer.drops_apart:
+            return
+        try:
+            writer.drop_tables(self.progress.checkpoint, group)
+        except (TargetUnavailable, Fenced):
+            raise
+        except (Conflict, TargetError) as refusal:
+            raise _Refused([one.table.source for one in group], _why(refusal)) from refusal
+
+    # --- what is noted of it --------------------------------------------------------------------------------------------------
+
+    def _decided(self, sequence: int, barrier: Barrier, state: TableState, one: DroppedTable | None) -> Decided:
+        outcome, why = Outcome.DROPPED, ""
+        if one is None:
+            outcome, why = Outcome.KEPT, f"{state.target} stays as it is, and is not replicated any more"
+        elif one.kept is not None:
+            outcome, why = Outcome.KEPT, f"{state.target} is called {one.kept} now"
+        log.get(job=self.progress.job, table=str(state.source)).info(
+            "table_not_replicated_any_more", outcome=outcome, why=why, statement=barrier.statement
+        )
+        rule = rule_of(barrier.schema, self.progress.trail.history, self.progress.settings.actions)
+        return Decided(replace(state, schema=None), sequence, barrier.statement, outcome, why, rule)
+
+    def _parked(self, sequence: int, barrier: Barrier, why: str) -> Parked:
+        reason = f"{DROPPED}, and not at the target: {why}; {REMEDY}"
+        log.get(job=self.progress.job, table=str(barrier.table)).warning("table_parked", reason=reason)
+        rule = rule_of(barrier.schema, self.progress.trail.history, self.progress.settings.actions)
+        return Parked(barrier.table, sequence, reason, barrier.statement, rule)
+
+
+def dropped_in(trail: TrailReader, sequence: int) -> Iterator[Barrier]:
+    """Yield what this transaction drops."""
+    for chunks in Feed(trail, sequence - 1, sequence).groups():
+        for chunk in chunks:
+            yield from (
+                one for one in chunk.barriers if one.untold.dropped and chunk.first_sequence + one.tx == sequence
+            )
+
+
+def _leave_out(going: dict[TableId, DroppedTable | None], refused: dict[TableId, str], refusal: _Refused) -> None:
+    for table in refusal.tables:
+        going.pop(table, None)
+        refused[table] = refusal.why
+
+
+def _children_first(tables: Sequence[TableId], schemas: Mapping[TableId, TableSchema]) -> list[TableId]:
+    """Return tables in an order in which each comes before those that its foreign keys refer to, as far as there is one."""
+    left, found = list(tables), list[TableId]()
+    while left:
+        parents = {t: {k.parent for k in schemas[t].foreign_keys} - {t} if t in schemas else set() for t in left}
+        free = [t for t in left if not any(t in parents[other] for other in left if other != t)]
+        found += free or left
+        left = [t for t in left if t not in found]
+    return found
+
+
+def _why(refusal: Conflict | TargetError) -> str:
+    return refusal.what if isinstance(refusal, Conflict) else refusal.message

@@ -1,0 +1,187 @@
+"""Tables that a MySQL or MariaDB drops are dropped at the target where the log has the statement, or kept there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch import failpoints
+from anabranch.errors import StoppedByChange
+from anabranch.model.column_changes import TableActions
+from anabranch.model.ddl_changes import DdlRule, Outcome
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.servers import Server
+from rigs.job_here import JobHere
+from rigs.scenario import Scenario
+from rigs.scenario_mysql_target import MysqlToMysql
+
+PAIRS = [("mysql", "postgresql"), pytest.param(("mariadb", "mariadb"), marks=pytest.mark.long)]
+APPLY = """[ddl]
+create_table = "apply"
+drop_table = "apply"
+[[ddl.rules]]
+tables = ["*.stays_*"]
+drop_table = "keep"
+[[ddl.rules]]
+tables = ["*.moves_*"]
+drop_table = "rename"
+"""
+MADE = (
+    "item",
+    "plain",
+    "stays_here",
+    "moves_off",
+    "parent",
+    "child",
+    "needed",
+    "wide",
+    "asked",
+    "several_1",
+    "several_2",
+)
+# Each is met on the way of a table that is dropped and made again.
+EVERYWHERE = ("capture.statement.noted", "capture.appended", "apply.dropped", "apply.ddl.noted", "apply.committed")
+APART = ("apply.dropping", "apply.dropped.apart")
+
+
+@pytest.fixture(params=PAIRS, ids=" to ".join)
+def here(
+    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
+) -> Iterator[JobHere]:
+    of, to = request.param
+    source = source_database(request.getfixturevalue(of))
+    target = create_database(request.getfixturevalue(to), "dropped")
+    for name in MADE:
+        refers = ", parent INT, FOREIGN KEY (parent) REFERENCES parent (id)" if name == "child" else ""
+        values = ", NULL" if refers else ""
+        source.execute(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, v VARCHAR(20), KEY by_v (v){refers})",
+            f"INSERT INTO {name} VALUES (1, 'one'{values}), (2, 'two'{values})",
+        )
+    kind = Scenario if to == "postgresql" else MysqlToMysql
+    made = JobHere(kind(source, target, tmp_path, name=unique_name("job")))
+    made.made.write_job(APPLY)
+    made.load()
+    made.stream()
+    made.apply(is_built=True)
+    yield made
+    made.job.drop(execute=True)
+    drop_database(target)
+
+
+def _there(here: JobHere) -> set[str]:
+    """The target's tables."""
+    found = here.made.target.query(
+        f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{here.made.there}'"
+    )
+    return {str(name) for (name,) in found}
+
+
+def _outcomes(here: JobHere) -> dict[str, str]:
+    return {one.source.name: one.outcome for one in here.job.ddl_changes()}
+
+
+def test_rule_17_tables_go_at_their_place(here: JobHere) -> None:
+    """In a backlog, with rows before and tables of the same name behind; then the job dies at every place on the way of one."""
+    made, source = here.made, here.made.source
+    source.execute(
+        "UPDATE plain SET v = 'last'",
+        "DROP TABLE plain",
+        "UPDATE stays_here SET v = 'last'",
+        "DROP TABLE IF EXISTS stays_here, never_there",
+        "UPDATE moves_off SET v = 'last'",
+        "DROP TABLE moves_off",
+        "CREATE TEMPORARY TABLE item (id INT)",
+        "DROP TEMPORARY TABLE item",
+        "CREATE TEMPORARY TABLE item (id INT)",
+        "DROP TABLE item",
+        "DROP TABLE child, parent",
+        "UPDATE item SET v = 'between'",
+        "CREATE TABLE plain (id INT PRIMARY KEY, other INT)",
+        "INSERT INTO plain VALUES (7, 7)",
+        "CREATE TABLE moves_off (id INT PRIMARY KEY, other INT, KEY by_v (other))",
+        "INSERT INTO moves_off VALUES (8, 8)",
+    )
+    here.stream()
+    here.apply(is_built=True)
+    states = made.states()
+    assert not states.keys() & {"stays_here", "child", "parent"} and set(states.values()) == {"streaming"}, (
+        made.status()
+    )
+    made.assert_identical("item", "plain", "moves_off")
+    (moved,) = (name for name in _there(here) if name.startswith("moves_off__dropped_20"))
+    assert not _there(here) & {"child", "parent"} and len(moved) == len("moves_off__dropped_20261128_031207")
+    for name in ("stays_here", moved):
+        assert made.target.query(f"SELECT v FROM {made.there}.{name}") == [("last",), ("last",)]
+    noted = here.job.ddl_changes(f"{made.schema}.child")
+    assert [(one.outcome, one.rule, one.version) for one in noted] == [
+        (Outcome.DROPPED, DdlRule("[ddl] drop_table", "apply"), 0)
+    ]
+    (kept,) = (one for one in here.job.ddl_changes(f"{made.schema}.moves_off") if one.outcome == Outcome.KEPT)
+    assert moved in kept.why and kept.rule == DdlRule("[[ddl.rules]] 2 drop_table", "rename")
+    first, again = here.job.schema_versions(f"{made.schema}.plain")
+    assert first.ended.startswith("dropped at the source") and again.came == "created"
+    assert here.verify().identical
+    met, places = [], EVERYWHERE + (APART if isinstance(made, MysqlToMysql) else ())
+    for number, place in enumerate(places):
+        name = ("plain", "moves_off")[number % 2]
+        source.execute(f"UPDATE {name} SET other = {number}", f"DROP TABLE {name}")
+        failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+        try:
+            here.stream()
+        except failpoints.FailpointReached:
+            met.append(place)
+        finally:
+            failpoints.arm({})
+        source.execute(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, other INT, nr{number} INT)",
+            f"INSERT INTO {name} VALUES (1, {number}, 1)",
+        )
+        here.stream()
+        assert made.states()[name] == "streaming", (place, made.reason(name))
+        made.assert_identical(name, "item")
+    assert met == list(places)
+    there = [name for name in _there(here) if name.startswith("moves_off__dropped_20")]
+    assert len(there) == 1 + len(places) // 2, there
+
+
+def test_a_table_that_others_need_or_write_parks(here: JobHere) -> None:
+    made, there = here.made, here.made.there
+    made.target.execute(
+        f"CREATE TABLE {there}.theirs (id INT PRIMARY KEY, needed INT, FOREIGN KEY (needed) REFERENCES {there}.needed (id))",
+        f"ALTER TABLE {there}.wide ADD COLUMN own INT",
+    )
+    made.write_job(APPLY.replace('"keep"', '"park"'))
+    made.source.execute(
+        "DROP TABLE needed",
+        "DROP TABLE wide",
+        "DROP TABLE stays_here",
+        "SET foreign_key_checks = 0",
+        "DROP TABLE parent",
+    )
+    here.stream()
+    states = made.states()
+    reasons = {name: made.reason(name) for name, state in states.items() if state == "parked"}
+    assert reasons.keys() == {"needed", "wide", "stays_here", "parent", "child"}, made.status()
+    assert "theirs refer to it" in reasons["needed"] and reasons["needed"].startswith("dropped at the source")
+    assert "columns that the job does not write: own" in reasons["wide"]
+    assert "child refer to it" in reasons["parent"]
+    assert _there(here) > {"needed", "wide", "stays_here", "parent", "child"}
+    assert _outcomes(here)["needed"] == Outcome.PARKED
+
+
+def test_all_tables_of_a_schema_go_or_a_target_parks_them(here: JobHere) -> None:
+    made = here.made
+    made.source.execute("DROP TABLE asked")
+    here.capture()
+    with pytest.raises(StoppedByChange):
+        here.apply(actions=lambda table: TableActions({"drop_table": "stop"}))
+    here.apply(actions=lambda table: TableActions({}))
+    assert '[ddl] drop_table = "park"' in made.reason("asked") and "asked" in _there(here)
+    made.source.execute(f"DROP DATABASE {made.schema}", f"CREATE DATABASE {made.schema}")
+    here.stream()
+    left = {"asked", "stays_here"} | {name for name in _there(here) if name.startswith("moves_off__dropped_")}
+    assert made.states() == {"asked": "parked"} and _there(here) == left
+    assert len(left) == 3
