@@ -133,6 +133,7 @@ POINTS = {
     "apply.build": "before indexes and foreign keys of a table are built",
     "apply.built": "indexes and foreign keys of a table are built, nobody was told",
     "apply.built.told": "that a table is built is about to be saved",
+    "rules.import.written": "a job file with other rules is written beside the one that it replaces",
     # rewind
     "rewind.held": "the trail is held from the earlier place on, nothing has changed at the target",
     "rewind.opened": "a table's keys are taken off, the checkpoint stands where it was",

@@ -50,11 +50,12 @@ def plan(job: str, target: str | None, execute: bool, as_json: bool) -> None:
         if gone and not execute:
             click.echo("nothing was changed; add --execute to take it over")
     left_out = {"targets_left_out": gone} if gone else {}
-    answers.show(as_json, lambda found: left_out | _facts(found), lambda found: _show(found, execute))
+    answers.show(as_json, lambda found: left_out | plan_facts(found), lambda found: _show(found, execute))
     answers.exit([])
 
 
-def _facts(found: Plan | None) -> dict[str, Any]:
+def plan_facts(found: Plan | None) -> dict[str, Any]:
+    """Return what an edited job file means for tables of a target, for programs."""
     changes = [{**asdict(one), "table": str(one.table)} for one in found.changes] if found else []
     return {
         "version": 1,
@@ -69,7 +70,8 @@ def _show(found: Plan | None, execute: bool) -> None:
     click.echo("\n".join(_lines(found, execute)))
 
 
-def _lines(found: Plan | None, execute: bool) -> Iterator[str]:
+def plan_lines(found: Plan | None) -> Iterator[str]:
+    """Yield what an edited job file means for tables of a target, for people."""
     if found is None:
         yield "the job has not run yet: its first start loads every table"
         return
@@ -84,6 +86,12 @@ def _lines(found: Plan | None, execute: bool) -> Iterator[str]:
     yield from found.notes
     if not found.changes:
         yield "no table is affected"
+
+
+def _lines(found: Plan | None, execute: bool) -> Iterator[str]:
+    yield from plan_lines(found)
+    if found is None or not found.lines:
+        return
     if not execute:
         yield "nothing was changed; add --execute to take it over"
         return

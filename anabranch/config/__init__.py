@@ -3,7 +3,8 @@
 `load_job` is the way in (`reading.py`); `job.py` is the whole as a pydantic model, `sections/` has one for each section, the
 only models of the product; `url.py` makes endpoints of URLs; `patterns.py` matches table names; `lines.py` finds the line of a
 key; `changes.py` says how a job differs from the one last run; `targets.py` looks at several targets together; `toml_text.py`
-writes values. What does not live here: anything that talks to a database or knows its columns.
+writes values; `rule_text.py` takes rules out of a file and puts them into another one. What does not live here: anything that
+talks to a database or knows its columns.
 """
 
 from __future__ import annotations

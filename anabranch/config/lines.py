@@ -1,4 +1,5 @@
-"""Finds the line of a key in TOML text: its path (names and list indexes) -> line. `tomllib` gives values without places.
+"""Finds places in TOML text: the line of a key by its path (names and list indexes), and the lines of each statement.
+`tomllib` gives values without places.
 
 Works on text that tomllib has already accepted, so it needs no error cases of its own. What does not live here:
 reading values.
@@ -10,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 Path = tuple[str | int, ...]
 
@@ -27,9 +29,27 @@ class _Token:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A header, or a key with its value. `names`: without indexes, of a key those of its header before its own. `first`,
+    `last`: lines from 1."""
+
+    names: tuple[str, ...]
+    is_header: bool
+    first: int
+    last: int
+
+
 def key_lines(text: str) -> dict[Path, int]:
     """Return the line (from 1) of every table header, key and list item."""
     return _Scanner(list(_tokens(text))).scan()
+
+
+def statements(text: str) -> list[Statement]:
+    """Return what the text consists of, in its order; comments and empty lines stand between."""
+    scanner = _Scanner(list(_tokens(text)))
+    scanner.scan()
+    return scanner.statements
 
 
 def line_of(lines: dict[Path, int], path: Path) -> int | None:
@@ -56,14 +76,25 @@ class _Scanner:
     at: int = 0
     lines: dict[Path, int] = field(default_factory=dict)
     counts: dict[Path, int] = field(default_factory=dict)  # array of tables -> how many so far
+    statements: list[Statement] = field(default_factory=list)
 
     def scan(self) -> dict[Path, int]:
         prefix: Path = ()
         while self._peek():
             if self._take("\n"):
                 continue
-            prefix = self._header() if self._peek() == "[" else self._pair(prefix, prefix)
+            start, is_header = self.at, self._peek() == "["
+            prefix = self._header() if is_header else self._pair(prefix, prefix)
+            self._note(prefix, is_header, start)
         return self.lines
+
+    def _note(self, prefix: Path, is_header: bool, start: int) -> None:
+        names = [part for part in prefix if isinstance(part, str)]
+        end = self.tokens[self.at - 1]
+        if not is_header:
+            names += _names(self.tokens[start : self.at])
+        last = end.line + end.text.count("\n")
+        self.statements.append(Statement(tuple(names), is_header, self.tokens[start].line, last))
 
     def _peek(self) -> str:
         return self.tokens[self.at].text if self.at < len(self.tokens) else ""
@@ -102,16 +133,10 @@ class _Scanner:
 
     def _key(self) -> Path:
         """Read dotted names up to `=` or `]`; tomllib itself reads quoted ones."""
-        parts = []
+        start = self.at
         while self._peek() not in ("=", "]"):
-            parts.append(self._peek())
             self.at += 1
-        value = tomllib.loads("".join(parts) + "=0")
-        names: list[str] = []
-        while isinstance(value, dict):
-            name, value = next(iter(value.items()))
-            names.append(name)
-        return tuple(names)
+        return _names(self.tokens[start : self.at])
 
     def _pair(self, prefix: Path, after: Path) -> Path:
         """Read one `key = value`; returns `after`, the prefix of what follows."""
@@ -150,3 +175,14 @@ class _Scanner:
             self._skip_newlines()
             self._take(",")
             self._skip_newlines()
+
+
+def _names(tokens: list[_Token]) -> tuple[str, ...]:
+    """Return the dotted names with which the tokens begin."""
+    texts = (token.text for token in takewhile(lambda token: token.text != "=", tokens))
+    value = tomllib.loads("".join(texts) + "=0")
+    names: list[str] = []
+    while isinstance(value, dict):
+        name, value = next(iter(value.items()))
+        names.append(name)
+    return tuple(names)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from anabranch.job.printing import Script
     from anabranch.job.pruning import Pruned
     from anabranch.lifecycle.arming import Armed
+    from anabranch.lifecycle.moving_rules import ImportedRules
     from anabranch.lifecycle.parking import ParkedTable
     from anabranch.lifecycle.planning import Plan
     from anabranch.lifecycle.reversing import Reversed
@@ -172,6 +173,25 @@ class Job(JobView):
             from anabranch.rules.decided import decided
 
             return decided(self.config, TableId.parse(table))
+
+    def export_rules(self) -> str:
+        """Return the job's rules as a file of their own, for `import_rules` of another job. Asks neither end."""
+        with self._named():
+            from anabranch.lifecycle.moving_rules import exported_rules
+
+            return exported_rules(self.config.file or self.path)
+
+    @staticmethod
+    def import_rules(
+        rules: str | Path, job: str | Path, check: bool = False, offline: bool = False, sections: Sequence[str] = ()
+    ) -> ImportedRules:
+        """Put rules that were exported, or some of their `sections` ("rules", "tables", "types", "ddl"), in place of those of
+        the job file `job`. Returns the differences and what they mean for tables. `check`: write nothing. `offline`: ask
+        neither end."""
+        from anabranch.config.rule_text import SECTIONS
+        from anabranch.lifecycle.moving_rules import import_rules
+
+        return import_rules(Path(rules), Path(job), check, offline, tuple(sections) or SECTIONS)
 
     def schema_versions(self, table: str | None = None) -> list[TableVersion]:
         """Return every version of the tables' definitions that the trail has, by table, the oldest first. Asks neither end."""

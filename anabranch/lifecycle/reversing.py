@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch import connectors
 from anabranch.config import JobConfig, parse_job, raw_job
+from anabranch.config.reading import AnyVariable
 from anabranch.contracts import SpelledTypes
 from anabranch.databases import registry
 from anabranch.errors import ConfigError, StateError
@@ -171,18 +172,8 @@ def _written(job: JobView, back: WayBack) -> _Written:
     Raises ValueError where no rules lead back."""
     file = job.config.file or job.path
     text = reverse_file(raw_job(file), back, f"written by anabranch {__version__} from {file.name}")
-    config = parse_job(text, file.with_name(f"{name_of(job.config.name)}.toml"), _AnyVariable(), check_filter)
+    config = parse_job(text, file.with_name(f"{name_of(job.config.name)}.toml"), AnyVariable(), check_filter)
     return _Written(config, text, RuleSet(config, _written_end(job).types))
-
-
-class _AnyVariable(dict[str, str]):
-    """Every variable has a value: one that may be a port, too."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def get(self, name: str, otherwise: object = None) -> str:
-        return "1"
 
 
 def _require_made(job: JobView, back: WayBack, ends: Ends) -> None:

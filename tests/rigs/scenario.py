@@ -233,9 +233,9 @@ class Scenario:
         logs = self.directory / "output"
         logs.mkdir(exist_ok=True)
         words = [arguments[0], *arguments[1:]]
-        words.insert(
-            2 if arguments[0] in ("trail", "schema", "conflicts", "parked", "skip", "ddl") else 1, str(self.job_file)
-        )
+        groups = ("trail", "schema", "conflicts", "parked", "skip", "ddl", "rules")
+        behind = {("rules", "import"): 3}.get(arguments[:2], 2 if arguments[0] in groups else 1)
+        words.insert(behind, str(self.job_file))
         command = [*self.prefix, sys.executable, "-m", "anabranch", *words]
         faster = class_archive.environment() if arguments[0] in WITH_SPARK and self._starts_spark() else {}
         quick = os.pathsep.join(filter(None, [str(Path(__file__).parent / "quick"), os.environ.get("PYTHONPATH")]))

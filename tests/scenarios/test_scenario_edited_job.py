@@ -69,8 +69,22 @@ def it_is_refused_and_told(made: Scenario) -> None:
     made.run_until_caught_up()  # put back, nothing has happened
 
 
+def rules_of_another_job_come(made: Scenario) -> None:
+    """What the other job's file says comes as a file of its own, and means what it would mean if it were written here."""
+    write(made, FIRST)
+    before = made.job_file.read_text()
+    found = made.cli("rules", "import", str(made.directory / "rules.toml"), "--check", "--json", code=4).json
+    plan = found["plans"]["target"]
+    assert plan["has_run"] and {one["kind"] for one in plan["changes"]} == {"new", "left out", "changed", "connected"}
+    assert not found["written"] and made.job_file.read_text() == before
+    text = made.cli("rules", "import", str(made.directory / "rules.toml")).stdout
+    assert "log  left out" in text and f"next: anabranch plan {made.job_file} --execute" in text
+
+
 def it_is_taken_over(made: Scenario) -> None:
     edited(made)
+    made.cli("rules", "export", "-o", str(made.directory / "rules.toml"))
+    rules_of_another_job_come(made)
     made.source.execute("INSERT INTO log VALUES (4, 4)", "UPDATE keep SET v = 9", "UPDATE narrow SET v = 9")
     text = made.cli("plan", "--execute").stdout
     assert f"anabranch load JOB --table {made.source.name}.parent --recreate\n" in text
