@@ -22,6 +22,7 @@ from anabranch.apply.decided import Decided, passed, rule_of
 from anabranch.apply.feed import Feed
 from anabranch.apply.progress import Progress
 from anabranch.apply.stage import Parked
+from anabranch.apply.still_followed import is_apart, still_followed
 from anabranch.apply.tables import Tables
 from anabranch.contracts import AltersTables, Conflict
 from anabranch.errors import (
@@ -113,7 +114,8 @@ class Altering:
                 del found[refusal.table]
         for table, one in found.items():
             self._tell(one, barriers[table])
-        self._look_anew()
+        if refused or created or not all(map(self._keeps_up_with, found.values())):
+            self._look_anew()
 
     def carry_out_behind(self, sequence: int, group: Sequence[TableState]) -> list[TableState]:
         """Alter the tables of a group that resumes and has come to this transaction, which the job has passed before. Returns
@@ -154,6 +156,12 @@ class Altering:
             "statement": barrier.statement,
         }
         log.get(job=self.progress.job, table=str(barrier.table)).info("table_altered", **told)
+
+    def _keeps_up_with(self, altered: AlteredTable) -> bool:
+        """Return whether epochs may go on with what is known here, without asking the target for all of it again."""
+        writer = self.writer
+        is_followed = self.progress.context.tables[altered.table.source].table is altered.table
+        return is_followed and (not isinstance(writer, AltersTables) or writer.keeps_up_with(altered))
 
     def _look_anew(self) -> None:
         self.writer.close()  # and with it all that it knows of the tables as they were
@@ -395,6 +403,9 @@ class Altering:
         for table, one in altered.items():
             self._alter_within(one)
             work.states[table] = alter(work.states[table], one.schema)
+            if is_apart(table, work.context):
+                rows, policy = self.tables.where(one.schema), self.tables.on_conflict(one.schema)
+                work.follow(still_followed(work.followed(table), one, rows, policy))
         work.states |= {one.state.source: one.state for one in decided if one.outcome is Outcome.CREATED}
         work.park(list(parked))
         work.decided += decided

@@ -218,6 +218,10 @@ class AltersTables(Protocol):
         Raises Conflict or TargetError where a step cannot be carried out with the values that the source has in rows that
         are there, TargetBusy for a table in use, Fenced for another owner."""
 
+    def keeps_up_with(self, altered: AlteredTable) -> bool:
+        """Return whether epochs may go on behind these steps, once they are committed, without `close` before: the Writer then
+        knows nothing of the table as it was. False wherever that is not certain."""
+
 
 @runtime_checkable
 class DropsTables(Protocol):

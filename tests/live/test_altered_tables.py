@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import failpoints
+from anabranch.apply.altering import Altering
 from anabranch.errors import ConfigError, StoppedByChange
 from anabranch.model.column_changes import APPLY_ALL, ColumnChange, TableActions
 from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
@@ -174,6 +175,39 @@ def test_rule_17_columns_come_between_the_rows_of_both_definitions(here: JobHere
     assert {(one.why, one.source_user) for one in noted} == {("", None)} and noted[0].rule == ADD_COLUMN
     assert noted[-1].rule == DdlRule("[ddl] add_column, drop_column, rename_column", "apply")
     assert [one for one in here.job.ddl_changes() if one.source == noted[0].source] == noted
+
+
+@pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
+def test_what_is_known_behind_an_alteration_is_what_the_target_says(
+    here: JobHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apply goes on over its connection, and asks for nothing but the altered table, where no key leads to it or from it."""
+    carry_out, look_anew = Altering.carry_out, Altering._look_anew
+    compared, anew = list[int](), list[int]()
+
+    def compared_behind(self: Altering, sequence: int) -> None:
+        carry_out(self, sequence)
+        progress = self.progress
+        if not progress._is_in_doubt:
+            asked = progress.with_aside(progress.context_of(progress.states), progress.states)
+            assert progress.context == asked and progress.states == progress.store.states.tables(progress.job)
+            compared.append(sequence)
+
+    monkeypatch.setattr(Altering, "carry_out", compared_behind)
+    monkeypatch.setattr(Altering, "_look_anew", lambda self: anew.append(1) or look_anew(self))
+    here.made.source.execute(
+        "ALTER TABLE item ADD COLUMN a INT NOT NULL DEFAULT 4, ADD b TEXT",
+        "INSERT INTO item (id, a, b) VALUES (7, 7, 'x')",
+        "ALTER TABLE other ADD w INT",
+        "INSERT INTO other (id, v, w) VALUES (7, 7, 7)",
+        "ALTER TABLE item CHANGE old new VARCHAR(9) CHARACTER SET utf8mb4, DROP goes",
+        "UPDATE item SET new = 'n' WHERE id = 1",
+        "ALTER TABLE wide MODIFY n INT NULL",
+        "INSERT INTO wide (id) VALUES (7)",
+    )
+    _streams(here)
+    apart = isinstance(here.made, MysqlToMysql)
+    assert (len(compared), len(anew)) == (4, 0 if apart else 2)  # prepared statements know a column that changes
 
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)

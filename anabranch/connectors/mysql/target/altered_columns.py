@@ -17,6 +17,7 @@ from anabranch.connectors.mysql.target.attempts import ALONE, IS_GONE, IS_THERE,
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted, run, table_name
+from anabranch.connectors.mysql.target.settings import WRITING
 from anabranch.connectors.mysql.target.structures import PRIMARY, ExistingTable, read_table
 from anabranch.connectors.mysql.target.words import bare, without_hints
 from anabranch.contracts import Conflict, ValueRules
@@ -35,6 +36,7 @@ from anabranch.rows.altered import (
 # column does not take any more is refused, and not made something else:
 # https://dev.mysql.com/doc/refman/8.0/en/sql-mode.html#sql-mode-strict
 SESSION = "SET SESSION lock_wait_timeout = 3, sql_mode = 'STRICT_ALL_TABLES'"
+USUAL = "SET SESSION " + ", ".join(f"{name} = {WRITING[name].value}" for name in ("lock_wait_timeout", "sql_mode"))
 # What NOT NULL columns without a default are filled with, of types that take no constant in all releases, in a column's text
 # form: https://dev.mysql.com/doc/refman/8.0/en/data-type-defaults.html
 EMPTY = dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), "")
@@ -48,7 +50,8 @@ def refuse_standing(connection: Connection, altered: AlteredTable, rules: ValueR
 
 def alter(connection: Connection, job: str, now: Checkpoint, altered: AlteredTable, rules: ValueRules) -> Checkpoint:
     """Carry out what is left of the steps, if the checkpoint stands at `now`; return where it stands. No transaction may be
-    open. Raises Conflict where rows that are there cannot have the source's values. Driver errors pass."""
+    open. Raises Conflict where rows that are there cannot have the source's values. Driver errors pass. The session then has
+    settings of its own, and has to be closed."""
     found = ownership.checkpoint(connection, job)
     existing, release = _existing(connection, altered), Release.of(connection)
     connection.commit()
@@ -62,6 +65,7 @@ def alter(connection: Connection, job: str, now: Checkpoint, altered: AlteredTab
     if lines := ", ".join(completed(altered)):
         reach("apply.altering.filled")
         run(connection, f"ALTER TABLE {table_name(altered.table.target)} {lines}")
+    run(connection, USUAL)
     return found
 
 

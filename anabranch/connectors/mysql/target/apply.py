@@ -299,8 +299,11 @@ class MysqlWriter:
             try:
                 self._own_source.refuse(connection, self._job, [altered.table.target])
                 found = altered_columns.alter(connection, self._job, now, altered, self._rules)
-            finally:
-                self.close()  # and with it what is known of the table's columns, and the session's mode
+                assert self._stages is not None
+                self._stages.known.forget(altered.table.target)
+            except BaseException:  # whatever it was: the session's mode is another one, and it is passed on
+                self.close()
+                raise
         if found.owner != now.owner:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
 
@@ -332,6 +335,9 @@ class MysqlWriter:
         connection, _ = self._transaction()
         with translated("forget a table", table):
             dropped_tables.forget(connection, job, table)
+
+    def keeps_up_with(self, altered: AlteredTable) -> bool:
+        return True  # every transaction asks for the columns that it writes to
 
     # --- states of tables -----------------------------------------------------------------------------------------------
 

@@ -148,6 +148,10 @@ class KnownColumns:
             self._fresh.add(table)
         return self._known[table]
 
+    def forget(self, table: TableId) -> None:
+        """Forget a table, outside of any transaction: it was altered."""
+        self._known.pop(table, None)
+
     def ended(self) -> None:
         """Note the end of a transaction: others may alter tables again."""
         self._fresh.clear()

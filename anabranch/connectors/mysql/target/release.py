@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from anabranch.connectors.mysql.connection import family, version
 from anabranch.connectors.mysql.target.session import Connection, ask
@@ -82,8 +83,11 @@ class Release:
 
     @classmethod
     def of(cls, connection: Connection) -> Release:
-        names = frozenset(str(name) for (name,) in ask(connection, _COLLATIONS))
-        return cls(family(connection), version(connection), names, connection.explicit_timestamps)
+        """Return the release of a connection's server, which is asked once."""
+        if connection not in _KNOWN:
+            names = frozenset(str(name) for (name,) in ask(connection, _COLLATIONS))
+            _KNOWN[connection] = cls(family(connection), version(connection), names, connection.explicit_timestamps)
+        return _KNOWN[connection]
 
     @classmethod
     def newest(cls, family: str) -> Release:
@@ -102,3 +106,6 @@ class Release:
     def index_bytes(self) -> int:
         """The most bytes that one column may take in an index; INDEX_BYTES is what all may together."""
         return INDEX_BYTES if self.has("long index rows") else OLD_COLUMN_BYTES
+
+
+_KNOWN: WeakKeyDictionary[Connection, Release] = WeakKeyDictionary()

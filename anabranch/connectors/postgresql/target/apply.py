@@ -56,7 +56,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
-from anabranch.rows.altered import AlteredTable
+from anabranch.rows.altered import AlteredTable, ColumnAdded
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.dropped import DroppedTable
@@ -94,6 +94,8 @@ class PostgresWriter:
         self._forgotten: list[tuple[str, str]] = []  # so are they
         self._planned = 0.0  # when plans were last made anew
         self._needed: Needed | None = None  # what tables need at the source now
+        self._altered: list[TableId] = []  # tables, in this transaction
+        self._is_piped = False  # transactions were carried out one by one over this connection: statements know columns
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
 
@@ -124,7 +126,7 @@ class PostgresWriter:
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             self.rollback()
         self._origin.take(connection, origin)
-        self._saves, self._forgotten = [], []
+        self._saves, self._forgotten, self._altered = [], [], []
         with translated("begin an epoch"):
             with together(connection):
                 self._make_plans_anew(connection)
@@ -142,6 +144,7 @@ class PostgresWriter:
     def one_by_one(self, now: Checkpoint, transactions: SmallTransactions) -> Checkpoint:
         connection = self._session()
         assert self._one_by_one is not None
+        self._is_piped = True
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             self.rollback()
         try:
@@ -283,6 +286,11 @@ class PostgresWriter:
         connection, _ = self._transaction()
         with translated(f"alter {altered.table.target}", altered.table.source):
             altered_columns.alter(connection, altered, self._rules)
+        self._altered.append(altered.table.target)
+
+    def keeps_up_with(self, altered: AlteredTable) -> bool:
+        """Return whether columns only come: prepared statements are for what was there, which stays as it was."""
+        return not self._is_piped and all(isinstance(step, ColumnAdded) for step in altered.steps)
 
     @property
     def drops_apart(self) -> bool:
@@ -439,7 +447,11 @@ class PostgresWriter:
         self._types.committed(types)
         stages.committed()
         with translated("drop staging tables"):
+            for altered in self._altered:
+                self._types.forget(altered)
+                stages.drop(altered)
             stages.trim()
+        self._altered = []
 
     def sweep(self) -> None:
         connection = self._session()
@@ -479,7 +491,7 @@ class PostgresWriter:
                 self._switch_off(connection)
             self._open, self._stages, self._types = connection, StagingTables(connection), ColumnTypes()
             self._origin = SessionOrigin()
-            self._one_by_one = OneByOne(connection, self._job, self._owner)
+            self._one_by_one, self._is_piped = OneByOne(connection, self._job, self._owner), False
         return self._open
 
     def _switch_off(self, connection: Connection) -> None:

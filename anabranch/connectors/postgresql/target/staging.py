@@ -73,10 +73,17 @@ class StagingTables:
     def trim(self) -> None:
         """Drop all tables when there are too many. Call it between transactions."""
         if sum(map(len, self._free.values())) > KEPT:
-            every = [table_name(stage) for stages in self._free.values() for stage in stages]
+            self._drop(list(self._free))
+
+    def drop(self, table: TableId) -> None:
+        """Drop what holds rows of a target's table. Call it between transactions."""
+        self._drop([shape for shape in self._free if shape[0] == table])
+
+    def _drop(self, shapes: Sequence[Shape]) -> None:
+        every = [table_name(stage) for shape in shapes for stage in self._free.pop(shape)]
+        if every:
             self._connection.execute(sql.SQL("DROP TABLE {}").format(sql.SQL(", ").join(every)))
             self._connection.commit()
-            self._free.clear()
 
     def _settle(self, used: dict[Stage, Shape]) -> None:
         for stage, shape in used.items():

@@ -89,6 +89,11 @@ class ColumnTypes:
     def rolled_back(self) -> None:
         self._written.clear()
 
+    def forget(self, table: TableId) -> None:
+        """Forget a table, between transactions: it was altered by us."""
+        self._known.pop(table, None)
+        self._alone.discard(table)
+
 
 def changed_table(error: psycopg.Error) -> str:
     """Return the table, quoted, that has other column types, or other tables below it, than it had; "" for any other error.

@@ -1,0 +1,42 @@
+"""How a table is followed behind steps that alter it, where that is certain without asking the target for its keys again.
+
+What does not live here: what a table is followed by at first, and wherever that is in doubt (`following.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch.apply.context import ApplyContext, Followed
+from anabranch.apply.following import unique_columns
+from anabranch.model.ids import TableId
+from anabranch.rows.altered import AlteredTable, ColumnRenamed
+from anabranch.rows.conflict import ConflictPolicy
+from anabranch.rules.rule_set import Filter
+
+
+def is_apart(table: TableId, context: ApplyContext) -> bool:
+    """Return whether a table is followed by its own definition alone: no foreign key of either end leads to it or from it, no
+    load of it is in the way, and nothing is set aside anywhere or waits to be read again."""
+    followed, keys = context.tables.get(table), context.keys
+    if followed is None or context.watches or table in context.computed or followed.takeovers or followed.waiting:
+        return False
+    if followed.low or followed.high or followed.loaded is not None or (followed.aside and followed.aside.changes):
+        return False
+    if any(table in (rule.child.source, rule.parent.source) for rule in context.cascades):
+        return False
+    return keys is None or not (table in keys.ranks or table in keys.acting)
+
+
+def still_followed(followed: Followed, altered: AlteredTable, where: Filter | None, policy: ConflictPolicy) -> Followed:
+    """Return how the table is followed behind the steps. None of them makes or removes a unique key of the target."""
+    names = {
+        altered.former_target(step.former): altered.target(step.name)
+        for step in altered.steps
+        if isinstance(step, ColumnRenamed)
+    }
+    unique = frozenset(names.get(name, name) for name in followed.unique) & frozenset(altered.table.columns)
+    unique |= unique_columns(altered.schema, altered.table)
+    return replace(
+        followed, schema=altered.schema, table=altered.table, filter=where, unique=unique, on_conflict=policy
+    )
