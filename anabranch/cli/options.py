@@ -20,6 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 # Options of every verb: they stand behind a verb's own in its help.
 GENERAL = frozenset(("--json", "--log-level", "--help"))
+PERCENT, LEAST_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%"), 0.01
 RANGE = re.compile(r"; [\d<=]*x[<>=\d]*(?=\])|  \[[\d<=]*x[<>=\d]*\]")  # a wrong number is told its range
 
 
@@ -73,6 +74,16 @@ def _parsed_table(context: click.Context, parameter: click.Parameter, text: str 
         return None if text is None else str(TableId.parse(text))  # "" is no table: not "all of them"
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from None
+
+
+def parsed_part(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """Parse a part of the rows as '5%' or '0.5%', as a fraction."""
+    if text is None:
+        return None
+    found = PERCENT.fullmatch(text)
+    if not found or not LEAST_PERCENT <= float(found[1]) <= 100:
+        raise click.BadParameter("a part of the rows is wanted, from 0.01% to 100%", context, parameter)
+    return float(found[1]) / 100
 
 
 def key_option(help: str) -> Callable[[Command], Command]:

@@ -5,21 +5,19 @@ What does not live here: comparing (`verify/`).
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from anabranch.cli.each import of_each
-from anabranch.cli.options import Verb, each_target_option, job_argument, json_option, log_level
+from anabranch.cli.options import Verb, each_target_option, job_argument, json_option, log_level, parsed_part
 
 if TYPE_CHECKING:
     from anabranch.job import Job
     from anabranch.verify.report import Verification
 
 SHARE = 0.1  # of the time that --watch reads
-PERCENT, LEAST_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%"), 0.01
 LONGEST_PAUSE = 60  # seconds; trail/holding.py
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -50,16 +48,6 @@ def _parsed_pause(context: click.Context, parameter: click.Parameter, text: str 
     if seconds is not None and seconds > LONGEST_PAUSE:
         raise click.BadParameter(f"apply is held for {LONGEST_PAUSE} s at most", context, parameter)
     return seconds
-
-
-def _parsed_part(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """Parse a part of the rows as '5%' or '0.5%', as a fraction."""
-    if text is None:
-        return None
-    found = PERCENT.fullmatch(text)
-    if not found or not LEAST_PERCENT <= float(found[1]) <= 100:
-        raise click.BadParameter("a part of the rows is wanted, from 0.01% to 100%", context, parameter)
-    return float(found[1]) / 100
 
 
 def _watch(
@@ -104,7 +92,7 @@ def _watch(
 @click.option(
     "--sample",
     metavar="PART",
-    callback=_parsed_part,
+    callback=parsed_part,
     help="Only '5%' of the rows of each table, by ranges of its key.",
 )
 @click.option(

@@ -2,9 +2,9 @@
 
 An engine reaches these through `connectors.source` and `connectors.target`; a connector implements them and knows no engine.
 A source's are in `source`, `log`, `source_catalog` and `snapshot`; a target's in `target`, `store`, `journal`, `tables`,
-`loader`, `writer`, `appender` and `reader`; those of both in `values`, `checks` and, for a cut-over, `fence`; a drill's in
-`shadow`, those of two active sites in `pair`. None has
-more than eight methods: an ability that not every database has is a protocol of its own, and one object may have several.
+`loader`, `trial`, `writer`, `appender` and `reader`; those of both in `values`, `checks` and, for a cut-over, `fence`; a
+drill's in `shadow`, those of two active sites in `pair`. None has more than eight methods: an
+ability that not every database has is a protocol of its own, and one object may have several.
 """
 
 from anabranch.contracts.appender import Appender, AppendTarget
@@ -78,6 +78,7 @@ from anabranch.contracts.source_catalog import (
 from anabranch.contracts.store import JobStore, TableStates, TargetStore
 from anabranch.contracts.tables import LabelTables, PlansAltering, StandingTables, TargetCatalog, TargetTables
 from anabranch.contracts.target import RowTarget, StandingTypes, TargetConnector, TypeMap
+from anabranch.contracts.trial import RefusedLine, Trial, TryingTarget
 from anabranch.contracts.values import Bounds, LogOptions
 from anabranch.contracts.verified import VerifiedStore
 from anabranch.contracts.writer import (
@@ -160,6 +161,7 @@ __all__ = [
     "RawReader",
     "RedefinedCatalog",
     "RedefinedReader",
+    "RefusedLine",
     "RowAgain",
     "RowTarget",
     "RowWriter",
@@ -187,6 +189,8 @@ __all__ = [
     "TargetReader",
     "TargetStore",
     "TargetTables",
+    "Trial",
+    "TryingTarget",
     "TypeMap",
     "UncommittedOrder",
     "UncommittedReader",

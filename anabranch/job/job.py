@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import NotedConflict
     from anabranch.rules.decided import Decided
+    from anabranch.scan.report import ScanReport
     from anabranch.verify.report import Verification
     from anabranch.view.chosen_tables import Choice
     from anabranch.view.schema_history import TableVersion
@@ -91,6 +92,25 @@ class Job(JobView):
             from anabranch.job.preflight import preflight_report
 
             return preflight_report(self, reverse)
+
+    def scan(
+        self,
+        tables: Sequence[str] = (),
+        sample: float | None = None,
+        seed: int | None = None,
+        show: IO[str] | None = None,
+    ) -> ScanReport:
+        """Try the rows of the source at the target, of which nothing stays: which a load would refuse, and which values would
+        change. `tables`: patterns on the source's tables, none for all. `sample`: the share of each table that is tried, above
+        0, at most 1, by ranges of keys which `seed` draws (None: another number each time). `show`: where people see how far
+        it is, if that is a terminal. Raises nothing for what it finds: look at the result. Of a job with several targets,
+        for one (`on`)."""
+        with self._named():
+            from anabranch.job.scanning import scan
+            from anabranch.verify.wanted import SEEDS, Sample
+
+            drawn = random.randrange(SEEDS) if seed is None else seed
+            return scan(self, tuple(tables), None if sample is None else Sample(sample, drawn), show)
 
     def reverse(self) -> Reversed:
         """Return the job file of the way back. Raises PreflightFailed with all that cannot go back."""

@@ -66,7 +66,7 @@ def _comment(text: str) -> str:
 def script(job: JobView, table: TableId | None) -> Script:
     """Return the script of a load at this target; of a job with several, seen as a whole, at the first. Raises ConfigError,
     SchemaError for what a load would refuse."""
-    definitions = _definitions(job, table)
+    definitions = source_definitions(job, table)
     job.rules.targets(definitions)
     tables = [(schema, job.rules.target_table(schema)) for _, schema in sorted(definitions.items())]
     with closing(target_of(job.targets()[0]).tables(value_rules(job))) as target:
@@ -77,7 +77,8 @@ def script(job: JobView, table: TableId | None) -> Script:
     return Script(job.config.name, tuple(steps), () if table else _left_out(job, definitions))
 
 
-def _definitions(job: JobView, table: TableId | None) -> dict[TableId, TableSchema]:
+def source_definitions(job: JobView, table: TableId | None) -> dict[TableId, TableSchema]:
+    """Return the job's tables, or one, as the source has them now. Raises ConfigError, SchemaError where there is none."""
     if table is not None and not job.rules.includes(table):
         raise job.rules.not_replicated(table)
     with catalog_of(source_of(job)) as catalog:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.config.patterns import Pattern
 from anabranch.contracts import ComputedReader, TargetReader
@@ -40,6 +40,7 @@ from anabranch.view.options import value_rules
 from anabranch.view.refusals import refuse_unaged, refuse_while_cut_over
 from anabranch.view.running import APPLY, CAPTURE, RUN, running
 
+Known = TypeVar("Known")
 PATIENCE = 60.0  # seconds beside a running job, and as long as the first comparison took, until the rest is pending
 
 ANEW = "it was loaded anew, or taken out of the job, while it was compared"
@@ -320,9 +321,9 @@ def _states(job: JobView, patterns: Sequence[str]) -> tuple[dict[TableId, TableS
     return found, others
 
 
-def fitting(states: Mapping[TableId, TableState], patterns: Sequence[str]) -> dict[TableId, TableState]:
-    """Return the states of tables that one of the patterns fits."""
-    found: dict[TableId, TableState] = {}
+def fitting(states: Mapping[TableId, Known], patterns: Sequence[str]) -> dict[TableId, Known]:
+    """Return what is known (their states, their definitions) of the tables that one of the patterns fits."""
+    found: dict[TableId, Known] = {}
     for text in patterns:
         try:
             pattern = Pattern.parse(text)

@@ -5,7 +5,8 @@ What does not live here: the checks.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from typing import IO, Any
 
 from anabranch.errors import PreflightFailed
@@ -38,6 +39,10 @@ class Report:
     def summary(self) -> str:
         counts = [sum(result.verdict == verdict for result in self.results) for verdict in ORDER]
         return ", ".join(f"{count} {verdict}" for verdict, count in zip(ORDER, counts, strict=True))
+
+    def with_(self, more: Iterable[CheckResult]) -> Report:
+        """Return the report with results of others."""
+        return replace(self, results=(*self.results, *more))
 
     def to_json(self) -> dict[str, Any]:
         checks = [asdict(result) for result in self.results]

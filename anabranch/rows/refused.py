@@ -6,6 +6,7 @@ What does not live here: which values are refused (each connector, rows/arrow.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ from anabranch.rows.arrow import array
 NO_KEY = "a row without a key"
 NO_TEXT = "bytes that are no text in UTF-8"
 NO_WORDS = "what cannot be converted"
+_REFUSAL = re.compile(
+    r"column (?P<column>.+?) of (?P<row>the row with .*|a row without a key) holds (?P<what>.*)", re.DOTALL
+)
 LEAVE_OUT = (
     "correct the row at the source; what the log holds already stays as it is: load the table again then, or leave the column"
     " out ([[tables]] columns.drop)"
@@ -78,3 +82,12 @@ def fault_of_text(type: LogicalType, stored: bytes) -> str:
     except UnicodeDecodeError:
         return NO_TEXT
     return f"text that is no {type}"
+
+
+def read_refusal(message: str) -> tuple[str, str, str]:
+    """Return column, key and words of the message of `refused`; the message alone as the words where it is another one."""
+    found = _REFUSAL.fullmatch(message)
+    if found is None:
+        return "", "", message
+    row = found["row"].removeprefix("the row with ")
+    return found["column"], "" if row == NO_KEY else row, found["what"]

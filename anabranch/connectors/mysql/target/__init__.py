@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TargetReader,
         TargetStore,
         TargetTables,
+        Trial,
         TypeMap,
         ValueRules,
         Writer,
@@ -76,6 +77,11 @@ class MysqlTarget:
         from anabranch.connectors.mysql.target.verify import MysqlTargetReader
 
         return MysqlTargetReader(self.endpoint)
+
+    def trial(self, rules: ValueRules) -> Trial:
+        from anabranch.connectors.mysql.target.trial import MysqlTrial
+
+        return MysqlTrial(self.endpoint, rules)
 
     def passes_fence(self) -> list[CheckResult]:
         from anabranch.connectors.mysql.target.passing import passes_fence

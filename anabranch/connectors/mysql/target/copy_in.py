@@ -60,19 +60,19 @@ def copy(connection: Connection, job: str, table: TargetTable, number: int, way:
     for first in blocks:
         held: list[bytes] = []
         run(connection, "SAVEPOINT anabranch_piece")
-        if _loaded(connection, way, holding(chain([first], blocks), held, HELD_BYTES), held) is not None:
+        if loaded(connection, way, holding(chain([first], blocks), held, HELD_BYTES), held) is not None:
             run(connection, "ROLLBACK TO SAVEPOINT anabranch_piece")
             raise _refusal(connection, job, table, number, way, held)
         total += sum(map(lines_in, held))
     return total
 
 
-def _loaded(
+def loaded(
     connection: Connection, way: Way, blocks: Iterable[bytes], held: Sequence[bytes], how: Sending = send
 ) -> Complaint | None:
     """Load the lines of `blocks`, which stand in `held` once they are sent. Returns what is wrong, if anything is."""
     try:
-        loaded = how(connection, way, blocks)
+        taken = how(connection, way, blocks)
     except NoRow as error:
         return Complaint(error.number, str(error))
     except pymysql.err.Error as error:
@@ -80,11 +80,11 @@ def _loaded(
         if not connection.open or not (number in HINTS or meaning(number, text).meaning is Meaning.CONFLICT):
             raise
         return Complaint(number, _plain(number, text))
-    if loaded.warnings:
+    if taken.warnings:
         said = warned(connection)  # nothing where max_error_count is 0
         return Complaint(said[0].number, _plain(said[0].number, said[0].text)) if said else Complaint(1265, UNSAID)
     sent = sum(map(lines_in, held))
-    return None if loaded.rows == sent else Complaint(0, f"{sent} rows were sent, and the server took {loaded.rows}")
+    return None if taken.rows == sent else Complaint(0, f"{sent} rows were sent, and the server took {taken.rows}")
 
 
 def _plain(number: int, text: str) -> str:
@@ -100,12 +100,18 @@ def _refusal(
     line, complaint = _first(connection, way, lines_of(held))
     if line:
         run(connection, "ROLLBACK TO SAVEPOINT anabranch_half")
-        complaint = _loaded(connection, way, [line], [line], insert) or complaint
+        complaint = loaded(connection, way, [line], [line], insert) or complaint
     if not complaint.number:
         message = f"load chunk {number} of {table.target}: {complaint.text}"
         return TargetError(message, table=str(table.source), job=job, hint=ELSE)
-    hint = HINTS.get(complaint.number) or meaning(complaint.number, complaint.text).hint
-    return RowRefused(f"{complaint.text}; {key_text(table, line)}", hint=hint, job=job, table=str(table.source))
+    return RowRefused(
+        f"{complaint.text}; {key_text(table, line)}", hint=hint_of(complaint), job=job, table=str(table.source)
+    )
+
+
+def hint_of(complaint: Complaint) -> str:
+    """Return what is to be done where the server has this against a row."""
+    return HINTS.get(complaint.number) or meaning(complaint.number, complaint.text).hint
 
 
 def _first(connection: Connection, way: Way, lines: list[bytes]) -> tuple[bytes, Complaint]:
@@ -113,7 +119,7 @@ def _first(connection: Connection, way: Way, lines: list[bytes]) -> tuple[bytes,
     while lines:
         middle = (len(lines) + 1) // 2
         run(connection, "SAVEPOINT anabranch_half")
-        complaint = _loaded(connection, way, [b"".join(lines[:middle])], lines[:middle])
+        complaint = loaded(connection, way, [b"".join(lines[:middle])], lines[:middle])
         if complaint is None:
             lines = lines[middle:]
         elif middle == 1:

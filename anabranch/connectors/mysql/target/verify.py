@@ -52,9 +52,10 @@ class MysqlTargetReader:
 
     Delivery: each row that was committed before a piece is read and stays, exactly once over all pieces."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, connection: Connection | None = None) -> None:
+        """Set up the reader. `connection`: read in this session, which has tables that no other sees."""
         self._endpoint = endpoint
-        self._connection: Connection | None = None
+        self._connection = connection
         self._is_kept = False
 
     def pieces(self, table: TargetTable, rows_per_piece: int) -> list[str]:

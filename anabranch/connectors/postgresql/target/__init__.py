@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TargetReader,
         TargetStore,
         TargetTables,
+        Trial,
         TypeMap,
         ValueRules,
         Writer,
@@ -72,6 +73,11 @@ class PostgresTarget:
         from anabranch.connectors.postgresql.target.verify import PostgresReader
 
         return PostgresReader(self.endpoint)
+
+    def trial(self, rules: ValueRules) -> Trial:
+        from anabranch.connectors.postgresql.target.trial import PostgresTrial
+
+        return PostgresTrial(self.endpoint, rules)
 
     def checks(self) -> Checks:
         from anabranch.connectors.postgresql.target.preflight import PostgresChecks

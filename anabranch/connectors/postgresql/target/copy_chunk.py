@@ -42,7 +42,7 @@ def copy_lines(connection: Connection, job: str, table: TargetTable, number: int
         held: list[bytes] = []
         cursor = connection.cursor()
         try:
-            with cursor.copy(_command(table)) as copy:
+            with cursor.copy(copy_command(table)) as copy:
                 for block in holding(chain([first], blocks), held, HELD_BYTES):
                     copy.write(block)
         except psycopg.Error as error:
@@ -66,7 +66,7 @@ def copy_binary(
         raise RowRefused("the target's columns have other types by now", job=job, table=str(table.source))
     cursor, told = connection.cursor(), Told(blocks)
     try:
-        with cursor.copy(_command(table) + sql.SQL(" (FORMAT binary)")) as copy:
+        with cursor.copy(copy_command(table) + sql.SQL(" (FORMAT binary)")) as copy:
             for block in told:
                 copy.write(block)
     except psycopg.Error as error:
@@ -80,7 +80,7 @@ def copy_binary(
     return cursor.rowcount
 
 
-def _command(table: TargetTable) -> sql.Composed:
+def copy_command(table: TargetTable) -> sql.Composed:
     return sql.SQL("COPY {} ({}) FROM STDIN").format(table_name(table.target), column_list(table.columns))
 
 

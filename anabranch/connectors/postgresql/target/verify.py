@@ -67,9 +67,10 @@ class PostgresReader:
 
     Delivery: each row that was committed before a piece is read and stays, exactly once over all pieces."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, connection: Connection | None = None) -> None:
+        """Set up the reader. `connection`: read in this session, which has tables that no other sees."""
         self._endpoint = endpoint
-        self._connection: Connection | None = None
+        self._connection = connection
 
     def pieces(self, table: TargetTable, rows_per_piece: int) -> list[str]:
         with translated(f"measure {table.target}"):

@@ -1,0 +1,217 @@
+"""`preflight --scan`: planted values of every kind are told, and nothing else; a load then refuses exactly these tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from anabranch.errors import AnabranchError, PreflightFailed
+from anabranch.job.scanning import scan
+from anabranch.scan.report import ScanReport
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
+from anabranch.testing.torture.local import LocalEngine, Small
+from rigs.job_here import JobHere
+from rigs.scenario import Scenario
+from rigs.scenario_mysql_target import AtMysql, job_at_mysql
+
+Told = set[tuple[str, str, str, int]]
+LOOSE = "SET SESSION sql_mode = 'ALLOW_INVALID_DATES'"
+
+
+def scanned(made: Scenario) -> ScanReport:
+    return scan(JobHere(made).job, engine=LocalEngine(Small()))
+
+
+def told(report: ScanReport) -> Told:
+    """Table, outcome, column and rows of every finding."""
+    return {(one.table.name, one.outcome.value, one.column, one.rows) for one in report.findings}
+
+
+def of(report: ScanReport, table: str) -> str:
+    """All that is said of a table."""
+    return "\n".join(f"{one.message} -> {one.hint} {one.decides}" for one in report.findings if one.table.name == table)
+
+
+def refused_by_load(made: Scenario, tables: list[str]) -> set[str]:
+    """The tables of which a load alone is refused."""
+    found = set()
+    for table in tables:
+        made.write_job(rules=f'[[rules]]\ninclude = ["{made.schema}.{table}"]\ntarget = "{made.there}.{{table}}"\n')
+        try:
+            JobHere(made).load()
+        except PreflightFailed as error:
+            assert table in str(error), error  # of a standing table whose columns are narrower it says so by itself
+            found.add(table)
+        except AnabranchError as error:
+            assert error.table == f"{made.schema}.{table}", error
+            found.add(table)
+        made.cli("drop", "--execute")
+    return found
+
+
+MYSQL = (
+    LOOSE,
+    "CREATE TABLE good (id int PRIMARY KEY, t varchar(20), n bigint unsigned, d datetime(6), j json, f float, e enum('a', ''),"
+    " b varbinary(9), m time(6), UNIQUE KEY t (t))",
+    "INSERT INTO good VALUES (1, 'x', 18446744073709551615, '2024-01-02 03:04:05.678901', '{\"a\": 1.5}', 1.1, 'a', X'00FF',"
+    " '-838:59:59.000000'), (2, NULL, 0, '0001-01-01 00:00:00', '[1e10, 2]', -0.0, '', '', '838:59:59.000000')",
+    "CREATE TABLE dates (id int PRIMARY KEY, d date, ts timestamp NULL)",
+    "INSERT INTO dates VALUES (1, '0000-00-00', NULL), (2, '2024-02-31', 0), (3, '2024-00-15', '2024-01-01 00:00:00'),"
+    " (4, '2024-01-01', NULL)",
+    "CREATE TABLE nul (id int PRIMARY KEY, t text)",
+    "INSERT INTO nul VALUES (1, 'fine'), (2, 'a\\0b'), (3, '\\0')",
+    "CREATE TABLE json_nul (id int PRIMARY KEY, j json)",
+    "INSERT INTO json_nul VALUES (1, '{\"a\": \"\\\\u0000\"}'), (2, '{}'), (3, '[\"\\\\u0000\"]')",
+    "CREATE TABLE json_zero (id int PRIMARY KEY, j json)",
+    "INSERT INTO json_zero VALUES (1, '[-0.0]'), (2, '[0.0]')",
+    "CREATE TABLE narrow (id int PRIMARY KEY, n bigint unsigned, v varchar(99))",
+    "INSERT INTO narrow VALUES (1, 9223372036854775808, 'short'), (2, 7, 'too long for the column'), (3, 8, 'short')",
+)
+AT_POSTGRESQL = "CREATE TABLE narrow (id integer PRIMARY KEY, n bigint, v varchar(10))"
+
+
+def test_mysql_to_postgresql(mysql: Server, scenario: Callable[..., Scenario]) -> None:
+    made = scenario(mysql, *MYSQL)
+    made.target.execute(AT_POSTGRESQL)
+    before = made.target.query("SELECT relname::text FROM pg_class ORDER BY 1")
+    report = scanned(made)
+    assert told(report) == {
+        ("dates", "refused", "d", 3),
+        ("dates", "refused", "ts", 1),
+        ("nul", "refused", "t", 2),
+        ("json_nul", "refused", "j", 2),
+        ("json_zero", "changed", "j", 1),
+        ("narrow", "refused", "n", 1),
+        ("narrow", "refused", "v", 1),
+    }, report.findings
+    assert not any(table.not_seen for table in report.tables), report.tables
+    assert "[types] zero_date" in of(report, "dates") and "key id=1; id=2; id=3" in of(report, "dates")
+    assert '[types] nul = "strip"' in of(report, "nul")
+    assert made.target.query("SELECT relname::text FROM pg_class ORDER BY 1") == before
+    tables = ["good", "dates", "nul", "json_nul", "json_zero", "narrow"]
+    assert refused_by_load(made, tables) == {"dates", "nul", "json_nul", "narrow"}
+
+
+@pytest.fixture
+def at_mysql(source_database: Callable[[Server], Database], tmp_path: Path) -> Iterator[Callable[..., AtMysql]]:
+    """`at_mysql(source, target, *statements)`: a job of a new database there."""
+    with ExitStack() as open_:
+
+        def make(source: Server, target: Server, *statements: str) -> AtMysql:
+            database = source_database(source)
+            database.execute(*statements)
+            return open_.enter_context(job_at_mysql(database, target, tmp_path / "job", is_quick=True))
+
+        yield make
+
+
+POSTGRESQL = (
+    "CREATE TABLE good (id int PRIMARY KEY, t text, n numeric(20,5), d timestamp, j jsonb, f real, b bytea, u uuid,"
+    " m interval, z timestamptz, flag boolean, k varchar(20) UNIQUE)",
+    "INSERT INTO good VALUES (1, 'x\\y', 1.50000, '2024-01-02 03:04:05.678901', '{\"a\": 1.5}', 1.1, '\\x00ff',"
+    " gen_random_uuid(), '1 day', '2024-01-02 03:04:05+00', true, 'a'),"
+    " (2, NULL, 0, '0001-01-01', '[1e10]', '-0', '', NULL, NULL, NULL, NULL, 'A')",
+    "CREATE TABLE dates (id int PRIMARY KEY, d date, ts timestamp)",
+    "INSERT INTO dates VALUES (1, 'infinity', NULL), (2, '0044-03-15 BC', '-infinity'), (3, '2024-01-01', '12024-01-01'),"
+    " (4, NULL, NULL)",
+    "CREATE TABLE numbers (id int PRIMARY KEY, n numeric(20, 5), f float8)",
+    "INSERT INTO numbers VALUES (1, 'NaN', 'NaN'), (2, 1.5, 'Infinity'), (4, 7, '-0')",
+    "CREATE TABLE doc (id int PRIMARY KEY, j json)",
+    "INSERT INTO doc VALUES (1, '{\"a\": 1, \"a\": 2}'), (2, '[1e400]'), (3, '[1]'),"
+    " (4, (repeat('[', 200) || repeat(']', 200))::json)",
+    "CREATE TABLE long_key (k text PRIMARY KEY, n int)",
+    "INSERT INTO long_key VALUES (repeat('x', 4000), 1), ('short', 2)",
+    "CREATE TABLE equal (k varchar(20) PRIMARY KEY, n int)",
+    "INSERT INTO equal VALUES ('a', 1), ('A', 2), ('b', 3)",
+)
+
+
+def test_postgresql_to_mysql(logical_postgresql: Server, mysql: Server, at_mysql: Callable[..., AtMysql]) -> None:
+    made = at_mysql(logical_postgresql, mysql, *POSTGRESQL)
+    made.target.execute("CREATE TABLE equal (k varchar(20) COLLATE utf8mb4_0900_ai_ci PRIMARY KEY, n int)")
+    report = scanned(made)
+    assert told(report) == {
+        ("dates", "refused", "d", 2),
+        ("dates", "refused", "ts", 2),
+        ("numbers", "refused", "n", 1),
+        ("numbers", "refused", "f", 2),
+        ("doc", "refused", "j", 1),
+        ("doc", "refused", "", 1),
+        ("doc", "changed", "j", 1),
+        ("long_key", "refused", "k", 1),
+        ("equal", "refused", "", 1),
+    }, report.findings
+    assert not any(table.not_seen for table in report.tables), report.tables
+    assert "x" * 100 not in of(report, "long_key") and "NaN" not in of(report, "numbers")
+    assert made.target.query("SHOW TABLES") == [("equal",)]
+    tables = ["good", "dates", "numbers", "doc", "long_key", "equal"]
+    assert refused_by_load(made, tables) == {"dates", "numbers", "doc", "long_key", "equal"}
+
+
+MARIADB = (
+    LOOSE,
+    "CREATE TABLE good (id int PRIMARY KEY, t varchar(20), n bigint unsigned, d datetime(6), j json, f float, e enum('a', ''),"
+    " b varbinary(9), m time(6), UNIQUE KEY t (t))",
+    "INSERT INTO good VALUES (1, 'x', 18446744073709551615, '2024-01-02 03:04:05.678901', '{\"a\": 1.5}', 1.1, 'a', X'00FF',"
+    " '-838:59:59.000000'), (2, NULL, 0, '0001-01-01 00:00:00', '[1e10, 2]', -0.0, '', '', '838:59:59.000000')",
+    "CREATE TABLE nul (id int PRIMARY KEY, t text, d date)",
+    "INSERT INTO nul VALUES (1, 'fine', NULL), (2, 'a\\0b', '2024-01-01'), (3, '', '0000-00-00')",
+    "CREATE TABLE equal (k varchar(20) COLLATE utf8mb4_bin PRIMARY KEY, n int)",
+    "INSERT INTO equal VALUES ('a', 1), ('A', 2), ('b', 3)",
+)
+
+
+def test_mysql_to_mariadb(mysql: Server, mariadb: Server, at_mysql: Callable[..., AtMysql]) -> None:
+    made = at_mysql(mysql, mariadb, *MARIADB)
+    made.target.execute("CREATE TABLE equal (k varchar(20) COLLATE utf8mb4_general_ci PRIMARY KEY, n int)")
+    report = scanned(made)
+    assert told(report) == {
+        ("nul", "refused", "t", 1),
+        ("nul", "refused", "d", 1),
+        ("equal", "refused", "", 1),
+    }, report.findings
+    assert not any(table.not_seen for table in report.tables), report.tables
+    assert made.target.query("SHOW TABLES") == [("equal",)]
+    assert refused_by_load(made, ["good", "nul", "equal"]) == {"nul", "equal"}
+
+
+CHOSEN = """[types]
+zero_date = "null"
+nul = "strip"
+[[tables]]
+name = "{0}.days"
+columns.zero_date = {{ d = "-infinity" }}
+"""
+
+
+def test_what_the_job_file_changes(mysql: Server, scenario: Callable[..., Scenario]) -> None:
+    """And rows that become equal by it; of a table with a filter only rows that pass are told."""
+    made = scenario(
+        mysql,
+        LOOSE,
+        "CREATE TABLE days (d date, n int, PRIMARY KEY (d, n))",
+        "INSERT INTO days VALUES ('0000-00-00', 1), ('2024-00-00', 1), ('2024-01-01', 1)",
+        "CREATE TABLE words (w varchar(9) COLLATE utf8mb4_bin PRIMARY KEY, d date)",
+        "INSERT INTO words VALUES ('a', '0000-00-00'), ('a\\0', NULL), ('b', '2024-01-01')",
+        "CREATE TABLE some (id int PRIMARY KEY, j json)",
+        "INSERT INTO some VALUES (1, '[\"\\\\u0000\"]'), (20, '[\"\\\\u0000\"]'), (30, '[]')",
+    )
+    made.write_job(CHOSEN.format(made.schema) + f'[[tables]]\nname = "{made.schema}.some"\nwhere = "id > 10"\n')
+    found: ScanReport = JobHere(made).job.scan()
+    assert told(found) == {
+        ("days", "refused", "d", 1),
+        ("days", "changed", "d", 1),
+        ("words", "changed", "d", 1),
+        ("words", "changed", "w", 1),
+        ("words", "refused", "", 1),
+        ("some", "refused", "j", 1),
+    }, found.findings
+    assert "it becomes -infinity" in of(found, "days") and "it becomes NULL" in of(found, "words")
+    assert "line 10" in of(found, "words") and '"strip"' in of(found, "words")
+    (filtered,) = (one for one in found.tables if one.table.name == "some")
+    assert filtered.not_seen == ("values that [types] changes: the table has a filter",)
+    assert {one.table.name: one.rows for one in found.tables} == {"days": 3, "words": 3, "some": 2, "scenario_mark": 0}
