@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from anabranch.job.verifying import fitting
 from anabranch.model.schema import TableSchema
 from anabranch.rows.zero_dates import NULL, STOP, choice
 from anabranch.scan.plan import ScanTable
-from anabranch.scan.report import ScanReport
+from anabranch.scan.report import ScanReport, TableScan
 from anabranch.scan.run import scan_tables
 from anabranch.spark.engine import Engine, SparkEngine
 from anabranch.verify.display import telling
@@ -24,7 +24,6 @@ from anabranch.view.opened import source_of, target_of
 from anabranch.view.options import value_rules
 
 if TYPE_CHECKING:
-    from anabranch.model.ids import TableId
     from anabranch.view.job_view import JobView
 
 
@@ -35,18 +34,16 @@ def scan(
     show: IO[str] | None = None,
     engine: Engine | None = None,
     stop: Callable[[], bool] = lambda: False,
-    leave_out: Collection[TableId] = (),
 ) -> ScanReport:
     """Try the rows of the job's tables, or of those that a pattern fits, at this target. `engine`: used instead of Spark.
-    `leave_out`: tables that cannot be loaded anyway. Raises ConfigError for a pattern that is none or fits no table, and for a
-    sample that is no part; the error of an end that is away."""
+    Raises ConfigError for a pattern that is none or fits no table, and for a sample that is no part; the error of an end that
+    is away."""
     if sample is not None and not 0 < sample.share <= 1:
         raise ConfigError(f"a sample of {sample.share} is no part of the rows", hint="above 0, at most 1: 0.05 is 5%")
     try:
         found = source_definitions(job, None)
         wanted = fitting(found, patterns) if patterns else found
-        schemas = {table: schema for table, schema in sorted(wanted.items()) if table not in leave_out}
-        tables = [_table(job, schema) for schema in schemas.values()]
+        tables, left = _tables(job, [schema for _, schema in sorted(wanted.items())])
         with telling(show) as tell, waits.in_tasks():
             scans, findings = scan_tables(
                 engine or SparkEngine(spark_factory(job, "scan")),
@@ -63,7 +60,18 @@ def scan(
         raise
     told = [replace(one, decides=deciding(job.config, one.hint, str(one.table))) for one in findings]
     seed = sample.seed if sample else None
-    return ScanReport(job.config.name, scans, told, job.config.apply.on_error, seed)
+    return ScanReport(job.config.name, [*left, *scans], told, job.config.apply.on_error, seed)
+
+
+def _tables(job: JobView, schemas: Iterable[TableSchema]) -> tuple[list[ScanTable], list[TableScan]]:
+    """Return the tables to look at, and those that the job cannot replicate as they are defined."""
+    found, left = [], []
+    for schema in schemas:
+        try:
+            found.append(_table(job, schema))
+        except AnabranchError as error:
+            left.append(TableScan(schema.id, 0, (0, 0), (error.message,)))
+    return found, left
 
 
 def _table(job: JobView, schema: TableSchema) -> ScanTable:

@@ -6,7 +6,7 @@ Values are never shown: a key is, as in every message about a row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -90,7 +90,6 @@ class ScanReport:
     findings: Sequence[Finding] = ()
     on_error: str = "stop"
     seed: int | None = None
-    is_complete: bool = field(default=True)
 
     @property
     def refuses(self) -> bool:

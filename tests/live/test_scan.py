@@ -11,7 +11,7 @@ import pytest
 from anabranch.errors import AnabranchError, PreflightFailed
 from anabranch.job.scanning import scan
 from anabranch.scan.report import ScanReport
-from anabranch.testing.databases import Database
+from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.local import LocalEngine, Small
 from rigs.job_here import JobHere
@@ -215,3 +215,26 @@ def test_what_the_job_file_changes(mysql: Server, scenario: Callable[..., Scenar
     (filtered,) = (one for one in found.tables if one.table.name == "some")
     assert filtered.not_seen == ("values that [types] changes: the table has a filter",)
     assert {one.table.name: one.rows for one in found.tables} == {"days": 3, "words": 3, "some": 2, "scenario_mark": 0}
+
+
+def test_without_the_right_to_temporary_tables_it_says_so(
+    mysql: Server, mariadb: Server, scenario: Callable[..., Scenario], at_mysql: Callable[..., AtMysql]
+) -> None:
+    role = unique_name("scans")
+    made = scenario(mysql, "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    made.target.execute(
+        f"CREATE ROLE {role} LOGIN PASSWORD 'less'", f'REVOKE TEMPORARY ON DATABASE "{made.target.name}" FROM PUBLIC'
+    )
+    there = at_mysql(made.source.server, mariadb, "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    there.target.execute(f"CREATE USER {role} IDENTIFIED BY 'less'", f"GRANT SELECT ON `{there.there}`.* TO {role}")
+    try:
+        for one, grant in ((made, "GRANT TEMPORARY ON DATABASE"), (there, "GRANT CREATE TEMPORARY TABLES")):
+            one.target_user = (role, "less")
+            one.write_job()
+            (seen,) = (table for table in scanned(one).tables if table.table.name == "t")
+            assert seen.rows == 0 and grant in "".join(seen.not_seen), seen
+            one.target_user = None
+            one.write_job()
+    finally:
+        made.target.execute(f"DROP ROLE {role}")
+        there.target.execute(f"DROP USER {role}")

@@ -138,7 +138,7 @@ def _become(request: Any, alive: int) -> None:
         pace.use(BRISK)
     if words[0] == "run":
         _fork_parts(is_quick)
-    if is_quick and {"load", "apply", "verify"} & set(words[:2]):
+    if is_quick and {"load", "apply", "verify", "--scan"} & set(words):
         from rigs_quick import in_this_process
 
         in_this_process()

@@ -1,10 +1,9 @@
-"""`preflight --scan` as a command, with Spark: what it prints, how it exits, a sample, and Ctrl-C in the middle."""
+"""`preflight --scan` as a command: what it prints, how it exits, a sample, and Ctrl-C in the middle."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from contextlib import closing
 
 import pytest
 
@@ -15,6 +14,7 @@ SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'a
 RELATIONS = "SELECT count(*) FROM pg_class"
 
 
+@pytest.mark.quick
 @pytest.mark.timeout(600)
 def test_a_scan_tells_what_a_load_would_refuse(mysql: Server, scenario: Callable[..., Scenario]) -> None:
     made = scenario(
@@ -42,15 +42,22 @@ def test_a_scan_tells_what_a_load_would_refuse(mysql: Server, scenario: Callable
     assert "scan.changed" in part and "note" not in part and "seed 3" in part
     assert "fits no table of the job" in made.cli("preflight", "--scan", "--tables", "*.nothing", code=2).stderr
     assert "--scan" in made.cli("preflight", "--tables", "*.note", code=2).stderr
-    interrupted(made)
     assert made.target.query(RELATIONS) == before
 
 
-def interrupted(made: Scenario) -> None:
-    with closing(made.source.connect()) as connection, connection.cursor() as cursor:
-        cursor.execute("LOCK TABLES note WRITE")
-        scan = made.start("preflight", "--scan", "--tables", "*.note")
-        wait_until(lambda: made.target.query(SESSIONS)[0][0], 120, "rows are tried", scan.tail, scan)
-        scan.signal(signal.SIGINT)
-        assert scan.wait(60).code == 130, scan.tail()
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_ctrl_c_ends_a_scan_and_leaves_nothing(mysql: Server, scenario: Callable[..., Scenario]) -> None:
+    """With Spark. Behind it the session at the target is gone, and with it the table."""
+    made = scenario(
+        mysql, "CREATE TABLE other (id int PRIMARY KEY, j json)", "INSERT INTO other VALUES (1, '[1]'), (2, '[0]')"
+    )
+    before = made.target.query(RELATIONS)
+    more = "INSERT INTO other SELECT id + (SELECT max(id) FROM other), j FROM other"
+    made.source.execute("INSERT INTO other VALUES (3, '[1, 2, 3]'), (4, '{\"a\": 1}')", *[more] * 16)
+    scan = made.start("preflight", "--scan", "--tables", "*.other")
+    wait_until(lambda: made.target.query(SESSIONS)[0][0], 120, "rows are tried", scan.tail, scan)
+    scan.signal(signal.SIGINT)
+    assert scan.wait(60).code == 130, scan.tail()
     wait_until(lambda: not made.target.query(SESSIONS)[0][0], 60, "the session at the target has ended")
+    assert made.target.query(RELATIONS) == before

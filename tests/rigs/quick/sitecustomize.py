@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 
-HERE = {"load", "apply", "verify"}
+HERE = {"load", "apply", "verify", "--scan"}
 
 
 def is_another_verb() -> bool:
     """Return whether this is `python -m anabranch VERB …` with another verb; `sys.argv` is not there yet."""
-    return sys.orig_argv[1:3] == ["-m", "anabranch"] and not HERE & set(sys.orig_argv[3:5])
+    return sys.orig_argv[1:3] == ["-m", "anabranch"] and not HERE & set(sys.orig_argv[3:6])
 
 
 if not is_another_verb():
