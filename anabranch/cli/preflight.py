@@ -33,7 +33,7 @@ class _Found:
 @job_argument
 @each_target_option
 @click.option("--reverse", is_flag=True, help="Check the way back, too: what could not go back, and why.")
-@click.option("--scan", is_flag=True, help="Also try the source's rows at the target; nothing of them stays.")
+@click.option("--scan", is_flag=True, help="Try the source's rows at the target; none stays.")
 @click.option(
     "--tables", multiple=True, metavar="PATTERN", help="Scan only source tables that fit, 'shop.*'; may be repeated."
 )
