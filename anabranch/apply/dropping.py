@@ -1,4 +1,5 @@
-"""Tables that the source drops on the way: the target's table is dropped just there, or kept, and is not replicated any more.
+"""Tables that the source drops or renames on the way: the target's table is dropped just there, or kept, and is not replicated
+any more, or goes on under its next name.
 
 A target that can does it inside the epoch of that transaction, with the checkpoint. Where such a statement commits by itself
 (K17) it comes before the epoch, and is noted with the table's state first, as an ALTER TABLE is. What goes is only what the job
@@ -9,7 +10,7 @@ What does not live here: which statements drop tables that are followed (capture
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -24,13 +25,13 @@ from anabranch.apply.tables import Tables
 from anabranch.contracts import Conflict, DropsTables
 from anabranch.errors import ConfigError, Fenced, StoppedByChange, TargetError, TargetUnavailable
 from anabranch.failpoints import reach
-from anabranch.model.column_changes import APPLY, KEEP, RENAME, STOP, ColumnChange
-from anabranch.model.ddl_changes import Outcome
+from anabranch.model.column_changes import APPLY, DDL, KEEP, RENAME, STOP, ColumnChange
+from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.parked_reasons import DROPPED
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
-from anabranch.model.table_life import TableState, begin_altering, give_up_place
+from anabranch.model.table_life import TableState, begin_altering, give_up_place, rename
 from anabranch.rows.chunk import Barrier
 from anabranch.rows.conflict import STRICT
 from anabranch.rows.dropped import DroppedTable
@@ -41,11 +42,21 @@ REMEDY = (
     "this name again"
 )
 SUFFIX = "__dropped_%Y%m%d_%H%M%S"  # of the statement's commit, UTC by the source's clock
+LOAD = "anabranch load JOB --table {table} brings it in"
 NOT_THROUGH = "its load was not through"
 
 
+@dataclass(frozen=True)
+class Going:
+    """What becomes of a table that is dropped or renamed. `change`: what the Writer does, None where the target's table stays
+    as it is; `state`: how the table goes on under its next name, None where it does not."""
+
+    change: DroppedTable | None = None
+    state: TableState | None = None
+
+
 class _Refused(Exception):
-    """Tables cannot be dropped at the target; the text says why."""
+    """Tables cannot be dropped or renamed at the target; the text says why."""
 
     def __init__(self, tables: Iterable[TableId], why: str) -> None:
         super().__init__(why)
@@ -66,12 +77,16 @@ class Dropping:
         StoppedByChange."""
         progress = self.progress
         where = progress.where(sequence)
-        barriers = {one.table: one for one in dropped_in(progress.trail, sequence) if self._is_here(one)}
-        going: dict[TableId, DroppedTable | None] = {}
+        every = {one.table: one for one in barriers_in(progress.trail, sequence)}
+        barriers = {table: one for table, one in every.items() if one.untold.dropped and self._is_here(one)}
+        going: dict[TableId, Going] = {}
         refused: dict[TableId, str] = {}
         for table, barrier in barriers.items():
             try:
-                going[table] = self._going(barrier, where)
+                if barrier.untold.moved:
+                    going[table] = self._moving(barrier, every[TableId.parse(barrier.untold.moved)])
+                else:
+                    going[table] = self._going(barrier, where)
             except _Refused as refusal:
                 refused[table] = refusal.why
         for group in self._groups(going):
@@ -100,31 +115,74 @@ class Dropping:
         is_later = state and state.schema and barrier.schema and state.schema.version >= barrier.schema.version
         return state is not None and not is_later
 
-    def _going(self, barrier: Barrier, where: Where) -> DroppedTable | None:
-        """Return what becomes of the target's table; None where it stays as it is. Raises _Refused, StoppedByChange."""
+    def _action(self, barrier: Barrier, kind: ColumnChange, taken: Collection[str]) -> str:
+        """Return what the job file says of the change. Raises _Refused where it is not one of these, or the table is not one
+        with which that could be done, StoppedByChange."""
         table, state = barrier.table, self.progress.states[barrier.table]
         actions = self.progress.settings.actions(table)
-        action, line = actions.of(ColumnChange.DROP_TABLE), actions.line(ColumnChange.DROP_TABLE)
+        action, number = actions.of(kind), state.facts.set_aside
         if action == STOP:
-            raise self._stopped(barrier, line)
+            raise self._stopped(barrier, actions.line(kind))
         if not state.is_streaming:
             raise _Refused([table], "the table was parked" if state.is_parked else NOT_THROUGH)
-        if action not in (APPLY, KEEP, RENAME):
-            raise _Refused([table], line)
-        if state.facts.set_aside:
-            number = state.facts.set_aside
+        if action not in taken:
+            raise _Refused([table], actions.line(kind))
+        if number:
             raise _Refused([table], f"{number} changes of it are set aside: release or discard them before")
         if not isinstance(self.writer, DropsTables):
-            raise _Refused([table], "this target's tables are not dropped")
+            raise _Refused([table], "this target's tables are not dropped or renamed")
+        return action
+
+    def _going(self, barrier: Barrier, where: Where) -> Going:
+        """Return what becomes of a table that was dropped. Raises _Refused, StoppedByChange."""
+        table, state = barrier.table, self.progress.states[barrier.table]
+        action = self._action(barrier, ColumnChange.DROP_TABLE, (APPLY, KEEP, RENAME))
         if action == KEEP:
-            return None
+            return Going()
+        assert isinstance(self.writer, DropsTables)
         assert state.schema is not None
         if why := self._not_ours_alone(state, state.schema):
             raise _Refused([table], why)
         followed = self.progress.context.tables[table].table
         at = datetime.fromtimestamp(where.commit_time / 1e6, UTC)
         kept = self.writer.kept_name(followed.target, at.strftime(SUFFIX)) if action == RENAME else None
-        return DroppedTable(followed, kept)
+        return Going(DroppedTable(followed, kept))
+
+    def _moving(self, barrier: Barrier, behind: Barrier) -> Going:
+        """Return what becomes of a table that was renamed. Raises _Refused, StoppedByChange."""
+        table, to, states = barrier.table, behind.table, self.progress.states
+        self._action(barrier, ColumnChange.RENAME_TABLE, (APPLY,))
+        followed, schema, state = self.progress.context.tables[table], behind.schema, states[table]
+        assert schema is not None
+        if to in states:
+            raise _Refused([table], f"the target knows a table {to} already")
+        try:
+            there = self.tables.target_table(schema)
+            policy, where = self.tables.on_conflict(schema), self.tables.where(schema)
+        except ConfigError as error:
+            raise _Refused([table], error.message) from error
+        same = replace(there, source=table, target=followed.table.target)
+        if same != followed.table or policy != followed.on_conflict or where is not None or followed.filter is not None:
+            raise _Refused([table], "the job's settings make another table of it under its next name")
+        if there.target.schema != state.target.schema:
+            raise _Refused([table], f"{there.target} is in another schema at the target")
+        moved = rename(state, schema, there.target)
+        if there.target == state.target:
+            return Going(None, moved)
+        if shared := self._shared(state):
+            raise _Refused([table], shared)
+        if taken := sorted(t for t, s in states.items() if s.target == there.target):
+            raise _Refused([table], f"{there.target} is the target of {taken[0]} already")
+        return Going(DroppedTable(followed.table, there.target, goes_on=True), moved)
+
+    def _shared(self, state: TableState) -> str:
+        """Say what else goes into the target's table, "" for nothing."""
+        progress, target = self.progress, state.target
+        if shared := sorted(t for t, s in progress.states.items() if s.target == target and t != state.source):
+            return f"{shared[0]} goes into the same table there"
+        if target in progress.store.states.others(progress.job):
+            return "another job replicates into the same table there"
+        return ""
 
     def _not_ours_alone(self, state: TableState, schema: TableSchema) -> str:
         """Say why rows that others have written may be in the target's table, "" where they may not."""
@@ -136,10 +194,8 @@ class Dropping:
             return error.message
         if target != state.target:
             return f"the job's rules call it {target} by now"
-        if shared := sorted(t for t, s in progress.states.items() if s.target == target and t != table):
-            return f"{shared[0]} goes into the same table there"
-        if target in progress.store.states.others(progress.job):
-            return "another job replicates into the same table there"
+        if shared := self._shared(state):
+            return shared
         if state.facts.kept:
             return "the target's table had rows before its load, which were kept"
         if followed.filter is not None:
@@ -150,21 +206,21 @@ class Dropping:
 
     def _stopped(self, barrier: Barrier, line: str) -> StoppedByChange:
         return StoppedByChange(
-            f"it was dropped at the source, and the job file has {line}: {barrier.statement}",
+            f"it was {_what(barrier)} at the source, and the job file has {line}: {barrier.statement}",
             job=self.progress.job,
             table=str(barrier.table),
             hint='write another value there, "park" for example, and start the job again: it goes on from here',
         )
 
-    def _groups(self, going: Mapping[TableId, DroppedTable | None]) -> Iterator[list[DroppedTable]]:
+    def _groups(self, going: Mapping[TableId, Going]) -> Iterator[list[DroppedTable]]:
         """Yield the tables that go, those together that foreign keys connect: children before their parents."""
         schemas = {table: schema for table in going if (schema := self.progress.states[table].schema)}
-        left = [table for table in sorted(going) if going[table] is not None]
+        left = [table for table in sorted(going) if going[table].change is not None]
         while left:
             together = component([left[0]], schemas)
             group = _children_first([table for table in left if table in together], schemas)
             left = [table for table in left if table not in together]
-            yield [one for table in group if (one := going[table]) is not None]
+            yield [one for table in group if (one := going[table].change) is not None]
 
     # --- doing it -----------------------------------------------------------------------------------------------------------
 
@@ -191,7 +247,7 @@ class Dropping:
         sequence: int,
         where: Where,
         barriers: Mapping[TableId, Barrier],
-        going: Mapping[TableId, DroppedTable | None],
+        going: Mapping[TableId, Going],
         refused: Mapping[TableId, str],
     ) -> None:
         """Carry out the transaction's epoch. Raises _Refused, with the epoch open."""
@@ -206,9 +262,11 @@ class Dropping:
             assert isinstance(writer, DropsTables)
             writer.forget_dropped(progress.job, table)
             state = work.states.pop(table)
+            if one.state is not None:
+                work.states[one.state.source] = one.state
             work.decided.append(self._decided(sequence, barriers[table], state, one))
         work.leave(going)
-        work.park([self._parked(sequence, barriers[table], why) for table, why in refused.items()])
+        work.park([one for table, why in refused.items() for one in self._parked(sequence, barriers[table], why)])
         for table in refused:
             left = work.states.get(table)
             if left is not None and left.is_parked:
@@ -230,35 +288,51 @@ class Dropping:
 
     # --- what is noted of it --------------------------------------------------------------------------------------------------
 
-    def _decided(self, sequence: int, barrier: Barrier, state: TableState, one: DroppedTable | None) -> Decided:
+    def _decided(self, sequence: int, barrier: Barrier, state: TableState, one: Going) -> Decided:
         outcome, why = Outcome.DROPPED, ""
-        if one is None:
+        if one.state is not None:
+            outcome, why = (
+                Outcome.RENAMED,
+                f"{state.source} is {one.state.source} now, {one.state.target} at the target",
+            )
+        elif one.change is None:
             outcome, why = Outcome.KEPT, f"{state.target} stays as it is, and is not replicated any more"
-        elif one.kept is not None:
-            outcome, why = Outcome.KEPT, f"{state.target} is called {one.kept} now"
+        elif one.change.kept is not None:
+            outcome, why = Outcome.KEPT, f"{state.target} is called {one.change.kept} now"
         log.get(job=self.progress.job, table=str(state.source)).info(
-            "table_not_replicated_any_more", outcome=outcome, why=why, statement=barrier.statement
+            "table_gone", outcome=outcome, why=why, statement=barrier.statement
         )
-        rule = rule_of(barrier.schema, self.progress.trail.history, self.progress.settings.actions)
-        return Decided(replace(state, schema=None), sequence, barrier.statement, outcome, why, rule)
+        rule = self._rule(barrier)
+        return Decided(one.state or replace(state, schema=None), sequence, barrier.statement, outcome, why, rule)
 
-    def _parked(self, sequence: int, barrier: Barrier, why: str) -> Parked:
-        reason = f"{DROPPED}, and not at the target: {why}; {REMEDY}"
+    def _parked(self, sequence: int, barrier: Barrier, why: str) -> Iterator[Parked]:
+        rule, what = self._rule(barrier), f", it is {barrier.untold.moved} now" if barrier.untold.moved else ""
+        reason = f"{DROPPED}{what}, and not at the target: {why}; {REMEDY}"
         log.get(job=self.progress.job, table=str(barrier.table)).warning("table_parked", reason=reason)
-        rule = rule_of(barrier.schema, self.progress.trail.history, self.progress.settings.actions)
-        return Parked(barrier.table, sequence, reason, barrier.statement, rule)
+        yield Parked(barrier.table, sequence, reason, barrier.statement, rule)
+        if what and (to := TableId.parse(barrier.untold.moved)) not in self.progress.states:
+            comes = f"{barrier.table} was renamed to it at the source, and not at the target: {why}; {LOAD.format(table=to)}"
+            yield Parked(to, sequence, comes, barrier.statement, rule)
+
+    def _rule(self, barrier: Barrier) -> DdlRule:
+        actions, kind = self.progress.settings.actions(barrier.table), ColumnChange.RENAME_TABLE
+        if not barrier.untold.moved:
+            return rule_of(barrier.schema, self.progress.trail.history, self.progress.settings.actions)
+        return DdlRule(f"{actions.said.get(kind, DDL)} {kind}", actions.of(kind))
 
 
-def dropped_in(trail: TrailReader, sequence: int) -> Iterator[Barrier]:
-    """Yield what this transaction drops."""
+def barriers_in(trail: TrailReader, sequence: int) -> Iterator[Barrier]:
+    """Yield what this transaction does to tables."""
     for chunks in Feed(trail, sequence - 1, sequence).groups():
         for chunk in chunks:
-            yield from (
-                one for one in chunk.barriers if one.untold.dropped and chunk.first_sequence + one.tx == sequence
-            )
+            yield from (one for one in chunk.barriers if chunk.first_sequence + one.tx == sequence)
 
 
-def _leave_out(going: dict[TableId, DroppedTable | None], refused: dict[TableId, str], refusal: _Refused) -> None:
+def _what(barrier: Barrier) -> str:
+    return "renamed" if barrier.untold.moved else "dropped"
+
+
+def _leave_out(going: dict[TableId, Going], refused: dict[TableId, str], refusal: _Refused) -> None:
     for table in refusal.tables:
         going.pop(table, None)
         refused[table] = refusal.why

@@ -132,7 +132,10 @@ class DefinitionKeeper:
         if not barriers:
             self.copies.note(facts, statement)
             barriers = self._created(facts, statement, shown.sql) or self._goes_on(facts, statement, shown.sql)
-            barriers = barriers or self._dropped(facts, statement, shown.sql) or self._barriers(facts, shown)
+            barriers = (
+                barriers or self._dropped(facts, statement, shown.sql) or self._renamed(facts, statement, shown.sql)
+            )
+            barriers = barriers or self._barriers(facts, shown)
         if facts.kind in VANISHES or facts.schema:
             self._note_vanishing(facts, shown.sql)
         log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
@@ -204,8 +207,7 @@ class DefinitionKeeper:
         is_drop = facts.kind == StatementKind.DROP or bool(facts.schema)
         if not tables or not is_drop or facts.makes_anew:
             return []
-        came = [t for t in tables if t in self.unsettled and not self.trail.history.was_created(in_force[t])]
-        if any(self._is_before(at, self.unsettled[t]) for t in came):
+        if self._came_behind(tables, at):
             return []
         found = dropped.leave(self.trail, tables, shown, self.follows)
         if isinstance(found, str):
@@ -213,6 +215,46 @@ class DefinitionKeeper:
         if found:
             self.reselect()
         return found
+
+    def _came_behind(self, tables: Iterable[TableId], at: LogMark) -> bool:
+        """Return whether one of the tables has joined by a definition that was read behind this place. What a statement of the
+        log has made is that table in any case."""
+        in_force, history = self.trail.history.in_force(), self.trail.history
+        came = [t for t in tables if t in self.unsettled and not history.was_created(in_force[t])]
+        return any(self._is_before(at, self.unsettled[t]) for t in came)
+
+    def _renamed(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
+        """Let tables go on under the names that a statement gives to them, or go where the rules do not take these. Returns []
+        where they have to be parked, or are none of ours: all of one statement go the same way."""
+        in_force = self.trail.history.in_force()
+        ours = {table: to for table, to in facts.renames if table in in_force}
+        if not ours or not self._is_move(facts, ours) or self._came_behind(ours, statement.mark):
+            return []
+        if all(map(self.wanted, ours.values())):
+            found = dropped.move(self.trail, ours, shown)
+        elif not any(map(self.wanted, ours.values())):
+            found = dropped.leave(self.trail, ours, shown, self.follows)
+        else:
+            return []
+        if isinstance(found, str):
+            parked = self._park(ours, f"{StatementKind.RENAME} at the source, and not followed: {found}", shown)
+            return parked + self._new_tables(facts.tables, facts, replace(statement, sql=shown))
+        if found:
+            self.reselect()
+        return found
+
+    def _is_move(self, facts: StatementFacts, ours: Mapping[TableId, TableId]) -> bool:
+        """Return whether a RENAME of tables, `ours` among them, gives them names that nothing has: none is there twice, is
+        known to the job, or one that tools use, and no other table comes in by it."""
+        in_force, known = self.trail.history.in_force(), {*self.trail.history.in_force(), *self.trail.history.parked()}
+        names = [name for pair in facts.renames for name in pair]
+        return (
+            len(set(names)) == len(names)
+            and all(ColumnChange.RENAME_TABLE in self.follows(table) for table in ours)
+            and not any(to in known or self.tools.pattern_of(to.name) for to in ours.values())
+            and not any(self.wanted(to) for table, to in facts.renames if table not in in_force)
+            and not any(self.wanted(to) and self.shares(to, known - {table}) for table, to in ours.items())
+        )
 
     def on_redefined(self, item: LogRedefined) -> Chunk | None:
         """Return a chunk that lets a table go on whose rows come by other columns, or parks it; None if it is parked already.

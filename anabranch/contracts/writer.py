@@ -236,8 +236,9 @@ class DropsTables(Protocol):
 
     def refuse_dropping(self, dropped: Sequence[DroppedTable]) -> None:
         """Raise Conflict if one of them may not go: it is no plain table, has columns that nobody of this job writes, a table
-        that is not among them refers to it by a foreign key, or its next name is taken. Outside of any epoch, before the first
-        attempt; nothing happens where `drops_apart` is False, since `drop_tables` refuses itself then."""
+        that is not among them refers to it by a foreign key, or its next name is taken; of one that goes on, if there is none.
+        Outside of any epoch, before the first attempt; nothing happens where `drops_apart` is False, since `drop_tables`
+        refuses itself then."""
 
     def drop_tables(self, now: Checkpoint, dropped: Sequence[DroppedTable]) -> None:
         """Drop the tables, or give them their next names, inside the open epoch; where `drops_apart`, outside of any, while the

@@ -33,11 +33,12 @@ class ColumnChange(StrEnum):
     CREATE = "create_table"  # a table that was not there before
     SWAP = "online_swap"  # whatever else a copy of the table has, it came in for it
     DROP_TABLE = "drop_table"  # the table is gone
+    RENAME_TABLE = "rename_table"  # the table has another name
 
 
 TOLD_BY_ROWS = frozenset((ColumnChange.ADD, ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.TYPE))
 """The kinds that show in the names and types of a row's columns, where a log has those."""
-OF_TABLES = frozenset((ColumnChange.CREATE, ColumnChange.SWAP, ColumnChange.DROP_TABLE))
+OF_TABLES = frozenset((ColumnChange.CREATE, ColumnChange.SWAP, ColumnChange.DROP_TABLE, ColumnChange.RENAME_TABLE))
 """The kinds that are no changes of columns, but of whole tables."""
 Actions = Mapping[ColumnChange, str]
 """Maps kinds to the action of the job file."""
@@ -97,13 +98,15 @@ class Untold:
     """The part of a change that two definitions do not tell. `renamed`: former and next name of columns; `filled`:
     columns that were added, and what rows that were there have got, in the column's text form, where it is not the
     column's constant default, or NULL. `swapped`: a copy of the table came in for it, which a tool has made; `created`:
-    the table was not there before, and has no rows; `dropped`: it is gone, with its rows."""
+    the table was not there before, and has no rows; `dropped`: it is gone, with its rows, or to the
+    name `moved`, a table's as text."""
 
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, str], ...] = ()
     swapped: bool = False
     created: bool = False
     dropped: bool = False
+    moved: str = ""
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in _UNTOLD)
@@ -115,11 +118,11 @@ class Untold:
     def from_json(cls, data: Mapping[str, Any]) -> Untold:
         pairs = {name: tuple((one, other) for one, other in data.get(name, ())) for name in ("renamed", "filled")}
         swapped, created, dropped = (bool(data.get(name)) for name in ("swapped", "created", "dropped"))
-        return cls(**pairs, swapped=swapped, created=created, dropped=dropped)
+        return cls(**pairs, swapped=swapped, created=created, dropped=dropped, moved=str(data.get("moved", "")))
 
 
 NOTHING_UNTOLD = Untold()
-_UNTOLD = ("renamed", "filled", "swapped", "created", "dropped")
+_UNTOLD = ("renamed", "filled", "swapped", "created", "dropped", "moved")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ class Outcome(StrEnum):
     PARKED: the table is parked there. PASSED: nothing was done, since the table did not stream then. FORGOTTEN: the table was
     dropped, and the target had no rows of it. STOPPED, of a plan alone: the job would stop there.
     WAITING: the table stands in front of it until a person decides. DROPPED: the target's table was dropped, too. KEPT: it was
-    dropped at the source, and the target's table stands there, under its own name or another, and is not replicated."""
+    dropped at the source, and the target's table stands there, under its own name or another, and is not replicated.
+    RENAMED: the table goes on under its next name."""
 
     ALTERED = "altered"
     CREATED = "created"
@@ -34,6 +35,7 @@ class Outcome(StrEnum):
     WAITING = "waiting"
     DROPPED = "dropped"
     KEPT = "kept"
+    RENAMED = "renamed"
 
 
 @dataclass(frozen=True, slots=True)

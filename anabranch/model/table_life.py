@@ -326,6 +326,12 @@ def alter(state: TableState, schema: TableSchema) -> TableState:
     return replace(state, schema=schema, facts=replace(state.facts, altering=None))
 
 
+@_step(Life.STREAMING, after=Life.STREAMING)
+def rename(state: TableState, schema: TableSchema, target: TableId) -> TableState:
+    """Go on under another name, which its target's table has by now, too."""
+    return replace(state, source=schema.id, target=target, schema=schema, facts=replace(state.facts, altering=None))
+
+
 @_step(Life.STREAMING, Life.LOADING, after=Life.PARKED)
 def ask(state: TableState, reason: str, sequence: int, asked: bool) -> TableState:
     """Hold the table in front of a change of a definition until a person decides. `sequence`: the transaction with the change;

@@ -10,7 +10,9 @@ from anabranch.rows.net import TargetTable
 
 @dataclass(frozen=True, slots=True)
 class DroppedTable:
-    """`kept`: the name that the target's table gets, in its schema; None: it is dropped."""
+    """`kept`: the name that the target's table gets, in its schema; None: it is dropped. `goes_on`: it is replicated under that
+    name."""
 
     table: TargetTable
     kept: TableId | None = None
+    goes_on: bool = False

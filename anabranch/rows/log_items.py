@@ -119,7 +119,8 @@ class StatementFacts:
     `schema` names, beside `tables`, every table of that schema (DROP DATABASE). `engine`: a TRUNCATE of tables of this
     storage engine only, for any other it is DATA; the engine that an ALTER gives its table, which is parked if it had
     another. `dropped_keys`: names of what an ALTER drops that may be foreign keys of its table. `renames`: former and next
-    names, in the order of a RENAME TABLE. `makes_anew`: of a DROP that is CREATE OR REPLACE: a new table has the name.
+    names, in the order of a RENAME TABLE, or of an ALTER TABLE that does nothing else. `makes_anew`: of a DROP that is CREATE
+    OR REPLACE: a new table has the name.
     """
 
     kind: StatementKind

@@ -11,6 +11,7 @@ from anabranch import failpoints
 from anabranch.errors import StoppedByChange
 from anabranch.model.column_changes import TableActions
 from anabranch.model.ddl_changes import DdlRule, Outcome
+from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
@@ -21,6 +22,7 @@ PAIRS = [("mysql", "postgresql"), pytest.param(("mariadb", "mariadb"), marks=pyt
 APPLY = """[ddl]
 create_table = "apply"
 drop_table = "apply"
+rename_table = "apply"
 [[ddl.rules]]
 tables = ["*.stays_*"]
 drop_table = "keep"
@@ -145,6 +147,68 @@ def test_rule_17_tables_go_at_their_place(here: JobHere) -> None:
     assert met == list(places)
     there = [name for name in _there(here) if name.startswith("moves_off__dropped_20")]
     assert len(there) == 1 + len(places) // 2, there
+
+
+def test_rule_17_tables_go_on_under_their_next_names(here: JobHere) -> None:
+    """In a backlog, several times; then the job dies at every place on the way of one."""
+    made, source = here.made, here.made.source
+    source.execute(
+        "UPDATE plain SET v = 'before'",
+        "RENAME TABLE plain TO flat",
+        "UPDATE flat SET v = 'behind' WHERE id = 1",
+        "ALTER TABLE several_1 RENAME TO one",
+        "INSERT INTO one VALUES (3, 'three')",
+        "ALTER TABLE one ADD COLUMN more INT DEFAULT 5",
+        "RENAME TABLE flat TO even, several_2 TO other",
+        "UPDATE even SET v = 'at last' WHERE id = 2",
+        "CREATE TABLE plain (id INT PRIMARY KEY)",
+        "INSERT INTO plain VALUES (1)",
+    )
+    here.stream()
+    here.apply(is_built=True)
+    states = made.states()
+    assert {"even", "one", "other", "plain"} < states.keys() and not {"flat", "several_1", "several_2"} & states.keys()
+    assert set(states.values()) == {"streaming"}, made.status()
+    made.assert_identical("even", "one", "other", "plain")
+    assert not {"flat", "several_1", "several_2"} & _there(here) and here.verify().identical
+    (noted,) = here.job.ddl_changes(f"{made.schema}.one")[:1]
+    assert (noted.outcome, noted.rule) == (Outcome.RENAMED, DdlRule("[ddl] rename_table", "apply"))
+    met, name, places = [], "even", EVERYWHERE + (APART if isinstance(made, MysqlToMysql) else ())
+    for number, place in enumerate(places):
+        source.execute(f"UPDATE {name} SET v = 'before {number}'", f"RENAME TABLE {name} TO even_{number}")
+        failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+        try:
+            here.stream()
+        except failpoints.FailpointReached:
+            met.append(place)
+        finally:
+            failpoints.arm({})
+        name = f"even_{number}"
+        source.execute(f"UPDATE {name} SET v = '{number}' WHERE id = 1")
+        here.stream()
+        assert made.states()[name] == "streaming", (place, made.reason(name))
+        made.assert_identical(name)
+    assert met == list(places)
+
+
+def test_names_that_are_not_free_or_not_taken_park(here: JobHere) -> None:
+    made = here.made
+    made.target.execute(f"CREATE TABLE {made.there}.theirs (id INT PRIMARY KEY)")
+    made.source.execute(
+        "RENAME TABLE plain TO theirs",  # the target has one
+        "RENAME TABLE several_1 TO aside, several_2 TO several_1",
+        "RENAME TABLE needed TO _needed_del",  # a name that tools use
+        "RENAME TABLE parent TO father",  # a foreign key refers to it
+        "UPDATE item SET v = 'on'",
+    )
+    here.stream()
+    parked = {name for name, state in made.states().items() if state == "parked"}
+    assert parked >= {"plain", "theirs", "several_1", "several_2", "needed", "parent", "child", "father"}, made.status()
+    assert "has a table" in made.reason("theirs") and made.reason("plain").startswith("dropped at the source")
+    made.assert_identical("item")
+    here.load(TableId(made.schema, "father"))
+    here.stream()
+    assert made.states()["father"] == "streaming"
 
 
 def test_a_table_that_others_need_or_write_parks(here: JobHere) -> None:

@@ -22,6 +22,7 @@ Nullability = Literal["apply", "ask", "park", "stop"]
 ColumnDefault = Literal["apply", "ignore", "ask", "park", "stop"]
 ChangeType = Literal["apply", "apply_if_exact", "ask", "park", "stop"]
 Any = Literal["apply", "ask", "park", "stop"]
+RenameTable = Literal["apply", "park", "stop"]
 DropTable = Literal["apply", "keep", "rename", "park", "stop"]
 
 ADDITIVE: Actions = {ColumnChange.ADD: APPLY, ColumnChange.TYPE: APPLY}  # nothing of what is there is lost by them
@@ -50,6 +51,8 @@ class DdlOfTables(Section):
     """As above, of these tables."""
     drop_table: DropTable | None = None
     """As above, of these tables."""
+    rename_table: RenameTable | None = None
+    """As above, of these tables, by their former names."""
 
 
 def _ghost(text: str) -> str:
@@ -69,7 +72,7 @@ class Ddl(Section):
 
     action: Any | None = None
     """Decide the same of every kind of change that has no key of its own here (`apply`, `ask`, `park`, `stop`), but for
-    `create_table`, `drop_table` and `online_swap`."""
+    `create_table`, `drop_table`, `rename_table` and `online_swap`."""
 
     add_column: AddColumn | None = None
     """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), or park the table. Where
@@ -112,6 +115,11 @@ class Ddl(Section):
     it, as when absent. Where rows may be in the target's table that the job has not written, and where anything else there
     depends on it, the table is parked instead. From a MySQL or MariaDB
     ([more](../howto/schema-changes.md#tables-that-are-dropped))."""
+
+    rename_table: RenameTable | None = None
+    """Go on with a table under its next name where the source renames it (`apply`): the target's table gets the name that the
+    job's rules give to it. Or park it, as when absent. Where the rules do not take the next name, the table is dropped, as
+    `drop_table` has it. From a MySQL or MariaDB ([more](../howto/schema-changes.md#tables-that-are-renamed))."""
 
     online_swap: Literal["apply", "park"] | None = None
     """Follow a table that gh-ost or pt-online-schema-change swaps with a changed copy of it (`apply`), by the keys above, or

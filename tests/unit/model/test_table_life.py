@@ -32,6 +32,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "decide": ("apply", "me"),
     "catch_up": (8,),
     "alter": (SCHEMA,),
+    "rename": (SCHEMA, TABLE),
     "park": ("said so",),
     "wait_for_load": ("the file changed", True),
     "refuse_to_resume": ("still a string",),

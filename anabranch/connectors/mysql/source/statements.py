@@ -218,7 +218,8 @@ class _Statement:
         if partition is not None:
             return StatementFacts(StatementKind.PARTITION, (table, *partition, *renamed))
         if renamed:
-            return StatementFacts(StatementKind.RENAME, (table, *renamed))
+            alone = ((table, renamed[0]),) if len(clauses) == 1 else ()
+            return StatementFacts(StatementKind.RENAME, (table, *renamed), renames=alone)
         if is_ignoring or not self._keep_columns(clauses):
             return StatementFacts(StatementKind.COLUMNS, (table,))
         dropped = tuple(self._dropped_keys(clauses))

@@ -14,7 +14,7 @@ import pymysql
 
 from anabranch.connectors.mysql.target import aside, ownership, verified
 from anabranch.connectors.mysql.target.attempts import IS_GONE
-from anabranch.connectors.mysql.target.names import NAME_CHARACTERS
+from anabranch.connectors.mysql.target.names import NAME_CHARACTERS, fits
 from anabranch.connectors.mysql.target.session import Connection, run, table_name
 from anabranch.connectors.mysql.target.states import FORGET_TABLE
 from anabranch.connectors.mysql.target.structures import TABLE_TYPES, ExistingTable, read_tables
@@ -68,17 +68,23 @@ def _unlike(
     """Say what keeps the table from going."""
     existing = there.get(one.table.target)
     if existing is None:
+        if one.goes_on and one.kept not in taken:
+            yield f"the target has no table {one.table.target}"
         return
     if existing.type not in TABLE_TYPES:
         yield f"{existing.id} is a {existing.type} at the target"
+    if one.kept in taken:
+        yield f"the target has a table {one.kept} already"
+    if one.kept is not None and not fits(one.kept.name):
+        yield f"{one.kept.name} is no name that the target takes"
+    if one.goes_on:
+        return  # what refers to it follows the name
     ours = {name.lower() for name in (*one.table.columns, *(name for _, name in one.table.computed))}
     others = [column.name for column in existing.columns if column.name.lower() not in ours and not column.invisible]
     if others:
         yield f"the target's table has columns that the job does not write: {', '.join(others)}"
     if refers := sorted({str(key.child) for key in existing.referenced_by if key.child not in there}):
         yield f"foreign keys of {', '.join(refers)} refer to it at the target"
-    if one.kept in taken:
-        yield f"the target has a table {one.kept} already"
 
 
 def kept_name(table: TableId, suffix: str) -> TableId:

@@ -55,16 +55,22 @@ def _unlike(
     """Say what keeps the table from going."""
     existing = there.get(one.table.target)
     if existing is None:
+        if one.goes_on and one.kept not in taken:
+            yield f"the target has no table {one.table.target}"
         return
     if existing.kind not in TABLES:
         yield f"{existing.id} is a {existing.kind} at the target"
+    if one.kept in taken:
+        yield f"the target has a table {one.kept} already"
+    if one.kept is not None and not ddl.fits(one.kept.name):
+        yield f"{one.kept.name}: longer than {ddl.NAME_BYTES} bytes"
+    if one.goes_on:
+        return  # what refers to it follows the name
     ours = {*one.table.columns, *(name for _, name in one.table.computed)}
     if others := [column.name for column in existing.columns if column.name not in ours]:
         yield f"the target's table has columns that the job does not write: {', '.join(others)}"
     if refers := sorted({str(key.child) for key in existing.referenced_by if key.child not in there}):
         yield f"foreign keys of {', '.join(refers)} refer to it at the target"
-    if one.kept in taken:
-        yield f"the target has a table {one.kept} already"
 
 
 def kept_name(table: TableId, suffix: str) -> TableId:
