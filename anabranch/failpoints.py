@@ -66,6 +66,7 @@ POINTS = {
     "trail.segment.sealed": "a full segment is closed, the next one is not there yet",
     "trail.staging.written": "rows of a prepared transaction are written, they do not count yet",
     "trail.staging.renamed": "the file of a prepared transaction has its name",
+    "trail.history.restored": "a damaged history is kept under another name, the exported one is not in its place yet",
     "trail.register": "before a reader or a hold is registered with the trail",
     "trail.advance": "before a reader says how far it is",
     "trail.drop": "before segments that nobody needs are removed",

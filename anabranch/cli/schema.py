@@ -1,12 +1,14 @@
-"""`anabranch schema print|ls|show|diff`: the target's definitions as SQL, and the source's as they have been.
+"""`anabranch schema print|ls|show|diff|export|import`: the target's definitions as SQL, and the source's as they have been.
 
-What does not live here: which statements these are (the target's connector), the history itself (`view/schema_history.py`).
+What does not live here: which statements these are (the target's connector), the history itself (`view/schema_history.py`),
+putting it back (`lifecycle/restoring_history.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,7 +33,7 @@ VERSION = click.IntRange(min=1)
 
 @click.group(cls=VerbGroup)
 def schema() -> None:
-    """Show the history of source definitions, or print the target's."""
+    """Show or keep the history of definitions, or print the target's."""
 
 
 @schema.command("print")
@@ -122,6 +124,51 @@ def diff(job: str, table: str, then: int | None, now: int | None, as_json: bool)
         click.echo(f"{table} {a.schema.version} -> {b.schema.version}, from {b.sequence} on: {_came(b)}")
         lines = [f"  {change}" for change in _changes(found, a, b)]
         click.echo("\n".join(lines or ["  no difference"]))
+
+
+@schema.command()
+@job_argument
+@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write it to FILE.")
+@click.option("--force", is_flag=True, help="Overwrite an existing FILE.")
+@log_level("warning")
+def export(job: str, output: str | None, force: bool) -> None:
+    """Write the trail's history of definitions to keep elsewhere.
+
+    As one JSON text a line. It is for anabranch schema import, where the trail's own is lost or damaged. Asks neither
+    source nor target; the job may run.
+    """
+    if force and not output:
+        raise click.UsageError("--force needs -o FILE")
+    from anabranch.job import Job
+    from anabranch.lifecycle.reversing import write
+
+    text = Job.from_file(job).export_schema_history()
+    if output:
+        write(text, Path(output), Path(job), force)
+    else:
+        click.echo(text, nl=False)
+
+
+@schema.command("import")
+@click.argument("file", metavar="FILE", type=click.Path(dir_okay=True))
+@job_argument
+@json_option
+@log_level("warning")
+def import_history(file: str, job: str, as_json: bool) -> None:
+    """Put an exported history back into the trail it is from.
+
+    Where the trail's own is lost or damaged; a whole one is left as it is. Refuses a file of which it is not certain
+    that it has all that the trail and every target have been told of. The job must be stopped.
+    """
+    from anabranch.job import Job
+
+    is_restored = Job.from_file(job).import_schema_history(file)
+    if as_json:
+        write_json({"version": 1, "restored": is_restored})
+    elif is_restored:
+        click.echo(f"the history is back; next: anabranch trail check {job}, then start the job")
+    else:
+        click.echo("the trail has its history, whole: nothing was changed")
 
 
 def _versions(job: str, table: str | None) -> list[TableVersion]:

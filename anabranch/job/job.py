@@ -220,6 +220,21 @@ class Job(JobView):
 
             return versions(self, TableId.parse(table) if table else None)
 
+    def export_schema_history(self) -> str:
+        """Return the trail's schema history as a text to keep elsewhere. Asks neither end; the job may run."""
+        with self._named():
+            from anabranch.lifecycle.restoring_history import exported_history
+
+            return exported_history(self)
+
+    def import_schema_history(self, file: str | Path) -> bool:
+        """Put a history back that was exported from this trail, whose own is lost or damaged. Returns False where it is whole,
+        and nothing is changed. Raises TrailError or StateError for one of which it is not certain that it is all of it."""
+        with self._named("schema", restored=str(file)):
+            from anabranch.lifecycle.restoring_history import restore_history
+
+            return restore_history(self, Path(file))
+
     def status(self) -> dict[str, Any]:
         """Return the job's state in the shape of `status --json`."""
         with self._named():

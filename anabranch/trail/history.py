@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from anabranch.trail.storage import Storage
 
 FILE = "history"
-RESTORE = "restore the file from a backup of the trail; without one, load again"
+RESTORE = (
+    "anabranch schema import FILE JOB puts one back that anabranch schema export has written, or restore the file from a backup"
+    " of the trail; without either, load again"
+)
 NEWER = "use the release that wrote it, or restore the file from a backup of the trail"
 _RARE = ("joined", "reason", "statement", "altered", "at", "renamed", "filled", "swapped", "created", "dropped")
 _ID = re.compile(rb'"id":\{"schema":"((?:[^"\\]|\\.)*)","name":"((?:[^"\\]|\\.)*)"')
