@@ -10,12 +10,11 @@ source's catalogue), tables that park instead (`definitions.py`), what becomes o
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.capture.begin import read_definitions
+from anabranch.capture.kept_catalog import BEHIND_SECONDS, PAUSE, waits_behind
 from anabranch.contracts import AlteringDialect, RedefinedCatalog
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.column_changes import (
@@ -29,7 +28,8 @@ from anabranch.model.column_changes import (
 from anabranch.rows.chunk import Barrier, BarrierKind
 
 if TYPE_CHECKING:
-    from anabranch.contracts import SourceConnector
+    from anabranch.capture.kept_catalog import KeptCatalog
+    from anabranch.contracts import SourceCatalog
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
     from anabranch.rows.log_items import LogRedefined, LogStatement
@@ -39,14 +39,12 @@ if TYPE_CHECKING:
 UNTOLD_BY_ROWS = (
     frozenset(ColumnChange) - TOLD_BY_ROWS
 )  # rows come whole: who does not follow these need not park for them
-BEHIND_SECONDS = 5.0  # for so long a catalogue that still shows the former definition is asked again
-PAUSE = 0.05
 MOST = 100  # each is read anew, from the transaction's beginning
 BY_ROWS, BY_NOTE = "relation message", "event trigger"  # in place of a statement, where the log has none
 
 
 def go_on(
-    source: SourceConnector,
+    source: KeptCatalog,
     trail: TrailWriter,
     table: TableId,
     statement: LogStatement,
@@ -73,7 +71,7 @@ def go_on(
 
 
 def follow(
-    source: SourceConnector, trail: TrailWriter, item: LogRedefined, follows: frozenset[ColumnChange]
+    source: KeptCatalog, trail: TrailWriter, item: LogRedefined, follows: frozenset[ColumnChange]
 ) -> Barrier | str:
     """Put the definition that the table's rows come by in force, and return the barrier that says so; or why it is not certain,
     or not followed: the change is of a kind that is not one of `follows`.
@@ -118,15 +116,25 @@ def _without(then: TableSchema, after: Altered, kinds: frozenset[ColumnChange]) 
     return replace(after, schema=replace(after.schema, columns=tuple(columns)), kinds=after.kinds - kinds)
 
 
-def _by_rows(source: SourceConnector, then: TableSchema, item: LogRedefined) -> Altered | str:
+def _by_rows(source: KeptCatalog, then: TableSchema, item: LogRedefined) -> Altered | str:
     """Ask the catalogue, which may show it a moment later than the log."""
-    until = time.monotonic() + BEHIND_SECONDS
-    with closing(source.catalog()) as catalog:
+
+    def behind(catalog: SourceCatalog) -> Altered | str | None:
         if not isinstance(catalog, RedefinedCatalog):
             return "this source does not tell what was altered"
-        while (found := catalog.behind(then, item)) is None and time.monotonic() < until:
-            time.sleep(PAUSE)
-    return "the source's catalogue does not show that" if found is None else found
+        return catalog.behind(then, item)
+
+    until = time.monotonic() + BEHIND_SECONDS
+    source.begin()
+    while True:
+        found = source.ask(behind)
+        if isinstance(found, Altered):
+            return found
+        if source.renew():
+            continue
+        if found is not None or time.monotonic() >= until:
+            return "the source's catalogue does not show that" if found is None else found
+        time.sleep(PAUSE)
 
 
 def _is_referred_to(trail: TrailWriter, then: TableSchema, after: Altered) -> bool:
@@ -136,18 +144,27 @@ def _is_referred_to(trail: TrailWriter, then: TableSchema, after: Altered) -> bo
     return any(key.parent == then.id and not gone.isdisjoint(key.parent_columns) for key in keys)
 
 
-def _behind(source: SourceConnector, then: TableSchema, statement: LogStatement) -> Altered | None:
-    """Return the table behind the statement. A catalogue may show it a moment later than the log, for as long as a replica
-    is waited for that has to answer first, and no table at all while the server alters it again: MariaDB leaves out of
-    information_schema what it cannot lock in time."""
-    dialect, until = source.dialect, time.monotonic() + BEHIND_SECONDS
+def _behind(source: KeptCatalog, then: TableSchema, statement: LogStatement) -> Altered | None:
+    """Return the table behind the statement. A catalogue may show it a moment later than the log, and no table at all while the
+    server alters it again: MariaDB leaves out of information_schema what it cannot lock in time."""
+    dialect, begun = source.source.dialect, time.monotonic()
     if not isinstance(dialect, AlteringDialect):
         return None
-    with closing(source.catalog()) as catalog:
-        while True:
-            now = read_definitions(catalog, then.id.__eq__).tables.get(then.id)
-            found = dialect.altered(statement.sql, statement.schema, then, now) if now else None
-            is_late = now is None or (len(now.columns) == len(then.columns) and now.same_definition(then))
-            if found is not None or not is_late or time.monotonic() > until:
-                return found
-            time.sleep(PAUSE)
+    source.begin()
+    while True:
+        now = source.table(then.id)
+        found = dialect.altered(statement.sql, statement.schema, then, now) if now else None
+        if found is not None:
+            return found
+        if source.renew():
+            continue
+        if now is not None and not is_as_before(now, then):
+            return None
+        if time.monotonic() - begun > (waits_behind(statement.mark.commit_time) if now else BEHIND_SECONDS):
+            return None
+        time.sleep(PAUSE)
+
+
+def is_as_before(now: TableSchema, then: TableSchema) -> bool:
+    """Return whether a catalogue may not show yet what a statement has made of `then`."""
+    return len(now.columns) == len(then.columns) and now.same_definition(then)

@@ -10,13 +10,12 @@ What does not live here: what statements mean (the source's dialect), tables tha
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.capture.altered import BEHIND_SECONDS, PAUSE, noted
-from anabranch.capture.begin import read_definitions
+from anabranch.capture.altered import is_as_before, noted
+from anabranch.capture.kept_catalog import BEHIND_SECONDS, PAUSE, named, waits_behind
 from anabranch.contracts import CopyingDialect
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.column_changes import Altered, ColumnChange, Follows, Untold, kinds_between
@@ -25,7 +24,7 @@ from anabranch.model.key_changes import keys_apart, may_become
 from anabranch.rows.log_items import StatementFacts, StatementKind
 
 if TYPE_CHECKING:
-    from anabranch.contracts import SourceConnector
+    from anabranch.capture.kept_catalog import KeptCatalog
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
     from anabranch.rows.chunk import Barrier
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 NO_COPY = "the log that the job has read does not show that {copy} was made as a copy of it"
 EMPTIED = "it was emptied while its copy was filled, which the tools do not follow"
 UNCERTAIN = "its copy was altered by something that is not followed, or that may keep rows out of it"
-SEVERAL = "several statements altered the columns of its copy"
+SEVERAL = "several statements altered the same column of its copy"
 OTHERWISE = "its copy was made of another definition than it has by now, or before it was brought in again"
 REFERS = "foreign keys refer to it, or it has some: they stay with the table that was taken out"
 PREPARED = "a prepared transaction with rows of the job is open"
@@ -48,8 +47,8 @@ _ALTERS = frozenset((StatementKind.COLUMNS, StatementKind.ALTER))
 class Copies:
     """Follows copies by the statements of the log; what is known of them is in the trail's history."""
 
-    def __init__(self, source: SourceConnector, trail: TrailWriter, names: GhostNames, follows: Follows) -> None:
-        self.source, self.trail, self.names, self.follows = source, trail, names, follows
+    def __init__(self, kept: KeptCatalog, trail: TrailWriter, names: GhostNames, follows: Follows) -> None:
+        self.kept, self.source, self.trail, self.names, self.follows = kept, kept.source, trail, names, follows
         if not self.is_followed:  # what becomes of them from here on is not noted
             for copy, entry in trail.history.copies().items():
                 trail.copy(copy, None, entry.at)
@@ -99,28 +98,25 @@ class Copies:
         if facts.kind not in _ALTERS:
             self.trail.copy(entry.table, None, at)
         elif found := None if entry.reason else self._altered(entry, statement):
-            # Two statements do to values what the definitions at both ends do not tell: a column that goes and comes again.
-            is_second = bool(found.kinds) and self._has_other_columns(entry)
+            # Two statements do to values what the definitions at both ends do not tell: a column that goes and comes again, or
+            # whose default is changed behind rows that have got the former one. Others of other columns do not meet.
+            first = self.trail.history.at(entry.schema.id, entry.schema.version)
+            do_meet = not touched(first, entry.schema).isdisjoint(touched(entry.schema, found.schema))
             filled = (*entry.filled, *found.untold.filled)
-            self.trail.copy(entry.table, found.schema, at, filled, SEVERAL if is_second else "")
+            self.trail.copy(entry.table, found.schema, at, filled, SEVERAL if do_meet else "")
         else:
             self.trail.copy(entry.table, entry.schema, at, entry.filled, entry.reason or UNCERTAIN)
-
-    def _has_other_columns(self, entry: Entry) -> bool:
-        assert entry.schema is not None
-        then = self.trail.history.at(entry.schema.id, entry.schema.version)
-        return bool(entry.filled) or entry.schema.columns != then.columns
 
     def _altered(self, entry: Entry, statement: LogStatement) -> Altered | None:
         """Return the table as it is once the copy comes in. The catalogue has the copy under its own name, or, where the log is
         behind, under the table's."""
         then, copy, dialect = entry.schema, entry.table, self.source.dialect
         assert then is not None and copy is not None and isinstance(dialect, CopyingDialect)
-        until = time.monotonic() + BEHIND_SECONDS
+        self.kept.begin()
+        until = time.monotonic() + waits_behind(statement.mark.commit_time)
         while True:
             try:
-                with closing(self.source.catalog()) as catalog:
-                    tables = read_definitions(catalog, {copy, then.id}.__contains__).tables
+                tables = self.kept.ask(lambda catalog: named(catalog, (copy, then.id)))
             except SourceUnavailable:
                 raise
             except SourceError as refused:  # the user may not see all of it
@@ -129,12 +125,13 @@ class Copies:
             there = [replace(tables[table], id=then.id) for table in (copy, then.id) if table in tables]
             found = [dialect.copy_altered(statement.sql, statement.schema, then, now) for now in there]
             good = next((one for one in found if one is not None), None)
-            if (
-                good is not None
-                or any(len(now.columns) != len(then.columns) for now in there)
-                or time.monotonic() > until
-            ):
+            if good is not None:
                 return good
+            if self.kept.renew():
+                continue
+            is_shown = bool(there) and not is_as_before(there[0], then)  # the copy's own, as long as it has its name
+            if is_shown or time.monotonic() > until:
+                return None
             time.sleep(PAUSE)
 
     def swapped(self, facts: StatementFacts) -> tuple[TableId, TableId] | None:
@@ -190,14 +187,22 @@ class Copies:
         """Return the table as the catalogue has it, None where that is not what is behind the swap, apart from what later
         statements may have done. It may show that a moment later than the log."""
         until = time.monotonic() + BEHIND_SECONDS
-        with closing(self.source.catalog()) as catalog:
-            while True:
-                now = read_definitions(catalog, after.id.__eq__).tables.get(after.id)
-                if now is not None and may_become(after, now, self.follows(after.id)):
-                    return now
-                if time.monotonic() > until:
-                    return None
-                time.sleep(PAUSE)
+        self.kept.begin()
+        while True:
+            now = self.kept.table(after.id)
+            if now is not None and may_become(after, now, self.follows(after.id)):
+                return now
+            if self.kept.renew():
+                continue
+            if time.monotonic() > until:
+                return None
+            time.sleep(PAUSE)
+
+
+def touched(former: TableSchema, now: TableSchema) -> set[str]:
+    """Return the columns, in small letters, that are not the same in both definitions, or in one of them alone."""
+    before, behind = ({c.name.lower(): (c, c.comment) for c in schema.columns} for schema in (former, now))
+    return {name for name in before.keys() | behind.keys() if before.get(name) != behind.get(name)}
 
 
 def tell_keys(then: TableSchema, now: TableSchema) -> None:

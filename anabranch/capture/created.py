@@ -12,17 +12,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.capture.altered import BEHIND_SECONDS, PAUSE
 from anabranch.capture.begin import read_definitions
+from anabranch.capture.kept_catalog import BEHIND_SECONDS, PAUSE, YOUNG_SECONDS
 from anabranch.contracts import CreatingDialect
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.column_changes import Untold
 from anabranch.model.key_changes import acts
 from anabranch.model.writers import own_targets
 from anabranch.rows.chunk import Barrier, BarrierKind
-
-# A table that was made longer ago and is in no catalogue is gone. Clocks of two machines may differ by as much.
-YOUNG_SECONDS = 30.0
 
 if TYPE_CHECKING:
     from anabranch.capture.begin import SourceDefinitions
@@ -59,7 +56,8 @@ def take_in(
 
 def _read(source: SourceConnector, trail: TrailWriter, table: TableId, commit_time: int) -> SourceDefinitions | None:
     """Ask the catalogue, which may show it a moment later than the log: it is waited for if the statement is young, by its
-    `commit_time` in microseconds, 0 if unknown. None for a table that the job writes itself."""
+    `commit_time` in microseconds, 0 if unknown. A table that was made longer ago, and is in no catalogue, is gone. None for a
+    table that the job writes itself."""
     is_young = not commit_time or time.time() - commit_time / 1e6 < YOUNG_SECONDS
     until = time.monotonic() + (BEHIND_SECONDS if is_young else 0.0)
     with closing(source.catalog()) as catalog:

@@ -17,6 +17,7 @@ from anabranch import log, waits
 from anabranch.capture import altered, created, dropped
 from anabranch.capture.begin import Wanted, read_definitions
 from anabranch.capture.copies import Copies, tell_keys
+from anabranch.capture.kept_catalog import KeptCatalog
 from anabranch.capture.older import PATIENCE
 from anabranch.capture.unlogged import REASON
 from anabranch.contracts import SourceCatalog, SourceConnector
@@ -91,7 +92,8 @@ class DefinitionKeeper:
         swaps are not followed.
         """
         self.shares, self.tools = shares, tools or GhostNames()
-        self.copies = Copies(source, trail, ghosts or GhostNames(), follows)
+        self.kept = KeptCatalog(source)
+        self.copies = Copies(self.kept, trail, ghosts or GhostNames(), follows)
         self.follows = follows
         self.prepare = prepare
         self.source, self.trail, self.wanted, self.reselect, self.patience = source, trail, wanted, reselect, patience
@@ -194,7 +196,7 @@ class DefinitionKeeper:
             return []
         if named[0] in self.unsettled and self._is_before(statement.mark, self.unsettled[named[0]]):
             return []
-        barriers = altered.go_on(self.source, self.trail, named[0], statement, shown, follows)
+        barriers = altered.go_on(self.kept, self.trail, named[0], statement, shown, follows)
         if barriers:
             self.reselect()
         return barriers
@@ -267,7 +269,7 @@ class DefinitionKeeper:
         settled = self.unsettled.get(table)
         if settled is not None and self.source.order.includes(settled, item.native, None):
             return alone(self.park([table], item.reason), mark, None)
-        found = altered.follow(self.source, self.trail, item, self.follows(table))
+        found = altered.follow(self.kept, self.trail, item, self.follows(table))
         if isinstance(found, str):
             return alone(self.park([table], f"{item.reason}: {found}"), mark, None)
         self.reselect()

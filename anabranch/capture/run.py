@@ -124,11 +124,16 @@ class Capture:
         self.replaced = ReplacedColumns(self.source)
         self.prepared = PreparedTransactions(self.trail, self.keeper)
         self.open = OpenTransactions(self.trail, self.keeper, self.reader, self.limits)
+        with closing(self.keeper.kept):
+            self._run()
+
+    def _run(self) -> None:
         lost_since: float | None = None
         tries = 0  # since it was lost
         was_there = self.waits_at_start
         while not self.stop():
             try:
+                self.keeper.kept.close()  # the next one may be another server's
                 self._rewind()
                 self.trail.flush()  # what was appended, and could not be flushed, is in the trail: it is not read again
                 in_force = self.trail.history.in_force()
@@ -281,6 +286,7 @@ class Capture:
                 idle, next_heartbeat = None, now + pace.current.capture_heartbeat
             if now >= next_requests and not is_inside:
                 self._requests()
+                self.keeper.kept.close_idle()
                 self._moved(self.open.keep_old())
                 self._tell_counts()
                 next_requests = now + pace.current.capture_requests

@@ -56,6 +56,15 @@ class SourceCatalog(Protocol):
 
 
 @runtime_checkable
+class NamingCatalog(Protocol):
+    """Reads single tables without looking at all others; an ability of a SourceCatalog."""
+
+    def named(self, tables: Collection[TableId]) -> dict[TableId, TableSchema]:
+        """Return those of these base tables that are there, as `SourceCatalog.tables` returns and refuses them. A few tables:
+        each costs queries of its own."""
+
+
+@runtime_checkable
 class RedefinedCatalog(Protocol):
     """Says what a table is whose rows come by other columns; an ability of a SourceCatalog whose log gives LogRedefined."""
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
-from anabranch.capture import copies
+from anabranch.capture import copies, kept_catalog
 from anabranch.capture.definitions import SWAPPED, DefinitionKeeper, alone
 from anabranch.connectors.memory.source.capture import MemoryOrder, mark
 from anabranch.connectors.mysql.source.statements import MysqlDialect
@@ -54,6 +54,8 @@ class Source:
     """A connector whose catalogue finds the tables `now`."""
 
     now: dict[TableId, TableSchema]
+    shows: dict[int, TableSchema] = field(default_factory=dict)  # from the so manieth look on
+    looks: int = 0
     order: Any = field(default_factory=MemoryOrder)
     dialect: Any = field(default_factory=MysqlDialect)
 
@@ -61,6 +63,9 @@ class Source:
         return self
 
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
+        self.looks += 1
+        if self.looks in self.shows:
+            self.now |= {self.shows[self.looks].id: self.shows[self.looks]}
         return {table: schema for table, schema in self.now.items() if wanted(table)}
 
     def mark(self) -> LogMark:
@@ -132,6 +137,7 @@ class Log:
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Log]]:
     monkeypatch.setattr(copies, "BEHIND_SECONDS", 0.0)
+    monkeypatch.setattr(kept_catalog, "BEHIND_SECONDS", 0.0)
     made: list[Log] = []
 
     def make(*schemas: TableSchema, **more: Any) -> Log:
@@ -206,6 +212,38 @@ def test_a_migration_that_was_broken_off_is_begun_anew(log: Callable[..., Log]) 
     assert [one.kind for one in found] == [BarrierKind.ALTER]
 
 
+def test_statements_that_alter_other_columns_of_a_copy_are_followed_one_after_another(log: Callable[..., Log]) -> None:
+    made = log(now=(ADDED, FILLED, Column("C", INT, "int", has_default=True)))
+    statements = (LIKE, ALTER, "ALTER TABLE _orders_gho ADD z INT NOT NULL", "ALTER TABLE _orders_gho ADD C INT", SWAP)
+    for statement in statements[:3]:
+        made.read(statement)
+    made.killed()
+    made.read(statements[3])
+    (barrier,) = made.read(SWAP)
+    assert barrier.kind is BarrierKind.ALTER and barrier.untold == Untold(filled=(("z", "0"),), swapped=True)
+    assert barrier.schema is not None and [c.name for c in barrier.schema.columns] == ["id", "n", "a", "z", "C"]
+
+
+def test_a_hopeless_alteration_of_a_copy_is_not_waited_for(
+    log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalogue shows it, and it is not what may be followed; while it shows nothing of it, it is asked again."""
+    made = log(now=())
+    monkeypatch.setattr(kept_catalog, "BEHIND_SECONDS", 60.0)
+    monkeypatch.setattr(copies, "PAUSE", 0.0)
+    copy, source = TableId("shop", "_orders_gho"), cast("Source", made.keeper.source)
+    made.read(LIKE)
+    source.now[copy] = replace(table(copy), columns=(ID, replace(N, native="bigint")))
+    source.looks = 0
+    made.read("ALTER TABLE _orders_gho MODIFY n SMALLINT")
+    assert source.looks == 1
+    made.read("DROP TABLE _orders_gho")
+    made.read(LIKE)
+    source.now[copy], source.shows, source.looks = table(copy), {4: table(copy, ADDED)}, 0
+    made.read("ALTER TABLE _orders_gho ADD a INT DEFAULT 5")
+    assert source.looks == 4 and made.trail.history.copies()[copy].reason == ""
+
+
 KEY = ForeignKey("f", ("n",), OTHER, ("id",), Action.RESTRICT, Action.RESTRICT)
 PARKED = [
     # what the log has before the swap, why the table parks
@@ -221,7 +259,7 @@ PARKED = [
     ((LIKE, "ALTER TABLE _orders_gho ADD a INT DEFAULT 6"), "something that is not followed"),
     ((LIKE, "ALTER TABLE _orders_gho CHANGE n a INT DEFAULT 5"), "something that is not followed"),
     ((LIKE, ALTER, "ALTER TABLE _orders_gho ALTER a SET DEFAULT 6"), "something that is not followed"),
-    ((LIKE, ALTER, "ALTER TABLE _orders_gho DROP n"), "several statements altered the columns"),
+    ((LIKE, ALTER, "ALTER TABLE _orders_gho ALTER a DROP DEFAULT, DROP n"), "not followed"),
     ((LIKE, "ALTER TABLE _orders_gho DROP n", "ALTER TABLE _orders_gho ADD n INT"), "several statements"),
     ((LIKE, "ALTER TABLE _orders_gho ADD a INT DEFAULT 5", "ALTER TABLE _orders_gho DROP a"), "several statements"),
     ((LIKE, "ALTER TABLE _orders_gho TRUNCATE PARTITION p0"), "does not show"),

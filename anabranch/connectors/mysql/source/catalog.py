@@ -47,6 +47,11 @@ class MysqlCatalog:
 
         return Definitions(self._connection).tables(wanted, whole)
 
+    def named(self, tables: Collection[TableId]) -> dict[TableId, TableSchema]:
+        from anabranch.connectors.mysql.source.definitions import Definitions  # as above
+
+        return Definitions(self._connection).named(tables)
+
     def names(self) -> dict[TableId, str]:
         from anabranch.connectors.mysql.source.table_names import table_names
 

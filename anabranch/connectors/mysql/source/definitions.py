@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -75,7 +75,16 @@ class Definitions:
         self._connection = connection
 
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
-        chosen = {t: row for row in self._base_tables() if wanted(t := TableId(row["TABLE_SCHEMA"], row["TABLE_NAME"]))}
+        return self._found({t: row for t, row in self._base_tables() if wanted(t)}, whole)
+
+    def named(self, tables: Iterable[TableId]) -> dict[TableId, TableSchema]:
+        """Return those of these tables that are there. None other is looked at: information_schema may compare names without
+        their case, so names are compared here, too."""
+        where = " AND TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+        found = (pair for t in tables for pair in self._base_tables(where, t.schema, t.name) if pair[0] == t)
+        return self._found(dict(found), True)
+
+    def _found(self, chosen: Mapping[TableId, Row], whole: bool) -> dict[TableId, TableSchema]:
         found: dict[TableId, TableSchema] = {}
         for schema, names in _places(chosen):
             found |= self._read(schema, names, chosen)
@@ -91,10 +100,11 @@ class Definitions:
                 hint=grant(foreign_keys.RIGHT, f"{as_pattern(table.schema)}.*", account(self._connection)),
             )
 
-    def _base_tables(self) -> list[Row]:
+    def _base_tables(self, condition: str = "", *values: str) -> Iterator[tuple[TableId, Row]]:
         places = ", ".join(["%s"] * len(SYSTEM_SCHEMAS))
-        where = f" WHERE TABLE_SCHEMA NOT IN ({places}) AND TABLE_TYPE IN {BASE_TABLES}"
-        return self._rows(_TABLES + where, *SYSTEM_SCHEMAS)
+        where = f" WHERE TABLE_SCHEMA NOT IN ({places}) AND TABLE_TYPE IN {BASE_TABLES}{condition}"
+        for row in self._rows(_TABLES + where, *SYSTEM_SCHEMAS, *values):
+            yield TableId(row["TABLE_SCHEMA"], row["TABLE_NAME"]), row
 
     def _read(self, schema: str, one: str | None, chosen: Mapping[TableId, Row]) -> dict[TableId, TableSchema]:
         columns = self._by_table(self._known(_COLUMNS, COLUMNS_SINCE), schema, one)
