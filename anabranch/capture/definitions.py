@@ -109,7 +109,7 @@ class DefinitionKeeper:
     def select(self, table: TableId) -> TableSchema | None:
         """Return the definition in force, None for a table that is not replicated or parked. A wanted table that capture has
         never seen a definition of is parked when its first rows come by."""
-        return self.trail.history.in_force().get(table)
+        return self.trail.history.followed(table)
 
     # --- what the log says ---------------------------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from anabranch.model.datatype import Kind, LogicalType, Special
@@ -287,7 +288,7 @@ class TableSchema:
         return replace(self, version=version)
 
     def to_json(self) -> dict[str, Any]:
-        data = asdict(self)
+        data: dict[str, Any] = _plain(self)
         for column in data["columns"]:
             _without(column, _RARE)
             if logical := column["type"]:
@@ -331,6 +332,21 @@ _RARE: dict[str, Any] = {"computed_from": None, "set_by_server": False, "stored"
 _RARE_OF_TABLE: dict[str, Any] = {"numbers": 0, "file": 0}
 _RARE_OF_TYPE: dict[str, Any] = {"base": "", "delimiter": "", "fields": ()}
 _RARE_OF_INDEX: dict[str, Any] = {"parts": (), "invisible": False}
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...] | None:
+    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else None
+
+
+def _plain(value: Any) -> Any:
+    """Return what dataclasses.asdict does, without copying values that nobody can change: each definition of a wide table is
+    written several times."""
+    if type(value) is tuple:
+        return tuple(map(_plain, value))
+    kind: Any = type(value)
+    names = _names(kind)
+    return value if names is None else {name: _plain(getattr(value, name)) for name in names}
 
 
 def _without(data: dict[str, Any], rare: Mapping[str, Any]) -> None:

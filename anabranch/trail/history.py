@@ -135,6 +135,11 @@ class SchemaHistory:
         """Return whether this transaction drops tables that were followed up to there."""
         return any(entry.dropped and entry.sequence == sequence for entry in self.entries)
 
+    def followed(self, table: TableId) -> TableSchema | None:
+        """Return what `in_force` has of a table, None where it has none."""
+        entries = self._schemas.get(table)
+        return entries[-1].schema if entries and table not in self._parked and not entries[-1].dropped else None
+
     def parked(self) -> dict[TableId, str]:
         """Return parked tables with the reason."""
         return {table: entry.reason for table, entry in self._parked.items()}

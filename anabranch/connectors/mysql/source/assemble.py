@@ -161,8 +161,8 @@ class Assembler:
         return self._group.mark()
 
     def reselect(self) -> None:
-        """Forget definitions and selection; the next table map asks again."""
-        self._tables.reselect()
+        """Ask again which tables are selected, and by which definitions."""
+        self._tables.ask_again()
 
     # --- the loop ------------------------------------------------------------------------------------------------
 

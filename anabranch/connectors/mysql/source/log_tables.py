@@ -72,6 +72,21 @@ class LogTables:
         self._kept = {}
         return tuple(found)
 
+    def ask_again(self) -> None:
+        """Ask for the definitions in force, and forget the tables that have another one by now, or none: their next table map
+        asks again. Others keep their decoders, which cost more than to ask."""
+        if self._left_out is not None:
+            self.reselect()
+            return
+        changed = {table for table, known in self._schemas.items() if self._select(table) is not known}
+        for table in changed:
+            del self._schemas[table]
+        for raw, (_, decoders) in list(self.maps.items()):
+            if (decoders.buffer.schema.id if decoders is not None else self._read(table_of, raw)) in changed:
+                del self.maps[raw]
+        self._kept.clear()
+        self.on_change()
+
     def reselect(self) -> None:
         """Forget definitions and selection; the next table map asks again."""
         self._schemas.clear()
