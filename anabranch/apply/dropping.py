@@ -48,7 +48,7 @@ NOT_THROUGH = "its load was not through"
 
 @dataclass(frozen=True)
 class Going:
-    """What becomes of a table that is dropped or renamed. `change`: what the Writer does, None where the target's table stays
+    """The fate of a table that is dropped or renamed. `change`: what the Writer does, None where the target's table stays
     as it is; `state`: how the table goes on under its next name, None where it does not."""
 
     change: DroppedTable | None = None
@@ -127,6 +127,8 @@ class Dropping:
             raise _Refused([table], "the table was parked" if state.is_parked else NOT_THROUGH)
         if action not in taken:
             raise _Refused([table], actions.line(kind))
+        if not state.facts.built and not self.progress.trail.history.was_made(table):
+            raise _Refused([table], "its indexes and keys were not built yet")
         if number:
             raise _Refused([table], f"{number} changes of it are set aside: release or discard them before")
         if not isinstance(self.writer, DropsTables):
@@ -140,12 +142,11 @@ class Dropping:
         if action == KEEP:
             return Going()
         assert isinstance(self.writer, DropsTables)
-        assert state.schema is not None
-        if why := self._not_ours_alone(state, state.schema):
+        if why := not_ours_alone(self.tables, self.progress.states, self._others(), state):
             raise _Refused([table], why)
         followed = self.progress.context.tables[table].table
-        at = datetime.fromtimestamp(where.commit_time / 1e6, UTC)
-        kept = self.writer.kept_name(followed.target, at.strftime(SUFFIX)) if action == RENAME else None
+        suffix = kept_suffix(where.commit_time)
+        kept = self.writer.kept_name(followed.target, suffix) if action == RENAME else None
         return Going(DroppedTable(followed, kept))
 
     def _moving(self, barrier: Barrier, behind: Barrier) -> Going:
@@ -169,40 +170,14 @@ class Dropping:
         moved = rename(state, schema, there.target)
         if there.target == state.target:
             return Going(None, moved)
-        if shared := self._shared(state):
-            raise _Refused([table], shared)
+        if found := shared(states, self._others(), state):
+            raise _Refused([table], found)
         if taken := sorted(t for t, s in states.items() if s.target == there.target):
             raise _Refused([table], f"{there.target} is the target of {taken[0]} already")
         return Going(DroppedTable(followed.table, there.target, goes_on=True), moved)
 
-    def _shared(self, state: TableState) -> str:
-        """Say what else goes into the target's table, "" for nothing."""
-        progress, target = self.progress, state.target
-        if shared := sorted(t for t, s in progress.states.items() if s.target == target and t != state.source):
-            return f"{shared[0]} goes into the same table there"
-        if target in progress.store.states.others(progress.job):
-            return "another job replicates into the same table there"
-        return ""
-
-    def _not_ours_alone(self, state: TableState, schema: TableSchema) -> str:
-        """Say why rows that others have written may be in the target's table, "" where they may not."""
-        progress, table = self.progress, state.source
-        followed = progress.context.tables[table]
-        try:
-            target = self.tables.target_table(schema).target
-        except ConfigError as error:
-            return error.message
-        if target != state.target:
-            return f"the job's rules call it {target} by now"
-        if shared := self._shared(state):
-            return shared
-        if state.facts.kept:
-            return "the target's table had rows before its load, which were kept"
-        if followed.filter is not None:
-            return "the job replicates some of its rows alone, and the target's table may have others"
-        if followed.on_conflict != STRICT:
-            return "others write to the target's table as well, as on_conflict says"
-        return ""
+    def _others(self) -> Collection[TableId]:
+        return self.progress.store.states.others(self.progress.job)
 
     def _stopped(self, barrier: Barrier, line: str) -> StoppedByChange:
         return StoppedByChange(
@@ -326,6 +301,39 @@ def barriers_in(trail: TrailReader, sequence: int) -> Iterator[Barrier]:
     for chunks in Feed(trail, sequence - 1, sequence).groups():
         for chunk in chunks:
             yield from (one for one in chunk.barriers if chunk.first_sequence + one.tx == sequence)
+
+
+def shared(states: Mapping[TableId, TableState], others: Collection[TableId], state: TableState) -> str:
+    """Say what else goes into the target's table, "" for nothing. `others`: the target tables of other jobs."""
+    if found := sorted(t for t, s in states.items() if s.target == state.target and t != state.source):
+        return f"{found[0]} goes into the same table there"
+    return "another job replicates into the same table there" if state.target in others else ""
+
+
+def not_ours_alone(
+    tables: Tables, states: Mapping[TableId, TableState], others: Collection[TableId], state: TableState
+) -> str:
+    """Say why rows that others have written may be in the target's table, "" where they may not."""
+    schema = state.schema
+    assert schema is not None
+    try:
+        target, where, policy = tables.target_table(schema).target, tables.where(schema), tables.on_conflict(schema)
+    except ConfigError as error:
+        return error.message
+    if target != state.target:
+        return f"the job's rules call it {target} by now"
+    if found := shared(states, others, state):
+        return found
+    if state.facts.kept:
+        return "the target's table had rows before its load, which were kept"
+    if where is not None:
+        return "the job replicates some of its rows alone, and the target's table may have others"
+    return "" if policy == STRICT else "others write to the target's table as well, as on_conflict says"
+
+
+def kept_suffix(commit_time: int) -> str:
+    """Return what is put behind the name of a table that is kept; `commit_time`: of the statement, microseconds since 1970."""
+    return datetime.fromtimestamp(commit_time / 1e6, UTC).strftime(SUFFIX)
 
 
 def _what(barrier: Barrier) -> str:

@@ -317,7 +317,9 @@ class DefinitionKeeper:
         if facts.kind in VANISHES:
             parked = self._park(named, f"{facts.kind} at the source", statement.sql)
             if facts.kind != StatementKind.DROP:
-                parked += self._new_tables(facts.tables, facts, statement)
+                gone = {table for table, _ in facts.renames} & self.trail.history.dropped()
+                came = [table for table in facts.tables if table not in gone]
+                parked += self._new_tables(came, facts, statement)
             return parked
         return self._compared(facts, named, statement)
 

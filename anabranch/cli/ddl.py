@@ -87,8 +87,8 @@ def plan(job: str, statement: str, target: str | None, as_json: bool) -> None:
     """Show what would become of a statement at every target.
 
     Nothing is run. Shows the target's statements, how each column's type is stored, the lock that others wait for, and the
-    undo, as far as the statement tells. Exit code: 0 as at the source, 4 some values would differ, 3 a target parks the
-    table."""
+    undo, as far as the statement tells; of DROP TABLE and RENAME TABLE what the job file says. Exit code: 0 as at the source,
+    4 some values would differ, 3 a target parks the table."""
     from anabranch.job import Job
 
     answers = of_each(Job.from_file(job), target, lambda one: one.plan_ddl(statement))

@@ -1,4 +1,5 @@
-"""`ddl plan`: what would become of a statement that alters a table of the source, at each target. Runs nothing.
+"""`ddl plan`: what would become of a statement that alters, drops or renames a table of the source, at each target. Runs
+nothing.
 
 The definition behind it is made of the statement alone, through the type map that reads the catalogue; what is decided, and the
 statements of the target, are by what apply does when the log has the statement.
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from anabranch.apply.column_steps import NotFollowed, Stops, altered_table, asks
 from anabranch.contracts import AlteringDialect, Conflict, ForeseeingDialect, PlansAltering
 from anabranch.errors import ConfigError, TargetError, TargetUnavailable
+from anabranch.job.ddl_plan_gone import NOT_LOADED, gone
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import Outcome
 from anabranch.rows.altered import AlteredTable, ColumnAdded
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 UNKNOWN = "it does something else than add columns whose values in rows that are there are certain"
+GOES = (StatementKind.DROP, StatementKind.RENAME)
 WORST = {Fidelity.EXACT: 0, Fidelity.WIDENED: 0, Fidelity.LOSSY: 4, Fidelity.REFUSED: 3}  # -> exit code
 PARKS = 3
 
@@ -77,13 +80,17 @@ class _StopsJob(Exception):
 
 
 def plan(job: JobView, statement: str) -> DdlPlan:
-    """Return what would become of the statement at this target. Raises ConfigError for a statement that is not one of ALTER
-    TABLE, for a table that the job does not have, and for a source whose statements are not read."""
+    """Return what would become of the statement at this target. Raises ConfigError for a statement that is not one of ALTER,
+    DROP or RENAME TABLE, for a table that the job does not have, and for a source whose statements are not read."""
     source = source_of(job)
     dialect = source.dialect
     if not isinstance(dialect, ForeseeingDialect) or not isinstance(dialect, AlteringDialect):
         raise ConfigError("the log of this source has no statements that could be planned", job=job.config.name)
     facts = dialect.facts(statement, "")
+    if facts.kind in GOES and not facts.makes_anew:
+        then, from_trail = _in_force(job, facts.tables[0])
+        outcome, why = gone(job, facts, then)
+        return DdlPlan(dialect.shown(statement), then.id, then, from_trail, None, outcome, why)
     if facts.kind not in (StatementKind.COLUMNS, StatementKind.ALTER) or len(facts.tables) != 1:
         hint = 'for example "ALTER TABLE shop.orders ADD COLUMN note TEXT"'
         raise ConfigError("this is not an ALTER TABLE of one table", job=job.config.name, hint=hint)
@@ -145,7 +152,7 @@ def _passed(job: JobView, table: TableId) -> str:
     with store_of(job) as store:
         state = store.states.table(job.config.name, table) if store.exists() else None
     if state is None:
-        return "the table is not loaded yet"
+        return NOT_LOADED
     return f"the table is parked: {state.reason}" if state.is_parked else ""
 
 

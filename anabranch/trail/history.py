@@ -219,6 +219,11 @@ class SchemaHistory:
             e.dropped and e.schema and e.schema.version == schema.version for e in self._schemas.get(schema.id, [])
         )
 
+    def was_made(self, table: TableId) -> bool:
+        """Return whether a statement of the log made the table that has this name now, and nobody has loaded it since."""
+        entries = reversed(self._schemas.get(table, []))
+        return next((e.created and not e.joined for e in entries if e.created or e.joined), False)
+
     def was_created(self, schema: TableSchema) -> bool:
         """Return whether a statement of the log made the table, as this version."""
         return any(

@@ -88,6 +88,9 @@ def _outcomes(here: JobHere) -> dict[str, str]:
 def test_rule_17_tables_go_at_their_place(here: JobHere) -> None:
     """In a backlog, with rows before and tables of the same name behind; then the job dies at every place on the way of one."""
     made, source = here.made, here.made.source
+    for name, outcome in ("plain", Outcome.DROPPED), ("stays_here", Outcome.KEPT), ("moves_off", Outcome.KEPT):
+        plan = here.job.plan_ddl(f"DROP TABLE {name}")
+        assert (plan.outcome, plan.exit_code) == (outcome, 0), plan
     source.execute(
         "UPDATE plain SET v = 'last'",
         "DROP TABLE plain",
@@ -152,6 +155,8 @@ def test_rule_17_tables_go_at_their_place(here: JobHere) -> None:
 def test_rule_17_tables_go_on_under_their_next_names(here: JobHere) -> None:
     """In a backlog, several times; then the job dies at every place on the way of one."""
     made, source = here.made, here.made.source
+    assert here.job.plan_ddl("RENAME TABLE plain TO flat").outcome is Outcome.RENAMED
+    assert here.job.plan_ddl("RENAME TABLE parent TO father").outcome is Outcome.PARKED
     source.execute(
         "UPDATE plain SET v = 'before'",
         "RENAME TABLE plain TO flat",

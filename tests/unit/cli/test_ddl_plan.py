@@ -88,7 +88,9 @@ def plan(
 
 def test_what_cannot_be_planned_is_said_before_a_target_is_asked(plan: Callable[..., tuple[int, str]]) -> None:
     orders = trail_source.ORDERS
-    for statement in ("DROP TABLE orders", "SELECT 1", "", "ALTER VIEW v AS SELECT 1"):
+    code, said = plan("DROP TABLE orders, notes")
+    assert code == 2 and "not about one table alone" in said
+    for statement in ("CREATE OR REPLACE TABLE orders (id INT)", "SELECT 1", "", "ALTER VIEW v AS SELECT 1"):
         code, said = plan(statement)
         assert code == 2 and "not an ALTER TABLE of one table" in said, statement
     code, said = plan("ALTER TABLE shop.nowhere ADD n INT")
