@@ -79,7 +79,7 @@ from anabranch.contracts.source_catalog import (
 from anabranch.contracts.store import JobStore, TableStates, TargetStore
 from anabranch.contracts.tables import LabelTables, PlansAltering, StandingTables, TargetCatalog, TargetTables
 from anabranch.contracts.target import RowTarget, StandingTypes, TargetConnector, TypeMap
-from anabranch.contracts.trial import RefusedLine, Trial, TryingTarget
+from anabranch.contracts.trial import DrawingReader, Drawn, RefusedLine, Trial, TryingTarget, lone_column
 from anabranch.contracts.values import Bounds, LogOptions
 from anabranch.contracts.verified import VerifiedStore
 from anabranch.contracts.writer import (
@@ -124,6 +124,8 @@ __all__ = [
     "CreatingDialect",
     "CutoverStore",
     "Dialect",
+    "DrawingReader",
+    "Drawn",
     "DropsTables",
     "EmptiesApart",
     "Emptying",
@@ -204,6 +206,7 @@ __all__ = [
     "WaryReader",
     "Writer",
     "drift_of",
+    "lone_column",
     "longest_of",
     "remains_of",
     "replaced_of",

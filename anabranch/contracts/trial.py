@@ -1,13 +1,14 @@
-"""The contract of a target that tries rows: as a load would write them, without writing any."""
+"""Contracts of a target that tries rows as a load would write them, without writing any, and of a source that has values to
+try which are in no table."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Column, TableSchema
 from anabranch.model.value_rules import ValueRules
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ class Trial(Protocol):
     def empty(self) -> None:
         """Remove what was taken."""
 
+    def release(self) -> str:
+        """Return the server's release, as it prints it. Behind `begin`."""
+
     def close(self) -> None: ...
 
 
@@ -61,3 +65,47 @@ class TryingTarget(Protocol):
     """Hands out trials; an ability of a RowTarget that has temporary tables."""
 
     def trial(self, rules: ValueRules) -> Trial: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Values that a DrawingReader holds: the definition of their table, how many the source has taken, and its release."""
+
+    schema: TableSchema
+    values: int
+    release: str
+
+
+@runtime_checkable
+class DrawingReader(Protocol):
+    """Holds values of a column's type that are in no table, for a SnapshotReader to read; an ability of sources that have
+    temporary tables.
+
+    Delivery: nothing stays at the source, whatever happens: the table ends with the session."""
+
+    def draw(self, table: TableSchema, column: str, texts: Sequence[str]) -> Drawn:
+        """Make a temporary table with a column like this one of a table that is there, in place of a former one, and put in
+        these values (text form, model/datatype.py), those of the source's own table of edges, and NULL. What the source's
+        column does not take is left out. `lines` reads them then. Raises SourceError where the user has no right to temporary
+        tables."""
+
+
+def lone_column(table: TableSchema, place: TableId, key: Column, column: str) -> TableSchema:
+    """Return the definition of a table with a key and one column of another table."""
+    own = replace(
+        table.column(column),
+        nullable=True,
+        has_default=False,
+        default=None,
+        default_is_expression=False,
+        default_term=None,
+        generated=False,
+        expression="",
+        auto_increment=False,
+        set_by_server=False,
+        invisible=False,
+        serial=False,
+        sequence="",
+        comment="",
+    )
+    return TableSchema(place, (key, own), (key.name,), engine=table.engine, dialect=table.dialect, needs=table.needs)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import NotedConflict
     from anabranch.rules.decided import Decided
+    from anabranch.scan.certificate import Certificate
     from anabranch.scan.report import ScanReport
     from anabranch.verify.report import Verification
     from anabranch.view.chosen_tables import Choice
@@ -111,6 +112,16 @@ class Job(JobView):
 
             drawn = random.randrange(SEEDS) if seed is None else seed
             return scan(self, tuple(tables), None if sample is None else Sample(sample, drawn), show)
+
+    def types_tried(self, values: int = 100, seed: int | None = None) -> Certificate:
+        """Have `values` values drawn at random, and the edges, of each type of the job make the round trip on both servers, of
+        which nothing stays; what is seen stands beside what is declared. Raises nothing for a type that fares worse: look at
+        the result. Of a job with several targets, for one (`on`)."""
+        with self._named():
+            from anabranch.job.certifying import certificate
+            from anabranch.verify.wanted import SEEDS
+
+            return certificate(self, values, random.randrange(SEEDS) if seed is None else seed)
 
     def reverse(self) -> Reversed:
         """Return the job file of the way back. Raises PreflightFailed with all that cannot go back."""

@@ -43,6 +43,7 @@ class Finding:
     keys: tuple[str, ...] = ()
     is_least: bool = False
     decides: str = ""
+    by_source: bool = False  # its reader could not convert the value: the job's settings decide, not the target's type
 
     @property
     def about(self) -> tuple[TableId, Outcome, str, str]:

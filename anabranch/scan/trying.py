@@ -90,7 +90,7 @@ class Trying:
                 if piece.key:
                     _key_values(piece, trial, blocks, found)
                 else:
-                    _rows(piece, trial, blocks, found, self.target.types, self.rules)
+                    tried_rows(piece, trial, blocks, found, self.target.types, self.rules)
             except ValueRefused as refusal:
                 found.findings.append(_refused_by_source(piece.one, refusal))
                 found.not_seen.append(f"rows behind one that cannot be read: {found.findings[-1].what}")
@@ -151,9 +151,10 @@ def refused_by_source(one: ScanTable, error: SourceError) -> PieceFound:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _rows(
+def tried_rows(
     piece: ScanPiece, trial: Trial, blocks: Iterable[bytes], found: PieceFound, types: TypeMap, rules: ValueRules
 ) -> None:
+    """Try rows, and add to `found` what is to be said of them. `types` and `rules`: the target's, and the job's."""
     one, left, room = piece.one, list[LeftOut](), MOST
     own = trial.begin(one.schema, one.table)
     for block in apart(blocks, left.append):
@@ -229,7 +230,7 @@ def _left_out(one: ScanTable, left: Iterable[LeftOut]) -> Iterator[Finding]:
         key = key_text(one.schema.primary_key, [_shown(row, name) for name in one.schema.primary_key])
         for column, what in row.unconverted.items():
             hint = _hint(_kind(one, column), what)
-            yield _finding(one, Outcome.REFUSED, column, _without_value(what), hint, key)
+            yield replace(_finding(one, Outcome.REFUSED, column, _without_value(what), hint, key), by_source=True)
 
 
 def _shown(row: LeftOut, name: str) -> str | None:

@@ -19,6 +19,7 @@ from anabranch.connectors.mysql.fingerprint import HASHINGS, outcome, statement
 from anabranch.connectors.mysql.kept import BACK, LOST
 from anabranch.connectors.mysql.packets import NO_LINE, Front, single, values
 from anabranch.connectors.mysql.source import chunks, raw
+from anabranch.connectors.mysql.source.drawn_values import draw
 from anabranch.connectors.mysql.source.expressions import (
     CODED,
     NULL,
@@ -41,7 +42,7 @@ from anabranch.connectors.mysql.source.log_end import identity
 from anabranch.connectors.mysql.source.native import compiled_columns, compiled_lines
 from anabranch.connectors.mysql.source.packets import SourceRows
 from anabranch.connectors.mysql.source.snapshot import has_transactions, keep_snapshot, open_snapshot
-from anabranch.contracts import Bounds, ValueRules
+from anabranch.contracts import Bounds, Drawn, ValueRules
 from anabranch.errors import SourceError, ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint
@@ -162,6 +163,10 @@ class MysqlSnapshot:
             came = SourceRows(session, f"SELECT {COUNTED} {wanted} FROM {rows}").payloads(front)
             yield from raw.blocks(came, table.id)
             return int(ask(session, COUNT)[0][0])
+
+    def draw(self, table: TableSchema, column: str, texts: Sequence[str]) -> Drawn:
+        with _about(table):
+            return draw(self._session(), table, column, texts)
 
     def close(self) -> None:
         if self._connection is not None and self._connection.open:

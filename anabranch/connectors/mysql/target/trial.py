@@ -26,6 +26,7 @@ from anabranch.connectors.mysql.target.session import (
     ask,
     column_list,
     connect,
+    one,
     quoted,
     run,
     table_name,
@@ -126,6 +127,10 @@ class MysqlTrial:
         with translated("empty a temporary table"):
             run(self._session(), "ROLLBACK")
             run(self._session(), "START TRANSACTION")
+
+    def release(self) -> str:
+        with translated("read the target's release"):
+            return str(one(self._session(), "SELECT VERSION()"))
 
     def close(self) -> None:
         if self._connection is not None and self._connection.open:

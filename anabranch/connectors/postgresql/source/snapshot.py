@@ -27,13 +27,14 @@ from anabranch.connectors.postgresql.source.connection import (
     refuse_other,
     snapshot_text,
 )
+from anabranch.connectors.postgresql.source.drawn_values import draw
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.key_order import Operators, compared, may_have_own, operators
 from anabranch.connectors.postgresql.source.large_objects import NUMBERS, REMEDY, may_name, named_in
 from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
 from anabranch.connectors.postgresql.source.positions import Place, place_of
 from anabranch.connectors.postgresql.source.stored_text import named
-from anabranch.contracts import Bounds, ValueRules
+from anabranch.contracts import Bounds, Drawn, ValueRules
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -240,6 +241,9 @@ class PostgresSnapshot:
         inside = self._inside(table, bounds)
         with self._about(table, f"sum up {table.id}"):
             return fingerprint(self._session(), table.id, columns, inside, own_rows(table), hashing)
+
+    def draw(self, table: TableSchema, column: str, texts: Sequence[str]) -> Drawn:
+        return draw(self._session(), table, column, texts)
 
     def _inside(self, table: TableSchema, bounds: Bounds) -> sql.Composable:
         parts = [

@@ -114,6 +114,9 @@ class PostgresTrial:
         with translated("empty a temporary table"):
             self._session().execute(sql.SQL("TRUNCATE {}").format(table_name(self._written().target)))
 
+    def release(self) -> str:
+        return f"PostgreSQL {self._session().info.parameter_status('server_version')}"
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
