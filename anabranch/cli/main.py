@@ -31,6 +31,7 @@ GROUPS = {
     "Try out": ("demo", "torture"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
+FILES = {"types": "certify"}  # of verbs that are in a file of another name
 LOGGING = {"run", "capture", "load", "apply"}  # an error of theirs is a line of their log, too
 INTERRUPTED, TERMINATED, UNEXPECTED = 130, 143, 1
 # Of Arrow's allocators the one that keeps least behind a large transaction (10 to 20 MB less). Children take it over.
@@ -46,7 +47,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = getattr(import_module(f"anabranch.cli.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(import_module(f"anabranch.cli.{FILES.get(cmd_name, cmd_name)}"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
