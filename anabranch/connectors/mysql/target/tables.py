@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pymysql
 
-from anabranch.connectors.mysql.target import altering_plan, ddl, labels, sequences, standing, taken_off
+from anabranch.connectors.mysql.target import altering_plan, ddl, labels, lost_triggers, sequences, standing, taken_off
 from anabranch.connectors.mysql.target import shared_tables as shared
 from anabranch.connectors.mysql.target.attempts import LOCK_WAIT, MADE, attempt
 from anabranch.connectors.mysql.target.begin import one_begins
@@ -196,6 +196,7 @@ class MysqlTables:
         if existing.type not in TABLE_TYPES:
             hint = "choose another name for the table ([[rules]] target), or drop it by hand"
             raise TargetError(f"{table.target} is a {existing.type.lower()}: it is not dropped", hint=hint)
+        lost_triggers.tell(connection, table)
         if said := attempt(connection, f"DROP TABLE {table_name(table.target)}", str(table.target), "dropped"):
             raise TargetError(said[0], table=str(table.source))
 

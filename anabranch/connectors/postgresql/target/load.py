@@ -20,6 +20,7 @@ from anabranch.connectors.postgresql.target import (
     altering_plan,
     aside,
     constraints,
+    made_anew,
     made_objects,
     renamed_labels,
     structures,
@@ -88,6 +89,7 @@ class PostgresLoader:
         connection = self._session()
         with translated(f"create {table.target}"), connection.transaction():
             connection.execute(ONE_CREATES)
+            before = made_anew.given(connection, table) if recreate else None
             if recreate:
                 if load is not None:
                     self._own_source.refuse(connection, load[0], [table.target])
@@ -95,12 +97,14 @@ class PostgresLoader:
                     shared.refuse_partition(connection, load[0], table)
                     shared.refuse_to_empty(connection, load[0], table)
                     taken_off.forget(connection, load[0], table)
-                taken_off.drop_table(connection, table.target)
+                taken_off.drop_table(connection, table, load[0] if load is not None else None)
             create_schema_unless_there(connection, table.target.schema)
             if read_table(connection, table.target) is None:
                 made_objects.make(connection, schema.needs)
                 connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
                 create_whole_table(connection, schema, table, rules, beside)
+                if before is not None:
+                    made_anew.give_back(connection, table, before)
 
     def plan_altering(self, altered: AlteredTable) -> AlteringPlan:
         connection = self._session()

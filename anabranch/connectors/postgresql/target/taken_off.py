@@ -36,14 +36,17 @@ FORGET = "DELETE FROM anabranch.taken_off WHERE job = %s AND source_table = %s A
 CONSTRAINT: LiteralString = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s AND conname = %s"
 
 
-def drop_table(connection: Connection, table: TableId) -> None:
-    """Drop the table and the foreign keys that refer to it; views on it refuse that."""
-    existing = read_table(connection, table)
+def drop_table(connection: Connection, table: TargetTable, job: str | None) -> None:
+    """Drop the target table and the foreign keys that refer to it, which are kept for `put_back` if a `job` drops it; views on
+    it refuse that."""
+    existing = read_table(connection, table.target)
     if existing is None:
         return
     for key in existing.referenced_by:
+        if job is not None and key.child != existing.id:
+            _keep(connection, job, table, "foreign key", key.child, key.name, key.definition.removesuffix(" NOT VALID"))
         _drop_constraint(connection, key.child, key.name)
-    connection.execute(sql.SQL("DROP TABLE {}").format(table_name(table)))
+    connection.execute(sql.SQL("DROP TABLE {}").format(table_name(table.target)))
 
 
 def take_off(connection: Connection, job: str, table: TargetTable, existing: ExistingTable) -> None:
