@@ -10,6 +10,7 @@ What does not live here: which statements drop tables that are followed (capture
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from anabranch.apply.progress import Progress
 from anabranch.apply.stage import Parked
 from anabranch.apply.tables import Tables
 from anabranch.contracts import Conflict, DropsTables
-from anabranch.errors import ConfigError, Fenced, StoppedByChange, TargetError, TargetUnavailable
+from anabranch.errors import ConfigError, Fenced, StoppedByChange, TargetBusy, TargetError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.column_changes import APPLY, DDL, KEEP, RENAME, STOP, ColumnChange
 from anabranch.model.ddl_changes import DdlRule, Outcome
@@ -43,6 +44,7 @@ REMEDY = (
 )
 SUFFIX = "__dropped_%Y%m%d_%H%M%S"  # of the statement's commit, UTC by the source's clock
 LOAD = "anabranch load JOB --table {table} brings it in"
+BUILDING_SECONDS, PAUSE = 10.0, 0.1
 NOT_THROUGH = "its load was not through"
 
 
@@ -70,7 +72,7 @@ class Dropping:
     progress: Progress
     writer: StateWriter
     tables: Tables
-    settled: Callable[[TableId], object] = lambda table: None  # waits for keys of a table that are being built
+    lets_go: Callable[[TableId], bool] = lambda table: True  # leave its keys alone from now on: are none being built?
 
     def carry_out(self, sequence: int) -> None:
         """Drop or keep the target's tables that this transaction drops, or park them. Raises TargetUnavailable, Fenced,
@@ -89,10 +91,9 @@ class Dropping:
                     going[table] = self._going(barrier, where)
             except _Refused as refusal:
                 refused[table] = refusal.why
+        self._let_go(going)
         for group in self._groups(going):
             try:
-                for one in group:
-                    self.settled(one.table.source)
                 self._drop_apart(sequence, group)
             except _Refused as refusal:
                 _leave_out(going, refused, refusal)
@@ -186,6 +187,15 @@ class Dropping:
             table=str(barrier.table),
             hint='write another value there, "park" for example, and start the job again: it goes on from here',
         )
+
+    def _let_go(self, tables: Iterable[TableId]) -> None:
+        """Wait for keys that are being built. Raises TargetBusy where that takes long."""
+        until = time.monotonic() + BUILDING_SECONDS
+        for table in tables:
+            while not self.lets_go(table):
+                if time.monotonic() > until:
+                    raise TargetBusy(f"keys of {table} are being built", table=str(table), hint="tried again by itself")
+                time.sleep(PAUSE)
 
     def _groups(self, going: Mapping[TableId, Going]) -> Iterator[list[DroppedTable]]:
         """Yield the tables that go, those together that foreign keys connect: children before their parents."""

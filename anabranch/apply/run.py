@@ -289,7 +289,7 @@ class ApplyRun:
             ),
             waiting=self.watcher.waiting,
             settled=lambda table: finisher.settle(table, self.stop),
-            dropping=Dropping(progress, writer, self.tables, lambda table: finisher.settle(table, self.stop)),
+            dropping=Dropping(progress, writer, self.tables, finisher.lets_go),
         )
         rereader = Rereader(self.source, resolver, self.rules, self.settings.lock, identity, self.stop)
         standing = PairStanding(self._is_compared)

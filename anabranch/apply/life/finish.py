@@ -65,15 +65,18 @@ class Finisher:
     def take_results(self, states: Mapping[TableId, TableState]) -> Iterator[tuple[TableId, Sequence[str]]]:
         """Yield tables that are done, with what the target refused. Left out are those that no longer stream or were
         loaded again since."""
-        done, self._results = self._results, {}
+        with self._mutex:
+            done, self._results = self._results, {}
         for table, (generation, not_built) in done.items():
             if table in states and states[table].is_streaming and states[table].generation == generation:
                 yield table, not_built
 
     def lets_go(self, table: TableId) -> bool:
-        """Leave a table that is to be loaded again alone from now on. Returns False while it is being worked on."""
+        """Leave a table that is to be loaded again, or goes, alone from now on, and forget what was built of it: one of its
+        name that comes later is another one. Returns False while it is being worked on."""
         with self._mutex:
             self._gone.add(table)
+            self._results.pop(table, None)
             return table not in self._at
 
     def settle(self, table: TableId, stop: Callable[[], bool]) -> bool:
@@ -126,7 +129,9 @@ class Finisher:
                 for table, points in open_points.items():
                     if points:
                         log.get(job=self.job, table=str(table)).warning("not_built", points=points)
-                self._results = {table: (todo[table].generation, points) for table, points in open_points.items()}
+                with self._mutex:
+                    done = {table: points for table, points in open_points.items() if table not in self._gone}
+                    self._results = {table: (todo[table].generation, points) for table, points in done.items()}
         except TargetUnavailable as lost:
             log.get(job=self.job).warning("target_lost", doing="build indexes", error=str(lost), retry_in=self._pause)
             self._not_before = time.monotonic() + self._pause

@@ -46,6 +46,34 @@ def test_a_table_that_is_to_be_loaded_again_is_left_alone() -> None:
     assert list(worked_at) == [] and finisher.lets_go(first.source)
 
 
+def test_what_was_built_of_a_table_that_goes_is_not_told_of_the_next_one_of_its_name() -> None:
+    """Both were made by statements of the log: each is of the first generation."""
+    finisher = Finisher("shop", NOBODY, NOBODY, NOBODY)
+    finisher._results = {A: (1, [])}
+    assert finisher.lets_go(A) and list(finisher.take_results({A: TableState(A, A, "streaming", 1)})) == []
+
+    class Target:
+        """Here the table goes while the next one is built."""
+
+        def tables(self, rules: Any) -> Target:
+            return self
+
+        def target_table(self, schema: TableSchema) -> None: ...
+
+        def build_small(self, job: str, some: Any, resolve: Any) -> dict[TableId, list[str]]:
+            finisher._at = frozenset()
+            assert finisher.lets_go(A)
+            return {schema.id: [] for schema, _ in some}
+
+        def close(self) -> None: ...
+
+    target: Any = Target()
+    finisher.target = finisher.tables = target
+    todo = {one.id: state(one) for one in (schema(name, {"id": INT}, ["id"]) for name in ("a", "b"))}
+    finisher._build(todo, todo)
+    assert [table.name for table, _ in finisher.take_results(todo)] == ["b"]
+
+
 def test_who_was_refused_a_row_waits_for_the_keys_of_its_table_and_hears_of_them_once() -> None:
     first, second = (state(schema(name, {"id": INT}, ["id"])) for name in ("first", "second"))
     finisher, looks = Finisher("shop", NOBODY, NOBODY, NOBODY), iter([False, False])
