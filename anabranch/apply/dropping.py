@@ -122,13 +122,15 @@ class Dropping:
         table, state = barrier.table, self.progress.states[barrier.table]
         actions = self.progress.settings.actions(table)
         action, number = actions.of(kind), state.facts.set_aside
+        if state.is_parked:
+            raise _Refused([table], "the table was parked")
         if action == STOP:
             raise self._stopped(barrier, actions.line(kind))
         if not state.is_streaming:
-            raise _Refused([table], "the table was parked" if state.is_parked else NOT_THROUGH)
+            raise _Refused([table], NOT_THROUGH)
         if action not in taken:
             raise _Refused([table], actions.line(kind))
-        if not state.facts.built and not self.progress.trail.history.was_made(table):
+        if not state.facts.built and not (state.schema and self.progress.trail.history.was_made(state.schema)):
             raise _Refused([table], "its indexes and keys were not built yet")
         if number:
             raise _Refused([table], f"{number} changes of it are set aside: release or discard them before")

@@ -219,10 +219,10 @@ class SchemaHistory:
             e.dropped and e.schema and e.schema.version == schema.version for e in self._schemas.get(schema.id, [])
         )
 
-    def was_made(self, table: TableId) -> bool:
-        """Return whether a statement of the log made the table that has this name now, and nobody has loaded it since."""
-        entries = reversed(self._schemas.get(table, []))
-        return next((e.created and not e.joined for e in entries if e.created or e.joined), False)
+    def was_made(self, schema: TableSchema) -> bool:
+        """Return whether a statement of the log made the table that has this version, and nobody has loaded it since."""
+        entries = [e for e in self._schemas.get(schema.id, []) if e.schema and e.schema.version <= schema.version]
+        return next((e.created and not e.joined for e in reversed(entries) if e.created or e.joined), False)
 
     def was_created(self, schema: TableSchema) -> bool:
         """Return whether a statement of the log made the table, as this version."""
