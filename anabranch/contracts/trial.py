@@ -3,7 +3,7 @@ try which are in no table."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -12,6 +12,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.model.value_rules import ValueRules
 
 if TYPE_CHECKING:
+    from anabranch.model.datatype import LogicalType
     from anabranch.rows.net import TargetTable
 
 
@@ -88,6 +89,13 @@ class DrawingReader(Protocol):
         these values (text form, model/datatype.py), those of the source's own table of edges, and NULL. What the source's
         column does not take is left out. `lines` reads them then. Raises SourceError where the user has no right to temporary
         tables."""
+
+    def natives(self) -> Sequence[str]:
+        """Return the types of which this kind of source knows edges, as statements spell them; not every release has each."""
+
+    def draw_type(self, native: str, texts: Callable[[LogicalType], Sequence[str]]) -> Drawn | None:
+        """Do as `draw` for a type that no table need have; `texts`: values for the logical type that a column of it has. None
+        where this release has no such type, or it cannot be replicated."""
 
 
 def lone_column(table: TableSchema, place: TableId, key: Column, column: str) -> TableSchema:

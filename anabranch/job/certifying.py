@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch import waits
@@ -19,14 +20,18 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 
-def certificate(job: JobView, values: int, seed: int) -> Certificate:
-    """Try each pair with so many values drawn by the seed, and with the edges. Raises the error of an end that is away."""
+def certificate(job: JobView, values: int, seed: int, is_every: bool = False) -> Certificate:
+    """Try each pair with so many values drawn by the seed, and with the edges. `is_every`: every type of which the source knows
+    edges, whatever tables there are. Raises the error of an end that is away."""
     rules = value_rules(job)
+    fit = partial(job.types.fit, rules=rules)
     try:
-        pairs = pairs_of(_tables(job), lambda type: job.types.fit(type, rules))
         trying = Certifying(source_of(job), target_of(job), rules, seed, values)
         with waits.in_tasks():
-            seen: list[PairSeen] = trying.seen(pairs)
+            seen: list[PairSeen]
+            seen = (
+                trying.seen_types(job.rules.target_table, fit) if is_every else trying.seen(pairs_of(_tables(job), fit))
+            )
     except AnabranchError as error:
         error.job = error.job or job.label
         raise

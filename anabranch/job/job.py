@@ -113,15 +113,16 @@ class Job(JobView):
             drawn = random.randrange(SEEDS) if seed is None else seed
             return scan(self, tuple(tables), None if sample is None else Sample(sample, drawn), show)
 
-    def types_tried(self, values: int = 100, seed: int | None = None) -> Certificate:
+    def types_tried(self, values: int = 100, seed: int | None = None, every: bool = False) -> Certificate:
         """Have `values` values drawn at random, and the edges, of each type of the job make the round trip on both servers, of
         which nothing stays; what is seen stands beside what is declared. Raises nothing for a type that fares worse: look at
-        the result. Of a job with several targets, for one (`on`)."""
+        the result. `every`: of each type that the source knows edges of, whatever tables there are. Of a job with several
+        targets, for one (`on`)."""
         with self._named():
             from anabranch.job.certifying import certificate
             from anabranch.verify.wanted import SEEDS
 
-            return certificate(self, values, random.randrange(SEEDS) if seed is None else seed)
+            return certificate(self, values, random.randrange(SEEDS) if seed is None else seed, every)
 
     def reverse(self) -> Reversed:
         """Return the job file of the way back. Raises PreflightFailed with all that cannot go back."""

@@ -7,14 +7,15 @@ are read back as verification does it. What does not live here: which values (`d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from anabranch.contracts import (
     DrawingReader,
+    Drawn,
     RowTarget,
     SnapshotReader,
     SourceConnector,
@@ -22,7 +23,14 @@ from anabranch.contracts import (
     TryingTarget,
     ValueRules,
 )
-from anabranch.errors import SourceError, SourceUnavailable, TargetError, TargetUnavailable, ValueRefused
+from anabranch.errors import (
+    AnabranchError,
+    SourceError,
+    SourceUnavailable,
+    TargetError,
+    TargetUnavailable,
+    ValueRefused,
+)
 from anabranch.model.datatype import Fidelity, Fit, LogicalType
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -198,33 +206,65 @@ class Certifying:
     count: int
     releases: list[str] = field(default_factory=lambda: ["", ""])
 
-    def seen(self, pairs: Sequence[TypePair], tell: Callable[[int], None] = lambda done: None) -> list[PairSeen]:
+    def seen(self, pairs: Sequence[TypePair]) -> list[PairSeen]:
         """Return what became of each pair's values. Raises the error of an end that is away."""
-        found: list[PairSeen] = []
-        with closing(self.source.snapshot()) as snapshot:
-            if not isinstance(snapshot, DrawingReader) or not isinstance(self.target, TryingTarget):
-                why = NO_TRIAL if isinstance(snapshot, DrawingReader) else NO_VALUES
+        with self._opened() as (snapshot, trial, why):
+            if snapshot is None or trial is None:
                 return [PairSeen(pair, why=why) for pair in pairs]
-            with closing(self.target.trial(self.rules)) as trial:
-                for number, pair in enumerate(pairs):
-                    found.append(
-                        self._one(snapshot, trial, pair, Random(f"{self.seed} {pair.source} {pair.fit.native}"))
-                    )
-                    tell(number + 1)
+            return [self._one(snapshot, trial, pair) for pair in pairs]
+
+    def seen_types(
+        self, table_of: Callable[[TableSchema], TargetTable], fit: Callable[[LogicalType], Fit]
+    ) -> list[PairSeen]:
+        """Return the same for every type of which the source knows edges, with what the load would make of it."""
+        found: list[PairSeen] = []
+        with self._opened() as (snapshot, trial, why):
+            if snapshot is None or trial is None:
+                raise SourceError(why)
+            for native in snapshot.natives():
+                held = snapshot.draw_type(native, lambda type, native=native: self._texts(type, native))  # type: ignore[misc]
+                if held is None:
+                    continue
+                pair = _pair_of(held, native, table_of, fit)
+                is_refused = pair.fit.fidelity is Fidelity.REFUSED
+                found.append(
+                    PairSeen(pair, why=pair.fit.reason) if is_refused else self._tried(snapshot, trial, pair, held)
+                )
         return found
 
-    def _one(self, snapshot: SnapshotReader, trial: Trial, pair: TypePair, random: Random) -> PairSeen:
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[DrawingReader | None, Trial | None, str]]:
+        """Open both ends; why, where one of them cannot try values."""
+        with closing(self.source.snapshot()) as snapshot:
+            if not isinstance(snapshot, DrawingReader):
+                yield None, None, NO_VALUES
+            elif not isinstance(self.target, TryingTarget):
+                yield None, None, NO_TRIAL
+            else:
+                with closing(self.target.trial(self.rules)) as trial:
+                    yield snapshot, trial, ""
+
+    def _texts(self, type: LogicalType, native: str) -> list[str]:
+        return drawn(type, Random(f"{self.seed} {native}"), self.count)
+
+    def _one(self, snapshot: DrawingReader, trial: Trial, pair: TypePair) -> PairSeen:
         if pair.fit.fidelity is Fidelity.REFUSED:
             return PairSeen(pair, why=pair.fit.reason)
-        assert isinstance(snapshot, DrawingReader), "it was asked for"
-        found = PieceFound()
         try:
-            held = snapshot.draw(pair.schema, pair.column, drawn(pair.type, random, self.count))
-            self.releases[0] = held.release
-            one = _scanned(held.schema, pair)
-            blocks = filter(
-                None, snapshot.lines(held.schema, one.table.source_columns, ALL, replace(self.rules, carries=True))
-            )
+            held = snapshot.draw(pair.schema, pair.column, self._texts(pair.type, pair.source))
+        except SourceUnavailable:
+            raise
+        except SourceError as error:
+            return PairSeen(pair, why=_words(error))
+        return self._tried(snapshot, trial, pair, held)
+
+    def _tried(self, snapshot: DrawingReader, trial: Trial, pair: TypePair, held: Drawn) -> PairSeen:
+        found, one = PieceFound(), _scanned(held.schema, pair)
+        rules = replace(self.rules, carries=True)
+        reader = cast(SnapshotReader, snapshot)
+        self.releases[0] = held.release
+        try:
+            blocks = filter(None, reader.lines(held.schema, one.table.source_columns, ALL, rules))
             tried_rows(ScanPiece(one), trial, blocks, found, self.target.types, self.rules)
             self.releases[1] = trial.release()
         except (SourceUnavailable, TargetUnavailable):
@@ -232,8 +272,24 @@ class Certifying:
         except ValueRefused as refusal:
             return PairSeen(pair, held.values, why=f"the source's reader ended: {refusal.message}")
         except (SourceError, TargetError) as error:
-            return PairSeen(pair, why=error.message + (f"; {error.hint}" if error.hint else ""))
+            return PairSeen(pair, why=_words(error))
         return _counted(pair, held.values, found)
+
+
+def _pair_of(
+    held: Drawn, native: str, table_of: Callable[[TableSchema], TargetTable], fit: Callable[[LogicalType], Fit]
+) -> TypePair:
+    column = held.schema.columns[1]
+    assert column.type is not None, "values of it were drawn"
+    try:
+        type = table_of(held.schema).types[1]
+    except AnabranchError as error:
+        return TypePair(held.schema, column.name, column.type, Fit("", Fidelity.REFUSED, error.message), (native,))
+    return TypePair(held.schema, column.name, type, fit(type), (native,))
+
+
+def _words(error: AnabranchError) -> str:
+    return error.message + (f"; {error.hint}" if error.hint else "")
 
 
 def _scanned(schema: TableSchema, pair: TypePair) -> ScanTable:

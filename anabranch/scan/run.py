@@ -21,7 +21,7 @@ from anabranch.spark.work import Bundle
 from anabranch.verify.display import Tell, silent
 from anabranch.verify.wanted import Sample
 
-TRIED = "tables tried"
+TRIED = "pieces tried"
 
 
 def scan_tables(

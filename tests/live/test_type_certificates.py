@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.cli import main as shell
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.job.certifying import certificate
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
@@ -20,7 +22,7 @@ from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
 from rigs.mysql_types import ALL
 from rigs.postgresql_types import values_of
-from rigs.scenario import Scenario
+from rigs.scenario import SOURCE_SECRET, TARGET_SECRET, Scenario
 from rigs.scenario_mysql_target import job_at_mysql
 
 LEFT = "SELECT count(*) FROM pg_class WHERE relname LIKE 'anabranch%%'"
@@ -78,8 +80,8 @@ def test_a_type_that_fares_worse_than_declared_is_told(
 ) -> None:
     fit = PostgresTypes.fit
 
-    def lying(self: PostgresTypes, type: LogicalType, *rules: Any) -> Fit:
-        return Fit("real", Fidelity.EXACT) if type.kind is Kind.FLOAT64 else fit(self, type, *rules)
+    def lying(self: PostgresTypes, type: LogicalType, rules: Any) -> Fit:
+        return Fit("real", Fidelity.EXACT) if type.kind is Kind.FLOAT64 else fit(self, type, rules)
 
     monkeypatch.setattr(PostgresTypes, "fit", lying)
     made = scenario(mysql, "CREATE TABLE t (id int PRIMARY KEY, f double, g double, d date)")
@@ -90,6 +92,26 @@ def test_a_type_that_fares_worse_than_declared_is_told(
     assert found.is_worse and "**" in found.markdown() and found.to_json()["pairs"][0]["seen"]
     again = certificate(JobHere(made).job, 20, 7)
     assert replace(again, when="") == replace(found, when="")  # the same seed draws the same values
+
+
+@pytest.mark.parametrize("source", ["mysql", "mariadb", "logical_postgresql"])
+def test_each_type_of_a_source_without_a_job(
+    source: str,
+    scenario: Callable[..., Scenario],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As many as with a table for each."""
+    server = request.getfixturevalue(source)
+    made = scenario(server)
+    urls = [line.partition('"')[2][:-1] for line in made.job_file.read_text().splitlines() if line.startswith("url = ")]
+    for name in (SOURCE_SECRET, TARGET_SECRET):
+        monkeypatch.setenv(name, made.environment[name])
+    assert shell.exit_code(["types", "--source", urls[0], "--target", urls[1], "--values", "5", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["pairs"]
+    assert not [one for one in found if one["is_worse"] or one["not_tried"] or not one["values"]], found
+    assert len(found) >= len(everything(server)) - 2
 
 
 @pytest.mark.quick

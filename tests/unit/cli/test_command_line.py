@@ -353,3 +353,9 @@ def test_errors_become_messages_and_codes(
     broken(error, monkeypatch)
     assert shell.exit_code(["status", str(job)]) == code
     assert [line for line in capsys.readouterr().err.splitlines() if line] == messages
+
+
+def test_types_wants_a_job_or_two_ends(call: Call) -> None:
+    for words in ([], ["job.toml", "--source", "mysql://a@h/"], ["--source", "mysql://a@h/"]):
+        done = call("types", *words)
+        assert done.returncode == 2 and "--source URL and --target URL" in done.stderr

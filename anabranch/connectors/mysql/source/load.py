@@ -6,20 +6,19 @@ values become text (`expressions.py`, `lines.py`).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pymysql
 
-from anabranch.connectors.mysql.connection import ask, connect
+from anabranch.connectors.mysql.connection import ask, connect, family
 from anabranch.connectors.mysql.errors import translate
 from anabranch.connectors.mysql.fingerprint import HASHINGS, outcome, statement
 from anabranch.connectors.mysql.kept import BACK, LOST
 from anabranch.connectors.mysql.packets import NO_LINE, Front, single, values
-from anabranch.connectors.mysql.source import chunks, raw
-from anabranch.connectors.mysql.source.drawn_values import draw
+from anabranch.connectors.mysql.source import chunks, drawn_values, raw
 from anabranch.connectors.mysql.source.expressions import (
     CODED,
     NULL,
@@ -44,7 +43,7 @@ from anabranch.connectors.mysql.source.packets import SourceRows
 from anabranch.connectors.mysql.source.snapshot import has_transactions, keep_snapshot, open_snapshot
 from anabranch.contracts import Bounds, Drawn, ValueRules
 from anabranch.errors import SourceError, ValueRefused
-from anabranch.model.datatype import Kind
+from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
@@ -166,7 +165,14 @@ class MysqlSnapshot:
 
     def draw(self, table: TableSchema, column: str, texts: Sequence[str]) -> Drawn:
         with _about(table):
-            return draw(self._session(), table, column, texts)
+            return drawn_values.draw(self._session(), table, column, texts)
+
+    def natives(self) -> Sequence[str]:
+        return drawn_values.natives()
+
+    def draw_type(self, native: str, texts: Callable[[LogicalType], Sequence[str]]) -> Drawn | None:
+        session = self._session()
+        return drawn_values.draw_type(session, native, texts, family(session))
 
     def close(self) -> None:
         if self._connection is not None and self._connection.open:

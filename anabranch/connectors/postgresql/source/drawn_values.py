@@ -5,7 +5,7 @@ What does not live here: which values those are (edge_values.py, and whoever dra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import psycopg
 from psycopg import sql
@@ -13,13 +13,15 @@ from psycopg import sql
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.source.edge_values import values_of
 from anabranch.connectors.postgresql.source.errors import translated
+from anabranch.connectors.postgresql.source.typemap import spelled
+from anabranch.connectors.postgresql.verbatim import DIALECT
 from anabranch.contracts import Drawn, lone_column
 from anabranch.errors import SourceError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 
-PLACE = TableId("pg_temp", "anabranch_types")
+PLACE, VALUE = TableId("pg_temp", "anabranch_types"), "v"
 KEY = Column("anabranch_id", LogicalType(Kind.INT32), "integer", nullable=False)
 # A value that the type, or a domain's check, does not take: https://www.postgresql.org/docs/current/errcodes-appendix.html
 NOT_TAKEN = ("0A", "22", "23", "42", "54")
@@ -29,21 +31,48 @@ GRANT = "GRANT TEMPORARY ON DATABASE … TO the job's user at the source"
 
 def draw(connection: Connection, table: TableSchema, column: str, texts: Sequence[str]) -> Drawn:
     """Do what DrawingReader.draw says."""
-    release = str(connection.info.parameter_status("server_version"))
-    make = sql.SQL("CREATE TABLE {} AS SELECT NULL::integer AS {}, {} FROM {} WITH NO DATA").format(
-        table_name(PLACE), sql.Identifier(KEY.name), sql.Identifier(column), table_name(table.id)
+    made = sql.SQL("AS SELECT NULL::integer AS {}, {} FROM {} WITH NO DATA").format(
+        sql.Identifier(KEY.name), sql.Identifier(column), table_name(table.id)
     )
+    with translated("make a temporary table"):
+        _make(connection, made)
+    return _filled(connection, lone_column(table, PLACE, KEY, column), texts)
+
+
+def natives(connection: Connection) -> Sequence[str]:
+    return list(values_of(connection.info.server_version // 10_000))
+
+
+def draw_type(connection: Connection, native: str, texts: Callable[[LogicalType], Sequence[str]]) -> Drawn | None:
+    """Do what DrawingReader.draw_type says."""
+    type = spelled(native)
+    with translated("make a temporary table"):
+        try:
+            _make(
+                connection,
+                sql.SQL("({} integer, {} {})").format(sql.Identifier(KEY.name), sql.Identifier(VALUE), _own(native)),
+            )
+        except (psycopg.errors.UndefinedObject, psycopg.errors.FeatureNotSupported):
+            return None
+    schema = TableSchema(PLACE, (KEY, Column(VALUE, type, native)), (KEY.name,), dialect=DIALECT)
+    return _filled(connection, schema, texts(type))
+
+
+def _make(connection: Connection, made: sql.Composable) -> None:
+    """Make the table. Raises psycopg.Error, SourceError without the right."""
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table_name(PLACE)))
     try:
-        with translated("make a temporary table"):
-            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table_name(PLACE)))
-            connection.execute(make)
-    except SourceError as error:
-        if NO_RIGHT in error.message:
-            error.hint = GRANT
+        connection.execute(sql.SQL("CREATE TABLE {} ").format(table_name(PLACE)) + made)
+    except psycopg.errors.InsufficientPrivilege as error:
+        if NO_RIGHT in str(error):
+            raise SourceError(NO_RIGHT, hint=GRANT) from None
         raise
+
+
+def _filled(connection: Connection, schema: TableSchema, texts: Sequence[str]) -> Drawn:
     put = sql.SQL("INSERT INTO {} VALUES ({}, {})")
-    taken = 0
-    for value in _values(table.column(column), texts, connection.info.server_version // 10_000):
+    taken, column = 0, schema.columns[1]
+    for value in _values(column, texts, connection.info.server_version // 10_000):
         with translated("draw values"):
             try:
                 connection.execute(put.format(table_name(PLACE), sql.Literal(taken + 1), value))
@@ -52,7 +81,7 @@ def draw(connection: Connection, table: TableSchema, column: str, texts: Sequenc
                     raise
                 continue
         taken += 1
-    return Drawn(lone_column(table, PLACE, KEY, column), taken, f"PostgreSQL {release}")
+    return Drawn(schema, taken, f"PostgreSQL {connection.info.parameter_status('server_version')}")
 
 
 def _values(column: Column, texts: Sequence[str], release: int) -> Iterator[sql.Composable]:

@@ -7,7 +7,7 @@ What does not live here: which of the log's transactions a snapshot has (positio
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import psycopg
@@ -19,6 +19,7 @@ from anabranch.connectors.postgresql.copy_out import MISCOUNTED, copied, plain_l
 from anabranch.connectors.postgresql.fingerprint import HASHINGS, fingerprint
 from anabranch.connectors.postgresql.pages import SIZE, TID_RANGES_SINCE, page_edges
 from anabranch.connectors.postgresql.row_security import policies_named
+from anabranch.connectors.postgresql.source import drawn_values
 from anabranch.connectors.postgresql.source.connection import (
     identity,
     log_end,
@@ -27,7 +28,6 @@ from anabranch.connectors.postgresql.source.connection import (
     refuse_other,
     snapshot_text,
 )
-from anabranch.connectors.postgresql.source.drawn_values import draw
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.key_order import Operators, compared, may_have_own, operators
 from anabranch.connectors.postgresql.source.large_objects import NUMBERS, REMEDY, may_name, named_in
@@ -36,6 +36,7 @@ from anabranch.connectors.postgresql.source.positions import Place, place_of
 from anabranch.connectors.postgresql.source.stored_text import named
 from anabranch.contracts import Bounds, Drawn, ValueRules
 from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.model.datatype import LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -243,7 +244,13 @@ class PostgresSnapshot:
             return fingerprint(self._session(), table.id, columns, inside, own_rows(table), hashing)
 
     def draw(self, table: TableSchema, column: str, texts: Sequence[str]) -> Drawn:
-        return draw(self._session(), table, column, texts)
+        return drawn_values.draw(self._session(), table, column, texts)
+
+    def natives(self) -> Sequence[str]:
+        return drawn_values.natives(self._session())
+
+    def draw_type(self, native: str, texts: Callable[[LogicalType], Sequence[str]]) -> Drawn | None:
+        return drawn_values.draw_type(self._session(), native, texts)
 
     def _inside(self, table: TableSchema, bounds: Bounds) -> sql.Composable:
         parts = [
