@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from anabranch.contracts import (
     RowTarget,
     SourceConnector,
 )
-from anabranch.errors import ConfigError, SchemaError
+from anabranch.errors import ConfigError, Fenced, SchemaError
 from anabranch.lifecycle.joining_target import AtTarget
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import goes_on_as, keys_apart
@@ -225,9 +225,12 @@ class Joining:
                 retention.hold(self.job.trail, name, end)
 
     def _take_out(self, followed: Sequence[TableState]) -> None:
+        """Take tables out while apply does not run. An apply that starts at this moment may have done so already: whoever
+        calls looks again."""
         with closing(self.target.store()) as store:
             for state in followed:
-                store.states.save_table(self.name, take_out(state), state)
+                with suppress(Fenced):
+                    store.states.save_table(self.name, take_out(state), state)
 
     def _at_source(self, table: TableId) -> dict[TableId, TableSchema]:
         """Return the definitions that the source has now, of all included tables; this one can be replicated."""

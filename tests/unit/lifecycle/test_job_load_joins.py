@@ -27,7 +27,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, Column, ForeignKey, TableSchema
 from anabranch.model.table_facts import Facts
-from anabranch.model.table_life import TableState, begin, hand_over, heard_of, park
+from anabranch.model.table_life import TableState, begin, hand_over, heard_of, park, take_out
 from anabranch.trail import retention
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
@@ -118,3 +118,15 @@ def test_a_child_that_was_parked_while_it_joined_is_not_waited_for(load: Loading
         with part(load.job, "apply"):
             assert joining.let_out([B], A) is not is_waited_for
         assert store().table("shop", B) == state
+
+
+def test_an_apply_that_starts_may_take_a_table_out_at_the_same_moment(
+    load: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load found no apply, and its own attempt then stood against a state that this one had just written."""
+    followed = TableState(A, A, "streaming", 1, schema=PARENT)
+    store().save_table("shop", followed, None)
+    monkeypatch.setattr(Joining, "_ask_to_leave", lambda *_: store().save_table("shop", take_out(followed), followed))
+    joining = Joining(load.job, load.source, load.target, lambda: False)
+    assert joining.await_leaving([A])
+    assert store().table("shop", A) == take_out(followed)

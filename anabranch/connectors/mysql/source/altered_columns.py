@@ -37,7 +37,7 @@ from anabranch.model.column_changes import Altered, ColumnChange, Untold, differ
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import Column, Index, TableSchema
 
-ALSO = {"char": ("varchar",), "json": ("longtext",)}  # CHARACTER VARYING; JSON of a MariaDB
+ALSO = {"json": ("longtext",)}  # of a MariaDB
 # What the catalogue prints in parentheses where a statement says nothing.
 USUAL = {"decimal": ("10", "0"), "char": ("1",), "binary": ("1",), "bit": ("1",)}
 WITH_WIDTHS = frozenset((*INTEGERS, "year"))  # which change no value, and not every release prints them

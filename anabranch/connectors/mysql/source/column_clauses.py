@@ -14,7 +14,7 @@ from anabranch.connectors.mysql.source.statement_tokens import Token
 
 HOW = frozenset(("ALGORITHM", "LOCK"))  # clauses that say how the server does it
 # Words of a column's definition that say nothing which is compared, and those that take a word of their own with them.
-PLAIN = frozenset(("ASCII", "BINARY", "PRECISION", "SIGNED", "UNICODE", "VARYING", "VISIBLE"))
+PLAIN = frozenset(("ASCII", "BINARY", "SIGNED", "UNICODE", "VISIBLE"))
 WITH_ONE = frozenset(("COLUMN_FORMAT", "STORAGE"))
 COLLATING = frozenset(("ASCII", "BINARY", "UNICODE"))  # those of PLAIN by which a text is compared otherwise
 # https://dev.mysql.com/doc/refman/8.0/en/other-vendor-data-types.html and numeric-type-syntax.html: what the catalogue calls it
@@ -103,8 +103,8 @@ def _read(clause: Sequence[Token]) -> Iterator[Clause]:
         rest = rest[1:]
     if verb == "ADD":
         yield from map(Adds, _added(rest))
-    elif verb == "DROP" and len(rest) == 1:  # DROP KEY k has more words
-        yield Drops(_name(rest[0]))
+    elif verb == "DROP" and len(without := _without_nothing(rest)) == 1:  # DROP KEY k has more words
+        yield Drops(_name(without[0]))
     elif verb == "RENAME" and clause[1].word == "COLUMN" and len(rest) == 3 and rest[1].word == "TO":
         yield Renames(_name(rest[0]), _name(rest[2]))
     elif verb == "CHANGE":
@@ -115,6 +115,11 @@ def _read(clause: Sequence[Token]) -> Iterator[Clause]:
         yield Defaults(_name(rest[0]), _new_default(rest[1:]))
     else:
         raise Unknown
+
+
+def _without_nothing(rest: Sequence[Token]) -> Sequence[Token]:
+    """Return what is dropped without the word behind it that says nothing; a name of that spelling is quoted."""
+    return rest[:-1] if rest[-1].kind == "word" and rest[-1].word in ("RESTRICT", "CASCADE") else rest
 
 
 def _name(token: Token) -> str:
@@ -161,10 +166,10 @@ def read_column(tokens: Sequence[Token], depth: int) -> Said:
     """Read `name type attributes [FIRST | AFTER name]`."""
     if len(tokens) < 2 or tokens[0].kind == "mark" or not tokens[1].word or tokens[0].word == "IF":
         raise Unknown
-    name, type = tokens[0].text, ALIASES.get(tokens[1].word, tokens[1].word.lower())
+    name, (type, behind) = tokens[0].text, _type(tokens[1:])
     if any(one.word == "DEFAULT" and then.kind == "mark" and then.text == "(" for one, then in pairwise(tokens)):
         raise Unknown  # an expression
-    left = [t for t in tokens[2:] if t.depth <= depth and not (t.kind == "mark" and t.text in "()")]
+    left = [t for t in behind if t.depth <= depth and not (t.kind == "mark" and t.text in "()")]
     nullable, unsigned, charset, collation, default, after, comment = True, False, "", "", None, None, ""
     collates = not COLLATING.isdisjoint(token.word for token in left)
     while left:
@@ -191,8 +196,33 @@ def read_column(tokens: Sequence[Token], depth: int) -> Said:
         elif word not in PLAIN and word != "NULL":
             raise Unknown
     return Said(
-        name, type, sizes(tokens[2:]), unsigned, charset, collation, collates, nullable, default, after, comment
+        name,
+        type,
+        _usual(type, sizes(behind)),
+        unsigned,
+        charset,
+        collation,
+        collates,
+        nullable,
+        default,
+        after,
+        comment,
     )
+
+
+def _type(tokens: Sequence[Token]) -> tuple[str, Sequence[Token]]:
+    """Read a type's name, perhaps of two words, and return it as the catalogue has it, with what follows."""
+    first, then = tokens[0].word, tokens[1].word if len(tokens) > 1 else ""
+    if first in ("CHAR", "CHARACTER") and then == "VARYING":
+        return "varchar", tokens[2:]
+    if first == "DOUBLE" and then == "PRECISION":
+        return "double", tokens[2:]
+    return ALIASES.get(first, first.lower()), tokens[1:]
+
+
+def _usual(type: str, said: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the sizes of a type as the catalogue has them: DECIMAL(10) is decimal(10,0)."""
+    return (*said, "0") if type == "decimal" and len(said) == 1 else said
 
 
 def sizes(tokens: Sequence[Token]) -> tuple[str, ...]:

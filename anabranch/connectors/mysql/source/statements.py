@@ -227,9 +227,10 @@ class _Statement:
 
     def clauses_of_alter(self) -> list[list[Token]]:
         """Return the tokens of each clause of ALTER TABLE, none of any other statement, or of one that may drop rows."""
-        if self._word() != "ALTER" or self._word(1) != "TABLE":
+        online = self._word(1) == "ONLINE"  # of a MariaDB: the same without a lock
+        if self._word() != "ALTER" or self._word(1 + online) != "TABLE":
             return []
-        self.at = 2
+        self.at = 2 + online
         self._skip_if_exists()
         self._table()
         self._skip_wait()

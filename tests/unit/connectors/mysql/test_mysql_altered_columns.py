@@ -122,12 +122,21 @@ def test_a_table_that_keeps_its_history_goes_another_way() -> None:
     assert MysqlDialect().altered("ALTER TABLE shop.item ADD x INT", "", then, NOW) is None
     assert MysqlDialect().altered("CREATE INDEX x ON shop.item (x)", "", THEN, NOW) is None
     assert MysqlDialect().altered("ALTER IGNORE TABLE shop.item ADD x INT", "", THEN, NOW) is None
+    assert MysqlDialect().altered("ALTER ONLINE TABLE shop.item ADD x INT", "", THEN, NOW) is not None
+    assert MysqlDialect().altered("ALTER ONLINE IGNORE TABLE shop.item ADD x INT", "", THEN, NOW) is None
 
 
 @pytest.mark.parametrize(
     ("clause", "native", "default", "is_known"),
     [
         ("DECIMAL", "decimal(10,0)", None, True),
+        ("DEC(7)", "decimal(7,0)", None, True),
+        ("DECIMAL(7)", "decimal(7,2)", None, False),
+        ("CHARACTER VARYING(9)", "varchar(9)", None, True),
+        ("CHAR VARYING(9)", "varchar(8)", None, False),
+        ("CHARACTER(9)", "varchar(9)", None, False),
+        ("DOUBLE PRECISION", "double", None, True),
+        ("DOUBLE PRECISION(7,2)", "double(7,2)", None, True),
         ("NUMERIC(9, 2) UNSIGNED DEFAULT 1.50", "decimal(9,2) unsigned", "1.50", True),
         ("DECIMAL(9,2) DEFAULT 1.5", "decimal(9,3)", "1.500", False),
         ("ENUM('a','b''c') DEFAULT 'a'", "enum('a','b''c')", "a", True),
@@ -189,6 +198,8 @@ DROPPED = replace(
     [
         ("DROP COLUMN v", ["id", "a", "n", "twice"], [("by_n", ("id", "a")), ("u", ("n", "id"))]),
         ("DROP `A`, ALGORITHM=INSTANT", ["id", "v", "n", "twice"], [("by_v", ("v",)), ("by_n", ("id",)), ("u", ("n", "id"))]),
+        ("DROP COLUMN v RESTRICT", ["id", "a", "n", "twice"], [("by_n", ("id", "a")), ("u", ("n", "id"))]),
+        ("DROP v cascade", ["id", "a", "n", "twice"], [("by_n", ("id", "a")), ("u", ("n", "id"))]),
         ("DROP a, ADD COLUMN x INT AFTER id, DROP COLUMN v", ["id", "x", "n", "twice"],
          [("by_n", ("id",)), ("u", ("n", "id"))]),
     ],
@@ -212,7 +223,9 @@ def test_columns_that_are_dropped_need_no_catalogue(
         "DROP COLUMN twice",  # computed
         "DROP COLUMN v, ADD COLUMN v INT",  # what stands at the target would not tell which of them it is
         "DROP COLUMN IF EXISTS v",
-        "DROP COLUMN v CASCADE",
+        "DROP COLUMN v CASCADE x",
+        "DROP COLUMN v `cascade`",
+        "DROP KEY `cascade`",
         "DROP INDEX by_v",
         "DROP PRIMARY KEY",
         "DROP FOREIGN KEY v",
