@@ -19,7 +19,7 @@ from anabranch.apply.asking import Asking, NotAltered, schemas_of
 from anabranch.apply.column_steps import Fits, NotFollowed, Stops, altered_table, asks, refuse_aside
 from anabranch.apply.creating import Creating
 from anabranch.apply.decided import Decided, passed, rule_of
-from anabranch.apply.feed import Feed
+from anabranch.apply.feed import altering_at
 from anabranch.apply.progress import Progress
 from anabranch.apply.stage import Parked
 from anabranch.apply.still_followed import is_apart, still_followed
@@ -53,7 +53,7 @@ from anabranch.model.table_life import (
     park,
 )
 from anabranch.rows.altered import AlteredTable
-from anabranch.rows.chunk import Barrier, BarrierKind
+from anabranch.rows.chunk import Barrier
 
 REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
 CREATED = "created at the source"
@@ -231,10 +231,7 @@ class Altering:
     # --- what has to be done ------------------------------------------------------------------------------------------------
 
     def _every(self, sequence: int) -> Iterator[Barrier]:
-        """Yield what alters a table in this transaction."""
-        for chunks in Feed(self.progress.trail, sequence - 1, sequence).groups():
-            found = [(chunk.first_sequence + barrier.tx, barrier) for chunk in chunks for barrier in chunk.barriers]
-            yield from (one for at, one in found if at == sequence and one.kind is BarrierKind.ALTER and one.schema)
+        return altering_at(self.progress.trail, sequence)
 
     def _followed(self, barriers: Iterable[Barrier]) -> Iterator[Barrier]:
         """Yield those of a followed table. A table that was loaded behind it has the columns."""

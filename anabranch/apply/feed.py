@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import groupby
 
 from anabranch.model.position import Position
-from anabranch.rows.chunk import Chunk, Part
+from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part
 from anabranch.trail.chunk_refs import ChunkRef
 from anabranch.trail.reader import TrailReader
 
@@ -113,6 +113,13 @@ def each(chunk: Chunk) -> Iterator[SourceTransaction]:
     for place, (native, commit_time) in enumerate(zip(natives, times, strict=True)):
         sequence = chunk.first_sequence + place
         yield SourceTransaction(sequence, Position(sequence, native), commit_time, lambda: iter((chunk,)))
+
+
+def altering_at(trail: TrailReader, sequence: int) -> Iterator[Barrier]:
+    """Yield what brings in the next definition of a table that goes on, in this transaction."""
+    for chunks in Feed(trail, sequence - 1, sequence).groups():
+        found = [(chunk.first_sequence + barrier.tx, barrier) for chunk in chunks for barrier in chunk.barriers]
+        yield from (one for at, one in found if at == sequence and one.kind is BarrierKind.ALTER and one.schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How a table is followed behind steps that alter it, where that is certain without asking the target for its keys again.
+"""Follows a table behind steps that alter it, where it is certain how without asking the target for its keys again.
 
 What does not live here: what a table is followed by at first, and wherever that is in doubt (`following.py`).
 """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.ddl_plan_text import plan_lines, planned
+from anabranch.cli.ddl_plan_text import backlog_lines, plan_lines, planned, planned_backlog
 from anabranch.cli.each import of_each
 from anabranch.cli.options import (
     VerbGroup,
@@ -79,18 +79,27 @@ def show(job: str, target: str | None, number: int, as_json: bool) -> None:
 
 @ddl.command()
 @job_argument
-@click.argument("statement", metavar='"ALTER TABLE …"')
+@click.argument("statement", metavar='["ALTER TABLE …"]', required=False)
+@click.option("--from-log", is_flag=True, help="Plan the statements of the log that a target has not come to.")
 @each_target_option
 @json_option
 @log_level("warning")
-def plan(job: str, statement: str, target: str | None, as_json: bool) -> None:
+def plan(job: str, statement: str | None, from_log: bool, target: str | None, as_json: bool) -> None:
     """Show what would become of a statement at every target.
 
-    Nothing is run. Shows the target's statements, how each column's type is stored, the lock that others wait for, and the
-    undo, as far as the statement tells; of DROP TABLE and RENAME TABLE what the job file says. Exit code: 0 as at the source,
-    4 some values would differ, 3 a target parks the table."""
+    Nothing is run. With --from-log in place of a statement: of those that the trail has behind a target's checkpoint, or in
+    front of which a table waits. Shows the target's statements, how each column's type is stored, the lock that others wait
+    for, and the undo, as far as the statement tells; of DROP TABLE and RENAME TABLE what the job file says. Exit code: 0 as
+    at the source, 4 some values would differ, 3 a target parks a table."""
     from anabranch.job import Job
 
+    if (statement is None) is not from_log:
+        raise ConfigError("there is nothing to plan", hint="give one of a statement and --from-log")
+    if statement is None:
+        every = of_each(Job.from_file(job), target, lambda one: one.plan_ddl_backlog())
+        every.show(as_json, planned_backlog, lambda found: click.echo("\n".join(backlog_lines(found))))
+        every.exit([one.exit_code for found in every.found.values() for one in found])
+        return
     answers = of_each(Job.from_file(job), target, lambda one: one.plan_ddl(statement))
     answers.show(as_json, planned, lambda found: click.echo("\n".join(plan_lines(found))))
     answers.exit([one.exit_code for one in answers.found.values()])

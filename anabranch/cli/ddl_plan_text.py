@@ -32,6 +32,21 @@ def planned(one: DdlPlan) -> dict[str, Any]:
     }
 
 
+def planned_backlog(found: list[DdlPlan]) -> dict[str, Any]:
+    """Return the plans of statements of the log as JSON's values."""
+    return {"version": 1, "changes": [planned(one) | {"sequence": one.sequence} for one in found]}
+
+
+def backlog_lines(found: list[DdlPlan]) -> Iterator[str]:
+    """Yield the lines of statements of the log for people."""
+    if not found:
+        yield "the target has come to every change of a definition that the trail has"
+    for one in found:
+        first, *rest = plan_lines(one)
+        yield f"at {one.sequence}: {first or '-'}"
+        yield from (f"  {line}" for line in rest)
+
+
 def plan_lines(one: DdlPlan) -> Iterator[str]:
     """Yield the lines for people."""
     held = "the trail" if one.from_trail else "the source's catalogue"

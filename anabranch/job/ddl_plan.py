@@ -8,6 +8,7 @@ What does not live here: what became of statements that were run (`ddl_changes.p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,11 +27,12 @@ from anabranch.view.options import value_rules
 
 if TYPE_CHECKING:
     from anabranch.model.altering_plan import AlteringPlan
-    from anabranch.model.column_changes import Altered
+    from anabranch.model.column_changes import Altered, TableActions, Untold
     from anabranch.model.ids import TableId
     from anabranch.model.schema import Column, TableSchema
     from anabranch.view.job_view import JobView
 
+Known = tuple[str, "TableId", "TableSchema", bool, "TableSchema | None"]  # the first fields of a DdlPlan
 UNKNOWN = "it does something else than add columns whose values in rows that are there are certain"
 GOES = (StatementKind.DROP, StatementKind.RENAME)
 WORST = {Fidelity.EXACT: 0, Fidelity.WIDENED: 0, Fidelity.LOSSY: 4, Fidelity.REFUSED: 3}  # -> exit code
@@ -50,7 +52,8 @@ class PlannedColumn:
 class DdlPlan:
     """The outcome that a statement would have at a target. `then`, `after`: the definitions in force and behind the statement,
     None where that is not certain; `from_trail`: `then` is the trail's, else the source's catalogue has it. `why`: of a table
-    that would be parked or passed. `altering` is set where the target's table would be altered."""
+    that would be parked or passed. `altering` is set where the target's table would be altered. `sequence`: of the transaction
+    in the trail that has the statement, None where nobody has run it."""
 
     statement: str
     table: TableId
@@ -61,6 +64,7 @@ class DdlPlan:
     why: str = ""
     columns: tuple[PlannedColumn, ...] = ()
     altering: AlteringPlan | None = None
+    sequence: int | None = None
 
     @property
     def exit_code(self) -> int:
@@ -103,8 +107,18 @@ def plan(job: JobView, statement: str) -> DdlPlan:
         return DdlPlan(*known, Outcome.PASSED, passed)
     if facts.kind is StatementKind.ALTER:
         return DdlPlan(*known, Outcome.PASSED, "columns, keys and values stay as they are: so does the target's table")
+    return outcome(job, known, lambda: _steps(job, then, altered), job.config.column_actions(then.id))
+
+
+def outcome(
+    job: JobView, known: Known, made: Callable[[], AlteredTable], actions: TableActions, stands: bool = True
+) -> DdlPlan:
+    """Return what would become of steps at this target. `known`: what is known of the statement; `made`: makes the steps, and
+    may raise what a plan is about; `stands`: the target's table is as it is before them."""
     try:
-        steps = _steps(job, then, altered)
+        steps = made()
+        if not stands:
+            return DdlPlan(*known, *_asked(steps, actions), tuple(_columns(job, steps)))
         with closing(target_of(job).tables(value_rules(job))) as tables:
             if steps.steps and not isinstance(tables, PlansAltering):
                 raise _Parks("this target's tables are not altered")
@@ -118,9 +132,12 @@ def plan(job: JobView, statement: str) -> DdlPlan:
     except (Conflict, TargetError) as refusal:
         why = refusal.what if isinstance(refusal, Conflict) else refusal.message
         return DdlPlan(*known, Outcome.PARKED, why)
-    asked = asks(steps, job.config.column_actions(then.id))
-    outcome = Outcome.WAITING if asked else Outcome.ALTERED
-    return DdlPlan(*known, outcome, asked, tuple(_columns(job, steps)), altering)
+    return DdlPlan(*known, *_asked(steps, actions), tuple(_columns(job, steps)), altering)
+
+
+def _asked(steps: AlteredTable, actions: TableActions) -> tuple[Outcome, str]:
+    asked = asks(steps, actions)
+    return Outcome.WAITING if asked else Outcome.ALTERED, asked
 
 
 def _in_force(job: JobView, named: TableId) -> tuple[TableSchema, bool]:
@@ -163,13 +180,18 @@ def _steps(job: JobView, then: TableSchema, altered: Altered | None) -> AlteredT
     actions = job.config.column_actions(then.id)
     if left := sorted(altered.kinds - actions.followed):
         raise _Parks(actions.line(left[0]))
+    return steps_of(job, then, altered.schema, altered.untold, actions)
+
+
+def steps_of(
+    job: JobView, then: TableSchema, after: TableSchema, untold: Untold, actions: TableActions
+) -> AlteredTable:
+    """Return what apply makes of two definitions, the second one of which follows the first. Raises what `outcome` knows."""
     try:
-        tables = [(schema, job.rules.target_table(schema)) for schema in (then, altered.schema)]
-        job.rules.where(altered.schema)
-        job.rules.on_conflict(altered.schema)
-        return altered_table(
-            tables[0], tables[1], altered.untold, actions, lambda type: job.types.fit(type, value_rules(job))
-        )
+        tables = [(schema, job.rules.target_table(schema)) for schema in (then, after)]
+        job.rules.where(after)
+        job.rules.on_conflict(after)
+        return altered_table(tables[0], tables[1], untold, actions, lambda type: job.types.fit(type, value_rules(job)))
     except ConfigError as error:
         raise _Parks(error.message) from error
     except Stops as line:

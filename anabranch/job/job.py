@@ -448,6 +448,14 @@ class Job(JobView):
 
             return plan(self, statement)
 
+    def plan_ddl_backlog(self) -> list[DdlPlan]:
+        """Return what would become of the statements of the trail that alter tables and that this target has not come to, in
+        the order of the log: those behind its checkpoint, and those in front of which a table waits. Runs nothing."""
+        with self._named():
+            from anabranch.job.ddl_backlog import plan_backlog
+
+            return plan_backlog(self)
+
     def parked(self, table: str | None = None) -> list[ParkedTable]:
         """Return the parked tables, all or one."""
         with self._named():

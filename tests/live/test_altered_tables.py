@@ -211,6 +211,35 @@ def test_what_is_known_behind_an_alteration_is_what_the_target_says(
 
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
+def test_a_plan_of_the_log_says_what_becomes_of_its_statements(here: JobHere) -> None:
+    """Of those that the target has not come to: whatever apply then notes of each is what the plan has said."""
+    assert here.job.plan_ddl_backlog() == []
+    here.made.source.execute(
+        "ALTER TABLE item ADD COLUMN a INT NOT NULL DEFAULT 4",
+        "INSERT INTO item (id, a) VALUES (7, 7)",
+        "ALTER TABLE item DROP goes, ADD b TEXT",
+        "ALTER TABLE keyless ADD z TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP",  # not followed
+        "ALTER TABLE r0 ADD mine INT",  # the target has it already
+        "ALTER TABLE r0 ADD more INT",
+        "ALTER TABLE wide MODIFY s VARCHAR(30)",
+    )
+    here.made.target.execute(f"ALTER TABLE {here.made.there}.r0 ADD COLUMN mine int")
+    here.capture()
+    found = here.job.plan_ddl_backlog()
+    told = [(one.table.name, one.outcome) for one in found]
+    altered, parked = Outcome.ALTERED, Outcome.PARKED
+    first = [("item", altered), ("item", altered), ("keyless", parked), ("r0", parked)]
+    assert told == [*first, ("r0", Outcome.PASSED), ("wide", altered)]
+    statements = [one.altering.statements if one.altering else () for one in found]
+    assert "ADD COLUMN" in statements[0][0] and not statements[1] and "how the target takes it" in found[1].why
+    assert "already" in found[3].why and "not follow" in found[2].why and found[0].exit_code == 0
+    here.apply()
+    noted = {(one.sequence, one.source): one.outcome for one in here.job.ddl_changes()}
+    assert noted == {(one.sequence, one.table): one.outcome for one in found}
+    assert here.job.plan_ddl_backlog() == []
+
+
+@pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
 def test_a_table_that_cannot_be_altered_parks_just_there(here: JobHere) -> None:
     """The target has such a column of its own: nobody knows what its rows have."""
     made = here.made

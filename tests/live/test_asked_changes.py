@@ -105,6 +105,9 @@ def test_rule_17_a_table_waits_for_a_decision_and_catches_up_from_there(here: Jo
     first, second = noted(here)
     assert [one.outcome for one in (first, second)] == [Outcome.WAITING] * 2 and "earlier" in second.why
     assert here.job.names.table(item) in retention.readers(here.job.trail), "the trail is held for it"
+    planned = [(one.sequence, one.table.name, one.outcome) for one in here.job.plan_ddl_backlog()]
+    (third,) = noted(here, "child")
+    assert planned == [(one.sequence, one.source.name, Outcome.WAITING) for one in (first, second, third)]
     with pytest.raises(ConfigError, match="waits for a decision"):
         here.job.resume(str(item))
     with pytest.raises(ConfigError, match="nothing waits in front of change"):
@@ -112,6 +115,7 @@ def test_rule_17_a_table_waits_for_a_decision_and_catches_up_from_there(here: Jo
     with pytest.raises(ConfigError, match="add_column cannot be skipped"):
         here.job.decide_ddl(first.number, "skip")
     assert here.job.decide_ddl(first.number) == [item]
+    assert [one.outcome for one in here.job.plan_ddl_backlog()] == [Outcome.ALTERED, *[Outcome.WAITING] * 2]
     with pytest.raises(ConfigError, match="nothing waits"):
         here.job.decide_ddl(first.number)
     here.stream()

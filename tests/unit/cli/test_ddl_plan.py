@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import structlog
 
 from anabranch.cli import main as shell
-from anabranch.cli.ddl_plan_text import plan_lines, planned
+from anabranch.cli.ddl_plan_text import backlog_lines, plan_lines, planned, planned_backlog
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.job.ddl_plan import DdlPlan, PlannedColumn
@@ -58,6 +59,15 @@ def test_a_table_that_would_be_parked_says_why() -> None:
     assert "the source's catalogue" in next(plan_lines(parks))
 
 
+def test_plans_of_the_log_say_where_it_has_each_statement() -> None:
+    assert list(backlog_lines([])) == ["the target has come to every change of a definition that the trail has"]
+    found = [replace(made(Fidelity.EXACT), sequence=7), DdlPlan("", THEN.id, THEN, True, None, Outcome.WAITING, "why")]
+    lines = list(backlog_lines(found))
+    assert lines[0].startswith("at 7: ") and "altered" in lines[2] and lines[-1] == "  waiting: why"
+    told = planned_backlog(found)["changes"]
+    assert [one["sequence"] for one in told] == [7, None] and told[0]["outcome"] == "altered"
+
+
 @pytest.fixture
 def plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -71,13 +81,13 @@ def plan(
         writer.append(trail_source.chunk(3, 3))
         writer.flush()
 
-    def call(statement: str, source: str = "mysql://u:p@127.0.0.1:1") -> tuple[int, str]:
+    def call(*statement: str, source: str = "mysql://u:p@127.0.0.1:1") -> tuple[int, str]:
         job = tmp_path / "job.toml"
         job.write_text(
             f'name = "shop"\n[source]\nurl = "{source}"\n[target]\nurl = "postgresql://u:p@127.0.0.1:1/d"\n'
             '[[rules]]\ninclude = ["shop.*"]\n'
         )
-        code = shell.exit_code(["ddl", "plan", str(job), statement])
+        code = shell.exit_code(["ddl", "plan", str(job), *statement])
         said = capsys.readouterr()
         structlog.reset_defaults()
         assert said.err.count("error: ") == 1 and "Traceback" not in said.err
@@ -99,10 +109,13 @@ def test_what_cannot_be_planned_is_said_before_a_target_is_asked(plan: Callable[
     assert code == 2 and "no rule includes other.orders" in said
     code, said = plan("ALTER TABLE shop.`odd.name` ADD n INT")
     assert code == 2 and "is parked: dropped at the source" in said
-    code, said = plan(f"ALTER TABLE {orders} ADD n INT", "postgresql://u:p@127.0.0.1:1/s")
+    code, said = plan(f"ALTER TABLE {orders} ADD n INT", source="postgresql://u:p@127.0.0.1:1/s")
     assert code == 2 and "no statements that could be planned" in said
     code, said = plan(f"ALTER TABLE {orders} ADD n INT")
     assert code == 6 and "127.0.0.1" in said
+    for nothing in ((), (f"ALTER TABLE {orders} ADD n INT", "--from-log")):
+        code, said = plan(*nothing)
+        assert code == 2 and "nothing to plan" in said
 
 
 ADD = f"ALTER TABLE {trail_source.ORDERS} ADD n INT DEFAULT 5"
