@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from anabranch.apply.decided import BEHIND
 from anabranch.apply.feed import altering_at
 from anabranch.errors import ConfigError
-from anabranch.job.ddl_plan import DdlPlan, outcome, steps_of
+from anabranch.job.ddl_plan import DdlPlan, of_steps, steps_of
 from anabranch.model.column_changes import APPLY, ASK, PARK, STOP, ColumnChange
 from anabranch.model.ddl_changes import Outcome
 from anabranch.trail.reader import TrailReader, exists
@@ -113,7 +113,7 @@ class _Backlog:
             return DdlPlan(*known, *_whole(kind, actions))
         if state.facts.asked == sequence and state.facts.decided:
             actions = actions.answered(state.facts.decided[0])
-        found = outcome(
+        found = of_steps(
             self.job, known, lambda: steps_of(self.job, then, after, untold, actions), actions, former is None
         )
         return found if former is None else replace(found, why=(found.why + LATER).removeprefix("; "))

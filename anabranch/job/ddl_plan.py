@@ -107,10 +107,10 @@ def plan(job: JobView, statement: str) -> DdlPlan:
         return DdlPlan(*known, Outcome.PASSED, passed)
     if facts.kind is StatementKind.ALTER:
         return DdlPlan(*known, Outcome.PASSED, "columns, keys and values stay as they are: so does the target's table")
-    return outcome(job, known, lambda: _steps(job, then, altered), job.config.column_actions(then.id))
+    return of_steps(job, known, lambda: _steps(job, then, altered), job.config.column_actions(then.id))
 
 
-def outcome(
+def of_steps(
     job: JobView, known: Known, made: Callable[[], AlteredTable], actions: TableActions, stands: bool = True
 ) -> DdlPlan:
     """Return what would become of steps at this target. `known`: what is known of the statement; `made`: makes the steps, and
@@ -186,7 +186,7 @@ def _steps(job: JobView, then: TableSchema, altered: Altered | None) -> AlteredT
 def steps_of(
     job: JobView, then: TableSchema, after: TableSchema, untold: Untold, actions: TableActions
 ) -> AlteredTable:
-    """Return what apply makes of two definitions, the second one of which follows the first. Raises what `outcome` knows."""
+    """Return what apply makes of two definitions, the second one of which follows the first. Raises what `of_steps` knows."""
     try:
         tables = [(schema, job.rules.target_table(schema)) for schema in (then, after)]
         job.rules.where(after)

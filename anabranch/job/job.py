@@ -410,8 +410,7 @@ class Job(JobView):
             return told(turned(self)[0])
 
     def conflicts(self, table: str | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
-        """Return conflicts that were settled, in their order: of one source table or of all, with numbers above
-        `after`, at most `limit` of them (0: all)."""
+        """Return settled conflicts in their order, of one table or of all, numbered above `after`, at most `limit` (0: all)."""
         with self._named():
             from anabranch.job.conflicts import settled_conflicts
 
@@ -432,25 +431,22 @@ class Job(JobView):
             return ddl_changes(self, TableId.parse(table) if table else None)
 
     def decide_ddl(self, number: int, decision: str = "apply") -> list[TableId]:
-        """Let the table that waits in front of change `number` (`ddl_changes`) go on, with those that wait with it: behind the
-        change ("apply"), or without it at the target ("skip", of a column that is dropped and of a default). Returns them.
-        Raises ConfigError where nothing waits there, or it cannot be decided so."""
+        """Let the table that waits in front of change `number` (`ddl_changes`) go on, with those that wait with it: behind it
+        ("apply"), or without it at the target ("skip"). Returns them. Raises ConfigError where that cannot be decided so."""
         with self._named("ddl", decision=decision, number=number):
             from anabranch.lifecycle.ddl_decisions import decide
 
             return decide(self, number, decision)
 
     def plan_ddl(self, statement: str) -> DdlPlan:
-        """Return what would become of a statement that alters a table of the source, at this target. Runs nothing. Raises
-        ConfigError for a statement or a table that it is not about."""
+        """Return what would become of a statement at this target. Runs nothing. Raises ConfigError for what is not planned."""
         with self._named():
             from anabranch.job.ddl_plan import plan
 
             return plan(self, statement)
 
     def plan_ddl_backlog(self) -> list[DdlPlan]:
-        """Return what would become of the statements of the trail that alter tables and that this target has not come to, in
-        the order of the log: those behind its checkpoint, and those in front of which a table waits. Runs nothing."""
+        """Return a plan for each statement of the trail that this target has not come to, in the log's order. Runs nothing."""
         with self._named():
             from anabranch.job.ddl_backlog import plan_backlog
 
@@ -472,8 +468,7 @@ class Job(JobView):
             return resume(self, TableId.parse(table) if table else None)
 
     def give_up(self, table: str) -> int:
-        """Stop holding the trail for a parked table. Returns how many bytes were held. After this only a load brings
-        the table back."""
+        """Stop holding the trail for a parked table: only a load brings it back then. Returns how many bytes were held."""
         with self._named("parked", give_up=table):
             from anabranch.lifecycle.parking import give_up
 
