@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 from anabranch import log
 from anabranch.apply.abilities import StateWriter
+from anabranch.apply.asking import DECIDE
 from anabranch.apply.conflict import Where
 from anabranch.apply.decided import Decided, rule_of
 from anabranch.apply.feed import Feed
@@ -26,16 +27,26 @@ from anabranch.apply.tables import Tables
 from anabranch.contracts import Conflict, DropsTables
 from anabranch.errors import ConfigError, Fenced, StoppedByChange, TargetBusy, TargetError, TargetUnavailable
 from anabranch.failpoints import reach
-from anabranch.model.column_changes import APPLY, DDL, KEEP, RENAME, STOP, ColumnChange
+from anabranch.model.column_changes import APPLY, ASK, DDL, KEEP, RENAME, STOP, ColumnChange
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.parked_reasons import DROPPED
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
-from anabranch.model.table_life import TableState, begin_altering, give_up_place, rename
+from anabranch.model.table_facts import ParkedFor
+from anabranch.model.table_life import (
+    TableState,
+    ask,
+    begin_altering,
+    begin_altering_behind,
+    give_up_place,
+    park,
+    rename,
+)
 from anabranch.rows.chunk import Barrier
 from anabranch.rows.conflict import STRICT
 from anabranch.rows.dropped import DroppedTable
+from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 
 REMEDY = (
@@ -65,6 +76,10 @@ class _Refused(Exception):
         self.tables, self.why = tuple(tables), why
 
 
+class _Asks(Exception):
+    """The job file asks a person; the text is its line."""
+
+
 @dataclass
 class Dropping:
     """Carries out the transactions of the trail that drop tables, each in an epoch of its own."""
@@ -89,6 +104,11 @@ class Dropping:
                     going[table] = self._moving(barrier, every[TableId.parse(barrier.untold.moved)])
                 else:
                     going[table] = self._going(barrier, where)
+            except _Asks as line:
+                if len(barriers) == 1:
+                    self._ask(sequence, where, barrier, str(line))
+                    return
+                refused[table] = f"{line}, and the same statement drops other tables"
             except _Refused as refusal:
                 refused[table] = refusal.why
         self._let_go(going)
@@ -107,6 +127,80 @@ class Dropping:
         self.writer.close()  # and with it all that it knows of the tables
         progress.ask_again()
         progress.look()
+
+    def carry_out_behind(self, sequence: int, group: Sequence[TableState]) -> list[TableState]:
+        """Drop or keep a table that waited in front of this transaction, as a person has decided. Returns the states of those
+        of the group that are left: it waits on where that is not possible. Raises TargetUnavailable, Fenced."""
+        progress, left = self.progress, {state.source: state for state in group}
+        self.writer.rollback()  # of an attempt that an end broke off which went away
+        barriers = [one for one in barriers_in(progress.trail, sequence) if one.untold.dropped and one.table in left]
+        for barrier in barriers:
+            state = left.pop(barrier.table)
+            decided = state.facts.decided if state.facts.asked == sequence else ()
+            if not decided:  # it came up to here for another reason, and nothing behind this is its own
+                why = f"{DROPPED}, and not at the target: the table was parked; {REMEDY}"
+                reason = f"{why} (at {sequence}): {barrier.statement}"
+                left[barrier.table] = give_up_place(park(state, reason))
+                progress.park(left[barrier.table])
+                continue
+            try:
+                self._decided_behind(sequence, barrier, state, decided)
+            except _Refused as refusal:
+                progress.back_out()
+                progress.learn([state])
+                why = f"{decided[0]} is not possible: {refusal.why}"
+                left[barrier.table], noted = self._waiting(sequence, barrier, why)
+                progress.park(left[barrier.table], decided=[noted])
+        self.writer.close()
+        progress.ask_again()
+        progress.look()
+        progress.learn(left.values())
+        return list(left.values())
+
+    def _decided_behind(self, sequence: int, barrier: Barrier, state: TableState, decided: Sequence[str]) -> None:
+        """Carry out what was decided, in an epoch that moves on nothing else. Raises _Refused."""
+        progress, writer, table = self.progress, self.writer, barrier.table
+        if not isinstance(writer, DropsTables) or state.schema is None:
+            raise _Refused([table], "this target's tables are not dropped")
+        one = Going()
+        if decided[0] == APPLY:
+            if why := not_ours_alone(self.tables, progress.states, self._others(), state):
+                raise _Refused([table], why)
+            one = Going(DroppedTable(self.tables.target_table(state.schema)))
+        group = [one.change] if one.change is not None else []
+        if group:
+            self._drop_apart(sequence, group)
+        then = progress.here()
+        progress.begin(then)
+        work = progress.work()
+        if group:
+            self._drop_within(group)
+        writer.forget_dropped(progress.job, table)
+        noted = self._decided(sequence, barrier, work.states.pop(table), one)
+        said = ", ".join(filter(None, (noted.why, f"{decided[0]}, decided by {decided[1]}")))
+        work.decided.append(replace(noted, why=said))
+        reach("apply.altered.behind")
+        progress.commit(then, work)
+
+    def _ask(self, sequence: int, where: Where, barrier: Barrier, line: str) -> None:
+        """Let the table wait in front of this transaction. The trail is held for it before the target says so."""
+        progress, table = self.progress, barrier.table
+        retention.hold(progress.trail.directory, progress.settings.names.table(table), sequence - 1)
+        reach("apply.asking")
+        waiting, noted = self._waiting(sequence, barrier, line)
+        then = progress.then(Position.parse(where.position), where.commit_time)
+        progress.begin(then)
+        work = progress.work()
+        work.states[table] = waiting
+        work.leave([table])
+        work.decided.append(noted)
+        progress.commit(then, work)
+
+    def _waiting(self, sequence: int, barrier: Barrier, line: str) -> tuple[TableState, Decided]:
+        why = f"{ParkedFor.ASKED.words}, {line} (at {sequence}): {barrier.statement}; {DECIDE}"
+        state = ask(self.progress.states[barrier.table], why, sequence, asked=True)
+        log.get(job=self.progress.job, table=str(barrier.table)).warning("table_waits", reason=why)
+        return state, Decided(state, sequence, barrier.statement, Outcome.WAITING, line, self._rule(barrier))
 
     # --- what has to be done ------------------------------------------------------------------------------------------------
 
@@ -141,12 +235,14 @@ class Dropping:
     def _going(self, barrier: Barrier, where: Where) -> Going:
         """Return what becomes of a table that was dropped. Raises _Refused, StoppedByChange."""
         table, state = barrier.table, self.progress.states[barrier.table]
-        action = self._action(barrier, ColumnChange.DROP_TABLE, (APPLY, KEEP, RENAME))
+        action = self._action(barrier, ColumnChange.DROP_TABLE, (APPLY, KEEP, RENAME, ASK))
         if action == KEEP:
             return Going()
         assert isinstance(self.writer, DropsTables)
         if why := not_ours_alone(self.tables, self.progress.states, self._others(), state):
             raise _Refused([table], why)
+        if action == ASK:
+            raise _Asks(self.progress.settings.actions(table).line(ColumnChange.DROP_TABLE))
         followed = self.progress.context.tables[table].table
         suffix = kept_suffix(where.commit_time)
         kept = self.writer.kept_name(followed.target, suffix) if action == RENAME else None
@@ -220,7 +316,8 @@ class Dropping:
         try:
             if new := [state for state in states if state.facts.altering != sequence]:
                 writer.refuse_dropping(group)
-                progress.save(*[begin_altering(state, sequence) for state in new])
+                begun = (begin_altering if state.is_streaming else begin_altering_behind for state in new)
+                progress.save(*[begin(state, sequence) for begin, state in zip(begun, new, strict=True)])
                 reach("apply.dropping")
             writer.drop_tables(progress.checkpoint, group)
         except (TargetUnavailable, Fenced):

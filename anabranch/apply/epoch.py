@@ -6,7 +6,7 @@ What does not live here: carrying an epoch out (`carry_out.py`), the checkpoint 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anabranch import log
@@ -28,6 +28,7 @@ from anabranch.errors import (
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.table_life import TableState
 from anabranch.trail import retention
 
 EVENTS: dict[type[AnabranchError], str] = {TargetBusy: "target_busy", TargetFull: "target_full"}
@@ -103,6 +104,12 @@ class Applier:
             self.dropping.carry_out(sequence)
         else:
             self.altering.carry_out(sequence)
+
+    def carry_out_behind(self, sequence: int, group: Sequence[TableState]) -> list[TableState]:
+        """Carry out a change of tables that resume, and have come to it. Returns their states, without those that it drops."""
+        if self.dropping is not None and self.progress.trail.history.drops_at(sequence):
+            return self.dropping.carry_out_behind(sequence, group)
+        return self.altering.carry_out_behind(sequence, group)
 
     def _carry_on(self, upto: int) -> None:
         at = self.progress.checkpoint.position.sequence

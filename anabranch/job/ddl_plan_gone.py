@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.apply.dropping import kept_suffix, not_ours_alone
 from anabranch.errors import ConfigError
-from anabranch.model.column_changes import APPLY, KEEP, PARK, RENAME, STOP, ColumnChange
+from anabranch.model.column_changes import APPLY, ASK, KEEP, PARK, RENAME, STOP, ColumnChange
 from anabranch.model.ddl_changes import Outcome
 from anabranch.model.ids import TableId
 from anabranch.rows.log_items import StatementFacts, StatementKind
@@ -75,6 +75,8 @@ def _dropped(
         return Outcome.KEPT, f"{state.target} stays as it is, and is not replicated any more"
     if why := not_ours_alone(job.rules, states, others, state):
         return Outcome.PARKED, why
+    if action == ASK:
+        return Outcome.WAITING, job.config.column_actions(state.source).line(ColumnChange.DROP_TABLE)
     if action == RENAME:
         return Outcome.KEPT, f"{state.target} is called {state.target.name}{kept_suffix(time.time_ns() // 1000)} then"
     assert action == APPLY

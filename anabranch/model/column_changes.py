@@ -76,7 +76,11 @@ class TableActions:
 Follows = Callable[["TableId"], frozenset[ColumnChange]]
 """Returns the kinds of changes behind which a table of the source goes on."""
 SKIP = "skip"  # a decision about a change that the job file asks for, as APPLY is
-IGNORES = {ColumnChange.DROP: KEEP, ColumnChange.DEFAULT: IGNORE}  # kinds of changes that a target may leave out
+IGNORES = {
+    ColumnChange.DROP: KEEP,
+    ColumnChange.DEFAULT: IGNORE,
+    ColumnChange.DROP_TABLE: KEEP,
+}  # kinds of changes that a target may leave out
 DECISIONS: Mapping[str, Actions] = {
     APPLY: dict.fromkeys(ColumnChange, APPLY),
     SKIP: IGNORES,

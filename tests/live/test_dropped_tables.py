@@ -30,6 +30,7 @@ drop_table = "keep"
 tables = ["*.moves_*"]
 drop_table = "rename"
 """
+ASKS = '[ddl]\ncreate_table = "apply"\ndrop_table = "ask"\n'
 MADE = (
     "item",
     "plain",
@@ -214,6 +215,47 @@ def test_names_that_are_not_free_or_not_taken_park(here: JobHere) -> None:
     here.load(TableId(made.schema, "father"))
     here.stream()
     assert made.states()["father"] == "streaming"
+
+
+def test_rule_17_a_person_decides_about_a_drop(here: JobHere) -> None:
+    """The job dies at every place on the way there and back."""
+    made, source, met = here.made, here.made.source, []
+    made.write_job(ASKS)
+    places = ("apply.asking", "apply.altered.behind", "apply.ddl.noted", "apply.committed")
+    places += APART if isinstance(made, MysqlToMysql) else ()
+    names = ("plain", "asked", "several_1", "several_2", "moves_off", "stays_here")
+    assert here.job.plan_ddl("DROP TABLE plain").outcome is Outcome.WAITING
+    source.execute("UPDATE wide SET v = 'kept'", "DROP TABLE wide")
+    for name, place in zip(names, places, strict=False):
+        source.execute(f"UPDATE {name} SET v = 'last'", f"DROP TABLE {name}", f"UPDATE item SET v = '{name}'")
+        for way in ("there", "back"):
+            if way == "back":
+                assert made.states()[name] == "parked" and name in _there(here), made.status()
+                (waits,) = [
+                    one for one in here.job.ddl_changes(f"{made.schema}.{name}") if one.outcome == Outcome.WAITING
+                ]
+                here.job.decide_ddl(waits.number, "apply")
+            if place != "apply.asking" or way == "there":
+                failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+            try:
+                here.stream()
+            except failpoints.FailpointReached:
+                met.append(place)
+            finally:
+                failpoints.arm({})
+            here.stream()
+        assert name not in made.states() and name not in _there(here)
+        assert _outcomes(here)[name] == Outcome.DROPPED
+    assert set(met) == set(places)
+    made.assert_identical("item")
+    source.execute("CREATE TABLE wide (id INT PRIMARY KEY)")
+    here.stream()
+    (waits,) = here.job.ddl_changes(f"{made.schema}.wide")[:1]
+    here.job.decide_ddl(waits.number, "skip")
+    here.stream()
+    here.stream()
+    assert made.target.query(f"SELECT v FROM {made.there}.wide") == [("kept",), ("kept",)]
+    assert made.reason("wide").startswith("created at the source, and not at the target")
 
 
 def test_a_table_that_others_need_or_write_parks(here: JobHere) -> None:

@@ -34,7 +34,7 @@ def altered_on_the_way(applier: Applier, following: Following, group: Sequence[T
     while (found := min((one for state in group for one in _changes(progress, state)), default=None)) is not None:
         group = _brought(applier, following, group, found - 1)
         if not any(state.is_parked for state in group):
-            group = applier.altering.carry_out_behind(found, group)
+            group = applier.carry_out_behind(found, group)
         if any(state.is_parked for state in group):
             break
         reach("apply.caught.up")

@@ -119,6 +119,9 @@ def _resume(applier: Applier, following: Following, group: Sequence[TableState])
     try:
         if not why:
             group = altered_on_the_way(applier, following, group)
+            if not group:
+                applier.altering.park_left_behind()  # one of its name may have been made meanwhile
+                return True  # the last of them was dropped there
             if any(state.is_parked for state in group):
                 return all(state.facts.resumes is None for state in group)
             replayed, joined = following.joined(progress.context, group, at)

@@ -23,7 +23,7 @@ ColumnDefault = Literal["apply", "ignore", "ask", "park", "stop"]
 ChangeType = Literal["apply", "apply_if_exact", "ask", "park", "stop"]
 Any = Literal["apply", "ask", "park", "stop"]
 RenameTable = Literal["apply", "park", "stop"]
-DropTable = Literal["apply", "keep", "rename", "park", "stop"]
+DropTable = Literal["apply", "keep", "rename", "ask", "park", "stop"]
 
 ADDITIVE: Actions = {ColumnChange.ADD: APPLY, ColumnChange.TYPE: APPLY}  # nothing of what is there is lost by them
 RULES = "[[ddl.rules]]"
@@ -112,9 +112,9 @@ class Ddl(Section):
     drop_table: DropTable | None = None
     """Drop the target's table where the source drops its own (`apply`), leave it there under its name (`keep`) or under another
     one (`rename`: `orders__dropped_20261128_031207`, by the time of the statement in UTC), and replicate it no longer; or park
-    it, as when absent. Where rows may be in the target's table that the job has not written, and where anything else there
-    depends on it, the table is parked instead. From a MySQL or MariaDB
-    ([more](../howto/schema-changes.md#tables-that-are-dropped))."""
+    it, as when absent. With `ask` it waits until `anabranch ddl approve` drops it, or `skip` keeps it. Where rows may be in the
+    target's table that the job has not written, and where anything else there depends on it, the table is parked instead. From
+    a MySQL or MariaDB ([more](../howto/schema-changes.md#tables-that-are-dropped))."""
 
     rename_table: RenameTable | None = None
     """Go on with a table under its next name where the source renames it (`apply`): the target's table gets the name that the
