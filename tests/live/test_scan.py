@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.errors import AnabranchError, PreflightFailed
+from anabranch.errors import AnabranchError, ConfigError, PreflightFailed
 from anabranch.job.scanning import scan
 from anabranch.scan.report import ScanReport
 from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.local import LocalEngine, Small
+from anabranch.verify.wanted import Sample
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import AtMysql, job_at_mysql
@@ -238,3 +239,36 @@ def test_without_the_right_to_temporary_tables_it_says_so(
     finally:
         made.target.execute(f"DROP ROLE {role}")
         there.target.execute(f"DROP USER {role}")
+
+
+def test_names_and_keys_as_the_job_has_them(mysql: Server, scenario: Callable[..., Scenario]) -> None:
+    """Renamed and dropped columns, a unique key beside the primary one, a table without a key, ranges that are drawn."""
+    made = scenario(
+        mysql,
+        LOOSE,
+        "CREATE TABLE own (Id int PRIMARY KEY, Bad text, Gone text, u varchar(9) COLLATE utf8mb4_bin, UNIQUE KEY u (u))",
+        "INSERT INTO own VALUES (1, 'a\\0', 'b\\0', 'x'), (2, 'fine', 'c\\0', 'x\\0'), (3, 'fine', NULL, NULL),"
+        " (4, '', '', NULL)",
+        "CREATE TABLE loose (d date, t varchar(9))",
+        "INSERT INTO loose VALUES ('0000-00-00', 'a'), ('0000-00-00', 'a'), ('2024-01-01', 'b'), ('2024-01-01', 'b')",
+    )
+    made.write_job(
+        f'[types]\nnul = "strip"\n[[tables]]\nname = "{made.schema}.own"\n'
+        'columns.rename = { Bad = "better" }\ncolumns.drop = ["Gone"]\n'
+    )
+    found = scanned(made)
+    assert told(found) == {
+        ("own", "changed", "Bad", 1),
+        ("own", "changed", "u", 1),
+        ("own", "refused", "", 1),
+        ("loose", "refused", "d", 2),
+    }, found.findings
+    assert (
+        "the unique key u (u)" in of(found, "own")
+        and "key Id=2" in of(found, "own")
+        and "key" not in of(found, "loose")
+    )
+    some = scan(JobHere(made).job, ["*.own"], Sample(0.01, 7), engine=LocalEngine(Small()))
+    assert [(one.table.name, one.part) for one in some.tables] == [("own", (1, 1))] and some.seed == 7
+    with pytest.raises(ConfigError, match="no part of the rows"):
+        scan(JobHere(made).job, sample=Sample(0.0, 7))
