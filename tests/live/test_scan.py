@@ -72,7 +72,7 @@ MYSQL = (
     "CREATE TABLE narrow (id int PRIMARY KEY, n bigint unsigned, v varchar(99))",
     "INSERT INTO narrow VALUES (1, 9223372036854775808, 'short'), (2, 7, 'too long for the column'), (3, 8, 'short')",
 )
-AT_POSTGRESQL = "CREATE TABLE narrow (id integer PRIMARY KEY, n bigint, v varchar(10))"
+AT_POSTGRESQL = "CREATE TABLE narrow (id integer PRIMARY KEY, n bigint, v varchar(10), extra serial)"
 
 
 def test_mysql_to_postgresql(mysql: Server, scenario: Callable[..., Scenario]) -> None:
@@ -93,6 +93,7 @@ def test_mysql_to_postgresql(mysql: Server, scenario: Callable[..., Scenario]) -
     assert "[types] zero_date" in of(report, "dates") and "key id=1; id=2; id=3" in of(report, "dates")
     assert '[types] nul = "strip"' in of(report, "nul")
     assert made.target.query("SELECT relname::text FROM pg_class ORDER BY 1") == before
+    assert made.target.query("SELECT is_called FROM narrow_extra_seq") == [(False,)]
     tables = ["good", "dates", "nul", "json_nul", "json_zero", "narrow"]
     assert refused_by_load(made, tables) == {"dates", "nul", "json_nul", "narrow"}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -33,6 +34,12 @@ from anabranch.rows.net import TargetTable
 
 TEMPORARY = "pg_temp"  # the schema of a session's own: https://www.postgresql.org/docs/current/sql-createtable.html
 OWN, KEYS = TableId(TEMPORARY, "anabranch_scan"), TableId(TEMPORARY, "anabranch_scan_keys")
+NUMBERS = TableId(TEMPORARY, "anabranch_scan_numbers")
+COUNTING: LiteralString = """
+SELECT a.attname::text
+  FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+ WHERE a.attrelid = %s::regclass AND a.attgenerated = '' AND pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%%'
+"""
 NO_RIGHT = "42501"
 # Whoever may do this may do nothing else by it: https://www.postgresql.org/docs/current/ddl-priv.html
 GRANT = "GRANT TEMPORARY ON DATABASE … TO the job's user"
@@ -131,6 +138,7 @@ class PostgresTrial:
         if existing is not None:
             like = sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(table_name(OWN), table_name(existing.id))
             connection.execute(like)
+            self._count_apart(connection)
             return
         if schema.needs and len(present(connection, schema.needs)) < len(set(schema.needs)):
             connection.execute(ONE_CREATES)
@@ -138,6 +146,16 @@ class PostgresTrial:
         connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
         whole = replace(schema, partition_key="", partitions=(), key_name="")
         create_whole_table(connection, whole, self._written(), self._rules, beside)
+
+    def _count_apart(self, connection: Connection) -> None:
+        """Have columns that nobody writes count by a sequence of our own: a rollback does not take numbers back."""
+        found = connection.execute(COUNTING, [table_name(OWN).as_string(None)]).fetchall()
+        if found:
+            connection.execute(sql.SQL("CREATE SEQUENCE {} MAXVALUE 32767 CYCLE").format(table_name(NUMBERS)))
+        for (column,) in found:
+            by = sql.SQL("ALTER TABLE {} ALTER {} SET DEFAULT nextval({}::regclass)")
+            number = sql.Literal(table_name(NUMBERS).as_string(None))
+            connection.execute(by.format(table_name(OWN), sql.Identifier(column), number))
 
     def _with_grant(self, error: TargetError) -> TargetError:
         if f"[{NO_RIGHT}]" in error.message and not error.table:
