@@ -101,11 +101,9 @@ class Job(JobView):
         seed: int | None = None,
         show: IO[str] | None = None,
     ) -> ScanReport:
-        """Try the rows of the source at the target, of which nothing stays: which a load would refuse, and which values would
-        change. `tables`: patterns on the source's tables, none for all. `sample`: the share of each table that is tried, above
-        0, at most 1, by ranges of keys which `seed` draws (None: another number each time). `show`: where people see how far
-        it is, if that is a terminal. Raises nothing for what it finds: look at the result. Of a job with several targets,
-        for one (`on`)."""
+        """Try the rows of the source at the target, where none stays: which a load would refuse, which values would change.
+        `tables`: patterns on the source's tables, none for all. `sample` and `seed`: as of `verify`. `show`: where people see
+        how far it is, if that is a terminal. Raises nothing for what it finds: look at the result. For one target (`on`)."""
         with self._named():
             from anabranch.job.scanning import scan
             from anabranch.verify.wanted import SEEDS, Sample
@@ -116,8 +114,7 @@ class Job(JobView):
     def types_tried(self, values: int = 100, seed: int | None = None, every: bool = False) -> Certificate:
         """Have `values` values drawn at random, and the edges, of each type of the job make the round trip on both servers, of
         which nothing stays; what is seen stands beside what is declared. Raises nothing for a type that fares worse: look at
-        the result. `every`: of each type that the source knows edges of, whatever tables there are. Of a job with several
-        targets, for one (`on`)."""
+        the result. `every`: of each type that the source knows edges of, whatever tables there are. For one target (`on`)."""
         with self._named():
             from anabranch.job.certifying import certificate
             from anabranch.verify.wanted import SEEDS
