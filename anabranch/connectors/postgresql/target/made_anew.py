@@ -1,4 +1,4 @@
-"""What others have given to a table that is dropped and made anew: its owner, privileges, comments and triggers.
+"""Keeps what others have given to a table that is dropped and made anew: its owner, privileges, comments and triggers.
 
 They are read before DROP TABLE and put back in the same transaction, so that no moment and no kill leaves a table without
 them. What the new table cannot have (a privilege on a column that is gone, a trigger on one) is told with the statement that
@@ -74,7 +74,7 @@ class Privilege:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a table has that its definition does not say. `comments`: of columns, of the table for None. `triggers`: name, how
+    """The parts of a table beside its definition. `comments`: of columns, of the table for None. `triggers`: name, how
     it is enabled, statement."""
 
     owner: str
