@@ -215,8 +215,7 @@ class Job(JobView):
         rules: str | Path, job: str | Path, check: bool = False, offline: bool = False, sections: Sequence[str] = ()
     ) -> ImportedRules:
         """Put rules that were exported, or some of their `sections` ("rules", "tables", "types", "ddl"), in place of those of
-        the job file `job`. Returns the differences and what they mean for tables. `check`: write nothing. `offline`: ask
-        neither end."""
+        the job file `job`. Returns the differences, and what they mean. `check`: write nothing. `offline`: ask no end."""
         from anabranch.config.rule_text import SECTIONS
         from anabranch.lifecycle.moving_rules import import_rules
 
