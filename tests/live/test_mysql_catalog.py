@@ -10,6 +10,7 @@ import pytest
 
 from anabranch import connectors
 from anabranch.connectors.mysql.source.positions import place_of
+from anabranch.contracts import NamingCatalog
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -29,11 +30,24 @@ def endpoint_of(server: Server) -> Endpoint:
 def tables_of(*databases: Database) -> dict[TableId, TableSchema]:
     names = [database.name for database in databases]
     with closing(connectors.source(endpoint_of(databases[0].server)).catalog()) as catalog:
-        return catalog.tables(lambda table: table.schema in names)
+        found = catalog.tables(lambda table: table.schema in names)
+        assert isinstance(catalog, NamingCatalog) and catalog.named(found) == found
+        return found
 
 
 def table_of(database: Database, name: str = "t") -> TableSchema:
     return tables_of(database)[TableId(database.name, name)]
+
+
+def test_tables_are_read_by_just_their_names(mysql_family: Server, source_database: Make) -> None:
+    """Not those of other names that the server takes for equal, nor views, nor the server's own."""
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int)", "CREATE TABLE other (id int)", "CREATE VIEW v AS SELECT id FROM t")
+    others = [TableId(database.name, name) for name in ("T", "v", "gone")]
+    with closing(connectors.source(endpoint_of(mysql_family)).catalog()) as catalog:
+        assert isinstance(catalog, NamingCatalog)
+        assert set(catalog.named((TableId(database.name, "t"), *others))) == {TableId(database.name, "t")}
+        assert catalog.named((TableId("mysql", "user"), TableId("nowhere", "t"))) == {} == catalog.named(())
 
 
 # column type, DEFAULT clause -> the default in text form; None = NULL, ... = an expression
