@@ -20,7 +20,7 @@ from anabranch.apply.abilities import StateWriter
 from anabranch.apply.asking import DECIDE
 from anabranch.apply.conflict import Where
 from anabranch.apply.decided import Decided, rule_of
-from anabranch.apply.feed import Feed
+from anabranch.apply.feed import altering_at
 from anabranch.apply.progress import Progress
 from anabranch.apply.stage import Parked
 from anabranch.apply.tables import Tables
@@ -47,7 +47,6 @@ from anabranch.rows.chunk import Barrier
 from anabranch.rows.conflict import STRICT
 from anabranch.rows.dropped import DroppedTable
 from anabranch.trail import retention
-from anabranch.trail.reader import TrailReader
 
 REMEDY = (
     "drop it there as well, exclude it in the job file and run anabranch plan JOB; or load it when the source has a table of "
@@ -94,7 +93,7 @@ class Dropping:
         StoppedByChange."""
         progress = self.progress
         where = progress.where(sequence)
-        every = {one.table: one for one in barriers_in(progress.trail, sequence)}
+        every = {one.table: one for one in altering_at(progress.trail, sequence)}
         barriers = {table: one for table, one in every.items() if one.untold.dropped and self._is_here(one)}
         going: dict[TableId, Going] = {}
         refused: dict[TableId, str] = {}
@@ -133,7 +132,7 @@ class Dropping:
         of the group that are left: it waits on where that is not possible. Raises TargetUnavailable, Fenced."""
         progress, left = self.progress, {state.source: state for state in group}
         self.writer.rollback()  # of an attempt that an end broke off which went away
-        barriers = [one for one in barriers_in(progress.trail, sequence) if one.untold.dropped and one.table in left]
+        barriers = [one for one in altering_at(progress.trail, sequence) if one.untold.dropped and one.table in left]
         for barrier in barriers:
             state = left.pop(barrier.table)
             decided = state.facts.decided if state.facts.asked == sequence else ()
@@ -403,13 +402,6 @@ class Dropping:
         if not barrier.untold.moved:
             return rule_of(barrier.schema, self.progress.trail.history, self.progress.settings.actions)
         return DdlRule(f"{actions.said.get(kind, DDL)} {kind}", actions.of(kind))
-
-
-def barriers_in(trail: TrailReader, sequence: int) -> Iterator[Barrier]:
-    """Yield what this transaction does to tables."""
-    for chunks in Feed(trail, sequence - 1, sequence).groups():
-        for chunk in chunks:
-            yield from (one for one in chunk.barriers if chunk.first_sequence + one.tx == sequence)
 
 
 def shared(states: Mapping[TableId, TableState], others: Collection[TableId], state: TableState) -> str:
