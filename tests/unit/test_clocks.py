@@ -18,6 +18,7 @@ READ_IN = {
     "trail/retention.py": "how long a segment was past: jumps are taken out (retention.Clock); when a reader came is shown",
     "trail/writer.py": "shown: when a segment was made",
     "capture/created.py": "whether a late catalogue is waited for, behind a statement that is young: else its table parks",
+    "capture/kept_catalog.py": "how long a late catalogue is asked again behind a statement: else its table parks",
     "capture/uncommitted.py": "shown: when the first rows of an open transaction were put beside the trail",
     "connectors/postgresql/source/wal_stream.py": "shown by the source: when we reported to it last",
     "connectors/mysql/lookout.py": "shown: since when somebody is in our way, of the seconds that the server tells",
