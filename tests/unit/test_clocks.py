@@ -23,6 +23,8 @@ READ_IN = {
     "connectors/postgresql/source/wal_stream.py": "shown by the source: when we reported to it last",
     "connectors/mysql/lookout.py": "shown: since when somebody is in our way, of the seconds that the server tells",
     "cutover/machine.py": "shown: when a step was noted, and the downtime of that",
+    "job/certifying.py": "shown: when a certificate was made",
+    "job/ddl_plan_gone.py": "shown: the name that a kept table would have now",
     "job/keep_verifying.py": "shown: when a table was compared; which comes next, and any order would do",
     "job/way_back.py": "shown: when the cut-over of the other way was taken back",
     "cli/main.py": "the name of a file with a traceback",
