@@ -178,14 +178,14 @@ class Dropping:
         noted = self._decided(sequence, barrier, work.states.pop(table), one)
         said = ", ".join(filter(None, (noted.why, f"{decided[0]}, decided by {decided[1]}")))
         work.decided.append(replace(noted, why=said))
-        reach("apply.altered.behind")
+        reach("apply.dropped.behind")
         progress.commit(then, work)
 
     def _ask(self, sequence: int, where: Where, barrier: Barrier, line: str) -> None:
         """Let the table wait in front of this transaction. The trail is held for it before the target says so."""
         progress, table = self.progress, barrier.table
         retention.hold(progress.trail.directory, progress.settings.names.table(table), sequence - 1)
-        reach("apply.asking")
+        reach("apply.drop.asking")
         waiting, noted = self._waiting(sequence, barrier, line)
         then = progress.then(Position.parse(where.position), where.commit_time)
         progress.begin(then)

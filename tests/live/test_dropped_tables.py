@@ -221,7 +221,7 @@ def test_rule_17_a_person_decides_about_a_drop(here: JobHere) -> None:
     """The job dies at every place on the way there and back."""
     made, source, met = here.made, here.made.source, []
     made.write_job(ASKS)
-    places = ("apply.asking", "apply.altered.behind", "apply.ddl.noted", "apply.committed")
+    places = ("apply.drop.asking", "apply.dropped.behind", "apply.ddl.noted", "apply.committed")
     places += APART if isinstance(made, MysqlToMysql) else ()
     names = ("plain", "asked", "several_1", "several_2", "moves_off", "stays_here")
     assert here.job.plan_ddl("DROP TABLE plain").outcome is Outcome.WAITING
@@ -235,7 +235,7 @@ def test_rule_17_a_person_decides_about_a_drop(here: JobHere) -> None:
                     one for one in here.job.ddl_changes(f"{made.schema}.{name}") if one.outcome == Outcome.WAITING
                 ]
                 here.job.decide_ddl(waits.number, "apply")
-            if place != "apply.asking" or way == "there":
+            if place != "apply.drop.asking" or way == "there":
                 failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
             try:
                 here.stream()
