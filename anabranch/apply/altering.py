@@ -220,7 +220,7 @@ class Altering:
         """Park tables that the source made before the place where this target is, and that are not here."""
         progress, history = self.progress, self.progress.trail.history
         left = [
-            park(heard_of(one.id, target), f"{CREATED}, and not at the target; {REMEDY.format(table=one.id)}")
+            park(heard_of(one.id, target), left_out(one.id))
             for one in created
             if one.id not in progress.states and one.id not in history.parked()
             if (target := self.tables.target_of(one.id)) is not None
@@ -422,3 +422,8 @@ def left_behind(table: TableId) -> str:
 
 def _why(refusal: Conflict | TargetError) -> str:
     return refusal.what if isinstance(refusal, Conflict) else refusal.message
+
+
+def left_out(table: TableId) -> str:
+    """Return the reason of a table that the source made before the place where this target is, and that is not here."""
+    return f"{CREATED}, and not at the target; {REMEDY.format(table=table)}"

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 from anabranch import log
 from anabranch.apply.abilities import StateWriter
+from anabranch.apply.altering import left_out
 from anabranch.apply.asking import DECIDE
 from anabranch.apply.conflict import Where
 from anabranch.apply.decided import Decided, rule_of
@@ -40,6 +41,7 @@ from anabranch.model.table_life import (
     begin_altering,
     begin_altering_behind,
     give_up_place,
+    heard_of,
     park,
     rename,
 )
@@ -167,6 +169,7 @@ class Dropping:
                 raise _Refused([table], why)
             one = Going(DroppedTable(self.tables.target_table(state.schema)))
         group = [one.change] if one.change is not None else []
+        self._let_go([table])
         if group:
             self._drop_apart(sequence, group)
         then = progress.here()
@@ -176,14 +179,25 @@ class Dropping:
             self._drop_within(group)
         writer.forget_dropped(progress.job, table)
         noted = self._decided(sequence, barrier, work.states.pop(table), one)
+        if (again := self._made_meanwhile(table)) is not None:
+            work.states[table] = again
         said = ", ".join(filter(None, (noted.why, f"{decided[0]}, decided by {decided[1]}")))
         work.decided.append(replace(noted, why=said))
         reach("apply.dropped.behind")
         progress.commit(then, work)
 
+    def _made_meanwhile(self, table: TableId) -> TableState | None:
+        """Return the state of a table of this name that the source has made in front of the place where this target is."""
+        progress, target = self.progress, self.progress.target_of(table)
+        made = progress.trail.history.created_until(progress.checkpoint.position.sequence)
+        if target is None or not any(entry.schema and entry.schema.id == table for entry in made):
+            return None
+        return park(heard_of(table, target), left_out(table))
+
     def _ask(self, sequence: int, where: Where, barrier: Barrier, line: str) -> None:
         """Let the table wait in front of this transaction. The trail is held for it before the target says so."""
         progress, table = self.progress, barrier.table
+        self._let_go([table])
         retention.hold(progress.trail.directory, progress.settings.names.table(table), sequence - 1)
         reach("apply.drop.asking")
         waiting, noted = self._waiting(sequence, barrier, line)

@@ -12,11 +12,14 @@ from anabranch.apply.conflict import Where
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.dropping import Dropping, Going, _children_first, _Refused
 from anabranch.apply.settings import ApplySettings
+from anabranch.apply.work import Work
 from anabranch.errors import ConfigError, StoppedByChange, TargetBusy
 from anabranch.model.column_changes import ColumnChange, TableActions, Untold
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
+from anabranch.model.position import Position
 from anabranch.model.schema import Column, ForeignKey, TableSchema
+from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import Life, TableState, create, park, take_over
 from anabranch.rows.chunk import Barrier, BarrierKind
 from anabranch.rows.conflict import STRICT
@@ -212,6 +215,28 @@ def test_keys_that_are_being_built_are_waited_for(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("anabranch.apply.dropping.BUILDING_SECONDS", 9.0)
     replace(dropping, lets_go=lambda table: next(answers))._let_go([A])
     assert next(answers, None) is None
+
+
+def test_a_table_that_is_made_while_it_waits_is_parked_in_the_epoch_of_the_decision() -> None:
+    """Its rows would go nowhere behind a kill."""
+    dropping, let_go = Here("ask").dropping(), list[TableId]()
+    dropping = replace(dropping, lets_go=lambda table: not let_go.append(table))
+    progress: Any = dropping.progress
+    work = Work(progress.context, dict(progress.states), lambda table: table)
+    progress.checkpoint = Checkpoint("me", 3, Position(9, "9@x"), 0)
+    progress.target_of = lambda table: TableId("there", table.name)
+    progress.here, progress.begin, progress.work = lambda: progress.checkpoint, lambda then: None, lambda: work
+    progress.commit = lambda then, work: None
+    history = progress.trail.history
+    history.add(Entry("schema", 7, schema=SCHEMA.with_version(2), altered=True, dropped=True))
+    progress.trail.history = history
+    dropping._decided_behind(7, GONE, STREAMS, ("skip", "me"))
+    assert A not in work.states and let_go == [A]
+    history.add(Entry("schema", 8, schema=SCHEMA.with_version(3), altered=True, created=True))
+    work.states[A] = STREAMS
+    dropping._decided_behind(7, GONE, STREAMS, ("skip", "me"))
+    again = work.states[A]
+    assert again.is_parked and again.schema is None and again.reason.startswith("created at the source, and not at")
 
 
 def test_children_go_before_their_parents() -> None:
