@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from anabranch.connectors.postgresql.target.trial import PostgresTrial
 from anabranch.errors import AnabranchError, ConfigError, PreflightFailed
 from anabranch.job.scanning import scan
+from anabranch.model.schema import Need
 from anabranch.scan.report import ScanReport
 from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.local import LocalEngine, Small
 from anabranch.verify.wanted import Sample
+from rigs.endpoints import endpoint_of
 from rigs.job_here import JobHere
+from rigs.postgresql_load import ORDER, ORDERS, RULES
 from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import AtMysql, job_at_mysql
 
@@ -273,3 +278,23 @@ def test_names_and_keys_as_the_job_has_them(mysql: Server, scenario: Callable[..
     assert [(one.table.name, one.part) for one in some.tables] == [("own", (1, 1))] and some.seed == 7
     with pytest.raises(ConfigError, match="no part of the rows"):
         scan(JobHere(made).job, sample=Sample(0.0, 7))
+
+
+def test_a_piece_at_postgresql_keeps_no_load_waiting_and_counts_as_far_as_the_column(target_database: Database) -> None:
+    mood = Need("enum", "mood", "public", "CREATE TYPE public.mood AS ENUM ('a')")
+    with closing(PostgresTrial(endpoint_of(target_database), RULES)) as trial:
+        trial.begin(replace(ORDERS, needs=(mood,)), ORDER)
+        assert target_database.query("SELECT pg_try_advisory_xact_lock(7168357)") == [(True,)]
+        with pytest.raises(AnabranchError):
+            trial.begin(replace(ORDERS, needs=(replace(mood, definition="CREATE NONSENSE"),)), ORDER)
+        assert target_database.query("SELECT pg_try_advisory_xact_lock(7168357)") == [(True,)]
+        target_database.execute(
+            "CREATE SCHEMA dest",
+            "CREATE TABLE dest.orders (id bigint PRIMARY KEY, customer int, n serial UNIQUE, s smallserial)",
+        )
+        trial.begin(ORDERS, ORDER)
+        block = b"".join(b"%d\t1\n" % number for number in range(40_000))
+        for _ in range(2):
+            assert not trial.take(block, 10)
+            trial.empty()
+    assert target_database.query("SELECT to_regtype('public.mood')") == [(None,)]

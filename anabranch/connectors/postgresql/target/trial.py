@@ -18,7 +18,7 @@ from anabranch.connectors.postgresql.connection import Connection, column_list, 
 from anabranch.connectors.postgresql.errors import TAKEN, Meaning, describe, meaning, state_of, translate, translated
 from anabranch.connectors.postgresql.needed_objects import present
 from anabranch.connectors.postgresql.target import made_objects
-from anabranch.connectors.postgresql.target.begin import ONE_CREATES, SEE_EXTENSIONS
+from anabranch.connectors.postgresql.target.begin import SEE_EXTENSIONS
 from anabranch.connectors.postgresql.target.catalog import read_table
 from anabranch.connectors.postgresql.target.copy_chunk import HINTS, PLACE, copy_command
 from anabranch.connectors.postgresql.target.copy_in import refuse_miscount
@@ -36,10 +36,13 @@ TEMPORARY = "pg_temp"  # the schema of a session's own: https://www.postgresql.o
 OWN, KEYS = TableId(TEMPORARY, "anabranch_scan"), TableId(TEMPORARY, "anabranch_scan_keys")
 NUMBERS = TableId(TEMPORARY, "anabranch_scan_numbers")
 COUNTING: LiteralString = """
-SELECT a.attname::text
+SELECT a.attname::text, CASE WHEN a.atttypid IN (21, 23) THEN a.atttypid::regtype::text ELSE 'bigint' END
   FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
  WHERE a.attrelid = %s::regclass AND a.attgenerated = '' AND pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%%'
 """
+# The lock of begin.ONE_CREATES, but given back before the transaction ends; and one that scans alone take.
+CREATES, CREATES_NO_MORE = "SELECT pg_advisory_lock(7168357)", "SELECT pg_advisory_unlock(7168357)"
+ONE_TRIES = "SELECT pg_advisory_xact_lock(7168361)"
 NO_RIGHT = "42501"
 # Whoever may do this may do nothing else by it: https://www.postgresql.org/docs/current/ddl-priv.html
 GRANT = "GRANT TEMPORARY ON DATABASE … TO the job's user"
@@ -119,7 +122,7 @@ class PostgresTrial:
 
     def empty(self) -> None:
         with translated("empty a temporary table"):
-            self._session().execute(sql.SQL("TRUNCATE {}").format(table_name(self._written().target)))
+            self._session().execute(sql.SQL("TRUNCATE {} RESTART IDENTITY").format(table_name(self._written().target)))
 
     def release(self) -> str:
         return f"PostgreSQL {self._session().info.parameter_status('server_version')}"
@@ -141,21 +144,32 @@ class PostgresTrial:
             self._count_apart(connection)
             return
         if schema.needs and len(present(connection, schema.needs)) < len(set(schema.needs)):
-            connection.execute(ONE_CREATES)
-            made_objects.make(connection, schema.needs)
+            self._make_beside(connection, schema)
         connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
         whole = replace(schema, partition_key="", partitions=(), key_name="")
         create_whole_table(connection, whole, self._written(), self._rules, beside)
 
+    def _make_beside(self, connection: Connection, schema: TableSchema) -> None:
+        """Make what the table needs. Who makes the same waits for the end of our transaction: scans do so by a lock of their
+        own, and loads wait only while it is being made, unless they make the same."""
+        connection.execute(ONE_TRIES)
+        connection.execute(CREATES)
+        try:
+            with connection.transaction():
+                made_objects.make(connection, schema.needs)
+        finally:
+            if not connection.closed:
+                connection.execute(CREATES_NO_MORE)
+
     def _count_apart(self, connection: Connection) -> None:
         """Have columns that nobody writes count by a sequence of our own: a rollback does not take numbers back."""
         found = connection.execute(COUNTING, [table_name(OWN).as_string(None)]).fetchall()
-        if found:
-            connection.execute(sql.SQL("CREATE SEQUENCE {} MAXVALUE 32767 CYCLE").format(table_name(NUMBERS)))
-        for (column,) in found:
+        for at, (column, type) in enumerate(found):
+            numbers, own = table_name(replace(NUMBERS, name=f"{NUMBERS.name}_{at}")), sql.Identifier(column)
+            create = sql.SQL("CREATE SEQUENCE {} AS {} CYCLE OWNED BY {}.{}")
+            connection.execute(create.format(numbers, sql.SQL(type), table_name(OWN), own))
             by = sql.SQL("ALTER TABLE {} ALTER {} SET DEFAULT nextval({}::regclass)")
-            number = sql.Literal(table_name(NUMBERS).as_string(None))
-            connection.execute(by.format(table_name(OWN), sql.Identifier(column), number))
+            connection.execute(by.format(table_name(OWN), own, sql.Literal(numbers.as_string(None))))
 
     def _with_grant(self, error: TargetError) -> TargetError:
         if f"[{NO_RIGHT}]" in error.message and not error.table:
