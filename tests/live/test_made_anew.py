@@ -98,7 +98,7 @@ def test_a_table_that_is_made_anew_keeps_owner_privileges_comments_and_triggers(
     told = capsys.readouterr()
     lost = next(line for line in (told.out + told.err).splitlines() if "table_made_anew_without" in line)
     assert "GRANT SELECT (" in lost and "first_one" not in lost
-    assert "CREATE TRIGGER on_goes" in lost
+    assert "trigger on_goes: " in lost and "CREATE TRIGGER" not in lost
     here.load(table, recreate=True)
     here.stream()
     here.apply(is_built=True)
@@ -150,7 +150,7 @@ def test_a_table_of_a_mysql_that_is_made_anew_keeps_privileges_and_tells_its_tri
     assert target.query(f"SHOW GRANTS FOR {reader}") == before and len(before) == 2
     told = capsys.readouterr()
     lost = next(line for line in (told.out + told.err).splitlines() if "table_made_anew_without" in line)
-    assert "TRIGGER `100 % mine` BEFORE INSERT" in lost.replace(f"`{there}`.", "") and "SET @seen = NEW.id" in lost
+    assert "trigger 100 % mine" in lost and "SET @seen" not in lost
     target.execute(f"DROP USER {reader}")
     here.job.drop(execute=True)
     drop_database(target)

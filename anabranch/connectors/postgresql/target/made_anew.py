@@ -1,8 +1,9 @@
 """Keeps what others have given to a table that is dropped and made anew: its owner, privileges, comments and triggers.
 
 They are read before DROP TABLE and put back in the same transaction, so that no moment and no kill leaves a table without
-them. What the new table cannot have (a privilege on a column that is gone, a trigger on one) is told with the statement that
-gave it. Row security is refused: nobody may see rows by a privilege that a policy was to hide.
+them. What the new table cannot have (a privilege on a column that is gone, a trigger on one) is told: a trigger and a comment
+by name, since their texts may hold secrets, the rest with its statement. Row security is refused: nobody may see rows by a
+privilege that a policy was to hide.
 What does not live here: dropping and creating it (load.py), keys that lead to it (taken_off.py).
 https://www.postgresql.org/docs/current/ddl-priv.html
 """
@@ -111,36 +112,40 @@ def give_back(connection: Connection, table: TargetTable, before: Given) -> None
     assert now is not None
     columns = {str(name) for (name,) in connection.execute(COLUMNS, [facts[0]])}
     lost = [
-        said for statement in _statements(table.target, before, now, columns) if (said := _run(connection, statement))
+        f"{told or statement}: {why}"
+        for statement, told in _statements(table.target, before, now, columns)
+        if (why := _run(connection, statement))
     ]
     if lost:
         log.get(table=str(table.source), target=str(table.target)).warning("table_made_anew_without", lost=lost)
 
 
-def _statements(table: TableId, before: Given, now: Given, columns: set[str]) -> Iterator[str]:
-    """Yield what makes the new table's properties those of the former one. The owner comes last, since it may do the rest."""
+def _statements(table: TableId, before: Given, now: Given, columns: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield what makes the new table's properties those of the former one, and by which words it is told, "" for its own. The
+    owner comes behind what it may do. It takes over what its predecessor was granted, whose privileges are given behind it."""
     for one in now.privileges:
         if one not in before.privileges:  # by default privileges that were there later, or were revoked
-            yield one.statement("REVOKE", table)
-    yield from (one.statement("GRANT", table) for one in before.privileges)
+            yield one.statement("REVOKE", table), ""
+    yield from ((one.statement("GRANT", table), "") for one in before.privileges if one.grantee != now.owner)
     commented = dict(now.comments)
     for column, text in before.comments:
         if column not in commented and (column is None or column in columns):
             of = f"COLUMN {qualified(table)}.{quote(column)}" if column is not None else f"TABLE {qualified(table)}"
-            yield f"COMMENT ON {of} IS {literal(text)}"
+            yield f"COMMENT ON {of} IS {literal(text)}", f"COMMENT ON {of}"
     for name, how, text in before.triggers:
-        yield text
+        yield text, f"trigger {name}"
         if how in ENABLED:
-            yield f"ALTER TABLE {qualified(table)} {ENABLED[how]} TRIGGER {quote(name)}"
+            yield f"ALTER TABLE {qualified(table)} {ENABLED[how]} TRIGGER {quote(name)}", ""
     if before.owner != now.owner:
-        yield f"ALTER TABLE {qualified(table)} OWNER TO {quote(before.owner)}"
+        yield f"ALTER TABLE {qualified(table)} OWNER TO {quote(before.owner)}", ""
+    yield from ((one.statement("GRANT", table), "") for one in before.privileges if one.grantee == now.owner)
 
 
 def _run(connection: Connection, statement: str) -> str:
-    """Run a statement. Returns "" or, where the server refuses it, the statement with the reason."""
+    """Run a statement. Returns "" or, where the server refuses it, the reason."""
     try:
         with connection.transaction():
             connection.execute(statement.encode())
     except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
-        return f"{statement}: {describe(error)}"
+        return describe(error)
     return ""
