@@ -249,6 +249,8 @@ class Dropping:
         """Return what becomes of a table that was dropped. Raises _Refused, StoppedByChange."""
         table, state = barrier.table, self.progress.states[barrier.table]
         action = self._action(barrier, ColumnChange.DROP_TABLE, (APPLY, KEEP, RENAME, ASK))
+        if why := tied(self.progress.states, table, action):
+            raise _Refused([table], why)
         if action == KEEP:
             return Going()
         assert isinstance(self.writer, DropsTables)
@@ -416,6 +418,17 @@ class Dropping:
         if not barrier.untold.moved:
             return rule_of(barrier.schema, self.progress.trail.history, self.progress.settings.actions)
         return DdlRule(f"{actions.said.get(kind, DDL)} {kind}", actions.of(kind))
+
+
+def tied(states: Mapping[TableId, TableState], table: TableId, action: str) -> str:
+    """Say which foreign keys do not let a dropped table stay at the target, or wait, "" for none. With its keys to tables that
+    go on it would refuse their changes, or lose rows by them."""
+    schemas = {t: state.schema for t, state in states.items() if state.schema}
+    if action == APPLY or table not in schemas:
+        return ""
+    parents = {key.parent for key in schemas[table].foreign_keys if key.parent in states} - {table}
+    others = component([table], schemas) - {table} if action == ASK else parents
+    return f"foreign keys connect it with {', '.join(map(str, sorted(others)))}" if others else ""
 
 
 def shared(states: Mapping[TableId, TableState], others: Collection[TableId], state: TableState) -> str:

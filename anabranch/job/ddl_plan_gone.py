@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from anabranch.apply.dropping import kept_suffix, not_ours_alone
+from anabranch.apply.dropping import kept_suffix, not_ours_alone, tied
 from anabranch.errors import ConfigError
 from anabranch.model.column_changes import APPLY, ASK, KEEP, PARK, RENAME, STOP, ColumnChange
 from anabranch.model.ddl_changes import Outcome
@@ -71,6 +71,8 @@ def _dropped(
     others: Collection[TableId],
     state: TableState,
 ) -> tuple[Outcome, str]:
+    if why := tied(states, state.source, action):
+        return Outcome.PARKED, why
     if action == KEEP:
         return Outcome.KEPT, f"{state.target} stays as it is, and is not replicated any more"
     if why := not_ours_alone(job.rules, states, others, state):

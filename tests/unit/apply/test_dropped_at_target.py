@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from anabranch.apply.conflict import Where
 from anabranch.apply.context import ApplyContext, Followed
-from anabranch.apply.dropping import Dropping, Going, _children_first, _Refused
+from anabranch.apply.dropping import Dropping, Going, _Asks, _children_first, _Refused
 from anabranch.apply.settings import ApplySettings
 from anabranch.apply.work import Work
 from anabranch.errors import ConfigError, StoppedByChange, TargetBusy
@@ -191,6 +192,28 @@ def test_a_table_that_a_statement_made_need_not_be_built() -> None:
     assert dropping._going(GONE, AT).change is not None
     dropping.progress.trail.history.add(Entry("schema", 3, schema=SCHEMA.with_version(2), joined=True))  # later
     assert dropping._going(GONE, AT).change is not None
+
+
+KEY = ForeignKey("k", ("id",), B, ("id",))
+PARENT = take_over(None, replace(SCHEMA, id=B), TableId("there", "b"))
+
+
+@pytest.mark.parametrize("action", ["keep", "rename", "ask"])
+def test_a_table_does_not_stay_with_foreign_keys_to_tables_that_go_on(action: str) -> None:
+    child = take_over(None, replace(SCHEMA, foreign_keys=(KEY,)), TableId("there", "a"))
+    with pytest.raises(_Refused, match=r"foreign keys connect it with shop\.b"):
+        Here(action, child, (PARENT,)).dropped()
+    own = take_over(None, replace(SCHEMA, foreign_keys=(replace(KEY, parent=A),)), TableId("there", "a"))
+    for free in (Here(action, child), Here(action, own, (PARENT,))):  # of no table of the job, and of itself
+        with contextlib.suppress(_Asks):
+            free.dropped()
+    assert Here("apply", child, (PARENT,)).dropped().change is not None
+
+
+def test_a_table_that_others_refer_to_does_not_wait() -> None:
+    child = take_over(None, replace(SCHEMA, id=B, foreign_keys=(replace(KEY, parent=A),)), TableId("there", "b"))
+    with pytest.raises(_Refused, match=r"foreign keys connect it with shop\.b"):
+        Here("ask", more=(child,)).dropped()
 
 
 def test_the_job_stops_where_its_file_says_so() -> None:
