@@ -64,11 +64,12 @@ def types(
     """Try each type of the job on both servers; a page (Markdown) says what came back.
 
     Values drawn at random, and the edges of each type, go into a temporary table at the source, through the load, into
-    one at the target, and are read back. Nothing stays. Exit code 3 if a type fares worse than preflight declares it.
+    one at the target, and are read back. Nothing stays. Exit code 3 if a type fares worse than preflight declares it, 4 if one
+    that the job may have was not tried.
     """
     if bool(job) == bool(source) or (source and not target):
         raise click.UsageError("a job is wanted, or --source URL and --target URL")
-    from anabranch.errors import PreflightFailed
+    from anabranch.errors import DifferencesFound, PreflightFailed
     from anabranch.job import Job
 
     if job is not None:
@@ -81,4 +82,7 @@ def types(
         output.write_text("\n".join(found.markdown() for found in answers.found.values()), encoding="utf-8")
     if output is None or as_json:
         answers.show(as_json, lambda found: found.to_json(), lambda found: sys.stdout.write(found.markdown()))
-    answers.exit([PreflightFailed.exit_code for found in answers.found.values() if found.is_worse])
+    answers.exit(
+        [PreflightFailed.exit_code for found in answers.found.values() if found.is_worse]
+        or [DifferencesFound.exit_code for found in answers.found.values() if found.untried]
+    )

@@ -64,7 +64,7 @@ class TypePair:
 @dataclass(frozen=True)
 class PairSeen:
     """What became of the values of a pair: `values` that the source took; `left`: of these, that its reader refuses by the
-    job's settings ([types]); `refused` and `changed` at the target. `why`: nothing was tried."""
+    job's settings ([types]); `refused` and `changed` at the target. `why`: nothing, or not all, was tried."""
 
     pair: TypePair
     values: int = 0
@@ -77,7 +77,15 @@ class PairSeen:
     @property
     def seen(self) -> str:
         words = [f"{self.refused} refused"] * (self.refused > 0) + [f"{self.changed} changed"] * (self.changed > 0)
-        return "not tried" if self.why else ", ".join(words) or "all came back"
+        if self.is_untried:
+            words.append("then not tried" if words else "not tried")
+        return ", ".join(words) or ("not tried" if self.why else "all came back")
+
+    @property
+    def is_untried(self) -> bool:
+        """True if there is a value of which nobody knows what becomes of it, or none was tried: not of a type that the map
+        refuses."""
+        return self.pair.fit.fidelity is not Fidelity.REFUSED and bool(self.why or self.values <= self.left)
 
     @property
     def is_worse(self) -> bool:
@@ -105,6 +113,11 @@ class Certificate:
     def is_worse(self) -> bool:
         return any(one.is_worse for one in self.pairs)
 
+    @property
+    def untried(self) -> int:
+        """How many pairs were not tried, or not wholly, though the map takes their type."""
+        return sum(one.is_untried for one in self.pairs)
+
     def to_json(self) -> dict[str, Any]:
         pairs = [
             {
@@ -131,6 +144,7 @@ class Certificate:
             **heads,
             "anabranch": self.product,
             "is_worse": self.is_worse,
+            "untried": self.untried,
             "pairs": pairs,
         }
 
@@ -156,8 +170,12 @@ class Certificate:
         verdict = (
             f"{worse} of {len(self.pairs)} pairs fare worse than declared."
             if worse
+            else "No pair that was tried fares worse than declared."
+            if self.untried
             else "No pair fares worse than declared."
         )
+        if self.untried:
+            verdict += f" {self.untried} of {len(self.pairs)} pairs were not tried, or not wholly."
         return "\n".join([*lines, "", verdict, ""])
 
 
@@ -270,9 +288,9 @@ class Certifying:
         except (SourceUnavailable, TargetUnavailable):
             raise
         except ValueRefused as refusal:
-            return PairSeen(pair, held.values, why=f"the source's reader ended: {refusal.message}")
+            return replace(_counted(pair, held.values, found), why=f"the source's reader ended: {refusal.message}")
         except (SourceError, TargetError) as error:
-            return PairSeen(pair, why=_words(error))
+            return replace(_counted(pair, held.values, found), why=_words(error))
         return _counted(pair, held.values, found)
 
 
@@ -310,4 +328,4 @@ def _counted(pair: TypePair, values: int, found: PieceFound) -> PairSeen:
     refused = [one for one in found.findings if one.outcome is Outcome.REFUSED and not one.by_source]
     changed = [one for one in found.findings if one.outcome is Outcome.CHANGED]
     said = tuple(f"{one.rows}: {one.what}" for one in (*refused, *changed, *left))
-    return PairSeen(pair, values, rows(left), rows(refused), rows(changed), said)
+    return PairSeen(pair, values, rows(left), rows(refused), rows(changed), said, "; ".join(found.not_seen))

@@ -33,6 +33,14 @@ KEY = Column("anabranch_id", LogicalType(Kind.INT32), "int", nullable=False)
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
 NO_RIGHT = (1044, 1142)
 LOST = (2006, 2013, 2055)
+# What a server says of a value; everything else leaves open whether the column takes it.
+OF_VALUES = (pymysql.err.DataError, pymysql.err.IntegrityError)
+NOT_TAKEN = frozenset(
+    {
+        *(1048, 1118, 1210, 1264, 1265, 1292, 1300, 1366, 1367, 1406, 1411, 1416, 1441, 1525, 1690),
+        *(3037, 3055, 3140, 3141, 3144, 3157, 3616, 3617, 3643, 3751, 3752, 3819, 4025, 4079),
+    }
+)
 GRANT = "GRANT CREATE TEMPORARY TABLES ON {}.* TO the job's user at the source"
 
 
@@ -99,7 +107,7 @@ def _is_put(cursor: pymysql.cursors.Cursor, place: TableId, number: int, value: 
     try:
         cursor.execute(f"INSERT INTO {qualified(place)} VALUES (%s, %s)", (number, value))
     except pymysql.err.Error as error:
-        if not error.args or error.args[0] in LOST:
+        if not isinstance(error, OF_VALUES) and (not error.args or error.args[0] not in NOT_TAKEN):
             raise translate(error) from error
         return False
     return True
