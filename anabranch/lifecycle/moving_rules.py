@@ -7,8 +7,9 @@ the text itself (`config/rule_text.py`), what a changed file means for tables (`
 from __future__ import annotations
 
 import os
-import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -133,16 +134,19 @@ def _text(file: Path) -> str:
 
 
 def _replace(file: Path, before: bytes, text: str) -> None:
-    """Put a text in place of a file, as a whole, with its rights. Raises ConfigError where the file has changed meanwhile."""
+    """Put a text in place of a file, as a whole, with its owner and rights. Raises ConfigError where the file has changed
+    meanwhile."""
     real = file.resolve()
     draft = real.with_name(f".{real.name}.{os.getpid()}.tmp")
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        _remove_drafts(real)
+        there = real.stat()
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, there.st_mode & 0o600)
         with open(handle, "w", encoding="utf-8", newline="") as stream:
             stream.write(text)
             stream.flush()
+            _give(handle, there)
             os.fsync(handle)
-        shutil.copymode(real, draft)
         reach("rules.import.written")
         if real.read_bytes() != before:
             raise ConfigError(f"{file} was changed meanwhile", hint="look at it, and import once more")
@@ -151,3 +155,31 @@ def _replace(file: Path, before: bytes, text: str) -> None:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from None
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _give(handle: int, there: os.stat_result) -> None:
+    """Give a draft the owner and the rights of the file that it replaces. A group that cannot have it gets none."""
+    for owner, group in ((there.st_uid, -1), (-1, there.st_gid)):
+        with suppress(PermissionError):
+            os.fchown(handle, owner, group)
+    is_of_group = os.fstat(handle).st_gid == there.st_gid
+    os.fchmod(handle, stat.S_IMODE(there.st_mode) & (0o7777 if is_of_group else ~0o070))
+
+
+def _remove_drafts(real: Path) -> None:
+    """Remove drafts of a file whose imports were killed: they have what the file has."""
+    for one in real.parent.iterdir():
+        pid = one.name.removeprefix(f".{real.name}.").removesuffix(".tmp")
+        if pid.isdecimal() and one.name == f".{real.name}.{pid}.tmp" and not _is_another(int(pid)):
+            one.unlink(missing_ok=True)
+
+
+def _is_another(pid: int) -> bool:
+    """Return whether another process of now has the number."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return pid != os.getpid()

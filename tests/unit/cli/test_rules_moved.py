@@ -20,6 +20,7 @@ from anabranch import failpoints
 from anabranch.cli.main import main
 from anabranch.config.rule_text import SECTIONS, imported, parted, read
 from anabranch.errors import ConfigError
+from anabranch.lifecycle import moving_rules
 
 THERE = """\
 # dev
@@ -193,7 +194,35 @@ def test_a_kill_leaves_the_file_of_before_or_the_new_one(run: Run, tmp_path: Pat
     env = {**os.environ, failpoints.VARIABLE: "rules.import.written=exit"}
     assert subprocess.run(command, env=env, capture_output=True, timeout=300).returncode == failpoints.EXIT_CODE
     assert (tmp_path / "prod.toml").read_text() == HERE
+    (draft,) = tmp_path.glob(".prod.toml.*.tmp")
+    other = tmp_path / f".prod.toml.{os.getppid()}.tmp"  # its process lives
+    for pid in (os.getpid(), 0):  # a number that comes again, as in a container; and what no process writes
+        draft.with_name(f".prod.toml.{pid or 'x'}.tmp").touch()
+    other.touch()
     assert run("import", "rules.toml", "prod.toml", "--offline")[0] == 0
+    assert {one.name for one in tmp_path.glob(".*")} == {other.name, ".prod.toml.x.tmp"}
+
+
+def test_a_file_keeps_its_owner_and_no_other_group_may_read_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("export", "dev.toml", "-o", "rules.toml")
+    (tmp_path / "prod.toml").chmod(0o640)
+    given, there = [], (tmp_path / "prod.toml").stat()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fchown", lambda handle, owner, group: given.append((owner, group)))
+        assert run("import", "rules.toml", "prod.toml", "--offline")[0] == 0
+    assert given == [(there.st_uid, -1), (-1, there.st_gid)]
+    assert (tmp_path / "prod.toml").stat().st_mode & 0o777 == 0o640
+    elsewhere = os.stat_result((*there[:5], there.st_gid + 1, *there[6:]))
+    with (tmp_path / "other").open("w") as stream:
+        monkeypatch.setattr(os, "fchown", _refused)
+        moving_rules._give(stream.fileno(), elsewhere)
+    assert (tmp_path / "other").stat().st_mode & 0o777 == 0o600
+
+
+def _refused(*of: int) -> None:
+    raise PermissionError
 
 
 def test_rules_that_are_written_in_one_line_come_too_or_are_refused() -> None:
