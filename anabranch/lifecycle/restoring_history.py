@@ -33,7 +33,7 @@ def restore_history(job: JobView, file: Path) -> bool:
     for a file that does not fit the trail, StateError for one that does not fit a target, or while the job runs."""
     require_stopped(job)
     storage = LocalStorage(job.trail)
-    came = history_file.lines_of(_text(file), file.name, history_file.whose(storage))
+    came = history_file.lines_of(storage, _text(file), file.name)
     if history_file.is_whole(storage):
         return False
     lock = WriterLock(job.trail, 0.0)

@@ -29,6 +29,7 @@ KIND = "anabranch schema history"
 DAMAGED = "history.damaged"  # what was in its place before one was put back
 _ADOPTED = (FrameKind.CHUNK, FrameKind.HEARTBEAT)
 _CRC = 9  # bytes of a line before its JSON text
+_OLDER = "the trail is an older copy: use the home that was used last, or load again"
 _BACKUP = "restore the file from a backup of the trail; without one, load again"
 _AGAIN = "export the history whenever it has grown (anabranch schema export JOB); without a later one, load again"
 
@@ -52,9 +53,10 @@ def exported(storage: Storage) -> str:
     return b"".join(line + b"\n" for line in lines).decode()
 
 
-def lines_of(text: str, file: str, who: Identity) -> bytes:
-    """Return the lines of a history that was exported from this job's trail. Raises TrailError for a file that is none, or of a
-    later release, TrailCorrupt for a damaged one, StateError for one of another job."""
+def lines_of(storage: Storage, text: str, file: str) -> bytes:
+    """Return the lines of a history that was exported from this trail. Raises TrailError for a file that is none, or of a later
+    release, TrailCorrupt for a damaged one or a trail that is older than it, StateError for one of another job."""
+    who, record = _whose(storage)
     first, *texts = text.encode().split(b"\n")
     head: dict[str, Any] = {}
     with suppress(ValueError):
@@ -73,6 +75,9 @@ def lines_of(text: str, file: str, who: Identity) -> bytes:
             f"{file} is the history of {theirs}, the trail is of job {who.job} ({who.job_uuid})",
             hint="a job is moved with its whole home; a history fits the trail that it was exported from",
         )
+    if isinstance(head.get("sequence"), int) and head["sequence"] > record.sequence:
+        message = f"{file} was exported at sequence {head['sequence']}, the trail has come to {record.sequence}"
+        raise TrailCorrupt(message, hint=_OLDER)
     return data
 
 
@@ -96,7 +101,7 @@ def restored(storage: Storage, came: bytes, file: str) -> tuple[bytes, SchemaHis
         raise TrailCorrupt(f"{message}: what was altered or parked since is not known", hint=_AGAIN)
     if len(came) > record.history:
         message = f"{file} has {len(came)} bytes of the history, more than this trail was told of ({record.history})"
-        raise TrailCorrupt(message, hint="the trail is an older copy: use the home that was used last, or load again")
+        raise TrailCorrupt(message, hint=_OLDER)
     if len(data) == record.history and _is_more_than_published(storage, record):
         message = "the trail has more than was published, and the history may have had lines about that"
         raise TrailCorrupt(message, hint=_BACKUP)
@@ -111,11 +116,6 @@ def put_back(storage: Storage, data: bytes) -> None:
         storage.replace(DAMAGED, read_whole(storage, FILE))
     reach("trail.history.restored")
     storage.replace(FILE, data)
-
-
-def whose(storage: Storage) -> Identity:
-    """Return whose trail it is. Raises TrailError where there is none."""
-    return _whose(storage)[0]
 
 
 def _whose(storage: Storage) -> tuple[Identity, Record]:

@@ -29,7 +29,7 @@ def grown(open_writer, samples, kill, tmp_path):
 
 
 def put_back(storage: LocalStorage, text: str) -> bytes:
-    came = history_file.lines_of(text, "kept", history_file.whose(storage))
+    came = history_file.lines_of(storage, text, "kept")
     data, _ = history_file.restored(storage, came, "kept")
     history_file.put_back(storage, data)
     return data
@@ -104,6 +104,11 @@ def test_another_job_or_another_file_is_refused(grown, open_writer, samples, kil
         (other, StateError, "is the history of job"),
         (head + "\n" + rest.replace('"INT"', '"int"').replace("ALTER", "alter"), TrailCorrupt, "checksum"),
         ("\n".join(text.splitlines()[:-1]), TrailCorrupt, "checksum"),
+        (
+            json.dumps(json.loads(head) | {"sequence": 3}) + "\n" + rest,
+            TrailCorrupt,
+            "at sequence 3, the trail has come to 2",
+        ),
         (json.dumps(json.loads(head) | {"format": 2}) + "\n" + rest, TrailError, "has format 2"),
         ("", TrailError, "no schema history"),
         ("[1]\n", TrailError, "no schema history"),
