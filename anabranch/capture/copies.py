@@ -101,7 +101,10 @@ class Copies:
             # Two statements do to values what the definitions at both ends do not tell: a column that goes and comes again, or
             # whose default is changed behind rows that have got the former one. Others of other columns do not meet.
             first = self.trail.history.at(entry.schema.id, entry.schema.version)
-            do_meet = not touched(first, entry.schema).isdisjoint(touched(entry.schema, found.schema))
+            # What a generated column that they touch is computed of is theirs, too.
+            do_meet = meet(
+                _reached(first, entry.schema, entry.filled), _reached(entry.schema, found.schema, found.untold.filled)
+            )
             filled = (*entry.filled, *found.untold.filled)
             self.trail.copy(entry.table, found.schema, at, filled, SEVERAL if do_meet else "")
         else:
@@ -203,6 +206,23 @@ def touched(former: TableSchema, now: TableSchema) -> set[str]:
     """Return the columns, in small letters, that are not the same in both definitions, or in one of them alone."""
     before, behind = ({c.name.lower(): (c, c.comment) for c in schema.columns} for schema in (former, now))
     return {name for name in before.keys() | behind.keys() if before.get(name) != behind.get(name)}
+
+
+def meet(one: set[str] | None, other: set[str] | None) -> bool:
+    """Return whether two statements reach the same column. None: nobody knows which ones; none at all meet nothing."""
+    if one is None or other is None:
+        return one != set() and other != set()
+    return not one.isdisjoint(other)
+
+
+def _reached(former: TableSchema, now: TableSchema, filled: tuple[tuple[str, str], ...]) -> set[str] | None:
+    """Return the columns, in small letters, that a change touches or fills, and those that a generated one among them is
+    computed of; None where that is not known."""
+    found = touched(former, now) | {name.lower() for name, _ in filled}
+    computed = [c for one in (former, now) for c in one.columns if c.generated and c.name.lower() in found]
+    if any(c.computed_from is None for c in computed):
+        return None
+    return found.union(name.lower() for c in computed for name in c.computed_from or ())
 
 
 def tell_keys(then: TableSchema, now: TableSchema) -> None:

@@ -198,6 +198,19 @@ def test_rule_19_a_default_that_is_changed_behind_rows_got_another_value_parks(l
     assert made.read(SWAP)[0].kind is BarrierKind.PARK
 
 
+def test_rule_19_statements_meet_where_a_generated_column_is_computed() -> None:
+    """What it is computed of is its own; where nobody knows what that is, it meets whatever another one touches."""
+    plain, of_n = table(ORDERS), replace(ADDED, generated=True, computed_from=("N",))
+    with_it, unknown = (table(ORDERS, one) for one in (of_n, replace(of_n, computed_from=None)))
+    other_n = replace(plain, columns=(ID, replace(N, native="bigint")))
+    reached = copies._reached
+    n = reached(plain, other_n, ())
+    assert n == {"n"} and reached(plain, plain, (("Z", "0"),)) == {"z"}
+    assert reached(plain, with_it, ()) == {"a", "n"} and copies.meet(reached(plain, with_it, ()), n)
+    assert reached(plain, unknown, ()) is None and copies.meet(reached(plain, unknown, ()), n)
+    assert not copies.meet(reached(plain, unknown, ()), set()) and not copies.meet({"a"}, n)
+
+
 def test_several_statements_of_which_one_is_about_columns_are_followed(log: Callable[..., Log]) -> None:
     made = log()
     indexes = [f"ALTER TABLE _orders_gho ADD INDEX {name} (n)" for name in ("one", "two")]
