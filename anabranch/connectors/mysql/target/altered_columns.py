@@ -50,8 +50,8 @@ def refuse_standing(connection: Connection, altered: AlteredTable, rules: ValueR
 
 def alter(connection: Connection, job: str, now: Checkpoint, altered: AlteredTable, rules: ValueRules) -> Checkpoint:
     """Carry out what is left of the steps, if the checkpoint stands at `now`; return where it stands. No transaction may be
-    open. Raises Conflict where rows that are there cannot have the source's values. Driver errors pass. The session then has
-    settings of its own, and has to be closed."""
+    open. Raises Conflict where rows that are there cannot have the source's values. Driver errors pass. Where it raises,
+    the session may have settings of its own, and has to be closed."""
     found = ownership.checkpoint(connection, job)
     existing, release = _existing(connection, altered), Release.of(connection)
     connection.commit()
