@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from anabranch import pace
 from anabranch.contracts import Bounds, SnapshotReader, SourceConnector
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Index, TableSchema
 from anabranch.rows import zero_dates
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import Named
@@ -20,6 +20,9 @@ from anabranch.verify.sampling import FEWEST, MOST, RANGES, drawn
 from anabranch.verify.wanted import Sample
 
 CHUNKS = 8  # of a table
+NOT_ALONE = (
+    "rows that the target takes for equal in the unique key {}: it takes parts of values or of rows, or expressions"
+)
 PRIMARY, ALL = "the primary key", Bounds()
 # Kinds of which every target tells apart what the source tells apart. Of all others its collation, or its form, decides.
 TOLD_APART = frozenset(
@@ -90,6 +93,7 @@ def _planned(snapshot: SnapshotReader, one: ScanTable, sample: Sample | None) ->
             not_seen.append(f"rows of other ranges that the target takes for equal in {name}: that takes all rows")
         else:
             keys.append(ScanPiece(one, ALL, columns, name))
+    not_seen += [NOT_ALONE.format(name) for name in _keys_not_alone(one)]
     if one.filter is not None and one.chooses:
         not_seen.append("values that [types] changes: the table has a filter")
     pieces = [ScanPiece(one, some, tells_equal=not keys) for some in tried]
@@ -102,11 +106,22 @@ def _keys(one: ScanTable) -> Iterator[tuple[tuple[str, ...], str]]:
     if one.table.key and _may_merge(one, one.table.key):
         yield one.table.key, PRIMARY
     for index in one.schema.indexes:
-        is_plain = index.unique and not index.definition and not any(index.prefixes or ())
-        if is_plain and index.columns and all(name in names for name in index.columns):
+        if index.unique and _is_plain(index) and index.columns and all(name in names for name in index.columns):
             columns = tuple(names[name] for name in index.columns)
             if columns != one.table.key and _may_merge(one, columns):
                 yield columns, f"the unique key {index.name}"
+
+
+def _is_plain(index: Index) -> bool:
+    return not index.definition and not index.parts and not any(index.prefixes or ())
+
+
+def _keys_not_alone(one: ScanTable) -> Iterator[str]:
+    """Yield the unique keys that no table of their columns alone can try. Without one of its columns a key is not made."""
+    names = dict(zip(one.table.source_columns, one.table.columns, strict=True))
+    for index in one.schema.indexes:
+        if index.unique and (not _is_plain(index) or not index.columns) and all(c in names for c in index.columns):
+            yield index.name
 
 
 def _may_merge(one: ScanTable, columns: tuple[str, ...]) -> bool:

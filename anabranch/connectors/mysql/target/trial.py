@@ -89,7 +89,7 @@ class MysqlTrial:
         names = tuple(dict.fromkeys((*columns, *table.key)))
         place = TableId(own.target.schema, KEYS)
         make = (
-            f"CREATE TEMPORARY TABLE {table_name(place)} (UNIQUE KEY ({column_list(columns)}))"
+            f"CREATE TEMPORARY TABLE {table_name(place)} (UNIQUE KEY ({column_list(columns)})) ENGINE=InnoDB"
             f" SELECT {column_list(names)} FROM {table_name(own.target)} LIMIT 0"
         )
         connection = self._session()
@@ -151,8 +151,11 @@ class MysqlTrial:
 
     def _make(self, connection: Connection, schema: TableSchema, table: TargetTable) -> None:
         own = self._written()
-        if read_table(connection, table.target) is not None:
+        existing = read_table(connection, table.target)
+        if existing is not None:
             run(connection, f"CREATE TEMPORARY TABLE {table_name(own.target)} LIKE {table_name(table.target)}")
+            if existing.engine.lower() != "innodb":  # of no other one a rollback empties the table
+                run(connection, f"ALTER TABLE {table_name(own.target)} ENGINE=InnoDB ROW_FORMAT=DEFAULT")
             return
         if self._release is None:
             self._release = Release.of(connection)
