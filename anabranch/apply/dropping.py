@@ -57,6 +57,8 @@ REMEDY = (
 SUFFIX = "__dropped_%Y%m%d_%H%M%S"  # of the statement's commit, UTC by the source's clock
 LOAD = "anabranch load JOB --table {table} brings it in"
 BUILDING_SECONDS, PAUSE = 10.0, 0.1
+NOT_HERE = "the target does not have the table that was renamed"
+BEGUN = "an attempt by another setting had begun: see whether the target has the table still, and by which name"
 NOT_THROUGH = "its load was not through"
 
 
@@ -97,6 +99,7 @@ class Dropping:
         where = progress.where(sequence)
         every = {one.table: one for one in altering_at(progress.trail, sequence)}
         barriers = {table: one for table, one in every.items() if one.untold.dropped and self._is_here(one)}
+        unknown = [one for one in every.values() if one.untold.moved and one.table not in barriers]
         going: dict[TableId, Going] = {}
         refused: dict[TableId, str] = {}
         for table, barrier in barriers.items():
@@ -106,7 +109,7 @@ class Dropping:
                 else:
                     going[table] = self._going(barrier, where)
             except _Asks as line:
-                if len(barriers) == 1:
+                if len(barriers) == 1 and not unknown:
                     self._ask(sequence, where, barrier, str(line))
                     return
                 refused[table] = f"{line}, and the same statement drops other tables"
@@ -120,7 +123,7 @@ class Dropping:
                 _leave_out(going, refused, refusal)
         while True:
             try:
-                self._commit(sequence, where, barriers, going, refused)
+                self._commit(sequence, where, barriers, going, refused, unknown)
                 break
             except _Refused as refusal:
                 self.writer.rollback()
@@ -235,8 +238,9 @@ class Dropping:
             raise self._stopped(barrier, actions.line(kind))
         if not state.is_streaming:
             raise _Refused([table], NOT_THROUGH)
-        if action not in taken:
-            raise _Refused([table], actions.line(kind))
+        is_begun = state.facts.altering is not None
+        if action not in taken or (is_begun and action in (KEEP, ASK)):
+            raise _Refused([table], f"{actions.line(kind)}, and {BEGUN}" if is_begun else actions.line(kind))
         if not state.facts.built and not (state.schema and self.progress.trail.history.was_made(state.schema)):
             raise _Refused([table], "its indexes and keys were not built yet")
         if number:
@@ -348,8 +352,9 @@ class Dropping:
         barriers: Mapping[TableId, Barrier],
         going: Mapping[TableId, Going],
         refused: Mapping[TableId, str],
+        unknown: Iterable[Barrier],
     ) -> None:
-        """Carry out the transaction's epoch. Raises _Refused, with the epoch open."""
+        """Carry out the epoch. `unknown`: renamed ones that are not here. Raises _Refused, with the epoch open."""
         progress, writer = self.progress, self.writer
         then = progress.then(Position.parse(where.position), where.commit_time)
         groups = list(self._groups(going))
@@ -366,6 +371,7 @@ class Dropping:
             work.decided.append(self._decided(sequence, barriers[table], state, one))
         work.leave(going)
         work.park([one for table, why in refused.items() for one in self._parked(sequence, barriers[table], why)])
+        work.park([one for barrier in unknown for one in self._comes(sequence, barrier, NOT_HERE)])
         for table in refused:
             left = work.states.get(table)
             if left is not None and left.is_parked:
@@ -409,7 +415,13 @@ class Dropping:
         reason = f"{DROPPED}{what}, and not at the target: {why}; {REMEDY}"
         log.get(job=self.progress.job, table=str(barrier.table)).warning("table_parked", reason=reason)
         yield Parked(barrier.table, sequence, reason, barrier.statement, rule)
-        if what and (to := TableId.parse(barrier.untold.moved)) not in self.progress.states:
+        if what:
+            yield from self._comes(sequence, barrier, why)
+
+    def _comes(self, sequence: int, barrier: Barrier, why: str) -> Iterator[Parked]:
+        """Park the next name of a table that is renamed, where the target has none of it."""
+        rule = self._rule(barrier)
+        if (to := TableId.parse(barrier.untold.moved)) not in self.progress.states:
             comes = f"{barrier.table} was renamed to it at the source, and not at the target: {why}; {LOAD.format(table=to)}"
             yield Parked(to, sequence, comes, barrier.statement, rule)
 

@@ -229,6 +229,30 @@ def test_a_table_that_was_loaded_behind_the_statement_is_another_one() -> None:
     assert not Here().dropping()._is_here(replace(GONE, table=B))
 
 
+def test_the_next_name_of_a_renamed_table_that_is_not_here_parks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of its name was loaded behind RENAME TABLE, or the target has none: rows of the next name would go nowhere."""
+    monkeypatch.setattr("anabranch.apply.dropping.altering_at", lambda trail, sequence: [MOVED, COMES])
+    later = replace(STREAMS, schema=SCHEMA.with_version(3))
+    for here in (Here(state=later), Here(state=replace(STREAMS, source=TableId("shop", "c")))):
+        here.close = here.rollback = here.look = here.ask_again = lambda: None  # type: ignore[attr-defined]
+        dropping = here.dropping()
+        progress: Any = dropping.progress
+        work = Work(progress.context, dict(progress.states), lambda table: TableId("there", table.name))
+        progress.where, progress.then, progress.begin = lambda at: AT, lambda *then: None, lambda then: None
+        progress.work, progress.commit, progress.look = lambda work=work: work, lambda then, work: None, lambda: None
+        progress.ask_again = lambda: None
+        dropping.carry_out(7)
+        assert work.states[B].is_parked and "shop.a was renamed to it" in work.states[B].reason
+        assert {t: s for t, s in work.states.items() if t != B} == progress.states
+
+
+@pytest.mark.parametrize("action", ["keep", "ask", "park"])
+def test_what_another_setting_had_begun_is_not_said_to_be_kept(action: str) -> None:
+    with pytest.raises(_Refused, match="an attempt by another setting had begun"):
+        Here(action, _facts(STREAMS, altering=7)).dropped()
+    assert Here("rename", _facts(STREAMS, altering=7)).dropped().change is not None
+
+
 def test_keys_that_are_being_built_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anabranch.apply.dropping.BUILDING_SECONDS", 0.0)
     monkeypatch.setattr("anabranch.apply.dropping.PAUSE", 0.0)
