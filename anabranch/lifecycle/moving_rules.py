@@ -160,7 +160,7 @@ def _replace(file: Path, before: bytes, text: str) -> None:
 def _give(handle: int, there: os.stat_result) -> None:
     """Give a draft the owner and the rights of the file that it replaces. A group that cannot have it gets none."""
     for owner, group in ((there.st_uid, -1), (-1, there.st_gid)):
-        with suppress(PermissionError):
+        with suppress(PermissionError):  # an ordinary user gives no file away
             os.fchown(handle, owner, group)
     is_of_group = os.fstat(handle).st_gid == there.st_gid
     os.fchmod(handle, stat.S_IMODE(there.st_mode) & (0o7777 if is_of_group else ~0o070))

@@ -63,7 +63,7 @@ class TypePair:
 
 @dataclass(frozen=True)
 class PairSeen:
-    """What became of the values of a pair: `values` that the source took; `left`: of these, that its reader refuses by the
+    """Counts what the values of a pair became: `values` that the source took; `left`: of these, that its reader refuses by the
     job's settings ([types]); `refused` and `changed` at the target. `why`: nothing, or not all, was tried."""
 
     pair: TypePair

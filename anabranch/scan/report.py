@@ -19,7 +19,7 @@ SHOWN = 80  # characters of a key that are shown
 
 
 class Outcome(StrEnum):
-    """What a load would do, from the worst to the mildest."""
+    """Says what a load would do with a value; the worst comes first."""
 
     REFUSED = "refused"  # the row is not taken: [apply] on_error decides what becomes of it
     CHANGED = "changed"  # the row is taken, and a value of it is another one at the target

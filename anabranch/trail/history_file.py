@@ -59,7 +59,7 @@ def lines_of(storage: Storage, text: str, file: str) -> bytes:
     who, record = _whose(storage)
     first, *texts = text.encode().split(b"\n")
     head: dict[str, Any] = {}
-    with suppress(ValueError):
+    with suppress(ValueError):  # told below as damage
         head = json.loads(first)
     if not isinstance(head, dict) or head.get("kind") != KIND:
         raise TrailError(f"{file} is no schema history", hint="anabranch schema export JOB -o FILE writes one")
@@ -112,7 +112,7 @@ def restored(storage: Storage, came: bytes, file: str) -> tuple[bytes, SchemaHis
 
 def put_back(storage: Storage, data: bytes) -> None:
     """Make this the history of a trail, whose lock the caller has. What stood in its place is kept as DAMAGED."""
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):  # it is lost: that is what this is for
         storage.replace(DAMAGED, read_whole(storage, FILE))
     reach("trail.history.restored")
     storage.replace(FILE, data)

@@ -212,7 +212,7 @@ def test_what_is_known_behind_an_alteration_is_what_the_target_says(
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
 def test_a_plan_of_the_log_says_what_becomes_of_its_statements(here: JobHere) -> None:
-    """Of those that the target has not come to: whatever apply then notes of each is what the plan has said."""
+    """Plan the statements that the target has not come to: apply then notes for each what the plan has said."""
     assert here.job.plan_ddl_backlog() == []
     here.made.source.execute(
         "ALTER TABLE item ADD COLUMN a INT NOT NULL DEFAULT 4",

@@ -70,7 +70,7 @@ def it_is_refused_and_told(made: Scenario) -> None:
 
 
 def rules_of_another_job_come(made: Scenario) -> None:
-    """What the other job's file says comes as a file of its own, and means what it would mean if it were written here."""
+    """Import the rules of another job's file: they mean what they would mean if they were written here."""
     write(made, FIRST)
     before = made.job_file.read_text()
     found = made.cli("rules", "import", str(made.directory / "rules.toml"), "--check", "--json", code=4).json

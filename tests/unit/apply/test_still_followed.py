@@ -1,4 +1,4 @@
-"""What apply knows of a table that was altered, where it does not ask the target again."""
+"""Following a table behind an alteration without asking the target again gives what the target would say."""
 
 from __future__ import annotations
 

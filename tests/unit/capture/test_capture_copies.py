@@ -199,7 +199,8 @@ def test_rule_19_a_default_that_is_changed_behind_rows_got_another_value_parks(l
 
 
 def test_rule_19_statements_meet_where_a_generated_column_is_computed() -> None:
-    """What it is computed of is its own; where nobody knows what that is, it meets whatever another one touches."""
+    """A statement that touches a generated column also reaches the columns that it is computed of; where these are not
+    known, it meets every other statement that touches a column."""
     plain, of_n = table(ORDERS), replace(ADDED, generated=True, computed_from=("N",))
     with_it, unknown = (table(ORDERS, one) for one in (of_n, replace(of_n, computed_from=None)))
     other_n = replace(plain, columns=(ID, replace(N, native="bigint")))

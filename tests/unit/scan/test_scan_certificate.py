@@ -1,4 +1,4 @@
-"""What a certificate says of pairs whose values were not tried."""
+"""A certificate says which pairs were not tried, and does not call them fine."""
 
 from __future__ import annotations
 

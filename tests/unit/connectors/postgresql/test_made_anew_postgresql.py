@@ -1,4 +1,4 @@
-"""What a table gets back that is made anew: in which order, and by which words it is told where the server refuses it."""
+"""A table that is made anew gets owner, privileges and triggers back in order, and the log names what the server refuses."""
 
 from __future__ import annotations
 
