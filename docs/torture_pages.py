@@ -115,7 +115,11 @@ The job of three in ten comes as a user whose every session begins with an admin
 a statement. In two of five histories from a MySQL or MariaDB columns are computed, virtual ones over foreign keys that change
 rows unseen and over each other in levels, stored ones over what statements give. In two of ten histories columns are added to
 tables while they stream (`[ddl] add_column = "apply"`), anywhere among the others and, at a PostgreSQL, inside transactions,
-with rows of both definitions around each statement.
+with rows of both definitions around each statement. In one of six histories from a MySQL or MariaDB further tables are made,
+renamed and dropped while they stream, with rows of theirs before and behind (`[ddl] create_table`, `rename_table`; what is
+dropped goes at the target, too, or is kept there, under its name or another one). A table may come where another one was, with
+the same columns or others. No foreign key connects these tables with others, and none is dropped or renamed before the load's
+indexes are built: the job would park it.
 
 **The job** is the product: capture, load and apply, each a process of its own, with what Spark would do done in that
 process (a history takes some seconds), or `anabranch run` with Spark as it is. One of six jobs has two targets, the second a
@@ -141,13 +145,14 @@ In some of the others a policy comes for a table of the target, and the job's us
 an error that names the table, until the policy is gone.
 
 **The verdict** does not rest on the product: every transaction writes its number into a ledger table, the order of the
-commits is what `mysqlbinlog` or `mariadb-binlog` says of that table, and what the tables hold after each of them is computed
-by a model. A watcher reads all tables of the target in one snapshot, again and again, from when every table streams: what
-readers see of the load before is not checked by it. Each reading must be the state after some of the first commits, never
-fewer than before; in the end, when every fault is over and every part lives, both sides and the model must be the same. What
-may be seen otherwise is what [correctness](correctness.md) declares (K16, TRUNCATE). Of two targets each is looked at and
-judged by itself; what a person does (tables are loaded again or parked, the job goes back) is done to the first. Two-phase
-commits run beside some of the histories: each is seen whole or not at all, and stays.
+commits is what `mysqlbinlog` or `mariadb-binlog` says of that table, and what the tables hold after each of them is
+computed by a model. A watcher reads all tables of the target in one snapshot, again and again, from when every table
+streams: what readers see of the load before is not checked by it. Each reading must be the state after some of the
+first commits, never fewer than before; that a table is not there yet, any more, or under its next name is a part of the
+state. In the end, when every fault is over and every part lives, both sides and the model must be the same. What may be
+seen otherwise is what [correctness](correctness.md) declares (K16, TRUNCATE). Of two targets each is looked at and
+judged by itself; what a person does (tables are loaded again or parked, the job goes back) is done to the first.
+Two-phase commits run beside some of the histories: each is seen whole or not at all, and stays.
 
 Nothing is asked of tables that are loading or parked. Of a table with rows set aside all other rows are judged, and in the end
 nothing may be aside. Of a key that somebody wrote to, the target must hold what was left there until the source touches it, and

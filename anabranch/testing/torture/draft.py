@@ -73,6 +73,17 @@ class Draft:
         columns = self.schema[statement.table].columns
         self._redefine(statement.table, tuple(after if column.name == name else column for column in columns))
 
+    def pass_by(self, statement: Statement) -> None:
+        """A table is made, renamed or dropped: from now on statements call it so, or name it no more."""
+        self.model.execute(statement)
+        self.model.rows.settle()
+        tables = [table for table in self.schema.tables if table.name != statement.table]
+        if statement.do == "make":
+            tables.append(replace(self.model.schema[statement.name], name=statement.table))
+        elif statement.do == "rename":
+            tables.append(replace(self.schema[statement.table], name=statement.name))
+        self.schema = Schema(tuple(tables))
+
     def _redefine(self, table: str, columns: tuple[Column, ...]) -> None:
         tables = (replace(one, columns=columns) if one.name == table else one for one in self.schema.tables)
         self.schema = Schema(tuple(tables))
@@ -84,7 +95,7 @@ class Draft:
         return self.r.choice(fitting) if fitting else None
 
     def rows(self, table: Table) -> list[Row]:
-        return list(self.model.rows[table.name].rows.values())
+        return list(self.model.rows[self.model.names[table.name]].rows.values())
 
     def some_rows(self, table: Table, number: int) -> list[Row] | None:
         there = self.rows(table)

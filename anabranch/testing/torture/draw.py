@@ -17,6 +17,7 @@ from anabranch.testing.torture.growing import draw_growing, joined, with_added
 from anabranch.testing.torture.heirs import with_heirs
 from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.labels import with_labels
+from anabranch.testing.torture.passing import draw_drops, draw_passing, with_passing
 from anabranch.testing.torture.postgresql_tables import is_late_unique
 from anabranch.testing.torture.schemas import draw_schema, known_kinds, with_one_apart, with_one_way, without_actions
 from anabranch.testing.torture.sources import source_family
@@ -39,12 +40,14 @@ def draw_history(
     decoder: str = "",
     target: Database | None = None,
     grows: bool = False,
+    passes: bool = False,
 ) -> History:
     """The same one for the same seed and server. `unchecked`: some transactions turn their foreign keys off, and rows may
     move by two keys at once, which a target that enforces its own may have to refuse (K1). Without it, where the log has what
     keys do, they do nothing: the target's would do it as well. `apart`: there is a table without foreign keys, to which
     somebody else may write at the target, and images are full, as a row needs that is written anew. `decoder`: of the source's
-    log, "" for the usual one. `target`: what is drawn is what it can hold; None: a PostgreSQL. `grows`: columns are added."""
+    log, "" for the usual one. `target`: what is drawn is what it can hold; None: a PostgreSQL. `grows`: columns are added.
+    `passes`: tables are made, renamed and dropped, where the source is a MySQL or MariaDB."""
     r = random.Random(f"history {seed}")
     schema = draw_schema(r, family, version, decoder, target)
     schema = schema if unchecked else (with_one_way if source_family(family).hides_actions else without_actions)(schema)
@@ -54,6 +57,8 @@ def draw_history(
         if grows:
             known = known_kinds(family, version, decoder, target)
             schema = with_added(with_altered(schema, seed, known), seed, known)
+        if passes:
+            schema = with_passing(schema, seed, known_kinds(family, version, decoder, target))
     else:
         schema = with_heirs(with_labels(schema, seed), seed, decoder)
         grows = grows and not decoder  # others than the usual one do not tell types
@@ -70,7 +75,8 @@ def draw_history(
     _hold_back(r, during)
     _hold_back(r, after)
     images = _images(draft, sessions, apart) if draft.family.has_images else ()
-    history = _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images, decoder))
+    drops = draw_drops(seed) if len(schema.steady) < len(schema.tables) else ""
+    history = _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images, decoder, drops))
     is_emptied = not draft.family.commits_truncates and not decoder and target is not None and empties_apart(target)
     return with_bare_truncates(history) if is_emptied else history
 
@@ -79,6 +85,7 @@ def _streamed(draft: Draft, sessions: int, seed: int) -> list[Transaction]:
     found, number = list[Transaction](), draft.r.randint(*AFTER)
     growing = draw_growing(draft.model.schema, seed, number, sessions)
     altering = draw_altering(draft.model.schema, seed, number, sessions)
+    passing = draw_passing(draft.model.schema, seed, number, sessions)
     for place in range(number):
         for alone in growing.get(place, ()):
             draft.grow(alone.statements[0])
@@ -86,8 +93,25 @@ def _streamed(draft: Draft, sessions: int, seed: int) -> list[Transaction]:
         for alone in altering.get(place, ()):
             draft.alter(alone.statements[0])
             found.append(alone)
+        for alone in passing.get(place, ()):
+            found += _passed(draft, alone)
         found.append(_transaction(draft, sessions, 4))
     return found if draft.family.commits_truncates else joined(found, seed)
+
+
+def _passed(draft: Draft, alone: Transaction) -> list[Transaction]:
+    """A table is made, renamed or dropped; one that is there gets rows before and behind, in the same session."""
+    (statement,) = alone.statements
+    before = () if statement.do == "make" else _two_rows(draft, statement.table, alone.session)
+    draft.pass_by(statement)
+    name = {"make": statement.table, "rename": statement.name}.get(statement.do, "")
+    return [*before, alone, *(_two_rows(draft, name, alone.session) if name else ())]
+
+
+def _two_rows(draft: Draft, table: str, session: int) -> list[Transaction]:
+    statements = tuple(draft.filling(draft.schema[table], 2))
+    draft.settle()
+    return [Transaction(0, session, statements)] if statements else []
 
 
 def _leaves_equal_values(schema: Schema, family: str, target: Database | None) -> bool:
@@ -100,7 +124,7 @@ def _leaves_equal_values(schema: Schema, family: str, target: Database | None) -
 
 
 def _images(draft: Draft, sessions: int, apart: bool) -> tuple[str, ...]:
-    r, tables = draft.r, draft.schema.tables
+    r, tables = draft.r, (*draft.schema.tables, *(table for table in draft.model.schema.tables if table.life))
     images = ("MINIMAL",) * sessions if r.random() < 0.1 else tuple(r.choice(IMAGES) for _ in range(sessions))
     # What MariaDB computes and leaves out of a partial image nobody knows: the product parks the table.
     untold = draft.family.name == "mariadb" and any(len(table.given) < len(table.columns) for table in tables)

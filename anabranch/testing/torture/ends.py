@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from anabranch.testing.databases import connect
 from anabranch.testing.servers import Server
-from anabranch.testing.torture.tables import LEDGER, Schema, Table
+from anabranch.testing.torture.tables import LEDGER, Schema, Table, heading
 from anabranch.testing.torture.values import WITHOUT_SIGN, Kind, Version, copied, exact_collation, kinds
 
 Printed = str | bytes
@@ -28,7 +29,9 @@ def source_lines(server: Server, database: str, schema: Schema) -> dict[str, lis
     with closing(_reader(server, database)) as connection, closing(connection.cursor()) as cursor:
         known = _prints(server, cursor)
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        found = {table.name: _lines(cursor, table, server.name, known) for table in schema.tables}
+        found = {table.name: _lines(cursor, table, server.name, known) for table in schema.steady}
+        for name, tables in schema.passing().items():
+            found[name] = _passing_lines(cursor, name, tables, server.name, known)
         cursor.execute(f"SELECT n FROM {LEDGER}")
         return {LEDGER: sorted(row[0].encode() for row in cursor.fetchall()), **found}
 
@@ -36,6 +39,20 @@ def source_lines(server: Server, database: str, schema: Schema) -> dict[str, lis
 def _reader(server: Server, database: str) -> Any:
     """Values come as the server prints them."""
     return connect(server, database, conv={}, init_command="SET time_zone = '+00:00'")
+
+
+def _passing_lines(
+    cursor: Any, name: str, tables: Sequence[Table], family: str, known: Mapping[tuple[str, Printed], str]
+) -> list[bytes]:
+    """Return the rows of what has the name now, and its heading; [] for none."""
+    cursor.execute(f"SHOW TABLES LIKE '{name}'")
+    if not cursor.fetchall():
+        return []
+    cursor.execute(f"SHOW COLUMNS FROM {name}")
+    there = {row[0] for row in cursor.fetchall()}
+    table = next((one for one in tables if {column.name for column in one.columns} == there), None)
+    rows = _lines(cursor, replace(table, name=name), family, known) if table else []
+    return sorted([heading(there), *rows])
 
 
 def _lines(cursor: Any, table: Table, family: str, known: Mapping[tuple[str, Printed], str]) -> list[bytes]:

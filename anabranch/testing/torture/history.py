@@ -29,7 +29,8 @@ class Choice:
 
 
 Assigned = Literal | Plus | Choice
-COMMIT_THEMSELVES = ("truncate", "grow", "alter")  # at a MySQL or MariaDB
+PASSING = ("make", "rename", "drop")
+COMMIT_THEMSELVES = ("truncate", "grow", "alter", *PASSING)  # at a MySQL or MariaDB
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Statement:
     `update`: `assigned`, `where`, `order`, `limit` · `delete`: `where`, `order`, `limit` · `both`: `parts`, two updates or
     two deletes of different tables in one statement · `savepoint`, `back` (to the savepoint): `name` · `truncate` ·
     `alter`: one of the `columns` is altered, `name` says by which word (altering.py) ·
+    `make`, `rename`, `drop`: the table itself (passing.py); `name`: which of the schema's tables it makes, what it is called
+    then; `order`: by which form of the statement ·
     `grow`: `columns` are added, `order` says where (growing.py); `add`: the same as part of a transaction, at a PostgreSQL ·
     `empty`: PostgreSQL's TRUNCATE, of its table and those of its `parts`, which are told or, by `name`, follow · `label`: one
     that is added to the enum, `order` says where."""
@@ -104,7 +107,8 @@ class Transaction:
 @dataclass(frozen=True, slots=True)
 class History:
     """`before` the job begins, while it loads (`during`), and once every table streams (`after`). `images`: the
-    `binlog_row_image` of each session, "" for the server's own. `decoder`: of the source's log, "" for the usual one."""
+    `binlog_row_image` of each session, "" for the server's own. `decoder`: of the source's log, "" for the usual one. `drops`:
+    what the job does with tables that are dropped (`[ddl] drop_table`), "" where none is."""
 
     seed: int
     schema: Schema
@@ -113,6 +117,7 @@ class History:
     after: tuple[Transaction, ...] = ()
     images: tuple[str, ...] = ()
     decoder: str = ""
+    drops: str = ""
 
     @property
     def transactions(self) -> tuple[Transaction, ...]:
@@ -126,9 +131,15 @@ class History:
     @property
     def grows(self) -> bool:
         """Return whether tables are altered."""
-        return any(
-            statement.do in ("grow", "add", "alter") for one in self.transactions for statement in one.statements
-        )
+        return self._does("grow", "add", "alter")
+
+    @property
+    def passes(self) -> bool:
+        """Return whether tables are made, renamed or dropped."""
+        return self._does(*PASSING)
+
+    def _does(self, *words: str) -> bool:
+        return any(statement.do in words for one in self.transactions for statement in one.statements)
 
     def with_transactions(self, kept: Callable[[Transaction], Transaction | None]) -> History:
         """Each transaction changed, or left out where that gives None."""
@@ -137,14 +148,15 @@ class History:
         return replace(self, before=before, during=during, after=after)
 
     def to_json(self) -> dict[str, Any]:
-        data = {"seed": self.seed, "images": self.images, "decoder": self.decoder, "tables": self.schema.to_json()}
+        data = {"seed": self.seed, "images": self.images, "decoder": self.decoder, "drops": self.drops}
+        data |= {"tables": self.schema.to_json()}
         return data | {name: [_plain(t) for t in getattr(self, name)] for name in ("before", "during", "after")}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> History:
         before, during, after = (tuple(map(_transaction, data[name])) for name in ("before", "during", "after"))
         schema, images = Schema.from_json(data["tables"]), tuple(data["images"])
-        return cls(data["seed"], schema, before, during, after, images, data.get("decoder", ""))
+        return cls(data["seed"], schema, before, during, after, images, data.get("decoder", ""), data.get("drops", ""))
 
 
 # --- statements ----------------------------------------------------------------------------------------------------------
@@ -235,6 +247,9 @@ _SQL: Mapping[str, Callable[[Statement], str]] = {
     "truncate": lambda statement: f"TRUNCATE TABLE {statement.table}",
     "alter": lambda statement: f"ALTER TABLE {statement.table} {statement.name} {statement.columns[0]}",
     "grow": lambda statement: f"ALTER TABLE {statement.table} ADD {', '.join(statement.columns)}",
+    "make": lambda statement: f"CREATE TABLE {statement.table}",
+    "rename": lambda statement: f"RENAME TABLE {statement.table} TO {statement.name}",
+    "drop": lambda statement: f"DROP TABLE {statement.table}",
 }
 
 

@@ -12,11 +12,33 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from anabranch.testing.torture.history import COMMIT_THEMSELVES, Assigned, Choice, Condition, Plus, Statement, sql
+from anabranch.testing.torture.history import (
+    COMMIT_THEMSELVES,
+    PASSING,
+    Assigned,
+    Choice,
+    Condition,
+    Plus,
+    Statement,
+    sql,
+)
 from anabranch.testing.torture.rows import Row, Rows, TableRows, Value
-from anabranch.testing.torture.tables import CASCADE, DEFAULTED, DROPPED, RESTRICT, Column, ForeignKey, Schema, Table
+from anabranch.testing.torture.tables import (
+    CASCADE,
+    DEFAULTED,
+    DROPPED,
+    KEPT,
+    MADE,
+    RESTRICT,
+    Column,
+    ForeignKey,
+    Schema,
+    Table,
+    heading,
+)
 from anabranch.testing.torture.values import Literal, Text
 
+_NONE: list[bytes] = []  # no table has this name
 DEEPEST = 15  # levels of cascades, https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html
 
 
@@ -43,11 +65,15 @@ class Affected:
 
 
 class Model:
-    """The tables as they are after the statements so far."""
+    """The tables as they are after the statements so far, at the source, or where a job keeps what is dropped: `drops` as
+    `[ddl] drop_table` says it."""
 
-    def __init__(self, schema: Schema, family: str) -> None:
-        self.schema, self.family = schema, family
+    def __init__(self, schema: Schema, family: str, drops: str = "") -> None:
+        self.schema, self.family, self.drops = schema, family, drops
         self.rows = Rows(schema)
+        self.names = {t.names[0]: t.name for t in schema.tables if MADE not in t.life}  # of those that are there
+        self._is_steady = len(schema.steady) == len(schema.tables)
+        self._headed: dict[str, tuple[list[bytes], list[bytes]]] = {}  # lines without and with their heading, by table
         self._checks = True
         self._defaults: dict[tuple[str, str], Literal] = {}  # that have been changed, by table and column
         self._suspects: list[tuple[Table, ForeignKey, Value]] = []  # values that children may have lost
@@ -65,6 +91,9 @@ class Model:
             "grow": lambda _: _exactly(0),  # the columns are there from the beginning, as rows get them (growing.py)
             "add": lambda _: _exactly(0),
             "alter": self._alter,
+            "make": self._make,
+            "rename": self._rename,
+            "drop": self._drop,
         }
 
     def execute(self, statement: Statement, checks: bool = True) -> Affected:
@@ -72,7 +101,7 @@ class Model:
         mark, self._checks = self.rows.mark(), checks
         self._suspects.clear()
         try:
-            affected = self._do[statement.do](statement)
+            affected = self._do[statement.do](statement if self._is_steady else self._resolved(statement))
             self._hold(mark)
         except Refused:
             self.rows.back_to(mark)
@@ -97,8 +126,57 @@ class Model:
             self._compare(statement, seen, checks)
         self.rows.settle()
 
-    def lines(self, table: str) -> list[bytes]:
-        return self.rows[table].lines()
+    def lines(self, name: str) -> list[bytes]:
+        """Return the rows of the table that has this name now, with a heading where it has not had it all the time; [] where
+        none has it. The same object as long as nothing changes."""
+        key = self.names.get(name)
+        if key is None:
+            return _NONE
+        lines = self.rows[key].lines()
+        head = self.head(name)
+        if not head:
+            return lines
+        if key not in self._headed or self._headed[key][0] is not lines:
+            self._headed[key] = lines, sorted([head, *lines])
+        return self._headed[key][1]
+
+    def head(self, name: str) -> bytes:
+        """Return the heading of what has this name now; b"" for a table that is there all the time, and for none."""
+        table = self.schema[self.names[name]] if name in self.names else None
+        return heading(column.name for column in table.columns) if table and table.life else b""
+
+    # --- tables that come and go -----------------------------------------------------------------------------------------
+
+    def _resolved(self, statement: Statement) -> Statement:
+        """Return the statement with the tables that have these names now. Raises Refused where none has."""
+        if statement.do in PASSING or not statement.table:
+            return replace(statement, parts=tuple(map(self._resolved, statement.parts)))
+        if statement.table not in self.names:
+            raise Refused(f"there is no table {statement.table}")
+        return replace(statement, table=self.names[statement.table], parts=tuple(map(self._resolved, statement.parts)))
+
+    def _make(self, statement: Statement) -> Affected:
+        return self._call(statement.name, statement.table)
+
+    def _rename(self, statement: Statement) -> Affected:
+        return self._call(self._taken(statement.table), statement.name)
+
+    def _drop(self, statement: Statement) -> Affected:
+        key = self._taken(statement.table)
+        aside = {"rename": f"{statement.table}{KEPT}", "keep": statement.table}.get(self.drops)
+        return self._call(key, aside) if aside else _exactly(0)
+
+    def _taken(self, name: str) -> str:
+        """Return which table has the name; from now on none has."""
+        if name not in self.names:
+            raise Refused(f"there is no table {name}")
+        return self.names.pop(name)
+
+    def _call(self, key: str, name: str) -> Affected:
+        if name in self.names:
+            raise Refused(f"there is a table {name}")
+        self.names[name] = key
+        return _exactly(0)
 
     def _compare(self, statement: Statement, seen: int, checks: bool) -> None:
         try:

@@ -14,7 +14,16 @@ from anabranch.testing.servers import Server
 from anabranch.testing.torture.altering import alter_sql
 from anabranch.testing.torture.ends import version_of
 from anabranch.testing.torture.growing import grow_sql
-from anabranch.testing.torture.history import History, Statement, Transaction, ledger_sql, sql, truncate_sql
+from anabranch.testing.torture.history import (
+    PASSING,
+    History,
+    Statement,
+    Transaction,
+    ledger_sql,
+    sql,
+    truncate_sql,
+)
+from anabranch.testing.torture.passing import passing_sql
 from anabranch.testing.torture.speaker import COMMITTED, ROLLED_BACK, Collided, Lost, Result
 from anabranch.testing.torture.values import exact_collation
 
@@ -28,6 +37,8 @@ REFUSALS = frozenset(
 COLLISIONS = frozenset({1205, 1213, 1020})
 # A table that was altered: it is younger than the transaction, or has them only later in another session's order.
 GROWN = frozenset({1054, 1412})
+# A table that was dropped or renamed, or not made: there is one, there is none to drop, there is none.
+PASSED = frozenset({1050, 1051, 1054, 1136, 1146, 1412})
 # The server went away, ends, or ended the session.
 LOST = frozenset({0, 1053, 1317, 1927, 2003, 2006, 2013, 2055, 4031})
 SETTINGS = (
@@ -59,6 +70,8 @@ class MysqlSpeaker:
         except pymysql.err.MySQLError as error:
             number = error.args[0] if error.args else 0
             if number in COLLISIONS or (number in GROWN and self.history.grows):
+                raise Collided from error
+            if number in PASSED and self.history.passes:
                 raise Collided from error
             if number in LOST or isinstance(error, pymysql.err.InterfaceError):
                 raise Lost from error
@@ -96,6 +109,8 @@ class MysqlSpeaker:
     def _alone(self, statement: Statement, number: int) -> str:
         if statement.do == "truncate":
             return truncate_sql(statement.table, number)
+        if statement.do in PASSING:
+            return passing_sql(self.history.schema, statement, number, self._exact)
         made = alter_sql if statement.do == "alter" else grow_sql
         return made(self.history.schema[statement.table], statement, number, self._exact)
 
@@ -116,7 +131,7 @@ class MysqlSpeaker:
             made.query(f"SET SESSION binlog_row_image = '{image}'")
         # MySQL 8.0.33 that was just restarted, and whose tables several sessions open at once, was seen to leave out what a
         # key does to children (seed 133): a session opens them all before it changes anything.
-        for table in self.history.schema.tables:
+        for table in self.history.schema.steady:
             made.query(f"SELECT * FROM {table.name} LIMIT 0")
         made.commit()
         return made

@@ -7,6 +7,7 @@ What does not live here: when it is asked, and whether what is seen is right (wa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from pymysql.converters import encoders
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.mysql_target_values import Printed, Shown, read_as, shown
 from anabranch.testing.torture.tables import Column
-from anabranch.testing.torture.targets import Snapshot
+from anabranch.testing.torture.targets import Passing, Snapshot, found_in
 from anabranch.testing.torture.values import copied
 
 CONNECT_SECONDS = 10
@@ -43,6 +44,10 @@ PASSING = frozenset({ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED, ER.BAD_FIELD_ERROR}
 ADDED = """
 SELECT table_name, column_name FROM information_schema.columns
  WHERE table_schema = '{namespace}' AND column_name IN ({names})"""
+# The same of all columns of tables that come and go.
+PASSING_THERE = """
+SELECT table_name, column_name FROM information_schema.columns
+ WHERE table_schema = '{namespace}' AND (column_name IN ({names}) OR table_name RLIKE '^({tables})(_[0-9_]+)?$')"""
 Row = tuple[Printed | None, ...]
 
 
@@ -59,16 +64,19 @@ def connected(target: Database, **options: Any) -> Any:
 @dataclass
 class MysqlSnapshots:
     """`columns`: those to be read, by table; one that comes or goes shows, while it is away, its default. `beside`: whole
-    tables or views, all of texts and numbers."""
+    tables or views, all of texts and numbers. `passing`: tables that come and go, by name, with the columns that each of them
+    may have."""
 
     target: Database
     namespace: str
     columns: Mapping[str, Sequence[Column]]
     beside: Sequence[str]
+    passing: Mapping[str, Sequence[Sequence[Column]]] = field(default_factory=dict)
     _connection: Any = field(default=None, init=False)
     _query: str = field(default="", init=False)
     _lines: list[_Lines] = field(default_factory=list, init=False)
     _there: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)  # columns that vary, by table
+    _found: Sequence[Passing] = field(default=(), init=False)  # of those that come and go, the ones that are there
 
     def read(self) -> Snapshot:
         if self._connection is None:
@@ -85,8 +93,11 @@ class MysqlSnapshots:
             return self.read()
         read = [lines.of_rows(rows) for lines, rows in zip(self._lines, read_rows, strict=True)]
         tables = dict(zip(self.columns, read, strict=False))
-        beside = dict(zip(self.beside, read[len(tables) :], strict=True))
-        return Snapshot(tables, beside, frozenset(str(row[0]) for row in away))
+        beside = dict(zip(self.beside, read[len(tables) :], strict=False))
+        passing = dict.fromkeys(self.passing, b"")
+        for one, rows in zip(self._found, read[len(tables) + len(beside) :], strict=True):
+            passing[one.name] = one.head + rows
+        return Snapshot(tables | passing, beside, frozenset(str(row[0]) for row in away))
 
     def _connect(self) -> None:
         self._connection = connected(self.target, client_flag=CLIENT.MULTI_STATEMENTS)
@@ -95,14 +106,21 @@ class MysqlSnapshots:
             has_states = cursor.fetchone()[0] != "0"
         names = ", ".join(sorted({f"'{n}'" for some in self.columns.values() for c in some for n in c.varying}))
         added = ADDED.format(namespace=self.namespace, names=names) if names else NONE_AWAY
+        if self.passing:
+            added = PASSING_THERE.format(
+                namespace=self.namespace, names=names or "''", tables="|".join(map(re.escape, self.passing))
+            )
         self._there = _pairs(_results(self._connection, added)[0])
         self._lines = [_Lines([self._shown(table, c) for c in columns]) for table, columns in self.columns.items()]
         self._lines += [_Lines([]) for _ in self.beside]
+        self._found = found_in(self.passing, self._there)
+        self._lines += [_Lines([shown(column.of) for column in one.columns]) for one in self._found]
         selects = [
             f"SELECT {', '.join(self._read_as(table, c) for c in columns)} FROM `{self.namespace}`.`{table}`"
             for table, columns in self.columns.items()
         ]
         selects += [f"SELECT * FROM `{self.namespace}`.`{table}`" for table in self.beside]
+        selects += [_selected(self.namespace, one) for one in self._found]
         selects += [AWAY.format(job=self.namespace) if has_states else NONE_AWAY, added]
         self._query = "; ".join(("START TRANSACTION WITH CONSISTENT SNAPSHOT", *selects, "COMMIT"))
 
@@ -130,6 +148,11 @@ class MysqlSnapshots:
             with suppress(pymysql.err.Error, OSError):
                 self._connection.close()
             self._connection = None
+
+
+def _selected(namespace: str, one: Passing) -> str:
+    columns = ", ".join(read_as(column.of, column.name) for column in one.columns)
+    return f"SELECT {columns or 1} FROM `{namespace}`.`{one.table}`" + ("" if columns else " LIMIT 0")
 
 
 def _pairs(rows: Sequence[Row]) -> frozenset[tuple[str, str]]:

@@ -94,7 +94,9 @@ class MysqlSource:
             return log_end(server, cursor)
 
     def commits(self, server: Server, place: Place, history: History) -> Commits:
-        return Commits(commit_order(server, place, history.database))
+        alone = ((one.number, one.alone) for one in history.transactions)
+        drops = {statement.table: number for number, statement in alone if statement and statement.do == "drop"}
+        return Commits(commit_order(server, place, history.database, drops))
 
     def lines(self, server: Server, database: str, schema: Schema) -> dict[str, list[bytes]]:
         return source_lines(server, database, schema)

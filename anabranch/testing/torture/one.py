@@ -21,6 +21,7 @@ from anabranch.testing.torture.faults_plan import ON_SERVERS, draw_faults
 from anabranch.testing.torture.ground import Ground
 from anabranch.testing.torture.growing import growing_faults, may_grow
 from anabranch.testing.torture.history import History
+from anabranch.testing.torture.passing import may_pass, passing_faults
 from anabranch.testing.torture.pipeline import LocalPipeline, Restart
 from anabranch.testing.torture.place import Place
 from anabranch.testing.torture.postgresql_tables import NAMES_PARTITIONS
@@ -59,11 +60,13 @@ class One:
             decoder=self.ground.decoder_of(seed),
             target=self.ground.holding_of(seed),
             grows=deed is None and not self.with_spark and may_grow(seed),
+            passes=deed is None and not self.with_spark and may_pass(seed),
         )
         if self.with_spark:
             return history, spark_faults(seed)
         faults = draw_faults(seed, with_servers=self.ground.is_ours)
-        sakes = (*deed_faults(seed), *emptying_faults(history, self.ground.target_of(seed)), *growing_faults(history))
+        sakes = (*deed_faults(seed), *emptying_faults(history, self.ground.target_of(seed)))
+        sakes = (*sakes, *growing_faults(history), *passing_faults(history))
         more = [one for one in sakes if one.where not in [fault.where for fault in faults]]
         if second := self.second_of(seed):
             faults = spread(faults, seed, apart=is_apart((self.ground.target_of(seed), second)))

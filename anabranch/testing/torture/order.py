@@ -32,7 +32,9 @@ _TOOLS: Mapping[str, tuple[Callable[[], Software], str]] = {
 _NAMES = {"mysql": ("mysqlbinlog",), "mariadb": ("mariadb-binlog", "mysqlbinlog")}
 _SPELT = {"mysql": "MySQL", "mariadb": "MariaDB"}
 _PACKAGES = {"mysql": "MySQL's own server or client package", "mariadb": "mariadb-client"}
-_ALONE = re.compile(rb"^(?:TRUNCATE TABLE \w+|ALTER) /\* (\d+) \*/")  # what commits by itself has its number
+# What commits by itself has its number, but for DROP TABLE, which both servers write down in their own words.
+_ALONE = re.compile(rb"^(?:TRUNCATE TABLE \w+|ALTER|CREATE|RENAME) /\* (\d+) \*/")
+_DROPPED = re.compile(rb"^DROP TABLE (?:IF EXISTS )?(?:`?\w+`?\.)?`?(\w+)`?")
 _NUMBER = re.compile(rb"^###   @1=(\d+)")
 
 
@@ -53,12 +55,13 @@ def log_end(server: Server, cursor: Any) -> Place:
     return Place(file, offset)
 
 
-def commit_order(server: Server, after: Place, database: str) -> list[int]:
-    """The numbers of the transactions that the log has behind a place, in its order."""
-    return order_in(_dumped(server, after, database), database)
+def commit_order(server: Server, after: Place, database: str, drops: Mapping[str, int] | None = None) -> list[int]:
+    """The numbers of the transactions that the log has behind a place, in its order. `drops`: those that drop a table, by its
+    name, each of which is dropped once."""
+    return order_in(_dumped(server, after, database), database, drops)
 
 
-def order_in(dump: bytes, database: str) -> list[int]:
+def order_in(dump: bytes, database: str, drops: Mapping[str, int] | None = None) -> list[int]:
     """The same from what the tool printed."""
     found: list[int] = []
     insert, is_ledger = f"### INSERT INTO `{database}`.`{LEDGER}`".encode(), False
@@ -67,6 +70,8 @@ def order_in(dump: bytes, database: str) -> list[int]:
             is_ledger = line == insert or (is_ledger and line == b"### SET")
         elif number := (is_ledger and _NUMBER.match(line)) or _ALONE.match(line):
             found.append(int(number[1]))
+        elif dropped := _DROPPED.match(line):
+            found.append((drops or {})[dropped[1].decode()])
     return found
 
 

@@ -21,7 +21,7 @@ from anabranch.job.signals import SUPERVISED
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
 from anabranch.testing.faults import Proxy
-from anabranch.testing.torture import bound
+from anabranch.testing.torture import bound, passing
 from anabranch.testing.torture.bare import is_any
 from anabranch.testing.torture.beside import TABLE, Beside
 from anabranch.testing.torture.contract import SECOND, Fault, PipelineFailed, is_apart
@@ -124,8 +124,10 @@ class LocalPipeline(Waiting):
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
         stays = not any((fault.kind, fault.where) == ("restart", "source") for fault in self.faults)
-        grows = self.history is not None and self.history.grows  # a prepared transaction would park its tables
+        # Where definitions change, a prepared transaction would park its tables.
+        grows = self.history is not None and (self.history.grows or self.history.passes)
         more += SETTING if grows else ""
+        more += passing.setting(self.history) if self.history is not None and self.history.passes else ""
         if drawn.random() < TWO_PHASE and stays and not grows and source_family(self.place.source.name).has_beside:
             self._beside = Beside(self.place.source, self.place.target, self.place.name, self.seed)
             self._deed = None
@@ -204,6 +206,10 @@ class LocalPipeline(Waiting):
 
     def wait_consistent(self, seconds: float) -> None:
         super().wait_consistent(seconds)
+        if (
+            self.history and self.history.passes
+        ):  # a table whose keys are not built parks where it is dropped or renamed
+            self._wait(lambda: all(one.is_built() for one in self.lookings), seconds, "indexes and foreign keys stand")
         if self._loses:  # what the load has done is not to be lost: nobody but a person could do it again
             for target in self.place.targets:
                 tables_at(target, self.place.name).flush()

@@ -8,6 +8,7 @@ What does not live here: when it is asked, and whether what is seen is right (wa
 
 from __future__ import annotations
 
+import re
 import select
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
@@ -20,7 +21,7 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.tables import Column
-from anabranch.testing.torture.targets import Snapshot
+from anabranch.testing.torture.targets import Passing, Snapshot, found_in
 
 OPTIONS = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c bytea_output=hex -c client_encoding=UTF8"
 CONNECT_SECONDS = 10
@@ -36,21 +37,35 @@ SEEN = b"COPY (SELECT pg_catalog.pg_current_snapshot()) TO STDOUT"
 ADDED = """
 COPY (SELECT table_name, column_name FROM information_schema.columns
        WHERE table_schema = '{namespace}' AND column_name = ANY ('{{{names}}}')) TO STDOUT"""
+# The same of all columns of tables that come and go, and each table's number behind its name.
+PASSING = """
+COPY (SELECT table_name, column_name FROM information_schema.columns
+       WHERE table_schema = '{namespace}'
+         AND (column_name = ANY ('{{{names}}}') OR table_name ~ '^({tables})(_[0-9_]+)?$')
+      UNION ALL
+      SELECT c.relname, c.oid::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+       WHERE n.nspname = '{namespace}' AND c.relkind = 'r' AND c.relname ~ '^({tables})(_[0-9_]+)?$') TO STDOUT"""
+# Names are those of now, in an old snapshot, too: a table that came in place of another one since would look empty.
+SAME = """
+COPY (SELECT t, to_regclass(format('%I.%I', '{namespace}', t))::oid::text
+        FROM unnest('{{{tables}}}'::text[]) t) TO STDOUT"""
 STREAMS = "SELECT coalesce(bool_and(state = 'streaming'), false) FROM anabranch.table_state WHERE job = %s"
 
 
 @dataclass
 class PostgresqlSnapshots:
     """`columns`: those to be read, by table; one that comes or goes shows, while it is away, its default. `beside`: whole
-    tables or views."""
+    tables or views. `passing`: tables that come and go, by name, with the columns that each of them may have."""
 
     target: Database
     namespace: str
     columns: Mapping[str, Sequence[Column]]
     beside: Sequence[str]
+    passing: Mapping[str, Sequence[Sequence[Column]]] = field(default_factory=dict)
     _connection: Any = field(default=None, init=False)
     _query: bytes = field(default=b"", init=False)
     _there: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)  # columns that vary, by table
+    _found: Sequence[Passing] = field(default=(), init=False)  # of those that come and go, the ones that are there
     _last: tuple[bytes, Snapshot] | None = field(
         default=None, init=False
     )  # of this connection: after a crash numbers come again
@@ -61,17 +76,20 @@ class PostgresqlSnapshots:
         if self._last is not None and copied_out(self._connection.pgconn, SEEN, 1) == [self._last[0]]:
             return self._last[1]
         try:
-            seen, there, *read = copied_out(
-                self._connection.pgconn, self._query, len(self.columns) + len(self.beside) + 3
-            )
-        except psycopg.errors.UndefinedColumn as error:  # the server has forgotten its last commits
+            number = len(self.columns) + len(self.beside) + len(self._found) + 4
+            seen, there, *read, away, same = copied_out(self._connection.pgconn, self._query, number)
+        except (psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedTable) as error:
+            # The server has forgotten its last commits, or a table went behind the snapshot.
             raise psycopg.OperationalError(str(error)) from error
-        if _pairs(there) != self._there:
+        if _pairs(there) != self._there or not _pairs(same) <= self._there:
             self.close()
             return self.read()
         tables = dict(zip(self.columns, read, strict=False))
-        beside = dict(zip(self.beside, read[len(tables) : -1], strict=True))
-        self._last = seen, Snapshot(tables, beside, frozenset(read[-1].decode().split()))
+        beside = dict(zip(self.beside, read[len(tables) :], strict=False))
+        passing = dict.fromkeys(self.passing, b"")
+        for one, rows in zip(self._found, read[len(tables) + len(beside) :], strict=True):
+            passing[one.name] = one.head + rows
+        self._last = seen, Snapshot(tables | passing, beside, frozenset(away.decode().split()))
         return self._last[1]
 
     def _connect(self) -> None:
@@ -79,13 +97,18 @@ class PostgresqlSnapshots:
         has_states = self._connection.execute(HAS_STATES).fetchone()[0]
         names = ",".join(sorted({n for some in self.columns.values() for c in some for n in c.varying}))
         added = ADDED.format(namespace=self.namespace, names=names) if names else NONE_AWAY
+        if self.passing:
+            added = PASSING.format(namespace=self.namespace, names=names, tables="|".join(map(re.escape, self.passing)))
         self._there = _pairs(copied_out(self._connection.pgconn, added.encode(), 1)[0])
         copies = [SEEN.decode(), added]
         copies += [
             f'COPY (SELECT {self._shown(table)} FROM "{self.namespace}"."{table}") TO STDOUT' for table in self.columns
         ]
         copies += [f'COPY (TABLE "{self.namespace}"."{table}") TO STDOUT' for table in self.beside]
+        self._found = found_in(self.passing, self._there)
+        copies += [_copied(self.namespace, one) for one in self._found]
         copies.append(AWAY.format(job=self.namespace) if has_states else NONE_AWAY)
+        copies.append(SAME.format(namespace=self.namespace, tables=",".join(one.table for one in self._found)))
         self._query = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *copies, "COMMIT")).encode()
 
     def _shown(self, table: str) -> str:
@@ -165,3 +188,8 @@ def _error(connection: Any, result: Any) -> psycopg.Error:
         return psycopg.OperationalError(message)
     connection.exec_(b"ROLLBACK")
     return psycopg.errors.lookup(state.decode())(message)
+
+
+def _copied(namespace: str, one: Passing) -> str:
+    columns = ", ".join(f'"{column.name}"' for column in one.columns) or "NULL WHERE false"
+    return f'COPY (SELECT {columns} FROM "{namespace}"."{one.table}") TO STDOUT'

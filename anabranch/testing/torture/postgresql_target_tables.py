@@ -50,8 +50,13 @@ class PostgresqlTargetTables:
     target: Database
     namespace: str
 
-    def snapshots(self, columns: Mapping[str, Sequence[Column]], beside: Sequence[str] = ()) -> PostgresqlSnapshots:
-        return PostgresqlSnapshots(self.target, self.namespace, columns, tuple(beside))
+    def snapshots(
+        self,
+        columns: Mapping[str, Sequence[Column]],
+        beside: Sequence[str] = (),
+        passing: Mapping[str, Sequence[Sequence[Column]]] | None = None,
+    ) -> PostgresqlSnapshots:
+        return PostgresqlSnapshots(self.target, self.namespace, columns, tuple(beside), passing or {})
 
     def show(self, relation: str, schema: Schema) -> None:
         made = {INTRUDER: CREATE_INTRUDER.format(self.namespace, INTRUDER), ASIDE: self._view(schema)}

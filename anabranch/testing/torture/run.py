@@ -69,7 +69,9 @@ def run_history(
     sessions = Sessions(history, source, pipeline.committed)
     on_begin(begin, sessions)
     more = pipeline.beside()
-    watchers = [Watcher(t, history.database, history.schema, more, waits=t is not target) for t in targets]
+    watchers = [
+        Watcher(t, history.database, history.schema, more, waits=t is not target, drops=history.drops) for t in targets
+    ]
     try:
         failed, fired = _drive(history, sessions, watchers, pipeline, patience)
         commits = family.commits(source, begin, history)

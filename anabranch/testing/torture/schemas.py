@@ -45,6 +45,11 @@ def with_one_way(schema: Schema) -> Schema:
     return Schema(tuple(_moved_once(table) if table.name in followed else table for table in schema.tables))
 
 
+def draw_table(r: random.Random, name: str, known: Kinds) -> Table:
+    """Draw a table that no foreign key connects with others."""
+    return _with_uniques(r, _draw_table(r, name, known, keyed=r.random() < 0.7), known)
+
+
 def without_actions(schema: Schema) -> Schema:
     """The same, where foreign keys change no rows."""
     tables = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from anabranch.testing.torture.check import MODEL, PIPELINE
-from anabranch.testing.torture.history import History, Statement, Transaction
+from anabranch.testing.torture.history import PASSING, History, Statement, Transaction
 from anabranch.testing.torture.run import Result
 from anabranch.testing.torture.tables import Column, Schema, Table
 
@@ -184,9 +184,11 @@ def _with_table(history: History, table: Table) -> History:
 
 def _fewer_tables(history: History, search: _Search) -> History:
     """Leave out tables that no statement names, no foreign key leads to and no other inherits from."""
-    used = {part.table for t in history.transactions for s in t.statements for part in (s, *s.parts)}
+    statements = [s for t in history.transactions for s in t.statements]
+    used = {part.table for s in statements for part in (s, *s.parts)} | {s.name for s in statements if s.do in PASSING}
     used |= {key.parent for table in history.schema.tables for key in table.foreign_keys}
     used |= {table.inherits for table in history.schema.tables}
-    smaller = replace(history, schema=Schema(tuple(t for t in history.schema.tables if t.name in used)))
+    kept = tuple(table for table in history.schema.tables if used & {table.name, *table.names})
+    smaller = replace(history, schema=Schema(kept))
     is_less = 0 < len(smaller.schema.tables) < len(history.schema.tables)
     return smaller if is_less and search.fails(smaller) else history

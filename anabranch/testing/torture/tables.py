@@ -5,7 +5,7 @@ What does not live here: drawing them (schemas.py), rows (history.py).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ LEDGER = "ledger"  # one row per transaction, written just before its COMMIT
 RESTRICT, CASCADE, SET_NULL = "RESTRICT", "CASCADE", "SET NULL"
 # What becomes of a column while a history streams (altering.py).
 DROPPED, RENAMED, NULLABLE, DEFAULTED, WIDENED = "dropped", "renamed", "nullable", "defaulted", "widened"
+MADE = "made"  # of a table, beside DROPPED and RENAMED (passing.py)
+KEPT = "__dropped"  # ends the name of what a target keeps of a dropped table; the product puts a time behind it
 _KINDS = {
     **values.KINDS,
     **postgresql_values.KINDS,
@@ -103,7 +105,9 @@ class ForeignKey:
 @dataclass(frozen=True, slots=True)
 class Table:
     """`key` is () for a table without a primary key; `uniques` are its other unique keys. `inherits`: from which other one
-    (heirs.py), not in its repr."""
+    (heirs.py). `life`: what becomes of the table while the history streams, in this order, of MADE, RENAMED, DROPPED; () for
+    one that is there all the time. `called`: its name at both ends, where another table had it before ("": its own). (None of
+    these three is in its repr.)"""
 
     name: str
     columns: tuple[Column, ...]
@@ -111,6 +115,14 @@ class Table:
     uniques: tuple[tuple[str, ...], ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     inherits: str = field(default="", repr=False)
+    life: tuple[str, ...] = field(default=(), repr=False)
+    called: str = field(default="", repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names that it has at the source, one after the other."""
+        first = self.called or self.name
+        return (first, f"{first}n") if RENAMED in self.life else (first,)
 
     def column(self, name: str) -> Column:
         return self.columns[self.place(name)]
@@ -163,11 +175,28 @@ class Schema:
     tables: tuple[Table, ...]
 
     def __getitem__(self, name: str) -> Table:
-        return next(table for table in self.tables if table.name == name)
+        """Return the table of this name, else one that is called so at some time."""
+        by_name = (table for table in self.tables if table.name == name)
+        return next(by_name, None) or next(table for table in self.tables if name in table.names)
 
     @property
     def at_first(self) -> Schema:
-        return Schema(tuple(table.at_first for table in self.tables))
+        return Schema(tuple(table.at_first for table in self.tables if MADE not in table.life))
+
+    @property
+    def steady(self) -> tuple[Table, ...]:
+        """Return the tables that are there all the time, under one name."""
+        return tuple(table for table in self.tables if not table.life)
+
+    def passing(self, drops: str = "") -> dict[str, tuple[Table, ...]]:
+        """Return the other tables by name: those that may have it, one after the other. `drops` is "rename" where a target
+        keeps dropped ones under another name."""
+        found: dict[str, tuple[Table, ...]] = {}
+        for table in (table for table in self.tables if table.life):
+            aside = [f"{table.names[-1]}{KEPT}"] if drops == "rename" and DROPPED in table.life else []
+            for name in (*table.names, *aside):
+                found[name] = (*found.get(name, ()), table)
+        return found
 
     def references(self, parent: str) -> Iterator[tuple[Table, ForeignKey]]:
         """Return what refers to a table, in the order of the keys' names, as InnoDB goes through them."""
@@ -192,12 +221,22 @@ def create_statements(schema: Schema, family: str, version: Version) -> Iterator
     """Every table at a MySQL or MariaDB. Keys may lead to tables that come later: `foreign_key_checks` has to be off."""
     yield f"CREATE TABLE {LEDGER} (n INT PRIMARY KEY) ENGINE=InnoDB"
     for table in schema.tables:
-        lines = [column_sql(table, column, exact_collation(family, version)) for column in table.columns]
-        if table.key:
-            lines.append(f"PRIMARY KEY ({', '.join(table.key)})")
-        lines += [f"UNIQUE KEY {table.name}_u{i} ({', '.join(u)})" for i, u in enumerate(table.uniques)]
-        lines += [_foreign_key(key) for key in table.foreign_keys]
-        yield f"CREATE TABLE {table.name} ({', '.join(lines)}) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"
+        yield create_sql(table, exact_collation(family, version))
+
+
+def create_sql(table: Table, exact: str, create: str = "CREATE TABLE") -> str:
+    """Return the statement that makes a table at a MySQL or MariaDB. `exact`: the collation that compares bytes."""
+    lines = [column_sql(table, column, exact) for column in table.columns]
+    if table.key:
+        lines.append(f"PRIMARY KEY ({', '.join(table.key)})")
+    lines += [f"UNIQUE KEY {table.name}_u{i} ({', '.join(u)})" for i, u in enumerate(table.uniques)]
+    lines += [_foreign_key(key) for key in table.foreign_keys]
+    return f"{create} {table.names[0]} ({', '.join(lines)}) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"
+
+
+def heading(names: Iterable[str]) -> bytes:
+    """Return the line that stands among the rows of a table that is not there all the time: it is there, with these columns."""
+    return f"there, with {' '.join(sorted(names))}".encode()
 
 
 def column_sql(table: Table, column: Column, exact: str) -> str:
@@ -230,6 +269,8 @@ def _table(data: Mapping[str, Any]) -> Table:
             for one in data["foreign_keys"]
         ),
         data.get("inherits", ""),
+        tuple(data.get("life", ())),
+        data.get("called", ""),
     )
 
 

@@ -9,7 +9,7 @@ what the product does at a target (connectors/).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from anabranch.databases import registry
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.sources import source_family
+from anabranch.testing.torture.tables import KEPT, heading
 
 if TYPE_CHECKING:
     from anabranch.model.endpoint import Endpoint
@@ -66,12 +67,39 @@ class Found:
 class Snapshot:
     """All that one transaction showed.
 
+    A table that is not there all the time has its heading (tables.heading) among its lines, and is empty while it is away.
     `tables` and `beside`, by name: rows as lines of PostgreSQL's COPY, text format, in any order; a family that has no COPY
     writes values as values.copied does. `away`: tables that do not stream, as the product notes it in the same snapshot."""
 
     tables: Mapping[str, bytes]
     beside: Mapping[str, bytes]
     away: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """A table that comes and goes, and is there: the `name` that a history gives to it, the `table` that has it, its columns
+    (() for none of those that it may have), and its heading as a line."""
+
+    name: str
+    table: str
+    columns: Sequence[Column]
+    head: bytes
+
+
+def found_in(
+    passing: Mapping[str, Sequence[Sequence[Column]]], there: Collection[tuple[str, str]]
+) -> Sequence[Passing]:
+    """Return those of the tables that may be there which are. `there`: pairs of a table and a column, or its number."""
+    found = []
+    for name, kinds in passing.items():
+        is_kept = name.endswith(KEPT)  # then its name has a time behind it
+        tables = {table for table, _ in there if (table.startswith(f"{name}_") if is_kept else table == name)}
+        for table in sorted(tables):
+            names = {column for one, column in there if one == table and not column.isdigit()}
+            columns = next((some for some in kinds if {column.name for column in some} == names), ())
+            found.append(Passing(name, table, columns, heading(names) + b"\n"))
+    return found
 
 
 class Snapshots(Protocol):
@@ -138,8 +166,14 @@ Disturbance = Refuses | Hides
 class TargetTables(Protocol):
     """One history's tables at one target, in the schema with its name. Every method may raise the family's `error`."""
 
-    def snapshots(self, columns: Mapping[str, Sequence[Column]], beside: Sequence[str] = ()) -> Snapshots:
-        """Return a reader of these columns by table, and of relations `beside` as a whole; it does not connect yet."""
+    def snapshots(
+        self,
+        columns: Mapping[str, Sequence[Column]],
+        beside: Sequence[str] = (),
+        passing: Mapping[str, Sequence[Sequence[Column]]] | None = None,
+    ) -> Snapshots:
+        """Return a reader of these columns by table, of relations `beside` as a whole, and of tables that may be there under a
+        name with these columns or those (`passing`); it does not connect yet."""
 
     def show(self, relation: str, schema: Schema) -> None:
         """Make a relation that says of which keys the target may hold something else (exempt.py), unless it is there.

@@ -36,7 +36,7 @@ class Observation:
 
 class Watcher:
     """Observes from `start` to `stop`, one that `waits` from when every table streams; the target may go away meanwhile. An
-    observation that shows what the one before it showed is counted, not kept."""
+    observation that shows what the one before it showed is counted, not kept. `drops`: History.drops."""
 
     def __init__(
         self,
@@ -46,12 +46,15 @@ class Watcher:
         beside: Sequence[str] = (),
         rest: float = REST,
         waits: bool = False,
+        drops: str = "",
     ) -> None:
         self.rest, self.waits = rest, waits
-        self.tables = (LEDGER, *(table.name for table in schema.tables))
-        columns = {LEDGER: LEDGER_COLUMNS, **{table.name: table.columns for table in schema.tables}}
+        columns = {LEDGER: LEDGER_COLUMNS, **{table.name: table.columns for table in schema.steady}}
+        passing = {name: [t.columns for t in tables] for name, tables in schema.passing(drops).items()}
+        self.tables = (*columns, *passing)
         family = family_at(target)
-        self._snapshots, self._lost = family.tables(target, namespace).snapshots(columns, beside), family.lost
+        self._snapshots = family.tables(target, namespace).snapshots(columns, beside, passing)
+        self._lost = family.lost
         self.observations: list[Observation] = []
         self.made = 0
         self._stop = threading.Event()
