@@ -86,6 +86,10 @@ def altered_table(
         raise NotFollowed(
             f"{rescaled[0]} has another number of digits behind the point, which the target's type has as a text"
         )
+    if chosen := [
+        step.name for step in steps if isinstance(step, ColumnRetyped) and _is_chosen(former, now, step, untold)
+    ]:
+        raise NotFollowed(f"the job's rules make another type of {chosen[0]} now")
     if not now[1].key and any(isinstance(step, ColumnDropped) and step.keeps for step in steps):
         raise NotFollowed("it has no key: rows with another value in a column that is kept could not be told apart")
     if _without(former[1], steps, dict(untold.renamed)) != _without(now[1], steps, {n: n for _, n in untold.renamed}):
@@ -113,6 +117,15 @@ def _is_rescaled(
     scales = {type.scale for type in types if type is not None and type.kind is Kind.DECIMAL}
     chosen = now[1].type_of(now[1].columns[now[1].source_columns.index(step.name)]).target
     return bool(chosen) and len(scales) > 1
+
+
+def _is_chosen(
+    former: tuple[TableSchema, TargetTable], now: tuple[TableSchema, TargetTable], step: ColumnRetyped, untold: Untold
+) -> bool:
+    """Return whether the job file chooses another type for a column that has got labels: it names types by their labels."""
+    before = {name: source for source, name in untold.renamed}.get(step.name, step.name)
+    types = [table.types[table.source_columns.index(name)] for (_, table), name in ((former, before), (now, step.name))]
+    return types[1].kind in (Kind.ENUM, Kind.SET) and types[0].target != types[1].target
 
 
 def asks(altered: AlteredTable, actions: TableActions) -> str:

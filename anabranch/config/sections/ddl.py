@@ -100,9 +100,10 @@ class Ddl(Section):
     absent. From a MySQL or MariaDB."""
 
     change_type: ChangeType | None = None
-    """Widen the target's columns where the source widens its own: greater integers, longer texts and bytes, more digits
-    (`apply`, as when absent), only where the target stores the type exactly (`apply_if_exact`), or park the table. Any other
-    change of a type parks the table in any case. A job with `[pair]` parks it when absent."""
+    """Widen the target's columns where the source widens its own: greater integers, longer texts and bytes, more digits, an
+    ENUM or SET with labels appended (`apply`, as when absent), only where the target stores the type exactly
+    (`apply_if_exact`), or park the table. Any other change of a type parks the table in any case. A job with `[pair]` parks it
+    when absent."""
 
     create_table: Literal["apply", "park"] | None = None
     """Make tables at the target that the source makes, and that the job's rules take, and replicate them from their first row

@@ -32,7 +32,7 @@ from anabranch.connectors.mysql.source.defaults import constant
 from anabranch.connectors.mysql.source.implicit_defaults import implicit
 from anabranch.connectors.mysql.source.statement_tokens import Token, tokens
 from anabranch.connectors.mysql.source.typemap import INTEGERS
-from anabranch.connectors.mysql.source.widened import widens
+from anabranch.connectors.mysql.source.widened import appends_labels, widens
 from anabranch.model.column_changes import Altered, ColumnChange, Untold, differences, with_those
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import Column, Index, TableSchema
@@ -189,7 +189,8 @@ def _retyped(table: TableSchema, former: Column, column: Column) -> frozenset[Co
     if former.type is None or column.type is None:
         raise Unknown
     is_shown_otherwise = former.type == column.type and _integer(former) and _integer(former) == _integer(column)
-    if not is_shown_otherwise and not widens(former.native, column.native):
+    is_wider = widens(former.native, column.native) or appends_labels(former, column)
+    if not is_shown_otherwise and not is_wider:
         raise Unknown
     default, is_decimal = former.default, column.type.kind is Kind.DECIMAL
     if is_decimal and default is not None and not former.default_is_expression:

@@ -1,12 +1,16 @@
 """Types of a column that take all values of another one, each as it was, down to the text of it: nothing is rounded, cut,
 filled up or compared otherwise. https://dev.mysql.com/doc/refman/8.0/en/data-types.html
 
-What does not live here: what statements say (`altered_columns.py`), labels of an ENUM (the target's affair).
+What does not live here: what statements say (`altered_columns.py`).
 """
 
 from __future__ import annotations
 
+import unicodedata
+
 from anabranch.connectors.mysql.source.statement_tokens import tokens
+from anabranch.model.datatype import Kind
+from anabranch.model.schema import Column
 
 # Each in rising order.
 _FAMILIES = (
@@ -15,6 +19,8 @@ _FAMILIES = (
     ("tinyblob", "blob", "mediumblob", "longblob"),
 )
 _LENGTHS = ("varchar", "varbinary", "char")  # a binary is filled up with zeros
+# Letters that some collations take for others which no decomposition tells: \u00df for ss, one kana for the other.
+_OFTEN_EQUAL = ("LATIN", "HIRAGANA", "KATAKANA")
 
 
 def widens(former: str, native: str) -> bool:
@@ -32,6 +38,38 @@ def widens(former: str, native: str) -> bool:
     if name == "decimal" and len(new) == 2:
         return new != old and new[1] >= old[1] and new[0] - new[1] >= old[0] - old[1]
     return False
+
+
+def appends_labels(former: Column, column: Column) -> bool:
+    """Return whether an ENUM or SET has the labels of before, each at its place, and more behind them, and all rows keep
+    theirs."""
+    was, now = former.type, column.type
+    if was is None or now is None or was.kind is not now.kind or was.kind not in (Kind.ENUM, Kind.SET):
+        return False
+    is_longer = len(now.values) > len(was.values) and now.values[: len(was.values)] == was.values
+    return is_longer and keeps_labels(was.values, former.collation, was.kind is Kind.SET)
+
+
+def keeps_labels(labels: tuple[str, ...], collation: str, is_set: bool) -> bool:
+    """Return whether rows keep their labels where the server copies the table for more of them. It reads each by its text then,
+    so that a row with the later of two labels which the collation takes for equal gets the former one: nobody is told. An
+    empty member of a SET is lost beside others."""
+    if is_set and "" in labels:
+        return False
+    if collation.lower() == "binary" or collation.lower().endswith("_bin"):
+        return True
+    folded = [_folded(label) for label in labels]
+    return None not in folded and len(set(folded)) == len(folded)
+
+
+def _folded(label: str) -> str | None:
+    """Return a text that differs where every collation tells a label from others, None where that is not certain."""
+    letters = "".join(c for c in unicodedata.normalize("NFKD", label) if unicodedata.category(c) != "Mn")
+    for letter in letters:
+        is_plain = letter.isascii() or not unicodedata.name(letter, "").startswith(_OFTEN_EQUAL)
+        if not is_plain or ord(letter) > 0xFFFF or unicodedata.category(letter).startswith("C"):
+            return None  # beyond the BMP all characters are one to some collations; control characters are none
+    return letters.casefold()
 
 
 def _parts(native: str) -> tuple[str, tuple[int, ...], frozenset[str]]:

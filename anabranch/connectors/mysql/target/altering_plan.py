@@ -13,12 +13,14 @@ from anabranch.connectors.mysql.target.session import Connection, ask, quoted, t
 from anabranch.connectors.mysql.target.structures import read_table
 from anabranch.contracts import ValueRules
 from anabranch.model.altering_plan import AlteringPlan
+from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.rows.altered import AlteredTable, ColumnAdded, ColumnDropped, ColumnRetyped, NullabilityChanged
+from anabranch.rows.altered import AlteredTable, ColumnAdded, ColumnDropped, ColumnRetyped, NullabilityChanged, Step
 
 # From which release on InnoDB adds a column in the last place, and drops one, without writing rows (ALGORITHM=INSTANT); before,
 # it writes the table anew while others go on. https://mariadb.com/kb/en/innodb-online-ddl-operations-with-the-instant-alter-algorithm/
 ADDS_AT_ONCE: Mapping[str, Version] = {"mysql": (8, 0, 12), "mariadb": (10, 3, 2)}
+APPENDS_AT_ONCE: Mapping[str, Version] = {"mysql": (8, 0, 12), "mariadb": (10, 3, 2)}
 DROPS_AT_ONCE: Mapping[str, Version] = {"mysql": (8, 0, 29), "mariadb": (10, 4, 0)}
 LINKS = {
     "mysql": "https://dev.mysql.com/doc/refman/8.0/en/innodb-online-ddl-operations.html",
@@ -59,15 +61,32 @@ def _facts(connection: Connection, altered: AlteredTable, release: Release) -> t
     if not found:
         return None, None, COPY
     rows, size, engine, form, texts = found[0]
-    if str(engine).lower() != "innodb" or any(isinstance(step, ColumnRetyped) for step in altered.steps):
+    if str(engine).lower() != "innodb" or any(_is_copied(altered, step) for step in altered.steps):
         return rows, size, COPY
     is_plain = str(form).lower() != "compressed" and not texts
     return rows, size, INSTANT if is_plain and _is_at_once(altered, release) else INPLACE
 
 
+def _is_copied(altered: AlteredTable, step: Step) -> bool:
+    """Return whether the server copies the rows. It does not where an ENUM or SET gets labels, and its values no more bytes."""
+    if not isinstance(step, ColumnRetyped):
+        return False
+    types = [table.type_of(target) for _, table, _, target in altered.both(step.name)]
+    bytes_ = {_label_bytes(type) for type in types if type.kind in (Kind.ENUM, Kind.SET) and not type.target}
+    return len(bytes_) != 1 or len({type.kind for type in types}) > 1
+
+
+def _label_bytes(type: LogicalType) -> int:
+    """https://dev.mysql.com/doc/refman/8.0/en/storage-requirements.html (String Type Storage Requirements)"""
+    if type.kind is Kind.ENUM:
+        return 1 if len(type.values) < 256 else 2
+    width = (len(type.values) + 7) // 8
+    return width if width <= 4 else 8
+
+
 def _is_at_once(altered: AlteredTable, release: Release) -> bool:
     """Return whether no step has rows written. A column that may be NULL, or may no longer, is another one to InnoDB."""
-    since = {ColumnAdded: ADDS_AT_ONCE, ColumnDropped: DROPS_AT_ONCE}
+    since = {ColumnAdded: ADDS_AT_ONCE, ColumnDropped: DROPS_AT_ONCE, ColumnRetyped: APPENDS_AT_ONCE}
     found = [since[type(step)][release.family] for step in altered.steps if type(step) in since]
     is_kept = any(isinstance(step, ColumnDropped) and step.keeps for step in altered.steps)
     is_nullable = any(isinstance(step, NullabilityChanged) for step in altered.steps)

@@ -52,6 +52,14 @@ def takes_texts(native: str) -> bool:
     return bool(labels) and all(label == label.strip() and label and not _PLACE.fullmatch(label) for label in labels)
 
 
+def are_alike(native: str, other: str) -> bool:
+    """Return whether two types that are printed by a server, or made here, have the same labels, as far as every release shows
+    them."""
+    here, there = declared(native), declared(other)
+    is_shown = all(map(_LABEL.fullmatch, (*here, *there)))
+    return here == there if is_shown else len(here) == len(there)
+
+
 def is_part(some: Sequence[str], all_of: Sequence[str]) -> bool:
     """Return whether `all_of` has the labels of `some`, in the same order, and perhaps others between."""
     rest = iter(all_of)

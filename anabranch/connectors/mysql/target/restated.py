@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from anabranch.connectors.mysql.target import ddl, defaults
+from anabranch.connectors.mysql.target import ddl, defaults, enums
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import quoted
@@ -60,7 +60,7 @@ def unlike(altered: AlteredTable, existing: ExistingTable, rules: ValueRules, re
             yield f"column {column.name} of the target's table is computed"
         elif release.family == "mariadb" and (checks := _checks(existing, column.name)):
             yield f"check {', '.join(checks)} of the target's table may be of column {column.name} alone, and would go"
-        elif was.native != now.native and _spelled(column.type) not in (_spelled(was.native), _spelled(now.native)):
+        elif was.native != now.native and not any(is_spelled_alike(column.type, one.native) for one in (was, now)):
             yield f"column {column.name} of the target's table is {column.type}, and was made as {was.native}"
 
 
@@ -108,6 +108,8 @@ def _default(now: MadeColumn) -> str:
 def is_spelled_alike(native: str, other: str) -> bool:
     """Return whether two types are the same, however a release prints them. JSON is a text at a MariaDB."""
     texts = {bare(native), bare(other)}
+    if texts in ({"enum"}, {"set"}):
+        return enums.are_alike(native, other)
     return texts == {"json", "longtext"} or _spelled(native) == _spelled(other)
 
 

@@ -6,12 +6,13 @@ What does not live here: how a column is rendered (`ddl.py`), when it comes (app
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import literal, qualified, quote
-from anabranch.connectors.postgresql.target import ddl
+from anabranch.connectors.postgresql.target import ddl, label_checks
 from anabranch.connectors.postgresql.target.fits import split_type
+from anabranch.connectors.postgresql.target.label_checks import LabelCheck
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.contracts import Conflict, ValueRules
 from anabranch.model.datatype import Fidelity
@@ -50,7 +51,8 @@ ORDER BY 1
 def alter(connection: Connection, altered: AlteredTable, rules: ValueRules) -> None:
     """Carry out the steps, in the open transaction. Raises Conflict where the table is not as it has to be before them, or rows
     that are there cannot have the source's values. Driver errors pass."""
-    found = list(statements(altered, rules, connection.info.server_version))
+    checks = label_checks.standing(connection, altered)
+    found = list(statements(altered, rules, connection.info.server_version, checks))
     connection.execute(WAIT)
     if any(isinstance(step, ColumnDropped) for step in altered.steps):  # nothing may come to depend on it meanwhile
         connection.execute(f"LOCK TABLE {qualified(altered.table.target)} IN ACCESS EXCLUSIVE MODE".encode())
@@ -66,8 +68,10 @@ def refuse_unlike(connection: Connection, altered: AlteredTable, rules: ValueRul
         raise Conflict(altered.table.source, "; ".join(unlike))
 
 
-def statements(altered: AlteredTable, rules: ValueRules, version: int) -> Iterator[str]:
-    """Yield what carries out the steps. Raises Conflict, as `alter`."""
+def statements(
+    altered: AlteredTable, rules: ValueRules, version: int, checks: Collection[LabelCheck] = ()
+) -> Iterator[str]:
+    """Yield what carries out the steps. `checks`: those of labels that stand. Raises Conflict, as `alter`."""
     place, lines, behind = qualified(altered.table.target), list[str](), list[str]()
     for step in altered.steps:
         match step:
@@ -88,9 +92,10 @@ def statements(altered: AlteredTable, rules: ValueRules, version: int) -> Iterat
             case DefaultChanged():
                 lines.append(_default(altered, step, version))
             case ColumnRetyped():
-                former, native = _types(altered, step, rules)
+                former, native = types(altered, step, rules)
                 if former != native:
                     lines.append(f"ALTER COLUMN {quote(altered.target(step.name))} TYPE {native}")
+                lines += label_checks.lines(altered, step, checks)
     if lines:
         yield f"ALTER TABLE {place} {', '.join(lines)}"
     yield from behind
@@ -131,7 +136,7 @@ def _default(altered: AlteredTable, step: DefaultChanged, version: int) -> str:
     return f"ALTER COLUMN {quote(target)} " + ("DROP DEFAULT" if default is None else f"SET DEFAULT {literal(default)}")
 
 
-def _types(altered: AlteredTable, step: ColumnRetyped, rules: ValueRules) -> tuple[str, str]:
+def types(altered: AlteredTable, step: ColumnRetyped, rules: ValueRules) -> tuple[str, str]:
     """Return the column's type here before and behind. Raises Conflict for one that is refused."""
     fits = [PostgresTypes().fit(table.type_of(target), rules) for _, table, _, target in altered.both(step.name)]
     if refused := next((fit.reason for fit in fits if fit.fidelity is Fidelity.REFUSED), ""):
@@ -162,7 +167,7 @@ def _unlike_before(connection: Connection, altered: AlteredTable, rules: ValueRu
             case NullabilityChanged() | DefaultChanged() if altered.former_of(step.name) not in there:
                 yield f"the target's table has no column {altered.former_of(step.name)}"
             case ColumnRetyped():
-                name, (former, native) = altered.former_of(step.name), _types(altered, step, rules)
+                name, (former, native) = altered.former_of(step.name), types(altered, step, rules)
                 if former != native and split_type(there.get(name, "")) not in (split_type(former), split_type(native)):
                     yield f"column {name} of the target's table is {there.get(name, 'missing')}, and was made as {former}"
             case ColumnDropped():

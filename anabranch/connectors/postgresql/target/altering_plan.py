@@ -10,7 +10,7 @@ from typing import LiteralString
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import qualified, quote
-from anabranch.connectors.postgresql.target import altered_columns
+from anabranch.connectors.postgresql.target import altered_columns, label_checks
 from anabranch.contracts import ValueRules
 from anabranch.model.altering_plan import AlteringPlan
 from anabranch.model.ids import TableId
@@ -35,14 +35,14 @@ SELECT (sum(c.reltuples) FILTER (WHERE c.reltuples >= 0 AND c.relkind = 'r'))::b
 def plan(connection: Connection, altered: AlteredTable, rules: ValueRules) -> AlteringPlan:
     """Return the plan; changes nothing. Raises Conflict as the steps would. Driver errors pass."""
     version = connection.info.server_version
-    found = tuple(altered_columns.statements(altered, rules, version))
+    found = tuple(altered_columns.statements(altered, rules, version, label_checks.standing(connection, altered)))
     altered_columns.refuse_unlike(connection, altered, rules)
     rows, size = _size(connection, altered.table.target)
     inverse = tuple(_inverse(altered))
-    return AlteringPlan(found, inverse, LOCK, LINK, _rewrites(altered, version), rows, size)
+    return AlteringPlan(found, inverse, LOCK, LINK, _rewrites(altered, rules, version), rows, size)
 
 
-def _rewrites(altered: AlteredTable, version: int) -> bool:
+def _rewrites(altered: AlteredTable, rules: ValueRules, version: int) -> bool:
     for step in altered.steps:
         match step:
             case ColumnAdded():
@@ -50,7 +50,9 @@ def _rewrites(altered: AlteredTable, version: int) -> bool:
                 if version < DEFAULTS_WITHOUT_ROWS and column.default is not None:
                     return True
             case ColumnRetyped():
-                return True
+                former, native = altered_columns.types(altered, step, rules)
+                if former != native:
+                    return True
     return False
 
 

@@ -201,7 +201,7 @@ def column_line(
     parts = [quote(name), native]
     if logical.carried is Kind.ENUM and not logical.target:
         parts.append(
-            f"{_label_check(schema, table, name)}CHECK ({quote(name)} IN ({', '.join(map(literal, _enum_labels(logical)))}))"
+            f"{_label_check(schema, table, name)}CHECK ({quote(name)} IN ({', '.join(map(literal, admitted(logical)))}))"
         )
     if is_identity(column, logical, rules):
         sequence = own_name(table, f"{name}_seq", beside)
@@ -227,7 +227,7 @@ def _label_check(schema: TableSchema, table: TargetTable, column: str) -> str:
     return "" if is_free else f"CONSTRAINT {quote(with_digest(name, f'{table.target}.{column}'))} "
 
 
-def _enum_labels(logical: LogicalType) -> tuple[str, ...]:
+def admitted(logical: LogicalType) -> tuple[str, ...]:
     """Return the labels and '', which the source stores for a value it did not know (K34)."""
     return logical.values if "" in logical.values else (*logical.values, "")
 

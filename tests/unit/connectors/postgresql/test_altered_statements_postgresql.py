@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.connectors.postgresql.target.altered_columns import statements
+from anabranch.connectors.postgresql.target.label_checks import LabelCheck, read_check
 from anabranch.contracts import Conflict, ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -39,8 +40,8 @@ def altered(now: Sequence[Column], *steps: Step) -> AlteredTable:
     return AlteredTable(*defined((ID, A)), *defined(now), steps)
 
 
-def told(found: AlteredTable) -> list[str]:
-    return [one.replace('"', "") for one in statements(found, ValueRules(), 180000)]
+def told(found: AlteredTable, *checks: LabelCheck) -> list[str]:
+    return [one.replace('"', "") for one in statements(found, ValueRules(), 180000, checks)]
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,50 @@ def told(found: AlteredTable) -> list[str]:
 )  # fmt: skip
 def test_the_steps_are_statements(now: Sequence[Column], steps: list[Step], expected: list[str]) -> None:
     assert told(altered(now, *steps)) == expected
+
+
+MORE = replace(LABELS, values=("b", "a", "it's"))
+
+
+def labelled(*steps: Step, name: str = "e") -> AlteredTable:
+    """The table, whose column `e` has got a label."""
+    found = altered((ID, replace(E, name=name, type=MORE)), *steps)
+    types = (INT, LABELS)
+    former = replace(found.former_table, columns=("id", "e"), source_columns=("id", "e"), types=types)
+    return replace(found, former=replace(found.former, columns=(ID, E)), former_table=former)
+
+
+def test_a_check_of_labels_gets_those_that_are_appended() -> None:
+    check = "CHECK ((e = ANY (ARRAY['b'::text, 'a'::text, ''::text])))"
+    found, read = labelled(ColumnRetyped("e")), read_check("e", "item_e_check", check)
+    assert read is not None and read.labels == {"b", "a", ""}
+    anew = "DROP CONSTRAINT item_e_check, ADD CONSTRAINT item_e_check CHECK (e IN ('b', 'a', 'it''s', ''))"
+    assert told(found, read) == [f"{AT}{anew}"]
+    assert told(found, replace(read, tail=" NOT VALID")) == [f"{AT}{anew} NOT VALID"]
+    renamed = labelled(ColumnRenamed("e", "f"), ColumnRetyped("f"), name="f")
+    rename = f"{AT}RENAME COLUMN e TO f"
+    assert told(renamed, read) == [rename, f"{AT}{anew.replace('(e IN', '(f IN')}"]
+    assert told(found) == told(found, replace(read, column="other")) == []
+    assert told(found, replace(read, labels=frozenset(("b", "a", "it's", "", "more")))) == []
+    with pytest.raises(Conflict, match="item_e_check of the target's table admits other labels"):
+        told(found, replace(read, labels=frozenset(("b", ""))))
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("CHECK ((\"E\" = ''::text))", {""}),
+        ("CHECK ((e = ANY (ARRAY['it''s, (x)'::text, E'a\\\\b'::text])))", {"it's, (x)", "a\\b"}),
+        ("CHECK ((length(e) = 1))", None),
+        ("CHECK ((lower(e) = ANY (ARRAY['a'::text, 'b'::text])))", None),
+        ("CHECK ((e <> ALL (ARRAY['a'::text, 'b'::text])))", None),
+        ("CHECK (((e = 'a'::text) OR (e = 'b'::text)))", None),
+        ("CHECK (((e = ANY (ARRAY['a'::text, 'b'::text])) AND (e <> 'a'::text)))", None),
+    ],
+)
+def test_a_check_is_read_where_it_is_a_list(text: str, labels: set[str] | None) -> None:
+    found = read_check("e", "c", text)
+    assert (found and set(found.labels)) == labels
 
 
 def test_what_the_target_cannot_have_is_refused() -> None:
