@@ -85,6 +85,7 @@ POINTS = {
     "load.committed": "a chunk is committed, the driver does not know",
     "load.handover": "before a loaded table is handed over to the stream",
     "load.handed.over": "a loaded table is handed over, the driver goes on",
+    "load.vouched": "the trail is held for a table that streams without a load, the target does not say so yet",
     "load.done": "every table is handed over, the trail is still held",
     # apply
     "apply.claim": "before this process makes the checkpoint its own",

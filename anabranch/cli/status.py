@@ -160,7 +160,9 @@ def _remarks(table: Mapping[str, Any]) -> list[str]:
     waiting = table.get("set_aside", 0)
     aside = f"{waiting:,} row changes set aside: anabranch parked show JOB {table['source']}" if waiting else ""
     verified = _verified(table["verified"]) if table.get("verified") else ""
-    return [*filter(None, [table.get("reason"), aside, settled, verified]), *table.get("not_built", ())]
+    begun = table.get("vouched")
+    vouched = f"not loaded: from {begun['place']} on, by the word of {begun['by']} at {begun['at']}" if begun else ""
+    return [*filter(None, [table.get("reason"), vouched, aside, settled, verified]), *table.get("not_built", ())]
 
 
 def _verified(found: Mapping[str, Any]) -> str:

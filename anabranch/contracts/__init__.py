@@ -77,7 +77,14 @@ from anabranch.contracts.source_catalog import (
     SourceCatalog,
 )
 from anabranch.contracts.store import JobStore, TableStates, TargetStore
-from anabranch.contracts.tables import LabelTables, PlansAltering, StandingTables, TargetCatalog, TargetTables
+from anabranch.contracts.tables import (
+    LabelTables,
+    PlansAltering,
+    SeenTables,
+    StandingTables,
+    TargetCatalog,
+    TargetTables,
+)
 from anabranch.contracts.target import RowTarget, StandingTypes, TargetConnector, TypeMap
 from anabranch.contracts.trial import DrawingReader, Drawn, RefusedLine, Trial, TryingTarget, lone_column
 from anabranch.contracts.values import Bounds, LogOptions
@@ -169,6 +176,7 @@ __all__ = [
     "RowAgain",
     "RowTarget",
     "RowWriter",
+    "SeenTables",
     "Select",
     "Shadow",
     "ShadowedSource",

@@ -83,6 +83,10 @@ class LogOrder(Protocol):
     def mark(self, resume: str) -> LogMark:
         """Return the mark that a `LogMark.resume` text belongs to."""
 
+    def place(self, text: str, now: LogMark) -> LogMark:
+        """Return the mark of a place of the log as people and tools of backups write it: a `native`, or what a set of
+        transactions looks like there. `now`: a mark of that log at or behind the place. Raises ValueError, which says why."""
+
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
         """Return whether the transaction that committed at `native` (its end position) is contained in the state at
         `mark`.

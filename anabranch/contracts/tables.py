@@ -82,6 +82,14 @@ class StandingTables(Protocol):
 
 
 @runtime_checkable
+class SeenTables(Protocol):
+    """Lets TargetTables say whether a table is there; an ability that not all have."""
+
+    def stands(self, table: TargetTable) -> bool:
+        """Return whether the target has such a table."""
+
+
+@runtime_checkable
 class PlansAltering(Protocol):
     """Lets TargetTables say what altering a table would do; an ability that not all have."""
 

@@ -14,7 +14,7 @@ from anabranch import waits
 from anabranch.config import load_job
 from anabranch.errors import AnabranchError, ConfigError, install_hint
 from anabranch.model.ids import TableId
-from anabranch.view.job_view import JobView
+from anabranch.view.job_view import JobView, check_filter
 
 if TYPE_CHECKING:
     from anabranch.cutover.report import CutoverReport
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from anabranch.lifecycle.planning import Plan
     from anabranch.lifecycle.reversing import Reversed
     from anabranch.lifecycle.rewinding import Rewound
+    from anabranch.lifecycle.vouching import Vouched
     from anabranch.model.ddl_changes import DdlChange
     from anabranch.model.state import Skipped
     from anabranch.preflight.report import Report
@@ -50,7 +51,7 @@ class Job(JobView):
     @classmethod
     def from_file(cls, path: str | Path) -> Job:
         """Read a job file. Raises ConfigError with every problem of the file."""
-        return cls(load_job(str(path), check_filter=_check_filter), Path(path))
+        return cls(load_job(str(path), check_filter=check_filter), Path(path))
 
     def run(self, until_caught_up: bool = False, seconds: float | None = None, show: IO[str] | None = None) -> None:
         """Run the whole job: preflight, load if needed, capture and apply together. It ends when it is stopped, has
@@ -79,6 +80,14 @@ class Job(JobView):
             from anabranch.job.parts import run_load
 
             run_load(self, TableId.parse(table) if table else None, recreate, with_children, keep=keep)
+
+    def vouch_for(self, table: str, place: str | None = None) -> Vouched | None:
+        """Let a table stream, without a load, from a place at which its target table has the source's rows: a position of the
+        trail, or a place of the source's log; None for the log's end of now. Returns None when it was stopped."""
+        with self._named("load", table=table, begins=place or "now"):
+            from anabranch.job.parts import run_vouching
+
+            return run_vouching(self, TableId.parse(table), place)
 
     def apply(self) -> None:
         """Apply the trail to the target, until stopped."""
@@ -589,9 +598,3 @@ class Job(JobView):
         from anabranch.job.tracing import commanded
 
         commanded(self, command, facts, error)
-
-
-def _check_filter(text: str) -> None:
-    from anabranch.rules.rule_set import check_filter
-
-    check_filter(text)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from anabranch.apply.settings import ApplySettings
+    from anabranch.lifecycle.vouching import Vouched
     from anabranch.model.ids import TableId
     from anabranch.verify.report import Verification
     from anabranch.verify.wanted import Wanted
@@ -179,6 +180,22 @@ def run_load(
             else:
                 LoadingOne(job, engine, stop.asked, LoadWatcher(state)).one_table(table, recreate, with_children, keep)
     stop.exit_if_signalled()
+
+
+def run_vouching(job: JobView, table: TableId, place: str | None) -> Vouched | None:
+    """Let a table stream from a place for which somebody vouches, in this process. `place`: None for the log's end of now."""
+    from anabranch.lifecycle.vouching import vouch_for
+
+    refuse_load(job)
+    refuse_in_pair(job, table)
+    refuse_unarmed(job)
+    with Stop() as stop, part(job, "load", stop.asked), stop.excused():
+        if place is None:
+            begin_trail_if_none(job, stop.asked)
+            _await_trail(job, stop)
+        found = None if stop.asked() else vouch_for(job, table, place, stop.asked)
+    stop.exit_if_signalled()
+    return found
 
 
 def _await_trail(job: JobView, stop: Stop) -> None:

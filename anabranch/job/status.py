@@ -28,6 +28,7 @@ from anabranch.model.status import (
     TableStatus,
     TargetStatus,
     VerifiedStatus,
+    VouchedStatus,
 )
 from anabranch.model.table_life import TableState
 from anabranch.model.verified import Verified
@@ -246,6 +247,7 @@ def _table(state: TableState, snapshot: dict[str, Any], verified: Verified | Non
         state.facts.conflicts,
         list(state.facts.not_built),
         _verified(verified) if verified and verified.generation == state.generation else None,
+        VouchedStatus(*state.facts.vouched) if state.facts.vouched else None,
     )
 
 

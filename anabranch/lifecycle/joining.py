@@ -67,12 +67,7 @@ class Joining:
 
         A table that streams is taken out first, by apply.
         """
-        now = self._at_source(table)
-        self._source_report(table, now).require()
-        if not logs_cascades(self.job, self.source):
-            values = value_rules(self.job)
-            Report(self.name, tuple(check_cascades(self.job.rules, [now[table]], values))).require()
-            self._await_parents(table, now)
+        now = self._ready(table, awaits=True)
         if self.stop():
             return None
         self.at_target.refuse_older_functions(now[table])
@@ -99,13 +94,43 @@ class Joining:
                 retention.unregister(self.job.trail, hold)
         return found
 
+    def followed(self, table: TableId, awaits: bool) -> TableSchema:
+        """Return the definition by which capture writes the table's rows by now. `awaits`: parents have to stream, or the
+        caller was stopped while it waited for them. Raises SchemaError where capture writes none."""
+        now = self._ready(table, awaits)
+        self.at_target.refuse_older_functions(now[table])
+        self.at_target.refuse_other_columns(now[table])
+        found = self._followed(now[table])
+        if found is None:
+            hint = "anabranch load JOB --table T --from-now lets capture bring it in; without that option it is loaded"
+            told = "the trail has no rows of it from any place on"
+            raise SchemaError(told, table=str(table), job=self.name, hint=hint)
+        return found
+
+    def ready(self, table: TableId) -> TableSchema:
+        """Return the source's definition of now of a table that can be replicated."""
+        return self._ready(table, awaits=False)[table]
+
+    def _ready(self, table: TableId, awaits: bool) -> dict[TableId, TableSchema]:
+        """Return the source's definitions of now, of which this one can be replicated. `awaits`: its parents stream, or the
+        caller was stopped while it waited for them."""
+        now = self._at_source(table)
+        self._source_report(table, now).require()
+        if not logs_cascades(self.job, self.source):
+            values = value_rules(self.job)
+            Report(self.name, tuple(check_cascades(self.job.rules, [now[table]], values))).require()
+            if awaits:
+                self._await_parents(table, now)
+        return now
+
     def _in_force(self, now: TableSchema) -> TableSchema | None:
         """Return the definition by which capture writes the table's rows already, for another target.
 
         Brought in once more it would be another one, for that target, too.
         """
-        if not self.job.is_one_of_several:
-            return None
+        return self._followed(now) if self.job.is_one_of_several else None
+
+    def _followed(self, now: TableSchema) -> TableSchema | None:
         with TrailReader(self.job.trail) as trail:
             found = trail.history.in_force().get(now.id)
         if found is not None and (not goes_on_as(found, now) or _has_other_fields(found, now)):

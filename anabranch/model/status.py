@@ -90,6 +90,15 @@ class VerifiedStatus:
 
 
 @dataclass(frozen=True)
+class VouchedStatus:
+    """A table that streams without a load: from which place on, by whose word, and when that was given."""
+
+    place: str
+    by: str
+    at: str
+
+
+@dataclass(frozen=True)
 class TableStatus:
     """State of a table at a target, with its rows and changes as counted."""
 
@@ -103,6 +112,7 @@ class TableStatus:
     conflicts: int | None = field(default=None, metadata=SPARE)
     not_built: list[str] | None = field(default=None, metadata=SPARE)
     verified: VerifiedStatus | None = field(default=None, metadata=SPARE)
+    vouched: VouchedStatus | None = field(default=None, metadata=SPARE)
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,9 @@ class Facts:
     altering: int | None = None  # the transaction that alters it, by a statement that commits by itself and has begun
     asked: int | None = None  # the transaction that alters it, in front of which it waits or has waited for a decision
     decided: tuple[str, ...] = ()  # that decision, and who has made it
+    vouched: tuple[
+        str, ...
+    ] = ()  # of rows that no load has brought: the place at which they are right, who says so, and when
     others: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -88,7 +91,7 @@ def _list(text: str) -> tuple[Any, ...]:
 _FORMS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     **dict.fromkeys(("joins", "recreate", "kept", "loaded", "built"), (_flag, _yes)),
     **dict.fromkeys(("resumes", "set_aside", "conflicts", "altering", "asked"), (int, str)),
-    **dict.fromkeys(("not_built", "reread", "decided"), (_list, json.dumps)),
+    **dict.fromkeys(("not_built", "reread", "decided", "vouched"), (_list, json.dumps)),
     "window": (_pair, lambda pair: f"{pair[0]},{pair[1]}"),
     "parked_for": (ParkedFor, str),
 }

@@ -7,6 +7,7 @@ job), keeping states (TargetStore, Writer), and what capture does with a table, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -267,6 +268,25 @@ def require_begin(state: str, table: TableId) -> None:
     """Raise StateError where `begin` would. A target that takes this step in a statement of its own calls it."""
     if not any(step.name == "begin" and state in step.before for step in STEPS):
         raise _illegal("begin", state, str(table))
+
+
+@_step(None, Life.PENDING, Life.PARKED, after=Life.LOADING)
+def vouch(
+    state: TableState | None, schema: TableSchema, target: TableId, mark: str, by: Sequence[str], joins: bool
+) -> TableState:
+    """Hand a table to apply whose rows somebody has brought, as if a load had read all of them at this place of the log.
+
+    `mark`: LogMark.resume of the place; `by`: Facts.vouched; `joins`: the others stream already. Indexes and keys of one that
+    no load has made are left as they are.
+    """
+    before = state if state is not None else heard_of(schema.id, target)
+    facts = Facts(joins=joins, kept=before.facts.kept, loaded=True, built=before.is_untouched, vouched=tuple(by))
+    return replace(
+        TableState(schema.id, target, Life.LOADING, before.generation + 1, schema=schema, facts=facts),
+        low=json.dumps([mark]),
+        high=json.dumps([mark]),
+        changes_applied=before.changes_applied,
+    )
 
 
 @_step(Life.LOADING, after=Life.LOADING)

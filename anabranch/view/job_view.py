@@ -96,3 +96,10 @@ class JobView:
     def target_home(self) -> Path:
         """The place beside the trail of what is kept for this target; it can be rebuilt."""
         return self.config.home / "targets" / self.target if self.is_one_of_several else self.config.home
+
+
+def check_filter(text: str) -> None:
+    """Raise ValueError for a row filter that cannot be used."""
+    from anabranch.rules.rule_set import check_filter as check
+
+    check(text)

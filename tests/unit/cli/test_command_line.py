@@ -211,6 +211,8 @@ def test_the_version_says_why_python_decodes() -> None:
         (["run"], "Missing argument 'JOB'"),
         (["run", "x", "--seconds", "0"], "0.0 is not in the range x>0"),
         (["load", "x", "--recreate"], "--recreate needs --table"),
+        (["load", "x", "--from", "1"], "--from needs --table"),
+        (["load", "x", "--table", "a.b", "--from-now", "--keep"], "--from-now copies nothing: it goes without --keep"),
         (["trail", "show", "x", "--from", "soon"], "'soon' is no position"),
         (["trail", "show", "x", "--key", "id"], "'id' is not COLUMN=VALUE"),
         (["trail", "show", "x", "--table", "orders"], "expected schema.table"),

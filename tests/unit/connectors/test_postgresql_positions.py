@@ -55,3 +55,12 @@ def test_rule_14_ids_are_read_near_the_snapshot_also_where_they_begin_anew(xmax:
 def test_snapshots_are_read_back(xmin: int, some: set[int], more: int) -> None:
     snapshot = Snapshot(xmin, xmin + 51 + more, frozenset(xmin + one for one in some))
     assert Snapshot.parse(str(snapshot)) == snapshot
+
+
+def test_a_place_is_an_lsn_or_a_snapshot_up_to_now() -> None:
+    now = Place("here", lsn_of("A/0"), timeline=2).mark()
+    assert place_of(ORDER.place("9/1", now).resume) == Place("here", lsn_of("9/1"), timeline=2)
+    assert place_of(ORDER.place("10:20:12,15", now).resume) == Place("here", lsn_of("A/0"), "10:20:12,15", 2)
+    for wrong, why in (("A/1", "has not come to A/1"), ("20:10:", "no snapshot"), ("b.1:4", "is no LSN")):
+        with pytest.raises(ValueError, match=why):
+            ORDER.place(wrong, now)

@@ -23,6 +23,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "take_over": (SCHEMA, TABLE),
     "create": (SCHEMA, TABLE),
     "prepare": (SCHEMA, TABLE),
+    "vouch": (SCHEMA, TABLE, "{}", ("a place", "me", "now"), True),
     "begin": (2,),
     "hand_over": ("[]", "[]", 3),
     "open_window": (3, 9),
@@ -53,6 +54,7 @@ FACTS = (
     7,
     8,
     ("apply", "me"),
+    ("5@b.1:7", "me", "now"),
 )
 FULL = Facts(*FACTS, {"later": "x"})
 
@@ -78,6 +80,7 @@ def test_a_step_leads_where_the_picture_says_and_begins_nowhere_else(step: Step)
                 "prepare",
                 "take_over",
                 "create",
+                "vouch",
             )
         else:
             with pytest.raises(StateError, match=step.name):

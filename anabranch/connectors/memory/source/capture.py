@@ -34,6 +34,11 @@ class MemoryOrder:
     def mark(self, resume: str) -> LogMark:
         return LogMark(str(json.loads(resume)["number"]), resume)
 
+    def place(self, text: str, now: LogMark) -> LogMark:
+        if not text.isdecimal() or int(text) > number_of(now):
+            raise ValueError(f"{text!r} is no number of commits up to {now.native}")
+        return mark(self.server(now), int(text))
+
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
         return int(native) <= number_of(mark)
 

@@ -45,6 +45,10 @@ class MemoryLoader:
             if recreate or table.target not in self._database.tables:
                 self._database.tables[table.target] = Relation(table.target, table.columns, table.types, table.key)
 
+    def stands(self, table: TargetTable) -> bool:
+        with self._database.lock:
+            return table.target in self._database.tables
+
     def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
         for _, table in tables:
             columns = ", ".join(f"{name} {type}" for name, type in zip(table.columns, table.types, strict=True))

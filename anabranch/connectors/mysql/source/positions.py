@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -196,6 +196,23 @@ def _set_of(family: str, gtid: str) -> MysqlGtids | MariadbGtids:
     return gtid_set(family, gtid)
 
 
+def _of_set(text: str, end: Place) -> Place:
+    """Return the place that is the set of GTIDs `text`. Raises ValueError for one that the server at `end` does not have."""
+    try:
+        found = gtid_set(end.family, text)
+    except ValueError:
+        found = gtid_set(end.family)
+    if not str(found):
+        raise ValueError(f"{text!r} is neither a place in a binary log, like binlog.000003:15499, nor a set of GTIDs")
+    if not end.gtid or end.anonymous:
+        raise ValueError(
+            "the server also has transactions without GTIDs: give file and offset, like binlog.000003:15499"
+        )
+    if missing := found.missing_from(end.gtid):
+        raise ValueError(f"the source does not have {missing}")
+    return replace(end, gtid=str(found), gtid_only=True, by_gtid=False)
+
+
 def file_number(file: str) -> tuple[str, int]:
     """Split `mysql-bin.000003` into (`mysql-bin`, 3): numbers count on past 999999, text does not."""
     name, _, number = file.rpartition(".")
@@ -209,6 +226,15 @@ class BinlogOrder:
 
     def mark(self, resume: str) -> LogMark:
         return place_of(resume).mark()
+
+    def place(self, text: str, now: LogMark) -> LogMark:
+        """Parse `file:offset`, or a set of GTIDs that the server has."""
+        end, (file, _, offset) = place_of(now.resume), text.rpartition(":")
+        if "." not in file or not (offset.isascii() and offset.isdigit()):
+            return _of_set(text, end).mark()
+        if file_number(file)[0] != file_number(end.file)[0] or not self.includes(now, text, None):
+            raise ValueError(f"the source's log has not come to {text}, it is at {now.native}")
+        return Place(end.identity, end.family, file, int(offset)).mark()
 
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
         """Compare by membership where the mark is a set and the transaction has a GTID, else by file and offset in the

@@ -82,6 +82,11 @@ class MysqlTables:
                 return []
             return standing.differences(schema, table, existing, self._rules, self._server(connection))
 
+    def stands(self, table: TargetTable) -> bool:
+        connection = self._session()
+        with translated(f"look at {table.target}"):
+            return read_table(connection, table.target) is not None
+
     def plan_altering(self, altered: AlteredTable) -> AlteringPlan:
         connection = self._session()
         with translated(f"look at {altered.table.target}", altered.table.source):

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from anabranch.model.position import LogMark
 
 _LSN = re.compile(r"([0-9A-F]{1,8})/([0-9A-F]{1,8})", re.IGNORECASE)
+_SNAPSHOT = re.compile(r"\d+:\d+:[\d,]*", re.ASCII)
 _HALF, _WHOLE = 1 << 31, 1 << 32  # transaction ids in messages have 32 bits, in snapshots 64
 
 
@@ -98,6 +99,19 @@ class WalOrder:
 
     def mark(self, resume: str) -> LogMark:
         return place_of(resume).mark()
+
+    def place(self, text: str, now: LogMark) -> LogMark:
+        """Parse an LSN, or what pg_current_snapshot() says in the snapshot that rows were read in."""
+        end = place_of(now.resume)
+        if _SNAPSHOT.fullmatch(text):
+            snapshot = Snapshot.parse(text)
+            if snapshot.xmin > snapshot.xmax:
+                raise ValueError(f"{text!r} is no snapshot, like 10:20:10,14")
+            return Place(end.identity, end.lsn, str(snapshot), end.timeline).mark()
+        lsn = lsn_of(text)
+        if lsn > end.lsn:
+            raise ValueError(f"the source's log has not come to {text}, it is at {now.native}")
+        return Place(end.identity, lsn, timeline=end.timeline).mark()
 
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
         place = place_of(mark.resume)

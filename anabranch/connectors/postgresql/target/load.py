@@ -106,6 +106,11 @@ class PostgresLoader:
                 if before is not None:
                     made_anew.give_back(connection, table, before)
 
+    def stands(self, table: TargetTable) -> bool:
+        connection = self._session()
+        with translated(f"look at {table.target}"), connection.transaction():
+            return read_table(connection, table.target) is not None
+
     def plan_altering(self, altered: AlteredTable) -> AlteringPlan:
         connection = self._session()
         with translated(f"look at {altered.table.target}", altered.table.source):

@@ -109,3 +109,25 @@ def test_bytes_between_two_places_are_counted_over_the_files(native: str, file: 
     later = Place("server", "mysql", file, 12).mark()
     assert BinlogOrder().bytes_between(native, later, SIZES) == expected
     assert BinlogOrder().bytes_between(native, later) == (8 if native.startswith(file) else None)
+
+
+@pytest.mark.parametrize(
+    ("family", "known", "part"), [("mysql", f"{A}:1-9", f"{A}:1-4"), ("mariadb", "0-1-9", "0-1-4")]
+)
+def test_a_place_is_a_file_s_or_a_set_of_what_the_server_has(family: str, known: str, part: str) -> None:
+    now = Place("here", family, "b.000003", 500, known).mark()
+    assert place_of(BinlogOrder().place("b.000002:900", now).resume) == Place("here", family, "b.000002", 900)
+    found = BinlogOrder().place(part, now)
+    assert place_of(found.resume) == Place("here", family, "b.000003", 500, part, gtid_only=True)
+    assert BinlogOrder().includes(found, "b.000003:400", None) and BinlogOrder().is_set(found)
+    for wrong, why in (
+        ("b.000003:501", "has not come to"),
+        ("c.000001:4", "has not come to"),
+        ("somewhere", "neither a place"),
+        (f"{A}:10" if family == "mysql" else "0-1-10", "does not have"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            BinlogOrder().place(wrong, now)
+    mixed = Place("here", family, "b.000003", 500, known, anonymous=True).mark()
+    with pytest.raises(ValueError, match="transactions without GTIDs"):
+        BinlogOrder().place(part, mixed)
