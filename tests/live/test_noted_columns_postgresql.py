@@ -177,7 +177,8 @@ GOES_ON = {
 PARKS = {
     "volatile": (["DROP w", "ADD w float DEFAULT random()", LAST], "written anew"),
     "gone_since": (["ADD n int DEFAULT 1", "DROP n", LAST], "n"),
-    "greater": (["ALTER w TYPE bigint", LAST], "was integer and is bigint"),
+    "computed": (["ALTER w TYPE bigint USING w + 1", LAST], "USING"),
+    "fraction": (["ALTER w TYPE numeric(12,2)", LAST], "was integer and is numeric(12,2)"),
     "of_a_key": (["RENAME id TO key", "INSERT (key) VALUES (9)"], "primary key is another"),
 }
 
@@ -218,7 +219,7 @@ def test_preflight_says_how_it_is_set_up_where_the_job_asks_for_it(
     assert not told(drop_column="park") and not told(add_column="apply")
     (dropped,), (nulls,) = told(drop_column="keep"), told(nullability="apply")
     assert dropped.verdict is CheckVerdict.WARNING and "nullability is not followed" in nulls.message
-    database.execute(*dropped.hint.partition(": ")[2].split("; CREATE EVENT")[0:1], *SET_UP[-2:])
+    database.execute(*dropped.hint.partition(": ")[2].split("; CREATE EVENT")[0:1], *SET_UP[-4:])
     assert not told(drop_column="keep", nullability="apply")
     database.execute(*UNDO)
     assert told(drop_column="keep")

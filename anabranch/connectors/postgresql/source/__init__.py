@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from anabranch.connectors.postgresql.source.added_columns import SeenFile
+    from anabranch.connectors.postgresql.source.retyped_columns import Looks
     from anabranch.contracts import (
         Checks,
         Counter,
@@ -42,6 +43,7 @@ class PostgresSource:
     endpoint: Endpoint
     options: PostgresSourceOptions
     files: dict[int, SeenFile] = field(default_factory=dict)  # by oid: as they were looked at here
+    looks: Looks = field(default_factory=dict)  # likewise at their columns
 
     @cached_property
     def order(self) -> LogOrder:
@@ -68,7 +70,7 @@ class PostgresSource:
     def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema], follows: Follows) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.set_up import drift
 
-        return drift(self.endpoint, options, self.options.decoder, tables, self.files, follows)
+        return drift(self.endpoint, options, self.options.decoder, tables, self.files, follows, self.looks)
 
     def replaced(self, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.connection import open_session

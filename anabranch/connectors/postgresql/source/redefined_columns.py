@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from anabranch.connectors.postgresql.source.added_columns import Attribute, Rows, SeenFile, Unknown, added
 from anabranch.connectors.postgresql.source.column_readings import readings
 from anabranch.connectors.postgresql.source.noted_columns import Compared, compared
-from anabranch.connectors.postgresql.source.statement_notes import Note
+from anabranch.connectors.postgresql.source.statement_notes import CAST, NEW, Note
 from anabranch.connectors.postgresql.source.typemap import logical_type
-from anabranch.connectors.postgresql.source.widened import keeps_rows
+from anabranch.connectors.postgresql.source.widened import keeps_rows, keeps_values
 from anabranch.model.column_changes import Altered, ColumnChange, Untold
 from anabranch.model.schema import Column, Index, TableSchema
 
@@ -36,6 +36,7 @@ class Shown:
     now: TableSchema
     numbered: Sequence[Attribute]
     seen: SeenFile | None = None
+    is_cast: bool = False  # types were given anew by the server's casts, of rows that were as the definition's
 
     def column(self, number: int) -> Column | None:
         """Return the column of this number, None where it is gone by now."""
@@ -71,6 +72,10 @@ def behind_note(
 
 def _behind_note(then: TableSchema, note: Note, shown: Shown, ends_nulls: bool) -> Altered:
     _refuse_others(then, shown.now)
+    if note.values == NEW:
+        raise Unknown(
+            "its rows were written anew for a column's type, and that no expression (USING) did so is not told"
+        )
     if note.numbers < max(then.numbers, *(column.number for column in then.columns)):
         raise Unknown("the table was read behind that statement, and before the next one")
     logged = [column for column in then.columns if not column.generated]
@@ -80,7 +85,8 @@ def _behind_note(then: TableSchema, note: Note, shown: Shown, ends_nulls: bool) 
     attributes = [
         replace(kept[one.number], has_constant=one.has_constant) for one in note.columns if one.number in kept
     ]
-    found = _altered(then, logged, told, replace(shown, numbered=attributes), rows)
+    is_cast = note.values == CAST and note.before == (then.file or then.oid)
+    found = _altered(then, logged, told, replace(shown, numbered=attributes, is_cast=is_cast), rows)
     found = _with_nulls(_added_strict(found, then, note), then, note, ends_nulls)
     schema = replace(found.schema, numbers=note.numbers, file=note.file)
     if compared(schema, note, with_nulls=False) is not Compared.SAME:
@@ -172,7 +178,7 @@ def _altered(
             continue
         name, native = told[column.number]
         if native != column.native:
-            table = _widened(table, column, native, shown.column(column.number), rows.are_as_they_were)
+            table = _widened(table, column, native, shown, rows.are_as_they_were)
             kinds |= {ColumnChange.TYPE}
         if name != column.name:
             table, kinds, names = (
@@ -250,15 +256,17 @@ def _index(index: Index, former: str, name: str) -> Index:
     return replace(index, columns=tuple(name if column == former else column for column in index.columns))
 
 
-def _widened(table: TableSchema, column: Column, native: str, now: Column | None, is_same_file: bool) -> TableSchema:
+def _widened(table: TableSchema, column: Column, native: str, shown: Shown, is_same_file: bool) -> TableSchema:
     """Return the table with a column whose type takes more."""
-    if not keeps_rows(column.native, native):
+    is_kept = keeps_rows(column.native, native)
+    if not is_kept and not (shown.is_cast and keeps_values(column.native, native)):
         raise Unknown(f"{column.name} was {column.native} and is {native} in the log")
-    if not is_same_file:
+    if not is_same_file and not shown.is_cast:
         raise Unknown(
             f"{column.name} was {column.native} and is {native} in the log; rows were written anew since, with what is not told"
         )
     _alone(table, column)
+    now = shown.column(column.number)
     if now is not None and now.collation != column.collation:
         raise Unknown(f"{column.name} has another collation now")
     next_one = replace(column, type=logical_type(native), native=native)

@@ -11,7 +11,7 @@ from anabranch.connectors.postgresql.source.binary_values import Reader
 from anabranch.connectors.postgresql.source.message_buffer import SKIPPED, Layout, MessageBuffer
 from anabranch.connectors.postgresql.source.noted_columns import Compared, compared
 from anabranch.connectors.postgresql.source.pgoutput import ROW_HEAD, Relation
-from anabranch.connectors.postgresql.source.statement_notes import Note, read_note
+from anabranch.connectors.postgresql.source.statement_notes import NEW, Note, read_note
 from anabranch.contracts import Select
 from anabranch.model.ids import TableId
 from anabranch.model.markers import MARKERS
@@ -96,7 +96,7 @@ class Relations:
         if schema is None or schema.oid != note.oid or not all(column.number for column in schema.columns):
             return
         how = self._reached(schema, note)
-        if how is Compared.OTHER or (how is Compared.STRICTER and is_first):
+        if how is Compared.OTHER or note.values == NEW or (how is Compared.STRICTER and is_first):
             self._schemas[table] = None
             columns = tuple((column.name, column.native) for column in note.columns)
             strict = how is Compared.STRICTER

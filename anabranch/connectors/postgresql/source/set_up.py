@@ -19,9 +19,10 @@ from anabranch.connectors.postgresql.source.decoders import DECODERS
 from anabranch.connectors.postgresql.source.errors import translate, translated
 from anabranch.connectors.postgresql.source.held_log import read_slot
 from anabranch.connectors.postgresql.source.marker_tables import has_written
+from anabranch.connectors.postgresql.source.retyped_columns import Looks, TableLook, look, why_retyped
 from anabranch.connectors.postgresql.source.slots import missing as statements
 from anabranch.connectors.postgresql.source.slots import removal
-from anabranch.connectors.postgresql.source.widened import keeps_rows
+from anabranch.connectors.postgresql.source.widened import keeps_rows, keeps_values
 from anabranch.contracts import LogOptions
 from anabranch.errors import SourceUnavailable
 from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange, Follows, as_rows_tell, with_those
@@ -53,23 +54,30 @@ def drift(
     tables: Mapping[TableId, TableSchema],
     files: dict[int, SeenFile],
     follows: Follows,
+    looks: Looks,
 ) -> dict[TableId, str]:
     """Return tables whose set-up or definition at the source no longer fits, with the reason.
 
     The log has no statements: only a table's next row, if one ever comes, would tell. It does of changes of columns that the
-    table follows. Notes the tables' `files`.
+    table follows. Notes the tables' `files`, and takes `looks` at their columns.
     """
     with closing(PostgresCatalog(endpoint)) as catalog:
         now = catalog.tables(tables.__contains__)
         attached = catalog.attached
     note_files(files, now.values())
+    with open_session(endpoint) as connection, translated("look at the source's columns"):
+        latest = look(connection, now)
     if DECODERS[decoder].tells_columns:
-        now = {table: _as_rows_tell(tables[table], schema, follows(table)) for table, schema in now.items()}
+        now = {
+            table: _as_rows_tell(tables[table], schema, follows(table), latest.get(schema.oid))
+            for table, schema in now.items()
+        }
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
         steps = statements(connection, options.name, now, False, DECODERS[decoder])
     found = {
         table: f"the log does not have all of its rows any more: {step.sql}" for step in steps for table in step.tables
     }
+    found |= _retyped(now, looks, latest)
     wholes = {part.table: whole for whole, schema in now.items() for part in schema.partitions}
     for table, schema in tables.items():
         if table in wholes:
@@ -77,6 +85,14 @@ def drift(
         elif why := _what_became(schema, now.get(table), attached):
             found[table] = why
     return found
+
+
+def _retyped(now: Mapping[TableId, TableSchema], looks: Looks, latest: Looks) -> dict[TableId, str]:
+    """Return tables with columns that may have got other values since the last look; the latest one stands for the next."""
+    pairs = ((table, schema.oid) for table, schema in now.items() if schema.oid in looks and schema.oid in latest)
+    found = {table: why_retyped(looks[oid], latest[oid]) for table, oid in pairs}
+    looks.update(latest)
+    return {table: why for table, why in found.items() if why}
 
 
 def _what_became(then: TableSchema, now: TableSchema | None, attached: Collection[str]) -> str:
@@ -98,22 +114,31 @@ def _what_became(then: TableSchema, now: TableSchema | None, attached: Collectio
     return ""
 
 
-def _as_rows_tell(then: TableSchema, now: TableSchema, follows: frozenset[ColumnChange]) -> TableSchema:
+def _as_rows_tell(
+    then: TableSchema, now: TableSchema, follows: frozenset[ColumnChange], latest: TableLook | None
+) -> TableSchema:
     """Return the definition without what is followed and rows will tell of. A type is not, where its rows may have been written
-    anew: what was written into them is in no log."""
+    anew: what was written into them is in no log but a note."""
     told = follows & TOLD_BY_ROWS
     if not told:
         return now
-    if ColumnChange.TYPE in told and now.file == (then.file or then.oid):
+    if ColumnChange.TYPE in told:
         former = {column.number: column for column in then.columns}
+        is_same = now.file == (then.file or then.oid)
+        noted = {number for number, column in latest.columns.items() if column.noted} if latest else set()
         columns = (
             with_those(c, former[c.number], WIDENED)
-            if c.number in former and keeps_rows(former[c.number].native, c.native)
+            if c.number in former and _is_told(former[c.number].native, c.native, is_same, c.number in noted)
             else c
             for c in now.columns
         )
         now = replace(now, columns=tuple(columns))
     return as_rows_tell(then, now, told - WIDENED)
+
+
+def _is_told(former: str, native: str, is_same_file: bool, is_noted: bool) -> bool:
+    """Return whether the log tells of another type of a column where that changed, by a row or a note."""
+    return (keeps_rows(former, native) and (is_same_file or is_noted)) or (is_noted and keeps_values(former, native))
 
 
 def _parts(schema: TableSchema) -> set[str]:

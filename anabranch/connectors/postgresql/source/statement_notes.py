@@ -18,31 +18,47 @@ from anabranch.connectors.postgresql.connection import Connection
 from anabranch.model.ids import TableId
 
 PREFIX = "anabranch:ddl"
+CAST, NEW = "cast", "new"  # Note.values: what a statement has made of the values of a column whose type it gives anew
 SINCE = 140_000  # https://www.postgresql.org/docs/14/release-14.html: pgoutput gives messages
-TRIGGER = "anabranch_ddl"
+TRIGGERS = ["anabranch_ddl", "anabranch_rewrite"]
 # A failure of the note must not be one of the statement: it is a warning, and the job goes by rows and catalogue. The handler
 # is a subtransaction. The server (seen: 18.4) orders those of a transaction by places of the log, and a message has the place
 # where it ends, at which the next row may begin: so a second one stands between the two.
 SET_UP = (
     "CREATE SCHEMA IF NOT EXISTS anabranch",
-    """CREATE OR REPLACE FUNCTION anabranch.note_ddl() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
-DECLARE note json;
+    """CREATE OR REPLACE FUNCTION anabranch.note_rewrite() RETURNS event_trigger LANGUAGE plpgsql
+SET search_path = pg_catalog AS $$
 BEGIN
+  IF pg_event_trigger_table_rewrite_reason() & 4 <> 0 THEN
+    PERFORM set_config('anabranch.retyped', coalesce(current_setting('anabranch.retyped', true), '')
+      || format('/%s=%s/', c.oid, c.relfilenode), true) FROM pg_class c WHERE c.oid = pg_event_trigger_table_rewrite_oid();
+  END IF;
+END $$""",
+    """CREATE OR REPLACE FUNCTION anabranch.note_ddl() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+DECLARE note json; context text; is_plain boolean;
+BEGIN
+  GET DIAGNOSTICS context = PG_CONTEXT;
+  is_plain := position(chr(10) IN context) = 0 AND current_query() !~* '[[:<:]]using[[:>:]]';
   FOR note IN
     SELECT json_build_object('oid', r.oid::bigint, 'schema', n.nspname, 'name', r.relname, 'numbers', r.relnatts,
-                             'file', r.relfilenode::bigint, 'columns', (
+                             'file', r.relfilenode::bigint, 'retyped',
+             substring(current_setting('anabranch.retyped', true) FROM format('/%s=([0-9]+)/', r.oid))::bigint,
+                             'cast', coalesce(is_plain, false), 'columns', (
              SELECT json_agg(json_build_array(a.attnum, a.attname, format_type(a.atttypid, a.atttypmod),
                       a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint u
                          WHERE u.conrelid = r.oid AND u.contype = 'n' AND NOT u.convalidated
                            AND u.conkey = ARRAY[a.attnum]), a.atthasmissing) ORDER BY a.attnum)
                FROM pg_attribute a
               WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''))
-      FROM (SELECT DISTINCT c.objid FROM pg_event_trigger_ddl_commands() AS c
-             WHERE c.classid = 'pg_class'::regclass AND c.object_type IN ('table', 'table column')) AS altered
+      FROM (SELECT c.objid FROM pg_event_trigger_ddl_commands() AS c
+             WHERE c.classid = 'pg_class'::regclass AND c.object_type IN ('table', 'table column') UNION
+            SELECT m[1]::oid FROM regexp_matches(current_setting('anabranch.retyped', true), '/([0-9]+)=', 'g') AS m) AS altered
       JOIN pg_class r ON r.oid = altered.objid AND r.relpersistence = 'p' JOIN pg_namespace n ON n.oid = r.relnamespace
   LOOP
     PERFORM pg_logical_emit_message(true, 'anabranch:ddl', convert_to(note::text, 'UTF8'));
     PERFORM pg_logical_emit_message(true, 'anabranch:ddl', 'end'::text);
+    PERFORM set_config('anabranch.retyped', regexp_replace(current_setting('anabranch.retyped', true),
+                                                           format('/%s=[0-9]+/', note->>'oid'), ''), true);
   END LOOP;
 EXCEPTION WHEN OTHERS THEN
   RAISE WARNING 'anabranch has no note of this statement: %', SQLERRM;
@@ -50,9 +66,16 @@ END $$""",
     "CREATE EVENT TRIGGER anabranch_ddl ON ddl_command_end WHEN TAG IN ('ALTER TABLE')"
     " EXECUTE FUNCTION anabranch.note_ddl()",
     "ALTER EVENT TRIGGER anabranch_ddl ENABLE ALWAYS",
+    "CREATE EVENT TRIGGER anabranch_rewrite ON table_rewrite EXECUTE FUNCTION anabranch.note_rewrite()",
+    "ALTER EVENT TRIGGER anabranch_rewrite ENABLE ALWAYS",
 )
-UNDO = ("DROP EVENT TRIGGER IF EXISTS anabranch_ddl", "DROP FUNCTION IF EXISTS anabranch.note_ddl()")
-_IS_THERE = b"SELECT EXISTS (SELECT FROM pg_catalog.pg_event_trigger WHERE evtname = %s AND evtenabled <> 'D')"
+UNDO = (
+    "DROP EVENT TRIGGER IF EXISTS anabranch_ddl",
+    "DROP EVENT TRIGGER IF EXISTS anabranch_rewrite",
+    "DROP FUNCTION IF EXISTS anabranch.note_ddl()",
+    "DROP FUNCTION IF EXISTS anabranch.note_rewrite()",
+)
+_THERE = b"SELECT count(*) FROM pg_catalog.pg_event_trigger WHERE evtname = ANY (%s) AND evtenabled <> 'D'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +91,18 @@ class NotedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A table behind a statement. `numbers`: the highest that a column has had; `file`: with its rows, as TableSchema.file."""
+    """A table behind a statement. `numbers`: the highest that a column has had; `file`: with its rows, as TableSchema.file.
+
+    `values`: what became of rows that the statement wrote anew for a column's type: CAST, as the server casts them, or NEW,
+    which may be an expression's (USING); "" where it did not, or the source does not note that. `before`: the file of then."""
 
     table: TableId
     oid: int
     numbers: int
     file: int
     columns: tuple[NotedColumn, ...]
+    values: str = ""
+    before: int = 0
 
 
 def read_note(content: bytes | str) -> Note | None:
@@ -83,11 +111,13 @@ def read_note(content: bytes | str) -> Note | None:
         found: dict[str, Any] = json.loads(content)
         columns = tuple(NotedColumn(int(n), str(c), str(t), bool(m), bool(h)) for n, c, t, m, h in found["columns"])
         table = TableId(str(found["schema"]), str(found["name"]))
-        return Note(table, int(found["oid"]), int(found["numbers"]), int(found["file"]), columns)
+        before = int(found.get("retyped") or 0)
+        values = (CAST if found.get("cast") is True else NEW) if before else ""
+        return Note(table, int(found["oid"]), int(found["numbers"]), int(found["file"]), columns, values, before)
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def is_set_up(connection: Connection) -> bool:
-    """Return whether the source notes its statements. Driver errors pass."""
-    return bool(connection.execute(_IS_THERE, [TRIGGER]).fetchall()[0][0])
+    """Return whether the source notes its statements, and whether these write rows anew. Driver errors pass."""
+    return bool(connection.execute(_THERE, [TRIGGERS]).fetchall()[0][0] == len(TRIGGERS))

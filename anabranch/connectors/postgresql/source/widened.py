@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 _VARYING = re.compile(r"character varying(?:\((\d+)\))?")
+_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 
 
@@ -21,3 +22,14 @@ def keeps_rows(former: str, native: str) -> bool:
         )
     old, new = _NUMERIC.fullmatch(former), _NUMERIC.fullmatch(native)
     return old is not None and new is not None and old[2] == new[2] and int(new[1]) > int(old[1])
+
+
+def keeps_values(former: str, native: str) -> bool:
+    """Return whether a type (both as format_type() spells them) takes each whole number of the former one as it was, by the
+    server's own cast, for which it writes the rows: https://www.postgresql.org/docs/current/datatype-numeric.html"""
+    if former not in _DIGITS or former == native:
+        return False
+    new = _NUMERIC.fullmatch(native)
+    return _DIGITS.get(native, 0) > _DIGITS[former] or (
+        new is not None and new[2] == "0" and int(new[1]) >= _DIGITS[former]
+    )

@@ -27,9 +27,11 @@ NOW = replace(THEN, columns=(ID, B, N), numbers=4)
 PAGE = Path(__file__).parents[4] / "docs/howto/prepare-a-postgresql-source.md"
 
 
-def noted(*columns: Column, numbers: int = 4, file: int = 70, constants: tuple[str, ...] = ()) -> Note:
+def noted(
+    *columns: Column, numbers: int = 4, file: int = 70, constants: tuple[str, ...] = (), **said: int | bool
+) -> Note:
     listed = [[c.number, c.name, c.native, not c.nullable, c.name in constants] for c in columns]
-    facts = {"oid": 70, "schema": "s", "name": "t", "numbers": numbers, "file": file, "columns": listed}
+    facts = {"oid": 70, "schema": "s", "name": "t", "numbers": numbers, "file": file, "columns": listed, **said}
     found = read_note(json.dumps(facts))
     assert found is not None
     return found
@@ -95,6 +97,39 @@ def test_what_rows_had_is_the_constant_or_null_in_the_file_that_they_were_in() -
     assert isinstance(found, Altered) and found.schema.file == 99
     assert "dropped since" in str(behind(noted(ID, B, N), replace(NOW, columns=(ID, B))))
     assert "does not know" in str(behind(noted(ID, B, N), numbered=3))
+
+
+def test_rule_19_a_type_takes_more_where_the_server_casts_rows_that_were_as_they_were() -> None:
+    then = replace(THEN, columns=(ID, N, B), primary_key=("id",), numbers=4)
+    wide = replace(N, type=LogicalType(Kind.INT64), native="bigint")
+    columns, now = (ID, B, wide), replace(THEN, columns=(ID, B, wide), numbers=4, file=71)
+    then = replace(then, columns=(ID, B, N))
+    numbered = [Attribute(1, "id"), Attribute(2, ""), Attribute(3, "b"), Attribute(4, "n")]
+    for said, why in (
+        ({"retyped": 70, "cast": True}, ""),
+        ({"retyped": 69, "cast": True}, "n was integer and is bigint"),  # somebody has written them in between
+        ({"retyped": 70, "cast": False}, "USING"),
+        ({"retyped": 70}, "USING"),
+        ({"retyped": None, "cast": True}, "n was integer and is bigint"),
+        ({}, "n was integer and is bigint"),  # notes of an earlier release
+    ):
+        found = behind_note(then, noted(*columns, file=71, **said), now, numbered)
+        if why:
+            assert why in str(found), said
+        else:
+            assert isinstance(found, Altered) and found.kinds == {ColumnChange.TYPE}
+            assert [c.native for c in found.schema.columns] == ["integer", "text", "bigint"]
+            assert found.schema.file == 71
+
+
+def test_a_column_that_comes_beside_a_cast_may_have_other_values() -> None:
+    """Its constant is in the rows, which were written anew, and no longer in the catalogue."""
+    then = replace(THEN, columns=(ID, replace(A, native="integer", type=INT), B))
+    wide = replace(A, native="bigint", type=LogicalType(Kind.INT64))
+    note = noted(ID, wide, B, N, file=71, retyped=70, cast=True)
+    now = replace(THEN, columns=(ID, wide, B, N), numbers=4, file=71)
+    numbered = [Attribute(number, name) for number, name in enumerate(("id", "a", "b", "n"), 1)]
+    assert "written anew" in str(behind_note(then, note, now, numbered))
 
 
 def test_rule_19_a_note_from_before_the_definition_drops_nothing() -> None:

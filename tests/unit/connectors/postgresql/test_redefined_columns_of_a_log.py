@@ -14,7 +14,7 @@ from anabranch.connectors.postgresql.source.added_columns import Attribute
 from anabranch.connectors.postgresql.source.column_readings import readings
 from anabranch.connectors.postgresql.source.redefined_columns import behind
 from anabranch.connectors.postgresql.source.replaced_columns import why_replaced
-from anabranch.connectors.postgresql.source.widened import keeps_rows
+from anabranch.connectors.postgresql.source.widened import keeps_rows, keeps_values
 from anabranch.model.column_changes import Altered, ColumnChange, as_rows_tell
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -134,6 +134,23 @@ def test_rule_19_a_type_takes_more_while_nobody_wrote_the_rows() -> None:
         ("integer", "bigint", False),
     ):
         assert keeps_rows(former, native) is keeps, (former, native)
+
+
+def test_whole_numbers_fit_into_what_has_more_digits() -> None:
+    for former, native, keeps in (
+        ("smallint", "integer", True),
+        ("integer", "bigint", True),
+        ("bigint", "integer", False),
+        ("integer", "integer", False),
+        ("integer", "numeric(10,0)", True),
+        ("integer", "numeric(9,0)", False),
+        ("integer", "numeric(12,2)", False),
+        ("bigint", "numeric(19,0)", True),
+        ("bigint", "double precision", False),
+        ("bigint", "numeric", False),
+        ("character varying(20)", "text", False),
+    ):
+        assert keeps_values(former, native) is keeps, (former, native)
 
 
 def test_a_file_is_not_noted_of_a_table_that_was_altered_again() -> None:

@@ -1,0 +1,27 @@
+"""Compare two looks at columns in the catalogue (no server)."""
+
+from __future__ import annotations
+
+from anabranch.connectors.postgresql.source.retyped_columns import ColumnLook, TableLook, why_retyped
+
+BEFORE = TableLook(70, {1: ColumnLook("id", "5", "x", False), 2: ColumnLook("n", "5", "y", False)})
+
+
+def now(file: int, **of_n: str | bool) -> TableLook:
+    told = {"name": "n", "written": "5", "said": "y", "noted": False} | of_n
+    return TableLook(file, {1: BEFORE.columns[1], 2: ColumnLook(**told)})  # type: ignore[arg-type]
+
+
+def test_another_file_and_a_row_that_says_the_same_are_suspect() -> None:
+    for latest, is_suspect in (
+        (BEFORE, False),
+        (now(71), False),  # VACUUM FULL
+        (now(70, written="6"), False),
+        (now(71, written="6"), True),
+        (now(71, written="6", said="z"), False),  # SET NOT NULL, or another type, which shows by itself
+        (now(71, written="6", noted=True), False),
+        (now(0, written="6"), True),  # a partitioned table has no file
+        (now(0), False),
+        (TableLook(71, {1: BEFORE.columns[1], 3: ColumnLook("m", "6", "y", False)}), False),
+    ):
+        assert ("for n" in why_retyped(BEFORE, latest)) is is_suspect, latest
