@@ -119,7 +119,7 @@ with rows of both definitions around each statement. In one of six histories fro
 renamed and dropped while they stream, with rows of theirs before and behind (`[ddl] create_table`, `rename_table`; what is
 dropped goes at the target, too, or is kept there, under its name or another one). A table may come where another one was, with
 the same columns or others. No foreign key connects these tables with others, and none is dropped or renamed before the load's
-indexes are built: the job would park it.
+indexes are built: the job would park it. In the end `anabranch ddl ls` must have one note of each statement, in their order.
 
 **The job** is the product: capture, load and apply, each a process of its own, with what Spark would do done in that
 process (a history takes some seconds), or `anabranch run` with Spark as it is. One of six jobs has two targets, the second a

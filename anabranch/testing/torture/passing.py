@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.testing.torture.contract import Fault
-from anabranch.testing.torture.history import History, Statement, Transaction
+from anabranch.testing.torture.history import PASSING, History, Statement, Transaction
 from anabranch.testing.torture.schemas import draw_table
 from anabranch.testing.torture.sources import Kinds
 from anabranch.testing.torture.tables import DROPPED, MADE, RENAMED, Column, Schema, Table, create_sql
@@ -133,6 +133,18 @@ def passing_sql(schema: Schema, statement: Statement, number: int, exact: str) -
 def setting(history: History) -> str:
     """Return lines of `[ddl]`."""
     return f'create_table = "apply"\nrename_table = "apply"\ndrop_table = "{history.drops}"\n'
+
+
+def wrong_outcomes(history: History, order: Sequence[int], noted: Sequence[tuple[str, str]]) -> str:
+    """Return what is wrong with what a target notes of the tables' statements, as table and outcome; "" for nothing. `order`:
+    the numbers of the transactions that were committed."""
+    outcomes = {"make": "created", "rename": "renamed", "drop": "dropped" if history.drops == "apply" else "kept"}
+    alone = {one.number: one.alone for one in history.transactions if one.alone and one.alone.do in PASSING}
+    done = [statement for number in order if (statement := alone.get(number))]
+    named = (statement.name if statement.do == "rename" else statement.table for statement in done)
+    expected = [(table, outcomes[statement.do]) for table, statement in zip(named, done, strict=True)]
+    found = [(table, outcome) for table, outcome in noted if table in history.schema.passing()]
+    return "" if found == expected else f"what became of tables is noted as {found}, it is {expected}"
 
 
 def passing_faults(history: History) -> tuple[Fault, ...]:

@@ -19,6 +19,7 @@ from anabranch.testing.torture.check import MODEL, PIPELINE, WRONG, Checker, Fai
 from anabranch.testing.torture.contract import SECOND, Fault, Pipeline, PipelineFailed, is_apart, shows_enough
 from anabranch.testing.torture.exempt import INTRUDER
 from anabranch.testing.torture.history import History
+from anabranch.testing.torture.passing import wrong_outcomes
 from anabranch.testing.torture.sessions import Sessions
 from anabranch.testing.torture.sources import source_family
 from anabranch.testing.torture.speaker import COMMITTED
@@ -87,6 +88,8 @@ def run_history(
         if failure is None and INTRUDER in more:
             failure = seen[0].checker.noted(pipeline.noted(), seen[0].observations)
         failure = failure or _wrong_beside(seen, pipeline)
+        if failure is None and history.passes:
+            failure = _wrong_notes(history, commits.order, seen, pipeline)
         says_nothing = _says_nothing(history, failure, seen[0].checker.emptied_without_log(lines))
         failure = None if says_nothing else failure
         hits = pipeline.hits()
@@ -162,6 +165,14 @@ def _wrong_beside(seen: Sequence[Seen], pipeline: Pipeline) -> Failure | None:
     for one in seen:
         tables = {table: [some.more[table] for some in one.observations] for table in pipeline.beside()}
         if wrong := pipeline.wrong_beside(tables, one.checker.losses):
+            return one.said(Failure(WRONG, wrong))
+    return None
+
+
+def _wrong_notes(history: History, order: Sequence[int], seen: Sequence[Seen], pipeline: Pipeline) -> Failure | None:
+    """Compare what `ddl ls` says of tables that were made, renamed and dropped with the source's log."""
+    for one, noted in zip(seen, pipeline.definitions(), strict=True):
+        if wrong := wrong_outcomes(history, order, noted):
             return one.said(Failure(WRONG, wrong))
     return None
 

@@ -70,6 +70,10 @@ class Waiting:
     def noted(self) -> Sequence[Noted]:
         return ()
 
+    def definitions(self) -> Sequence[Sequence[tuple[str, str]]]:
+        noted = (one.job.ddl_changes() for one in self.lookings)
+        return [[(change.source.name, change.outcome.value) for change in changes] for changes in noted]
+
     def is_calm(self) -> bool:
         """Return whether no fault is under way or to come and every part is as it should be. Asked once all is committed."""
         raise NotImplementedError

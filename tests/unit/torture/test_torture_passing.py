@@ -14,7 +14,7 @@ from anabranch.testing.torture.draw import draw_history
 from anabranch.testing.torture.history import PASSING, History, Statement, Transaction
 from anabranch.testing.torture.model import Model, Refused
 from anabranch.testing.torture.order import order_in
-from anabranch.testing.torture.passing import may_pass, passing_faults, passing_sql, setting
+from anabranch.testing.torture.passing import may_pass, passing_faults, passing_sql, setting, wrong_outcomes
 from anabranch.testing.torture.shrink import _fewer_tables, _only, _Search
 from anabranch.testing.torture.sources import Commits
 from anabranch.testing.torture.speaker import COMMITTED, Outcome, Result
@@ -209,3 +209,14 @@ def test_tables_that_nobody_names_are_left_out_of_a_smaller_history() -> None:
     assert [table.name for table in _fewer_tables(history, search).schema.tables] == ["p2"]
     made = history.with_transactions(lambda t: Transaction(1, 0, (MAKE,)) if t.number == 1 else None)
     assert [table.name for table in _fewer_tables(made, search).schema.tables] == ["p1", "p1b"]
+
+
+def test_what_a_target_notes_is_compared_with_the_log() -> None:
+    """A renamed table has its note under the next name; a statement that was refused has none, nor has one of another table."""
+    steps = (DROP, MAKE, RENAME, DROP_NEXT, Statement("grow", "t1", ("v8",)))
+    transactions = tuple(Transaction(number, 0, (one,)) for number, one in enumerate(steps, 1))
+    history = History(1, TABLES, (), (), transactions, drops="rename")
+    noted = [("p1", "kept"), ("t1", "altered"), ("p2n", "renamed"), ("p1", "created")]
+    assert wrong_outcomes(history, (1, 5, 3, 2), noted) == ""
+    assert wrong_outcomes(history, (1, 3, 2, 4), noted) and wrong_outcomes(history, (1, 2, 3), noted)
+    assert wrong_outcomes(history, (1, 3, 2), [*noted[:3], ("p1", "parked")])
