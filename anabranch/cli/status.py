@@ -143,6 +143,7 @@ def _target(target: Mapping[str, Any]) -> Iterable[str]:
     if slow := target.get("slow_epochs"):
         yield f"slow epochs {slow['count']:,} of {slow['epochs']:,}, the last at {slow['at']}: {slow['reason']}"
     tables = sorted(target["tables"], key=lambda table: str(table["source"]))
+    yield from _undecided(tables, f" --target {target['name']}" if "url" in target else "")
     if not tables:
         return
     yield ""
@@ -152,6 +153,22 @@ def _target(target: Mapping[str, Any]) -> Iterable[str]:
     ]
     yield from _columns(rows, [_remarks(t) for t in tables])
     yield ""
+
+
+def _undecided(tables: Iterable[Mapping[str, Any]], option: str) -> Iterable[str]:
+    """Show each change that a person has to decide about, with the tables that wait in front of it."""
+    changes: dict[int, Mapping[str, Any]] = {}
+    held: dict[int, list[str]] = {}
+    for table in tables:
+        if change := table.get("undecided"):
+            changes[change["number"]] = change
+            held.setdefault(change["number"], []).append(str(table["source"]))
+    for number, change in sorted(changes.items()):
+        others = [name for name in held[number] if name != change["table"]]
+        beside = f", with {', '.join(others)}" if others else ""
+        statement = f": {' '.join(change['statement'].split())}" if change["statement"] else ""
+        command = f"anabranch ddl approve JOB {number}{option}"
+        yield f"to decide   {command}  {change['table']}{beside}, since {change['since']}{statement}"
 
 
 def _remarks(table: Mapping[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from anabranch.errors import SourceError, TargetError
 from anabranch.job.counters import counters
 from anabranch.job.lag import Lag, lives
 from anabranch.job.states import Condition, condition_of, worst
+from anabranch.job.undecided import undecided
 from anabranch.model.condition import Waiting
 from anabranch.model.position import HeldLog, LogMark, Position
 from anabranch.model.state import Checkpoint
@@ -27,6 +28,7 @@ from anabranch.model.status import (
     Status,
     TableStatus,
     TargetStatus,
+    UndecidedStatus,
     VerifiedStatus,
     VouchedStatus,
 )
@@ -211,7 +213,8 @@ def _target(
                 checkpoint = store.jobs.checkpoint(job.config.name)
                 verified = {one.source: one for one in store.verifications.verified(job.config.name)}
                 states = sorted(store.states.tables(job.config.name, whole=False).items())
-                tables = [_table(s, snapshot, verified.get(table)) for table, s in states]
+                asked = undecided(store, job.config.name, (state for _, state in states))
+                tables = [_table(s, snapshot, verified.get(table), asked.get(table)) for table, s in states]
     except (SourceError, TargetError) as error:
         errors.append(told(job, error))
     reached = _reached(checkpoint, end)
@@ -234,7 +237,12 @@ def _several(job: JobView, snapshot: dict[str, Any]) -> SeveralStatus:
     return SeveralStatus(str(job.endpoint), snapshot["phase"], snapshot["detail"], _last_error([snapshot]))
 
 
-def _table(state: TableState, snapshot: dict[str, Any], verified: Verified | None = None) -> TableStatus:
+def _table(
+    state: TableState,
+    snapshot: dict[str, Any],
+    verified: Verified | None = None,
+    asked: UndecidedStatus | None = None,
+) -> TableStatus:
     loading = snapshot["progress"].get(str(state.source), {}).get("done", 0) if state.is_loading else 0
     return TableStatus(
         str(state.source),
@@ -248,6 +256,7 @@ def _table(state: TableState, snapshot: dict[str, Any], verified: Verified | Non
         list(state.facts.not_built),
         _verified(verified) if verified and verified.generation == state.generation else None,
         VouchedStatus(*state.facts.vouched) if state.facts.vouched else None,
+        asked,
     )
 
 

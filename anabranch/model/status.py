@@ -99,6 +99,17 @@ class VouchedStatus:
 
 
 @dataclass(frozen=True)
+class UndecidedStatus:
+    """Change of a definition that waits for a person. `number`: as `ddl approve` takes it; `table`: the source's, which it
+    alters; `statement`: "" where the log has none; `since`: when the target noted it."""
+
+    number: int
+    table: str
+    statement: str
+    since: str | None
+
+
+@dataclass(frozen=True)
 class TableStatus:
     """State of a table at a target, with its rows and changes as counted."""
 
@@ -113,6 +124,7 @@ class TableStatus:
     not_built: list[str] | None = field(default=None, metadata=SPARE)
     verified: VerifiedStatus | None = field(default=None, metadata=SPARE)
     vouched: VouchedStatus | None = field(default=None, metadata=SPARE)
+    undecided: UndecidedStatus | None = field(default=None, metadata=SPARE)
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,14 @@ def test_rule_17_a_table_waits_for_a_decision_and_catches_up_from_there(here: Jo
     planned = [(one.sequence, one.table.name, one.outcome) for one in here.job.plan_ddl_backlog()]
     (third,) = noted(here, "child")
     assert planned == [(one.sequence, one.source.name, Outcome.WAITING) for one in (first, second, third)]
+    tables, child = here.job.status()["targets"][0]["tables"], f"{made.schema}.child"
+    told = {table["source"]: table["undecided"] for table in tables if "undecided" in table}
+    assert {name: (one["number"], one["table"], one["statement"]) for name, one in told.items()} == {
+        str(item): (first.number, str(item), first.statement),
+        child: (third.number, child, third.statement),
+        f"{made.schema}.parent": (third.number, child, third.statement),
+    }
+    assert told[str(item)]["since"] and told[str(item)]["since"] <= told[child]["since"]
     with pytest.raises(ConfigError, match="waits for a decision"):
         here.job.resume(str(item))
     with pytest.raises(ConfigError, match="nothing waits in front of change"):
@@ -129,6 +137,7 @@ def test_rule_17_a_table_waits_for_a_decision_and_catches_up_from_there(here: Jo
     assert set(here.job.decide_ddl(of_child.number)) == {TableId(made.schema, name) for name in ("parent", "child")}
     here.job.decide_ddl(second.number)
     streams(here)
+    assert not any("undecided" in table for table in here.job.status()["targets"][0]["tables"])
     assert [one.outcome for one in noted(here)] == [Outcome.ALTERED] * 2
     assert here.job.names.table(item) not in retention.readers(here.job.trail)
 

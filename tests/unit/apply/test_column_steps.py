@@ -202,3 +202,19 @@ def test_a_decimal_of_another_scale_parks_where_the_job_has_made_it_a_text() -> 
                 altered(pair[0], pair[1])
         else:
             assert altered(pair[0], pair[1]).steps == (ColumnRetyped("d"),)
+
+
+def test_labels_that_the_job_file_names_in_a_type_of_its_own_choice_park() -> None:
+    """The type of now has others, so that another line of the file is for it, or none."""
+
+    def labelled(*labels: str, target: str = "") -> Defined:
+        schema, table = defined("id", "e")
+        type, native = LogicalType(Kind.ENUM, values=labels), f"enum({','.join(map(repr, labels))})"
+        schema = replace(schema, columns=(schema.columns[0], Column("e", type, native)))
+        return schema, replace(table, types=(INT, replace(type, target=target)))
+
+    found = altered(labelled("a"), labelled("a", "b"))
+    assert found.steps == (ColumnRetyped("e"),)
+    assert altered(labelled("a", target="text"), labelled("a", "b", target="text")).steps == (ColumnRetyped("e"),)
+    with pytest.raises(NotFollowed, match="another type of e now"):
+        altered(labelled("a", target="text"), labelled("a", "b"))

@@ -78,6 +78,23 @@ def test_the_whole_picture() -> None:
     assert click.unstyle("\n".join(lines(FOUND)) + "\n") == EXPECTED
 
 
+def test_what_a_person_has_to_decide_stands_above_the_tables_once() -> None:
+    change = {"number": 3, "table": "shop.b", "statement": "ALTER TABLE b\n  DROP x", "since": "2026-01-01T00:00:00Z"}
+    silent = {**change, "number": 2, "table": "shop.d", "statement": ""}
+    known = {"target": "t", "state": "parked", "reason": "", "rows_loaded": 0, "changes_applied": 0}
+    tables = [{**known, "source": f"shop.{name}", "undecided": change} for name in "abc"]
+    tables.append({**known, "source": "shop.d", "undecided": silent})
+    target = {**FOUND["targets"][0], "tables": tables}
+    told = [click.unstyle(line) for line in lines({**FOUND, "targets": [target]}) if line.startswith("to decide")]
+    assert told == [
+        "to decide   anabranch ddl approve JOB 2  shop.d, since 2026-01-01T00:00:00Z",
+        "to decide   anabranch ddl approve JOB 3  shop.b, with shop.a, shop.c, since 2026-01-01T00:00:00Z: "
+        "ALTER TABLE b DROP x",
+    ]
+    several = lines({**FOUND, "targets": [{**target, "name": "north", "url": "u", "last_error": None}]})
+    assert any("approve JOB 2 --target north  shop.d" in line for line in several)
+
+
 def test_a_job_that_never_ran() -> None:
     target = {"name": "t", "applied": None, "lag": {"seconds": None, "bytes": None}, "tables": []}
     empty = {

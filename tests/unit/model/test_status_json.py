@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from anabranch.model.status import (
     LagStatus,
     PhaseStatus,
@@ -12,6 +14,7 @@ from anabranch.model.status import (
     Status,
     TableStatus,
     TargetStatus,
+    UndecidedStatus,
     as_json,
 )
 
@@ -29,6 +32,9 @@ def test_what_has_nothing_to_say_is_left_out_and_what_is_unknown_is_null() -> No
         "changes_applied": 0,
         "conflicts": 2,
     }
+    asked = UndecidedStatus(3, "shop.a", "ALTER TABLE a DROP x", None)
+    told = {"number": 3, "table": "shop.a", "statement": "ALTER TABLE a DROP x", "since": None}
+    assert as_json(replace(TABLE, undecided=asked))["undecided"] == told
     target = TargetStatus("memory:///b", None, None, LagStatus(None, 0), [], None)
     assert as_json(target) == {
         "name": "memory:///b",

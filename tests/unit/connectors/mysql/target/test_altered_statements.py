@@ -186,3 +186,7 @@ def test_what_a_mariadb_would_lose_with_a_column_that_is_defined_anew() -> None:
         said = list(restated.unlike(found, here, RULES, release))
         assert [f"check {name} of" in text for name, text in zip(told, said, strict=True)] == [True] * len(told)
     assert restated.is_spelled_alike("year(4)", "year") and not restated.is_spelled_alike("char(4)", "char(5)")
+    assert restated.is_spelled_alike("enum('a','it''s')", "ENUM('a','it''s')")
+    for other in ("enum('a')", "enum('b','a')", "enum('a','b','c')", "set('a','b')"):
+        assert not restated.is_spelled_alike("enum('a','b')", other)
+    assert restated.is_spelled_alike("set('\U0001f600','b')", "set('?','b')")  # an older release shows it so
