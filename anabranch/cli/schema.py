@@ -1,4 +1,4 @@
-"""`anabranch schema print|ls|show|diff|export|import`: the target's definitions as SQL, and the source's as they have been.
+"""`anabranch schema print|ls|show|diff|export|import|rebuild`: the target's definitions as SQL, the source's as they were.
 
 What does not live here: which statements these are (the target's connector), the history itself (`view/schema_history.py`),
 putting it back (`lifecycle/restoring_history.py`).
@@ -167,6 +167,27 @@ def import_history(file: str, job: str, as_json: bool) -> None:
         write_json({"version": 1, "restored": is_restored})
     elif is_restored:
         click.echo(f"the history is back; next: anabranch trail check {job}, then start the job")
+    else:
+        click.echo("the trail has its history, whole: nothing was changed")
+
+
+@schema.command()
+@job_argument
+@json_option
+@log_level("warning")
+def rebuild(job: str, as_json: bool) -> None:
+    """Make a lost history anew, without an exported one.
+
+    Of the definitions that the targets know, which all have to be at the end of the trail: else it is refused. A table
+    that a target has parked needs a load. The job must be stopped.
+    """
+    from anabranch.job import Job
+
+    is_made = Job.from_file(job).import_schema_history(None)
+    if as_json:
+        write_json({"version": 1, "rebuilt": is_made})
+    elif is_made:
+        click.echo("the history is made anew, from the end of the trail on; next: start the job, then export it")
     else:
         click.echo("the trail has its history, whole: nothing was changed")
 

@@ -244,13 +244,13 @@ class Job(JobView):
 
             return exported_history(self)
 
-    def import_schema_history(self, file: str | Path) -> bool:
-        """Put a history back that was exported from this trail, whose own is lost or damaged. Returns False where it is whole,
-        and nothing is changed. Raises TrailError or StateError for one of which it is not certain that it is all of it."""
-        with self._named("schema", restored=str(file)):
-            from anabranch.lifecycle.restoring_history import restore_history
+    def import_schema_history(self, file: str | Path | None) -> bool:
+        """Put a history back that was exported from this trail, whose own is lost or damaged; None: make it of what the targets
+        know. Returns False where it is whole. Raises TrailError or StateError where it is not certain that it is all of it."""
+        with self._named("schema", restored=str(file or "of what the targets know")):
+            from anabranch.lifecycle.restoring_history import rebuild_history, restore_history
 
-            return restore_history(self, Path(file))
+            return restore_history(self, Path(file)) if file is not None else rebuild_history(self)
 
     def status(self) -> dict[str, Any]:
         """Return the job's state in the shape of `status --json`."""

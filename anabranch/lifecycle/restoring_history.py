@@ -1,4 +1,5 @@
 """Puts the schema history of a job's trail back, from a file that was exported from it, where its own is lost or damaged.
+Without such a file it is made anew of what the targets know, where they have all that the trail has.
 
 Nothing is decoded by a definition that is not certain: the file is of this trail and has all of its history, and what every
 target knows of its tables is in it. What does not live here: the file (`trail/history_file.py`).
@@ -6,13 +7,17 @@ target knows of its tables is in it. What does not live here: the file (`trail/h
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import StateError, TrailError
 from anabranch.model.ids import TableId
 from anabranch.trail import history_file
+from anabranch.trail.history import Entry
 from anabranch.trail.lock import WriterLock
+from anabranch.trail.reader import TrailReader
+from anabranch.trail.staging import waiting
 from anabranch.trail.storage import LocalStorage
 from anabranch.view.opened import store_of
 from anabranch.view.running import require_stopped
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
     from anabranch.trail.history import SchemaHistory
     from anabranch.view.job_view import JobView
+
+LOST = "the schema history was lost, and a target does not follow it"
 
 
 def exported_history(job: JobView) -> str:
@@ -45,6 +52,76 @@ def restore_history(job: JobView, file: Path) -> bool:
     finally:
         lock.close()
     return True
+
+
+def rebuild_history(job: JobView) -> bool:
+    """Make a lost history anew of the definitions by which every target follows its tables: those that are in force where the
+    trail ends, if the targets have come to there. A table that a target has parked is parked in the trail. Returns False where
+    the trail's own is whole. Raises StateError where anything of the trail is still to be read by a definition."""
+    require_stopped(job)
+    storage = LocalStorage(job.trail)
+    if history_file.is_whole(storage):
+        return False
+    lock = WriterLock(job.trail, 0.0)
+    try:
+        with TrailReader(job.trail) as trail:
+            end = trail.end().position.sequence
+            if waiting(job.trail):
+                raise _uncertain(job, "rows of prepared transactions wait for their commit")
+            followed, parked = _known_by_all(job, end)
+            versions = _versions(trail)
+        entries = [Entry("schema", end + 1, schema=schema) for schema in followed.values()]
+        for table, schema in parked.items():
+            later = max(versions.get(table, 0), schema.version if schema else 0) + 1  # what nothing in the trail has
+            entries += [Entry("schema", end + 1, schema=replace(schema, version=later))] if schema else []
+            entries.append(Entry("park", end, table=table, reason=LOST))
+        history_file.put_back(storage, history_file.made_anew(storage, entries))
+    finally:
+        lock.close()
+    return True
+
+
+def _known_by_all(job: JobView, end: int) -> tuple[dict[TableId, TableSchema], dict[TableId, TableSchema | None]]:
+    """Return the tables that all targets follow, and those that one has parked, as they know them at the trail's end."""
+    followed: dict[TableId, TableSchema] = {}
+    parked: dict[TableId, TableSchema | None] = {}
+    for one in job.targets():
+        with store_of(one) as store:
+            checkpoint = store.jobs.checkpoint(job.config.name) if store.exists() else None
+            states = store.states.tables(job.config.name) if store.exists() else {}
+        if checkpoint is None or checkpoint.position.sequence != end:
+            at = checkpoint.position.sequence if checkpoint else "nothing"
+            raise _uncertain(one, f"the target has {at} of the trail, which ends at {end}")
+        for table, state in sorted(states.items()):
+            if state.is_parked:
+                parked[table] = state.schema or parked.get(table)
+            elif not state.is_streaming or state.schema is None or state.facts.altering is not None:
+                raise _uncertain(one, f"{table} is {state.state}, and does not follow the trail yet")
+            elif not _is_same(followed.setdefault(table, state.schema), state.schema):
+                raise _uncertain(one, f"two targets know {table} by two definitions")
+    return {table: schema for table, schema in followed.items() if table not in parked}, parked
+
+
+def _is_same(one: TableSchema, other: TableSchema) -> bool:
+    return one.version == other.version and one.same_definition(other)
+
+
+def _versions(trail: TrailReader) -> dict[TableId, int]:
+    """Return the latest version of each table that rows of the trail have."""
+    found: dict[TableId, int] = {}
+    for ref in trail.descriptors(trail.first() - 1):
+        for rows in trail.load(ref).tables:
+            found[rows.table] = max(found.get(rows.table, 0), rows.version)
+    return found
+
+
+def _uncertain(job: JobView, why: str) -> StateError:
+    return StateError(
+        f"the history cannot be made anew: {why}",
+        job=job.label,
+        hint="anabranch schema import FILE JOB with an exported one, or a backup of the trail; without either, remove the job's"
+        " state (anabranch drop JOB --execute) and load again",
+    )
 
 
 def _refuse_others(job: JobView, history: SchemaHistory, file: str) -> None:

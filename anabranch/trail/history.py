@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FILE = "history"
 RESTORE = (
     "anabranch schema import FILE JOB puts one back that anabranch schema export has written, or restore the file from a backup"
-    " of the trail; without either, load again"
+    " of the trail; without either, anabranch schema rebuild JOB, where the targets have all of the trail, or load again"
 )
 NEWER = "use the release that wrote it, or restore the file from a backup of the trail"
 _RARE = ("joined", "reason", "statement", "altered", "at", "renamed", "filled", "swapped", "created", "dropped")

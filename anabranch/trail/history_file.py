@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any
@@ -18,7 +19,7 @@ from anabranch.failpoints import reach
 from anabranch.trail import identity as identities
 from anabranch.trail import published
 from anabranch.trail.format import FrameKind, segment_names, to_json
-from anabranch.trail.history import FILE, HistoryPlace, SchemaHistory, parse, read
+from anabranch.trail.history import FILE, Entry, HistoryPlace, SchemaHistory, parse, read
 from anabranch.trail.identity import Identity
 from anabranch.trail.published import Record
 from anabranch.trail.segment import SegmentReader
@@ -108,6 +109,28 @@ def restored(storage: Storage, came: bytes, file: str) -> tuple[bytes, SchemaHis
     history = SchemaHistory()
     parse(data, record.history, history, HistoryPlace(file, who.job_uuid))
     return data, history
+
+
+def made_anew(storage: Storage, entries: Sequence[Entry]) -> bytes:
+    """Return a history of these entries for a trail whose own is lost, which hold behind its published end: one of its lines
+    ends where readers were told that the history does. Raises TrailCorrupt where the trail has more than was published."""
+    who, record = _whose(storage)
+    if _is_more_than_published(storage, record):
+        message = "the trail has more than was published, and the history may have had lines about that"
+        raise TrailCorrupt(message, hint=_BACKUP)
+    lines = [one.to_line() for one in (Entry("job", 0, reason=who.job_uuid), *entries)]
+    least = len(_filler(record, 0))
+    data = b""
+    while lines and len(data) + len(lines[0]) + least <= record.history:
+        data += lines.pop(0)
+    if len(data) + least > record.history:
+        raise TrailCorrupt(f"the trail was told of {record.history} bytes of a history, too few for one", hint=_BACKUP)
+    return data + _filler(record, record.history - len(data) - least) + b"".join(lines)
+
+
+def _filler(record: Record, more: int) -> bytes:
+    """Return a line that says nothing but that the trail ended where it ends, with so many bytes more."""
+    return Entry("recovered", record.sequence, reason="." * (more + 1)).to_line()
 
 
 def put_back(storage: Storage, data: bytes) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from anabranch import failpoints
 from anabranch.errors import StateError, TrailCorrupt
+from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
 from anabranch.trail.history import FILE
@@ -88,3 +89,46 @@ def test_rule_19_a_lost_history_comes_back_on_another_machine_and_only_if_it_is_
     assert not (here.job.trail / FILE).exists()
     there.job.drop(execute=True)
     drop_database(target)
+
+
+def test_rule_19_a_lost_history_is_made_anew_of_what_the_target_knows_at_the_trail_s_end(
+    mysql: Server, postgresql: Server, source_database: Callable[[Server], Database], tmp_path: Path
+) -> None:
+    source, target = source_database(mysql), create_database(postgresql, "rebuilt")
+    for name in ("item", "other"):
+        source.execute(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, v VARCHAR(9))", f"INSERT INTO {name} VALUES (1, 'one')"
+        )
+    here = JobHere(Scenario(source, target, tmp_path, name=unique_name("job")))
+    here.made.write_job(DROPS)
+    here.load()
+    here.stream()
+    assert here.job.import_schema_history(None) is False
+    source.execute("ALTER TABLE item ADD COLUMN n INT", "INSERT INTO item VALUES (2, 'two', 2)")
+    source.execute("ALTER TABLE other CHANGE v w VARCHAR(9)", "INSERT INTO other VALUES (2, 'two')")  # parks
+    here.stream()
+    (here.job.trail / FILE).write_bytes(b"nothing that is a history\n")
+    _reached("trail.history.restored", lambda: here.job.import_schema_history(None))
+    assert here.job.import_schema_history(None) is True and here.job.import_schema_history(None) is False
+    source.execute(
+        "INSERT INTO item VALUES (4, 'four', 4)",
+        "ALTER TABLE item DROP COLUMN v",
+        "INSERT INTO item VALUES (5, 5)",
+        "INSERT INTO other VALUES (3, 'three')",
+    )
+    here.stream()
+    here.made.assert_identical("item")
+    assert here.made.states() == {"item": "streaming", "other": "parked", "scenario_mark": "streaming"}
+    here.load(TableId(source.name, "other"), recreate=True)
+    source.execute("INSERT INTO other VALUES (4, 'four')")
+    here.stream()
+    here.made.assert_identical()
+    assert here.verify().identical
+    assert [one.schema.version for one in here.job.schema_versions(f"{source.name}.item")] == [2, 3]
+
+    # a target that has not come to the trail's end may know an older definition than that of the rows behind it
+    source.execute("ALTER TABLE item ADD COLUMN late INT", "INSERT INTO item VALUES (6, 6, 6)")
+    here.capture()
+    (here.job.trail / FILE).unlink()
+    with pytest.raises(StateError, match=r"the target has \d+ of the trail, which ends at \d+"):
+        here.job.import_schema_history(None)

@@ -11,7 +11,7 @@ from anabranch import failpoints
 from anabranch.errors import StateError, TrailCorrupt, TrailError
 from anabranch.failpoints import FailpointReached
 from anabranch.trail import history_file
-from anabranch.trail.history import FILE
+from anabranch.trail.history import FILE, Entry
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
 
@@ -139,3 +139,28 @@ def test_a_kill_between_leaves_what_can_be_done_again(grown):
         failpoints.arm({})
     assert file_of(grown).read_bytes() == b"nothing"
     assert put_back(grown, text) == whole
+
+
+@pytest.mark.parametrize("copies", [1, 2, 9])
+def test_rule_19_a_history_made_anew_has_a_line_that_ends_where_readers_were_told(grown, open_writer, samples, copies):
+    """Also one that is longer than the lost one was: readers see the rest once the next writer has published."""
+    published = file_of(grown).stat().st_size
+    file_of(grown).unlink()
+    entries = [Entry("schema", 3, schema=samples.definition(version=1 + number)) for number in range(copies)]
+    data = history_file.made_anew(grown, entries)
+    assert len(data) >= published and data[:published].endswith(b"\n")
+    history_file.put_back(grown, data)
+    assert history_file.is_whole(grown)
+    assert TrailReader(grown.path("")).history.names_its_job
+    writer = open_writer()
+    assert writer.history.latest(samples.ORDERS) == samples.definition(version=copies)
+    writer.append(samples.chunk(3, 3))
+    writer.flush()
+    assert TrailReader(grown.path("")).history.latest(samples.ORDERS) == samples.definition(version=copies)
+
+
+def test_rule_19_no_history_is_made_anew_where_the_trail_has_more_than_was_published(grown, open_writer, samples, kill):
+    further(open_writer, samples, kill, flush=False)
+    file_of(grown).unlink()
+    with pytest.raises(TrailCorrupt, match="more than was published"):
+        history_file.made_anew(grown, [])
