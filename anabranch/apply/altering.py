@@ -11,7 +11,7 @@ What does not live here: which statements let a table go on (capture), how a tar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch import log
 from anabranch.apply.abilities import StateWriter
@@ -39,6 +39,7 @@ from anabranch.model.column_changes import PARK, ColumnChange, TableActions
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
+from anabranch.model.index_changes import NO_CHANGES
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
 from anabranch.model.table_life import (
@@ -60,6 +61,7 @@ CREATED = "created at the source"
 ALTERED = "its columns were altered at the source"
 NOT_KNOWN = Fit("", Fidelity.REFUSED, "nobody has said how it is stored")
 LEFT_OUT = "the job leaves out what the statement changes"
+BUILT_BEHIND = "built while rows go on"  # an index is not waited for
 
 
 @dataclass
@@ -82,6 +84,7 @@ class Altering:
         every = list(self._every(sequence))
         barriers = {barrier.table: barrier for barrier in self._followed(every)}
         found: dict[TableId, AlteredTable] = {}
+        left: dict[TableId, Sequence[str]] = {}  # what the target has not made of indexes
         refused: dict[TableId, str] = {}
         created = [self._created(barrier, sequence) for barrier in every if self._is_new(barrier)]
         for table, barrier in barriers.items():
@@ -95,14 +98,14 @@ class Altering:
                     return
                 found[table] = altered
                 self.settled(table)
-                self._alter_apart(sequence, found[table])
+                left[table] = self._alter_apart(sequence, found[table])
             except NotAltered as refusal:
                 refused[table] = refusal.why
                 found.pop(table, None)
         while True:
             try:
                 states, followed = self.progress.states, self.progress.context.tables
-                decided = [*self._decided(sequence, barriers, found)]
+                decided = [*self._decided(sequence, barriers, found, left)]
                 decided += passed(sequence, every, states, followed, self._rule)
                 parked = [*self._parked(sequence, barriers, refused), *(p for p in created if isinstance(p, Parked))]
                 decided += [one for one in created if isinstance(one, Decided)]
@@ -133,9 +136,9 @@ class Altering:
                 altered = self._altered(barrier, state, actions)
                 if line := asks(altered, actions):
                     return self._asking.ask_behind(sequence, barrier, states, line)
-                self._alter_apart(sequence, altered)
+                left = self._alter_apart(sequence, altered)
                 upto = sequence if barrier is barriers[-1] else sequence - 1  # others are altered there, too
-                states = self._commit_behind(sequence, altered, barrier, states, decided, upto)
+                states = self._commit_behind(sequence, altered, barrier, states, decided, upto, left)
             except NotAltered as refusal:
                 progress.back_out()
                 progress.learn(states.values())
@@ -152,7 +155,7 @@ class Altering:
     def _tell(self, one: AlteredTable, barrier: Barrier) -> None:
         told = {
             "version": one.schema.version,
-            "steps": list(map(str, one.steps)),
+            "steps": [*map(str, one.steps), *filter(None, [str(one.indexes)])],
             "statement": barrier.statement,
         }
         log.get(job=self.progress.job, table=str(barrier.table)).info("table_altered", **told)
@@ -263,9 +266,11 @@ class Altering:
             raise NotAltered(table, not_yet or str(why)) from None
         if not_yet:
             raise NotAltered(table, not_yet)
-        if altered.steps and not isinstance(self.writer, AltersTables):
+        if isinstance(self.writer, AltersTables):
+            return altered
+        if altered.steps:
             raise NotAltered(table, "this target's tables are not altered")
-        return altered
+        return replace(altered, indexes=NO_CHANGES)
 
     def _park_behind(
         self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], why: str
@@ -289,18 +294,20 @@ class Altering:
         states: Mapping[TableId, TableState],
         decided: Sequence[str],
         upto: int,
+        left: Sequence[str],
     ) -> dict[TableId, TableState]:
         """Carry out an epoch that alters a table which resumes, and moves on nothing else; its group has come up to `upto`
         then. Raises NotAltered."""
         progress, table = self.progress, barrier.table
         then = progress.here()
         progress.begin(then)
-        self._alter_within(altered)
+        left = [*left, *self._alter_within(altered)]
         work = progress.work()
-        after = {t: catch_up(s, upto, altered.schema if t == table else None) for t, s in states.items()}
+        after = {t: catch_up(s, upto) for t, s in states.items() if t != table}
+        after[table] = catch_up(states[table], upto, altered.schema, altered.indexes)
         work.states |= after
         said = f"{decided[0]}, decided by {decided[1]}" if decided else ""
-        why = ", ".join(filter(None, ("" if altered.steps else LEFT_OUT, said)))
+        why = ", ".join(filter(None, (outcome_of(altered, barrier, left), said)))
         work.decided.append(
             Decided(after[table], sequence, barrier.statement, Outcome.ALTERED, why, self._rule(barrier.schema))
         )
@@ -311,10 +318,10 @@ class Altering:
     def _stopped(self, barrier: Barrier, line: str) -> StoppedByChange:
         statement = f": {barrier.statement}" if barrier.statement else ""
         return StoppedByChange(
-            f"its columns were altered at the source, and the job file has {line}{statement}",
+            f"its definition was altered at the source, and the job file has {line}{statement}",
             job=self.progress.job,
             table=str(barrier.table),
-            hint='write "apply" or "park" there and start the job again: it goes on from here',
+            hint='write "apply" or another value there and start the job again: it goes on from here',
         )
 
     def _parked(
@@ -335,11 +342,15 @@ class Altering:
     # --- what is noted of it --------------------------------------------------------------------------------------------------
 
     def _decided(
-        self, sequence: int, barriers: Mapping[TableId, Barrier], altered: Mapping[TableId, AlteredTable]
+        self,
+        sequence: int,
+        barriers: Mapping[TableId, Barrier],
+        altered: Mapping[TableId, AlteredTable],
+        left: Mapping[TableId, Sequence[str]],
     ) -> Iterator[Decided]:
         for table, one in altered.items():
-            is_all = one.steps or barriers[table].untold.swapped
-            state, why = alter(self.progress.states[table], one.schema), "" if is_all else LEFT_OUT
+            state = alter(self.progress.states[table], one.schema, one.indexes)
+            why = outcome_of(one, barriers[table], left[table])
             yield Decided(state, sequence, barriers[table].statement, Outcome.ALTERED, why, self._rule(one.schema))
 
     def _left_behind(self, table: TableId, version: int) -> Iterator[Decided]:
@@ -353,11 +364,12 @@ class Altering:
 
     # --- doing it -----------------------------------------------------------------------------------------------------------
 
-    def _alter_apart(self, sequence: int, altered: AlteredTable) -> None:
-        """Alter the table before the epoch, where the target cannot inside it. Raises NotAltered."""
+    def _alter_apart(self, sequence: int, altered: AlteredTable) -> Sequence[str]:
+        """Alter the table before the epoch, where the target cannot inside it. Returns what of its indexes was not done. Raises
+        NotAltered."""
         writer, progress, table = self.writer, self.progress, altered.table.source
-        if not altered.steps or not isinstance(writer, AltersTables) or not writer.alters_apart:
-            return
+        if altered.is_all_behind or not isinstance(writer, AltersTables) or not writer.alters_apart:
+            return ()
         try:
             if progress.states[table].facts.altering != sequence:
                 writer.refuse_standing(altered)
@@ -365,20 +377,22 @@ class Altering:
                 begin = begin_altering if state.is_streaming else begin_altering_behind
                 progress.save(begin(state, sequence))
                 reach("apply.altering")
-            writer.alter(progress.checkpoint, altered)
+            left = writer.alter(progress.checkpoint, altered)
         except (TargetUnavailable, Fenced):
             raise
         except (Conflict, TargetError) as refusal:
             raise NotAltered(table, _why(refusal)) from refusal
         reach("apply.altered.apart")
+        return left
 
-    def _alter_within(self, altered: AlteredTable) -> None:
-        """Alter the table in the open epoch, where the target can. Raises NotAltered."""
+    def _alter_within(self, altered: AlteredTable) -> Sequence[str]:
+        """Alter the table in the open epoch, where the target can. Returns what of its indexes was not done. Raises
+        NotAltered."""
         writer = self.writer
-        if not altered.steps or not isinstance(writer, AltersTables) or writer.alters_apart:
-            return
+        if altered.is_all_behind or not isinstance(writer, AltersTables) or writer.alters_apart:
+            return ()
         try:
-            writer.alter(self.progress.checkpoint, altered)
+            return writer.alter(self.progress.checkpoint, altered)
         except (TargetUnavailable, Fenced):
             raise
         except (Conflict, TargetError) as refusal:
@@ -397,15 +411,17 @@ class Altering:
         then = progress.then(Position.parse(where.position), where.commit_time)
         progress.begin(then)
         work = progress.work()
+        notes = {one.state.source: one for one in decided}
         for table, one in altered.items():
-            self._alter_within(one)
-            work.states[table] = alter(work.states[table], one.schema)
+            if left := self._alter_within(one):
+                notes[table] = replace(notes[table], why="; ".join(filter(None, (notes[table].why, *left))))
+            work.states[table] = alter(work.states[table], one.schema, one.indexes)
             if is_apart(table, work.context):
                 rows, policy = self.tables.where(one.schema), self.tables.on_conflict(one.schema)
                 work.follow(still_followed(work.followed(table), one, rows, policy))
         work.states |= {one.state.source: one.state for one in decided if one.outcome is Outcome.CREATED}
         work.park(list(parked))
-        work.decided += decided
+        work.decided += notes.values()
         reach("apply.altered")
         progress.commit(then, work)
 
@@ -413,6 +429,14 @@ class Altering:
 def _is_ahead(barrier: Barrier, state: TableState) -> bool:
     """Return whether the table has not come by this definition yet. One that was loaded behind it has the columns."""
     return bool(barrier.schema and state.schema and state.schema.version < barrier.schema.version)
+
+
+def outcome_of(altered: AlteredTable, barrier: Barrier, left: Sequence[str]) -> str:
+    """Return what is to be said of a table that goes on by its next definition; `left`: what was not done."""
+    said = [] if altered.steps or altered.indexes or barrier.untold.swapped else [LEFT_OUT]
+    if added := altered.indexes.added:
+        said.append(f"{BUILT_BEHIND}: {', '.join(added)}")
+    return "; ".join([*said, *left])
 
 
 def left_behind(table: TableId) -> str:

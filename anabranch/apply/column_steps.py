@@ -20,6 +20,7 @@ from anabranch.model.column_changes import (
     differences,
 )
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
+from anabranch.model.index_changes import NO_CHANGES, IndexChanges, index_changes
 from anabranch.model.schema import TableSchema
 from anabranch.rows.altered import (
     AlteredTable,
@@ -72,7 +73,10 @@ def altered_table(
     steps = tuple(_steps(former, now, untold, actions.of(ColumnChange.DROP) == KEEP))
     if actions.of(ColumnChange.DEFAULT) == IGNORE:
         steps = tuple(step for step in steps if not isinstance(step, DefaultChanged))
-    kinds = sorted({KINDS[type(step)] for step in steps})
+    indexes = index_changes(former[0], now[0], dict(untold.renamed))
+    if actions.of(ColumnChange.INDEXES) == IGNORE:
+        indexes = NO_CHANGES
+    kinds = _kinds(steps, indexes)
     for kind in kinds:
         if actions.of(kind) == STOP:
             raise Stops(actions.line(kind))
@@ -94,7 +98,11 @@ def altered_table(
         raise NotFollowed("it has no key: rows with another value in a column that is kept could not be told apart")
     if _without(former[1], steps, dict(untold.renamed)) != _without(now[1], steps, {n: n for _, n in untold.renamed}):
         raise NotFollowed("the job's rules make another table of it now")
-    return AlteredTable(*former, *now, steps)
+    return AlteredTable(*former, *now, steps, indexes)
+
+
+def _kinds(steps: tuple[Step, ...], indexes: IndexChanges) -> list[ColumnChange]:
+    return sorted({KINDS[type(step)] for step in steps} | ({ColumnChange.INDEXES} if indexes else set()))
 
 
 def _refuse_inexact(steps: tuple[Step, ...], table: TargetTable, actions: TableActions, fits: Fits) -> None:
@@ -130,7 +138,7 @@ def _is_chosen(
 
 def asks(altered: AlteredTable, actions: TableActions) -> str:
     """Return the line of the job file that asks a person about one of the steps; "" where none does."""
-    kinds = sorted({KINDS[type(step)] for step in altered.steps})
+    kinds = _kinds(altered.steps, altered.indexes)
     return next((actions.line(kind) for kind in kinds if actions.of(kind) == ASK), "")
 
 

@@ -284,7 +284,7 @@ class ApplyRun:
                 writer,
                 self.tables,
                 self._fit,
-                lambda table: finisher.settle(table, self.stop),
+                lambda table: finisher.make_way(table, self.stop),
                 Creating(self.job, self.target, self.rules, self.settings.choices),
             ),
             waiting=self.watcher.waiting,

@@ -65,7 +65,9 @@ def go_on(
     except SourceError as refused:  # the user may not see all of the table any more
         log.get().warning("definition_not_read", table=str(table), reason=refused.message)
         after = None
-    if after is None or not after.kinds <= follows or _is_referred_to(trail, then, after):
+    if after is None or after.schema is then or not after.kinds - {ColumnChange.INDEXES} <= follows:
+        return []
+    if _is_referred_to(trail, then, after):
         return []
     return [noted(trail, then, after, statement=shown)]
 

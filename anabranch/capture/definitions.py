@@ -137,7 +137,7 @@ class DefinitionKeeper:
             barriers = (
                 barriers or self._dropped(facts, statement, shown.sql) or self._renamed(facts, statement, shown.sql)
             )
-            barriers = barriers or self._barriers(facts, shown)
+            barriers = barriers or self._indexed(facts, statement, shown.sql) or self._barriers(facts, shown)
         if facts.kind in VANISHES or facts.schema:
             self._note_vanishing(facts, shown.sql)
         log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
@@ -194,9 +194,25 @@ class DefinitionKeeper:
         named = [table for table in facts.tables if table in self.trail.history.in_force()]
         if facts.kind != StatementKind.COLUMNS or len(named) != 1 or not (follows := self.follows(named[0])):
             return []
-        if named[0] in self.unsettled and self._is_before(statement.mark, self.unsettled[named[0]]):
+        return self._altered(named[0], statement, shown, follows)
+
+    def _indexed(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
+        """Let a table go on with the indexes that a statement makes, drops or renames, where the job file follows these.
+        Returns [] for any other statement: the source sees to what indexes ask of rows. What later ones have made of this and
+        of other tables shows at their places: a transaction that alters a table parks none."""
+        named = [table for table in facts.tables if table in self.trail.history.in_force()]
+        if not facts.indexes or len(named) != 1 or ColumnChange.INDEXES not in self.follows(named[0]):
             return []
-        barriers = altered.go_on(self.kept, self.trail, named[0], statement, shown, follows)
+        if self._drops_acting_key(facts, named) or not self._is_of_engine(named, facts.engine):
+            return []
+        return self._altered(named[0], statement, shown, frozenset((ColumnChange.INDEXES,)))
+
+    def _altered(
+        self, table: TableId, statement: LogStatement, shown: str, follows: frozenset[ColumnChange]
+    ) -> list[Barrier]:
+        if table in self.unsettled and self._is_before(statement.mark, self.unsettled[table]):
+            return []
+        barriers = altered.go_on(self.kept, self.trail, table, statement, shown, follows)
         if barriers:
             self.reselect()
         return barriers

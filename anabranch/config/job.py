@@ -34,7 +34,7 @@ from anabranch.config.sections.types_at_target import Types
 from anabranch.config.values import JobName
 from anabranch.databases import SOURCE, TARGET, Options, registry
 from anabranch.errors import Problem
-from anabranch.model.column_changes import Actions, ColumnChange, TableActions
+from anabranch.model.column_changes import UNSAID, Actions, ColumnChange, TableActions
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.markers import jobs_among
@@ -81,7 +81,8 @@ class JobConfig(Section):
             refuse_misfits(self.pair, self.name, self.source, several, self.apply, self.load, self.tables)
             for said in self.ddl.every(usual={}):
                 for kind in sorted(said.followed):
-                    expected = '"park": both sites have to be altered before either of them writes such rows'
+                    usual = UNSAID[kind]
+                    expected = f'"{usual}": both sites have to be altered before either of them writes such rows'
                     raise refuse(Problem(f"{said.line(kind)} beside [pair]", expected=expected))
         else:
             refuse_sums(self.tables)

@@ -211,9 +211,11 @@ class AltersTables(Protocol):
         """Raise Conflict if the target's table is not as it has to be before the steps. Outside of any epoch, before the first
         attempt; nothing happens where `alters_apart` is False, since `alter` refuses itself then."""
 
-    def alter(self, now: Checkpoint, altered: AlteredTable) -> None:
+    def alter(self, now: Checkpoint, altered: AlteredTable) -> Sequence[str]:
         """Carry out the steps, inside the open epoch; where `alters_apart`, outside of any, while the checkpoint stands at
-        `now`: then what is there tells how far an attempt before has come, and the rest is done.
+        `now`: then what is there tells how far an attempt before has come, and the rest is done. Indexes that go, or get
+        another name, come before the steps: those that a load, or a build behind an epoch, has made. Returns what of them the
+        target refuses, or does not have; indexes that come are not its affair.
 
         Raises Conflict or TargetError where a step cannot be carried out with the values that the source has in rows that
         are there, TargetBusy for a table in use, Fenced for another owner."""

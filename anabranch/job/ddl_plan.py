@@ -17,6 +17,7 @@ from anabranch.apply.column_steps import NotFollowed, Stops, altered_table, asks
 from anabranch.contracts import AlteringDialect, Conflict, ForeseeingDialect, PlansAltering
 from anabranch.errors import ConfigError, TargetError, TargetUnavailable
 from anabranch.job.ddl_plan_gone import NOT_LOADED, gone
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import Outcome
 from anabranch.rows.altered import AlteredTable, ColumnAdded
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Known = tuple[str, "TableId", "TableSchema", bool, "TableSchema | None"]  # the first fields of a DdlPlan
 UNKNOWN = "it does something else than add columns whose values in rows that are there are certain"
+AS_IT_IS = "columns, keys and values stay as they are: so does the target's table"
 GOES = (StatementKind.DROP, StatementKind.RENAME)
 WORST = {Fidelity.EXACT: 0, Fidelity.WIDENED: 0, Fidelity.LOSSY: 4, Fidelity.REFUSED: 3}  # -> exit code
 PARKS = 3
@@ -105,9 +107,11 @@ def plan(job: JobView, statement: str) -> DdlPlan:
     known = (shown, then.id, then, from_trail, after)
     if passed := _passed(job, then.id):
         return DdlPlan(*known, Outcome.PASSED, passed)
-    if facts.kind is StatementKind.ALTER:
-        return DdlPlan(*known, Outcome.PASSED, "columns, keys and values stay as they are: so does the target's table")
-    return of_steps(job, known, lambda: _steps(job, then, altered), job.config.column_actions(then.id))
+    actions = job.config.column_actions(then.id)
+    if facts.kind is StatementKind.ALTER and not (facts.indexes and ColumnChange.INDEXES in actions.followed):
+        said = f"{actions.line(ColumnChange.INDEXES)}: " if facts.indexes else ""
+        return DdlPlan(*known, Outcome.PASSED, f"{said}{AS_IT_IS}")
+    return of_steps(job, known, lambda: _steps(job, then, altered), actions)
 
 
 def of_steps(
@@ -122,7 +126,8 @@ def of_steps(
         with closing(target_of(job).tables(value_rules(job))) as tables:
             if steps.steps and not isinstance(tables, PlansAltering):
                 raise _Parks("this target's tables are not altered")
-            altering = tables.plan_altering(steps) if steps.steps and isinstance(tables, PlansAltering) else None
+            is_any = bool(steps.steps or steps.indexes)
+            altering = tables.plan_altering(steps) if is_any and isinstance(tables, PlansAltering) else None
     except TargetUnavailable:
         raise
     except _StopsJob as line:
@@ -178,7 +183,7 @@ def _steps(job: JobView, then: TableSchema, altered: Altered | None) -> AlteredT
     if altered is None:
         raise _Parks(UNKNOWN)
     actions = job.config.column_actions(then.id)
-    if left := sorted(altered.kinds - actions.followed):
+    if left := sorted(altered.kinds - actions.followed - {ColumnChange.INDEXES}):
         raise _Parks(actions.line(left[0]))
     return steps_of(job, then, altered.schema, altered.untold, actions)
 

@@ -11,6 +11,8 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from anabranch.model.index_changes import index_changes
+
 if TYPE_CHECKING:
     from anabranch.model.ids import TableId
     from anabranch.model.schema import Column, TableSchema
@@ -34,19 +36,24 @@ class ColumnChange(StrEnum):
     SWAP = "online_swap"  # whatever else a copy of the table has, it came in for it
     DROP_TABLE = "drop_table"  # the table is gone
     RENAME_TABLE = "rename_table"  # the table has another name
+    INDEXES = "indexes"  # those that are not unique
 
 
 TOLD_BY_ROWS = frozenset((ColumnChange.ADD, ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.TYPE))
 """The kinds that show in the names and types of a row's columns, where a log has those."""
 OF_TABLES = frozenset((ColumnChange.CREATE, ColumnChange.SWAP, ColumnChange.DROP_TABLE, ColumnChange.RENAME_TABLE))
 """The kinds that are no changes of columns, but of whole tables."""
+OWN_KEY_ALONE = OF_TABLES | {ColumnChange.INDEXES}
+"""The kinds of which only their own keys say something, and not the one for all."""
 Actions = Mapping[ColumnChange, str]
 """Maps kinds to the action of the job file."""
+UNSAID: Actions = {**dict.fromkeys(ColumnChange, PARK), ColumnChange.INDEXES: IGNORE}
+"""What becomes of kinds of which nobody says anything. An index that the source gets or loses changes no row."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableActions:
-    """The job file's words about one table. `actions`: what becomes of each kind of change; one that is not in it parks.
+    """The job file's words about one table. `actions`: what becomes of each kind of change; of one that is not in it, UNSAID.
     `said`: the section of the job file that says so; `[ddl]` for a kind that is not in it."""
 
     actions: Actions
@@ -54,12 +61,12 @@ class TableActions:
 
     def of(self, kind: ColumnChange) -> str:
         """Return what becomes of a kind of change."""
-        return self.actions.get(kind, PARK)
+        return self.actions.get(kind, UNSAID[kind])
 
     @property
     def followed(self) -> frozenset[ColumnChange]:
-        """The kinds behind which a table may go on."""
-        return frozenset(kind for kind in ColumnChange if self.of(kind) != PARK)
+        """The kinds behind which a table goes on by another definition."""
+        return frozenset(kind for kind in ColumnChange if self.of(kind) not in (PARK, UNSAID[kind]))
 
     def answered(self, decision: str) -> TableActions:
         """Return what becomes of each kind once a person has decided about those that are asked for; the others stay as the
@@ -80,6 +87,7 @@ IGNORES = {
     ColumnChange.DROP: KEEP,
     ColumnChange.DEFAULT: IGNORE,
     ColumnChange.DROP_TABLE: KEEP,
+    ColumnChange.INDEXES: IGNORE,
 }  # kinds of changes that a target may leave out
 DECISIONS: Mapping[str, Actions] = {
     APPLY: dict.fromkeys(ColumnChange, APPLY),
@@ -162,6 +170,7 @@ def kinds_between(then: TableSchema, now: TableSchema, renamed: Mapping[str, str
     for name, column in before.items():
         if (to := renamed.get(name, name)) in behind:
             found |= differences(column, behind[to])
+    found |= {ColumnChange.INDEXES} if index_changes(then, now, renamed) else set()
     return sorted(found)
 
 

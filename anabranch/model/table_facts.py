@@ -55,6 +55,7 @@ class Facts:
     vouched: tuple[
         str, ...
     ] = ()  # of rows that no load has brought: the place at which they are right, who says so, and when
+    adding: tuple[str, ...] = ()  # indexes (the source's names) that came since it was built, and are still to be built
     others: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -91,7 +92,7 @@ def _list(text: str) -> tuple[Any, ...]:
 _FORMS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     **dict.fromkeys(("joins", "recreate", "kept", "loaded", "built"), (_flag, _yes)),
     **dict.fromkeys(("resumes", "set_aside", "conflicts", "altering", "asked"), (int, str)),
-    **dict.fromkeys(("not_built", "reread", "decided", "vouched"), (_list, json.dumps)),
+    **dict.fromkeys(("not_built", "adding", "reread", "decided", "vouched"), (_list, json.dumps)),
     "window": (_pair, lambda pair: f"{pair[0]},{pair[1]}"),
     "parked_for": (ParkedFor, str),
 }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
+from anabranch.model.index_changes import NO_CHANGES, IndexChanges, is_followed
 from anabranch.model.parked_reasons import tells_dropped
 from anabranch.model.table_facts import NO_FACTS, Facts, Key, ParkedFor
 
@@ -136,7 +137,7 @@ class TableState:
     @property
     def is_built(self) -> bool:
         """True if the table streams, and its indexes and keys exist or are reported as not built."""
-        return self.is_streaming and self.facts.built
+        return self.is_streaming and self.facts.built and not self.facts.adding
 
     @property
     def is_asked(self) -> bool:
@@ -321,8 +322,11 @@ def open_window(state: TableState, low: int, high: int) -> TableState:
 
 @_step(Life.STREAMING, after=Life.STREAMING)
 def note_built(state: TableState, not_built: Sequence[str] = ()) -> TableState:
-    """Note that indexes and keys exist, except those that the target refused."""
-    return replace(state, facts=replace(state.facts, built=True, not_built=tuple(not_built)))
+    """Note that indexes and keys exist, except those that the target refused; of a table that was built already it is the
+    indexes that have come since."""
+    before = state.facts.not_built if state.facts.built else ()
+    told = tuple(dict.fromkeys((*before, *not_built)))
+    return replace(state, facts=replace(state.facts, built=True, not_built=told, adding=()))
 
 
 @_step(Life.STREAMING, after=Life.STREAMING)
@@ -341,9 +345,9 @@ def begin_altering(state: TableState, sequence: int) -> TableState:
 
 
 @_step(Life.STREAMING, after=Life.STREAMING)
-def alter(state: TableState, schema: TableSchema) -> TableState:
-    """Follow the table by its next definition, which its target's table has by now."""
-    return replace(state, schema=schema, facts=replace(state.facts, altering=None))
+def alter(state: TableState, schema: TableSchema, indexes: IndexChanges = NO_CHANGES) -> TableState:
+    """Follow the table by its next definition, which its target's table has by now, but for indexes that come."""
+    return replace(state, schema=schema, facts=replace(_indexed(state, schema, indexes), altering=None))
 
 
 @_step(Life.STREAMING, after=Life.STREAMING)
@@ -370,12 +374,16 @@ def decide(state: TableState, decision: str, by: str) -> TableState:
 
 
 @_step(Life.LOADING, after=Life.LOADING)
-def catch_up(state: TableState, sequence: int, schema: TableSchema | None = None) -> TableState:
-    """Note how far a table has come that resumes. `schema`: its next definition, which its target's table has by now."""
+def catch_up(
+    state: TableState, sequence: int, schema: TableSchema | None = None, indexes: IndexChanges = NO_CHANGES
+) -> TableState:
+    """Note how far a table has come that resumes. `schema`: its next definition, which its target's table has by now, but for
+    indexes that come."""
     facts = replace(state.facts, resumes=sequence)
     if schema is None:
         return replace(state, facts=facts)
-    return replace(state, schema=schema, facts=replace(facts, altering=None, asked=None, decided=()))
+    facts = replace(_indexed(state, schema, indexes), resumes=sequence, altering=None, asked=None, decided=())
+    return replace(state, schema=schema, facts=facts)
 
 
 @_step(Life.LOADING, after=Life.LOADING)
@@ -439,7 +447,18 @@ def give_up_place(state: TableState) -> TableState:
 
 def _unbuilt(facts: Facts) -> Facts:
     others = {name: value for name, value in facts.others.items() if name != "analyzed"}  # of releases before
-    return replace(facts, built=False, not_built=(), others=others)
+    return replace(facts, built=False, not_built=(), adding=(), others=others)
+
+
+def _indexed(state: TableState, schema: TableSchema, changes: IndexChanges) -> Facts:
+    """Return the facts with the indexes that are to be built. Behind one that goes, others over the same columns may have to
+    be: a target builds one of them."""
+    names, there = dict(changes.renamed), {index.name for index in schema.indexes}
+    wanted = [names.get(name, name) for name in state.facts.adding] + list(changes.added)
+    before = state.schema.indexes if state.schema else ()
+    gone = {index.columns for index in before if index.name in changes.dropped}
+    wanted += [index.name for index in schema.indexes if is_followed(index) and index.columns in gone]
+    return replace(state.facts, adding=tuple(name for name in dict.fromkeys(wanted) if name in there))
 
 
 def read_stored(state: str, reason: str, facts: Mapping[str, str]) -> tuple[Life, Facts]:

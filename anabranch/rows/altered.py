@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from anabranch.model.index_changes import NO_CHANGES, IndexChanges
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
 
@@ -61,13 +62,20 @@ Step = ColumnAdded | ColumnDropped | ColumnRenamed | ColumnRetyped | Nullability
 @dataclass(frozen=True)
 class AlteredTable:
     """A table that the source has altered: what it was and is there and at the target, and the steps from one to the other.
-    Steps are of columns that the job replicates; they come all at once, and each column is in one step of a class."""
+    Steps are of columns that the job replicates; they come all at once, and each column is in one step of a class. `indexes`:
+    what becomes of indexes; those that come are built behind the steps, as a load builds them."""
 
     former: TableSchema
     former_table: TargetTable
     schema: TableSchema
     table: TargetTable
     steps: tuple[Step, ...]
+    indexes: IndexChanges = NO_CHANGES
+
+    @property
+    def is_all_behind(self) -> bool:
+        """True if nothing is to be done before the table goes on by its next definition."""
+        return not (self.steps or self.indexes.dropped or self.indexes.renamed)
 
     def former_name(self, name: str) -> str:
         """Return what the source called a column before the steps that it calls `name` now."""

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from anabranch import log
 from anabranch.apply.closure import closure
@@ -55,7 +56,7 @@ class Finisher:
             raise failure
         if (self._thread is not None and self._thread.is_alive()) or time.monotonic() < self._not_before:
             return
-        todo = {t: s for t, s in states.items() if s.is_streaming and not s.is_built and s.schema}
+        todo = {t: _left(s) for t, s in states.items() if s.is_streaming and not s.is_built and s.schema}
         if todo and not self._is_closing.is_set():
             streaming = {t: s for t, s in states.items() if s.is_streaming and s.schema}
             self._gone.clear()
@@ -78,6 +79,11 @@ class Finisher:
             self._gone.add(table)
             self._results.pop(table, None)
             return table not in self._at
+
+    def make_way(self, table: TableId, stop: Callable[[], bool]) -> None:
+        """Wait, a minute at most, while keys of the table are being built, and begin with it anew behind what alters it now."""
+        self.settle(table, stop)
+        self.lets_go(table)
 
     def settle(self, table: TableId, stop: Callable[[], bool]) -> bool:
         """Wait, a minute at most, while keys of the table are being built. Returns True if some were since this was
@@ -167,6 +173,19 @@ class Finisher:
                 yield table, state.schema
         with self._mutex:
             self._at = frozenset()
+
+
+def _left(state: TableState) -> TableState:
+    """Return the table as it is to be built. One that was built has only the indexes that came since: what else the target has
+    lost meanwhile somebody has taken off."""
+    if not state.facts.built or state.schema is None:
+        return state
+    indexes = tuple(index for index in state.schema.indexes if index.name in state.facts.adding)
+    columns = tuple(
+        replace(c, has_default=c.nullable, default=None, default_is_expression=False) for c in state.schema.columns
+    )
+    schema = replace(state.schema, columns=columns, indexes=indexes, checks=(), foreign_keys=())
+    return replace(state, schema=schema)
 
 
 def _deepest_first(todo: Mapping[TableId, TableState]) -> list[TableId]:

@@ -11,7 +11,7 @@ from anabranch.config.patterns import Pattern
 from anabranch.config.section import Section, refuse
 from anabranch.config.values import PatternText
 from anabranch.errors import Problem
-from anabranch.model.column_changes import APPLY, DDL, OF_TABLES, PARK, Actions, ColumnChange, TableActions
+from anabranch.model.column_changes import APPLY, DDL, OWN_KEY_ALONE, UNSAID, Actions, ColumnChange, TableActions
 from anabranch.model.ghost_names import TABLE, USUAL, GhostNames
 from anabranch.model.ids import TableId
 
@@ -21,6 +21,7 @@ RenameColumn = Literal["apply", "ask", "park", "stop"]
 Nullability = Literal["apply", "ask", "park", "stop"]
 ColumnDefault = Literal["apply", "ignore", "ask", "park", "stop"]
 ChangeType = Literal["apply", "apply_if_exact", "ask", "park", "stop"]
+Indexes = Literal["apply", "ignore", "ask", "stop"]
 Any = Literal["apply", "ask", "park", "stop"]
 RenameTable = Literal["apply", "park", "stop"]
 DropTable = Literal["apply", "keep", "rename", "ask", "park", "stop"]
@@ -53,6 +54,8 @@ class DdlOfTables(Section):
     """As above, of these tables."""
     rename_table: RenameTable | None = None
     """As above, of these tables, by their former names."""
+    indexes: Indexes | None = None
+    """As above, of these tables."""
 
 
 def _ghost(text: str) -> str:
@@ -72,7 +75,7 @@ class Ddl(Section):
 
     action: Any | None = None
     """Decide the same of every kind of change that has no key of its own here (`apply`, `ask`, `park`, `stop`), but for
-    `create_table`, `drop_table`, `rename_table` and `online_swap`."""
+    `create_table`, `drop_table`, `rename_table`, `online_swap` and `indexes`."""
 
     add_column: AddColumn | None = None
     """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), or park the table. Where
@@ -122,6 +125,12 @@ class Ddl(Section):
     job's rules give to it. Or park it, as when absent. Where the rules do not take the next name, the table is dropped, as
     `drop_table` has it. From a MySQL or MariaDB ([more](../howto/schema-changes.md#tables-that-are-renamed))."""
 
+    indexes: Indexes | None = None
+    """Make, drop and rename indexes of the target's tables that are not unique where the source does so with its own (`apply`),
+    or leave the target's as they are (`ignore`, as when absent). A new index is built as a load builds it, while rows go on;
+    what the target refuses of it is told by `status`, and parks nothing. Unique, full-text and spatial indexes, and those over
+    expressions, are left as they are. From a MySQL or MariaDB ([more](../howto/schema-changes.md#indexes))."""
+
     online_swap: Literal["apply", "park"] | None = None
     """Follow a table that gh-ost or pt-online-schema-change swaps with a changed copy of it (`apply`), by the keys above, or
     park it, as when absent. By `apply` you say that such a copy has all rows of the table, with their values, when it is
@@ -148,7 +157,7 @@ class Ddl(Section):
 
     def of(self, table: TableId, usual: Actions = ADDITIVE) -> TableActions:
         """Return what becomes of each kind of change of a table. `usual`: of what the file says nothing of; all else parks."""
-        actions, said = dict.fromkeys(ColumnChange, PARK) | dict(usual), dict[ColumnChange, str]()
+        actions, said = {**UNSAID, **usual}, dict[ColumnChange, str]()
         for where, told in ((DDL, given(self)), *self._rules(table)):
             actions |= told
             said |= dict.fromkeys(told, where)
@@ -156,7 +165,7 @@ class Ddl(Section):
 
     def every(self, usual: Actions = ADDITIVE) -> Iterator[TableActions]:
         """Yield what is decided of tables that no rule names, and what each rule says by itself."""
-        yield TableActions(dict.fromkeys(ColumnChange, PARK) | dict(usual) | given(self))
+        yield TableActions({**UNSAID, **usual, **given(self)})
         yield from (TableActions(given(rule), dict.fromkeys(ColumnChange, RULES)) for rule in self.rules)
 
     def _rules(self, table: TableId) -> Iterator[tuple[str, dict[ColumnChange, str]]]:
@@ -168,8 +177,8 @@ class Ddl(Section):
 
 
 def given(section: Ddl | DdlOfTables) -> dict[ColumnChange, str]:
-    """Return what a section says of each kind: by the kind's key, else by `action`. What is about whole tables is said by the
-    key of that alone."""
+    """Return what a section says of each kind: by the kind's key, else by `action`. What is about whole tables or indexes is
+    said by the key of that alone."""
     said = {kind: getattr(section, kind, None) for kind in ColumnChange}
-    said = {kind: own or (section.action if kind not in OF_TABLES else None) for kind, own in said.items()}
+    said = {kind: own or (section.action if kind not in OWN_KEY_ALONE else None) for kind, own in said.items()}
     return {kind: str(action) for kind, action in said.items() if action is not None}

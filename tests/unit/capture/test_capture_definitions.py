@@ -260,7 +260,7 @@ def test_rule_17_a_table_goes_on_behind_columns_that_are_certain(keep: Callable)
     then = keeper.source.now[TableId("shop", "orders")]
     added = Column("a", LogicalType(Kind.INT32), "int", has_default=True, default="5")
     keeper.source.now[then.id] = replace(then, columns=(*then.columns, added))
-    keeper.follows = lambda table: frozenset(ColumnChange)
+    keeper.follows = lambda table: frozenset(ColumnChange) - {ColumnChange.INDEXES}
     assert seen(keeper, "CREATE TABLE elsewhere.new (id INT)") == [], "the catalogue is ahead of the log"
     assert seen(keeper, "ALTER TABLE orders ADD INDEX by_n (n)") == []
     assert seen(keeper, "ALTER TABLE orders ADD a INT DEFAULT 5") == [(BarrierKind.ALTER, "orders")] and asked
@@ -271,6 +271,23 @@ def test_rule_17_a_table_goes_on_behind_columns_that_are_certain(keep: Callable)
     then = keeper.source.now[TableId("shop", "other")]
     keeper.source.now[then.id] = replace(then, columns=(*then.columns, added))
     assert seen(keeper, "ALTER TABLE other ADD a INT DEFAULT 5") == [(BarrierKind.PARK, "other")]
+
+
+def test_indexes_are_followed_where_the_job_asks_for_them(keep: Callable) -> None:
+    """A statement that changes nothing the job knows of is none; one that alters columns goes on in any case."""
+    keeper = keep(table("orders"), table("other"))
+    create, orders = "CREATE INDEX by_n ON orders (n)", TableId("shop", "orders")
+    assert seen(keeper, create) == [] and keeper.select(orders).version == 1
+    keeper.follows = lambda table: frozenset((ColumnChange.INDEXES,))
+    assert seen(keeper, "DROP INDEX never ON orders") == [] == seen(keeper, "CREATE UNIQUE INDEX u ON orders (n)")
+    assert seen(keeper, create) == [(BarrierKind.ALTER, "orders")] and keeper.select(orders).indexes[0].name == "by_n"
+    del keeper.source.now[TableId("shop", "other")]  # by a statement that the log has further on
+    assert seen(keeper, "ALTER TABLE orders DROP KEY by_n") == [(BarrierKind.ALTER, "orders")]
+    keeper.follows = lambda table: frozenset((ColumnChange.DROP,))
+    assert seen(keeper, "ALTER TABLE orders DROP n, ADD INDEX by_id (id)") == [(BarrierKind.ALTER, "orders")]
+    assert [index.name for index in keeper.select(orders).indexes] == ["by_id"]
+    keeper.follows = lambda table: frozenset((ColumnChange.INDEXES,))
+    assert (BarrierKind.PARK, "orders") in seen(keeper, "ALTER TABLE orders DROP KEY by_id, ENGINE=MyISAM")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.config import JobConfig, load_job
 from anabranch.errors import ConfigError
-from anabranch.model.column_changes import APPLY, PARK, ColumnChange
+from anabranch.model.column_changes import APPLY, UNSAID, ColumnChange
 from anabranch.model.ids import TableId
 
 JOB = """\
@@ -34,7 +34,7 @@ def load(tmp_path: Path, text: str = "") -> JobConfig:
 def test_what_adds_to_a_table_is_applied_and_all_else_parks(tmp_path: Path) -> None:
     job = load(tmp_path)
     assert job.followed_changes(ITEM) == ADDITIVE == job.followed_anywhere
-    assert job.column_actions(ITEM).actions == {kind: APPLY if kind in ADDITIVE else PARK for kind in ColumnChange}
+    assert job.column_actions(ITEM).actions == {**UNSAID, **dict.fromkeys(ADDITIVE, APPLY)}
     job = load(tmp_path, '[ddl]\nadd_column = "park"\ndrop_column = "keep"\n')
     assert job.followed_changes(ITEM) == {ColumnChange.DROP, ColumnChange.TYPE} == job.followed_anywhere
     assert (job.column_actions(ITEM).of(ColumnChange.ADD), job.column_actions(ITEM).of(ColumnChange.DROP)) == (
@@ -94,9 +94,15 @@ def test_what_a_kind_does_not_take_is_said_with_what_it_takes(
 
 
 def test_a_pair_parks_whatever_is_changed(tmp_path: Path) -> None:
-    assert set(load(tmp_path, PAIR).column_actions(ITEM).actions.values()) == {PARK}
+    assert load(tmp_path, PAIR).column_actions(ITEM).actions == UNSAID
     assert not load(tmp_path, f'{PAIR}[ddl]\nadd_column = "park"\n').followed_changes(ITEM)
-    for setting in ('add_column = "apply"', 'drop_column = "keep"', 'create_table = "apply"', 'online_swap = "apply"'):
+    for setting in (
+        'add_column = "apply"',
+        'indexes = "apply"',
+        'drop_column = "keep"',
+        'create_table = "apply"',
+        'online_swap = "apply"',
+    ):
         with pytest.raises(ConfigError) as refused:
             load(tmp_path, f"{PAIR}[ddl]\n{setting}\n")
         assert f"{setting} beside [pair]" in str(refused.value)

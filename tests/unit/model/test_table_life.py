@@ -55,6 +55,7 @@ FACTS = (
     8,
     ("apply", "me"),
     ("5@b.1:7", "me", "now"),
+    ("by_v",),
 )
 FULL = Facts(*FACTS, {"later": "x"})
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
+from anabranch.connectors.mysql.source import index_clauses
 from anabranch.connectors.mysql.source.column_clauses import (
     Adds,
     Changes,
@@ -35,6 +37,7 @@ from anabranch.connectors.mysql.source.typemap import INTEGERS
 from anabranch.connectors.mysql.source.widened import appends_labels, widens
 from anabranch.model.column_changes import Altered, ColumnChange, Untold, differences, with_those
 from anabranch.model.datatype import Kind
+from anabranch.model.index_changes import index_changes
 from anabranch.model.schema import Column, Index, TableSchema
 
 ALSO = {"json": ("longtext",)}  # of a MariaDB
@@ -59,6 +62,23 @@ def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSche
         return None
 
 
+def indexed(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema) -> Altered | None:
+    """Return a table behind a statement that changes no column, nor any key but indexes: what else is in it is passed over, and
+    indexes that are not read. None where an index is over a column that is not known, and where there is none."""
+    said, about = [], list(filter(index_clauses.is_about_index, clauses))
+    for clause in about:
+        with suppress(Unknown, IndexError, ValueError):
+            said.append(index_clauses.read(clause))
+    if not about:
+        return None
+    try:
+        table = index_clauses.with_added(index_clauses.without_gone(then, said), said, now)
+    except Unknown:
+        return None
+    kinds = {ColumnChange.INDEXES} if index_changes(then, table, {}) else set()
+    return Altered(table, frozenset(kinds))
+
+
 class _Behind:
     """A definition on its way through the clauses of a statement, which all name the columns of before: first columns go, then
     others come, as the server does it."""
@@ -70,10 +90,13 @@ class _Behind:
         self.renamed: list[tuple[str, str]] = []
 
     def through(self, clauses: Sequence[Sequence[Token]]) -> Altered | None:
-        said = read(clauses)
+        indexes = [index_clauses.read(one) for one in clauses if index_clauses.is_about_index(one)]
+        said = read([one for one in clauses if not index_clauses.is_about_index(one)])
         names = [name.lower() for one in said for name in _names(one)]
         if not said or len(set(names)) < len(names):  # a column that goes and one of its name that comes look alike
             return None
+        index_clauses.refuse_others(indexes, self.then)
+        self.table = index_clauses.without_gone(self.table, indexes)
         for dropped in (one for one in said if isinstance(one, Drops)):
             self._drop(dropped.name)
         for renamed in (one for one in said if isinstance(one, Renames)):
@@ -84,6 +107,9 @@ class _Behind:
             self._default(given.name, given.default)
         for added in (one for one in said if isinstance(one, Adds)):
             self._add(added.said)
+        self.table = index_clauses.with_added(self.table, indexes, self.now)
+        if indexes and index_changes(self.then, self.table, dict(self.renamed)):
+            self.kinds.add(ColumnChange.INDEXES)
         return Altered(self.table, frozenset(self.kinds), Untold(tuple(self.renamed), tuple(self.filled)))
 
     def _add(self, said: Said) -> None:

@@ -13,6 +13,7 @@ from anabranch.connectors.mysql.charsets import character_bytes
 from anabranch.connectors.mysql.source.altered_columns import USUAL, UTF8
 from anabranch.connectors.mysql.source.column_clauses import Adds, Changes, Clause, Defaults, Said, Unknown, read
 from anabranch.connectors.mysql.source.defaults import constant
+from anabranch.connectors.mysql.source.index_clauses import is_about_index
 from anabranch.connectors.mysql.source.statement_tokens import Token
 from anabranch.connectors.mysql.source.typemap import TEXTS, spelled
 from anabranch.model.datatype import Kind, LogicalType
@@ -30,7 +31,7 @@ def foreseen(clauses: Sequence[Sequence[Token]], then: TableSchema, family: str)
     """Return the definition as a catalogue would show it, but for the places of its columns: with those that come and those
     that are defined anew. Raises Unknown, IndexError and ValueError for what is not read."""
     columns = {column.name: column for column in then.columns}
-    for clause in read(clauses):
+    for clause in read([one for one in clauses if not is_about_index(one)]):
         columns |= _columns(clause, columns, then, family)
     return replace(then, columns=tuple(columns.values()))
 

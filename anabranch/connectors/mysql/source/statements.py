@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 
-from anabranch.connectors.mysql.source import altered_columns, copied_tables, created_tables
+from anabranch.connectors.mysql.source import altered_columns, copied_tables, created_tables, index_clauses
 from anabranch.connectors.mysql.source.column_clauses import Unknown
 from anabranch.connectors.mysql.source.statement_tokens import TOKEN, Token, tokens
 from anabranch.connectors.mysql.source.statement_words import (
@@ -66,9 +67,13 @@ class MysqlDialect:
     def altered(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> Altered | None:
         if _ENDS_BY_MODE.search(sql):
             return None  # a text that ends elsewhere may hide a clause
-        statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
+        found = list(tokens(sql))
         try:
-            return altered_columns.behind(statement.clauses_of_alter(), then, now)
+            kind = _Statement(found, default_schema, self.folds_names).facts().kind
+            clauses = _Statement(found, default_schema, self.folds_names).clauses_of_alter()
+            if kind is StatementKind.ALTER:
+                return altered_columns.indexed(clauses, then, now)
+            return altered_columns.behind(clauses, then, now)
         except (IndexError, ValueError, ArithmeticError):  # a text that no server takes: it parks, and capture goes on
             return None
 
@@ -223,10 +228,16 @@ class _Statement:
         if is_ignoring or not self._keep_columns(clauses):
             return StatementFacts(StatementKind.COLUMNS, (table,))
         dropped = tuple(self._dropped_keys(clauses))
-        return StatementFacts(StatementKind.ALTER, (table,), engine=self._given_engine(clauses), dropped_keys=dropped)
+        indexes = any(index_clauses.is_about_index(self.tokens[at : at + 3]) for at, _ in clauses)
+        engine = self._given_engine(clauses)
+        return StatementFacts(StatementKind.ALTER, (table,), engine=engine, dropped_keys=dropped, indexes=indexes)
 
     def clauses_of_alter(self) -> list[list[Token]]:
-        """Return the tokens of each clause of ALTER TABLE, none of any other statement, or of one that may drop rows."""
+        """Return the tokens of each clause of ALTER TABLE, that of CREATE INDEX or DROP INDEX as one; none of any other
+        statement, or of one that may drop rows."""
+        if self._word() in ("CREATE", "DROP"):
+            clause = index_clauses.of_create(self.tokens) or index_clauses.of_drop(self.tokens)
+            return [clause] if clause else []
         online = self._word(1) == "ONLINE"  # of a MariaDB: the same without a lock
         if self._word() != "ALTER" or self._word(1 + online) != "TABLE":
             return []
@@ -275,7 +286,8 @@ class _Statement:
         if self._word(1) == "STATEMENT":
             for at, token in enumerate(self.tokens):
                 if token.word == "FOR" and not token.depth:
-                    return _Statement(self.tokens[at + 1 :], self.schema, self.folds).facts()
+                    inner = _Statement(self.tokens[at + 1 :], self.schema, self.folds).facts()
+                    return replace(inner, indexes=False)
         return _HARMLESS
 
     def _index(self) -> StatementFacts:
@@ -284,7 +296,8 @@ class _Statement:
         if "ON" not in words[self.at :]:
             return StatementFacts(StatementKind.UNKNOWN)
         kind = StatementKind.COLUMNS if self._is_primary(self.at) else StatementKind.ALTER
-        return StatementFacts(kind, (self._table_at(words.index("ON", self.at) + 1),))
+        is_plain = kind is StatementKind.ALTER and {"UNIQUE", "FULLTEXT", "SPATIAL"}.isdisjoint(words[:4])
+        return StatementFacts(kind, (self._table_at(words.index("ON", self.at) + 1),), indexes=is_plain)
 
     def _is_primary(self, at: int) -> bool:
         """Return whether the index that is named here is the primary key."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pymysql
 
-from anabranch.connectors.mysql.target import ddl, defaults, ownership, restated
+from anabranch.connectors.mysql.target import altered_indexes, ddl, defaults, ownership, restated
 from anabranch.connectors.mysql.target.attempts import ALONE, IS_GONE, IS_THERE, LOG_FULL
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
 from anabranch.connectors.mysql.target.release import Release
@@ -45,19 +45,35 @@ EMPTY |= dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), "\\x")
 
 def refuse_standing(connection: Connection, altered: AlteredTable, rules: ValueRules) -> None:
     """Raise Conflict where the table is not as it has to be before the steps: nobody knows what its rows have."""
-    _refuse_unlike(connection, _existing(connection, altered), altered, rules, Release.of(connection))
+    release = Release.of(connection)
+    existing = altered_indexes.without_dropped(_existing(connection, altered), altered, rules, release)
+    _refuse_unlike(connection, existing, altered, rules, release)
 
 
-def alter(connection: Connection, job: str, now: Checkpoint, altered: AlteredTable, rules: ValueRules) -> Checkpoint:
-    """Carry out what is left of the steps, if the checkpoint stands at `now`; return where it stands. No transaction may be
-    open. Raises Conflict where rows that are there cannot have the source's values. Driver errors pass. Where it raises,
-    the session may have settings of its own, and has to be closed."""
+def alter(
+    connection: Connection, job: str, now: Checkpoint, altered: AlteredTable, rules: ValueRules
+) -> tuple[Checkpoint, list[str]]:
+    """Carry out what is left of the steps, if the checkpoint stands at `now`; return where it stands, and what was not done of
+    indexes, which come first: a column may only go behind its index. No transaction may be open. Raises Conflict where rows
+    that are there cannot have the source's values. Driver errors pass. Where it raises, the session may have settings of its
+    own, and has to be closed."""
     found = ownership.checkpoint(connection, job)
     existing, release = _existing(connection, altered), Release.of(connection)
     connection.commit()
     if (found.owner, found.epoch, found.position.sequence) != (now.owner, now.epoch, now.position.sequence):
-        return found
+        return found, []
     run(connection, SESSION)
+    left = altered_indexes.alter(connection, altered, existing, rules, release)
+    connection.commit()
+    if altered.steps:
+        _alter_columns(connection, altered, _existing(connection, altered), rules, release)
+    run(connection, USUAL)
+    return found, left
+
+
+def _alter_columns(
+    connection: Connection, altered: AlteredTable, existing: ExistingTable, rules: ValueRules, release: Release
+) -> None:
     if not _is_behind(existing, altered, rules, release):
         _refuse_unlike(connection, existing, altered, rules, release)
         connection.commit()
@@ -65,8 +81,6 @@ def alter(connection: Connection, job: str, now: Checkpoint, altered: AlteredTab
     if lines := ", ".join(completed(altered)):
         reach("apply.altering.filled")
         run(connection, f"ALTER TABLE {table_name(altered.table.target)} {lines}")
-    run(connection, USUAL)
-    return found
 
 
 def _carry_out(connection: Connection, altered: AlteredTable, statement: str, rules: ValueRules) -> None:

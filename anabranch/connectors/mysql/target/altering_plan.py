@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from anabranch.connectors.mysql.target import altered_columns
+from anabranch.connectors.mysql.target import altered_columns, altered_indexes
 from anabranch.connectors.mysql.target.release import Release, Version
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted, table_name
 from anabranch.connectors.mysql.target.structures import read_table
@@ -45,14 +45,16 @@ def plan(connection: Connection, altered: AlteredTable, rules: ValueRules) -> Al
     altered_columns.refuse_standing(connection, altered, rules)
     existing = read_table(connection, altered.table.target)
     assert existing is not None, "refused else"
-    statement = altered_columns.alter_statement(altered, existing, rules, release)
+    statement = altered_columns.alter_statement(altered, existing, rules, release) if altered.steps else ""
+    going = [found for _, found in altered_indexes.planned(altered, existing, rules, release)]
     rows, size, lock = _facts(connection, altered, release)
     link = LINKS[release.family]
     lines = ", ".join(altered_columns.completed(altered))
-    found = [statement, f"ALTER TABLE {table_name(altered.table.target)} {lines}" if lines else ""]
-    return AlteringPlan(
-        tuple(filter(None, found)), tuple(_inverse(altered)), lock, link, lock is not INSTANT, rows, size
-    )
+    found = [one for one in going if one.startswith("ALTER ")]
+    found += [statement, f"ALTER TABLE {table_name(altered.table.target)} {lines}" if lines else ""]
+    found += altered_indexes.to_build(altered, existing, rules, release)
+    rewrites = bool(altered.steps) and lock is not INSTANT
+    return AlteringPlan(tuple(filter(None, found)), tuple(_inverse(altered)), lock, link, rewrites, rows, size)
 
 
 def _facts(connection: Connection, altered: AlteredTable, release: Release) -> tuple[int | None, int | None, str]:
@@ -63,6 +65,8 @@ def _facts(connection: Connection, altered: AlteredTable, release: Release) -> t
     rows, size, engine, form, texts = found[0]
     if str(engine).lower() != "innodb" or any(_is_copied(altered, step) for step in altered.steps):
         return rows, size, COPY
+    if altered.indexes.added:
+        return rows, size, INPLACE
     is_plain = str(form).lower() != "compressed" and not texts
     return rows, size, INSTANT if is_plain and _is_at_once(altered, release) else INPLACE
 
@@ -95,6 +99,6 @@ def _is_at_once(altered: AlteredTable, release: Release) -> bool:
 
 def _inverse(altered: AlteredTable) -> Iterator[str]:
     """Yield what takes columns off again that have come. For other steps there is no statement that certainly leads back."""
-    if all(isinstance(step, ColumnAdded) for step in altered.steps):
+    if altered.steps and all(isinstance(step, ColumnAdded) for step in altered.steps):
         lines = ", ".join(f"DROP COLUMN {quoted(altered.target(step.name))}" for step in altered.steps)
         yield f"ALTER TABLE {table_name(altered.table.target)} {lines}"

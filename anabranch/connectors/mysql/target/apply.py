@@ -293,12 +293,12 @@ class MysqlWriter:
             altered_columns.refuse_standing(connection, altered, self._rules)
             connection.commit()
 
-    def alter(self, now: Checkpoint, altered: AlteredTable) -> None:
+    def alter(self, now: Checkpoint, altered: AlteredTable) -> Sequence[str]:
         connection = self._outside()
         with translated(f"alter {altered.table.target}", altered.table.source):
             try:
                 self._own_source.refuse(connection, self._job, [altered.table.target])
-                found = altered_columns.alter(connection, self._job, now, altered, self._rules)
+                found, left = altered_columns.alter(connection, self._job, now, altered, self._rules)
                 assert self._stages is not None
                 self._stages.known.forget(altered.table.target)
             except BaseException:  # whatever it was: the session's mode is another one, and it is passed on
@@ -306,6 +306,7 @@ class MysqlWriter:
                 raise
         if found.owner != now.owner:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
+        return left
 
     @property
     def drops_apart(self) -> bool:

@@ -38,6 +38,8 @@ _SINCE: Mapping[str, Mapping[str, Version | None]] = {
     "descending indexes": {"mysql": (8, 0, 0), "mariadb": (10, 8, 0)},
     # https://dev.mysql.com/doc/refman/8.0/en/alter-table.html · https://mariadb.com/kb/en/alter-table/#rename-column
     "RENAME COLUMN": {"mysql": (8, 0, 3), "mariadb": (10, 5, 2)},
+    # https://dev.mysql.com/doc/refman/5.7/en/alter-table.html · https://mariadb.com/kb/en/alter-table/#rename-indexkey
+    "RENAME INDEX": {"mysql": (5, 7, 1), "mariadb": (10, 5, 2)},
     # https://dev.mysql.com/doc/refman/5.7/en/creating-spatial-indexes.html · https://mariadb.com/kb/en/spatial-index/
     "spatial indexes": {"mysql": (5, 7, 5), "mariadb": (10, 2, 2)},
 }

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import literal, qualified, quote
-from anabranch.connectors.postgresql.target import ddl, label_checks
+from anabranch.connectors.postgresql.target import altered_indexes, ddl, label_checks
 from anabranch.connectors.postgresql.target.fits import split_type
 from anabranch.connectors.postgresql.target.label_checks import LabelCheck
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
@@ -48,18 +48,21 @@ ORDER BY 1
 """
 
 
-def alter(connection: Connection, altered: AlteredTable, rules: ValueRules) -> None:
-    """Carry out the steps, in the open transaction. Raises Conflict where the table is not as it has to be before them, or rows
+def alter(connection: Connection, altered: AlteredTable, rules: ValueRules) -> list[str]:
+    """Carry out the steps, in the open transaction; return what was not done of indexes, which come first: a column may only go
+    behind its index. Raises Conflict where the table is not as it has to be before them, or rows
     that are there cannot have the source's values. Driver errors pass."""
     checks = label_checks.standing(connection, altered)
     found = list(statements(altered, rules, connection.info.server_version, checks))
     connection.execute(WAIT)
     if any(isinstance(step, ColumnDropped) for step in altered.steps):  # nothing may come to depend on it meanwhile
         connection.execute(f"LOCK TABLE {qualified(altered.table.target)} IN ACCESS EXCLUSIVE MODE".encode())
+    left = altered_indexes.alter(connection, altered)
     refuse_unlike(connection, altered, rules)
     for statement in found:
         connection.execute(statement.encode())
     connection.execute("RESET lock_timeout")
+    return left
 
 
 def refuse_unlike(connection: Connection, altered: AlteredTable, rules: ValueRules) -> None:

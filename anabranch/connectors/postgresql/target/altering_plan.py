@@ -10,7 +10,7 @@ from typing import LiteralString
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import qualified, quote
-from anabranch.connectors.postgresql.target import altered_columns, label_checks
+from anabranch.connectors.postgresql.target import altered_columns, altered_indexes, label_checks
 from anabranch.contracts import ValueRules
 from anabranch.model.altering_plan import AlteringPlan
 from anabranch.model.ids import TableId
@@ -20,6 +20,7 @@ from anabranch.rows.altered import AlteredTable, ColumnAdded, ColumnRetyped, fil
 LINK = "https://www.postgresql.org/docs/current/sql-altertable.html"
 DEFAULTS_WITHOUT_ROWS = 110000
 LOCK = "ACCESS EXCLUSIVE: nobody reads or writes the table until the epoch is committed; waited for three seconds at a time"
+BUILDING = "SHARE UPDATE EXCLUSIVE: others read and write rows while the index is built"
 # Of the table, and of what stands below it. https://www.postgresql.org/docs/current/catalog-pg-class.html: -1 is not known
 SIZE: LiteralString = """
 WITH RECURSIVE whole AS (
@@ -35,11 +36,15 @@ SELECT (sum(c.reltuples) FILTER (WHERE c.reltuples >= 0 AND c.relkind = 'r'))::b
 def plan(connection: Connection, altered: AlteredTable, rules: ValueRules) -> AlteringPlan:
     """Return the plan; changes nothing. Raises Conflict as the steps would. Driver errors pass."""
     version = connection.info.server_version
-    found = tuple(altered_columns.statements(altered, rules, version, label_checks.standing(connection, altered)))
+    going = [found for _, found in altered_indexes.planned(connection, altered)]
+    found = [one for one in going if one.startswith(("DROP ", "ALTER "))]
+    found += [*altered_columns.statements(altered, rules, version, label_checks.standing(connection, altered))]
+    found += altered_indexes.to_build(altered)
     altered_columns.refuse_unlike(connection, altered, rules)
     rows, size = _size(connection, altered.table.target)
     inverse = tuple(_inverse(altered))
-    return AlteringPlan(found, inverse, LOCK, LINK, _rewrites(altered, rules, version), rows, size)
+    lock = BUILDING if altered.is_all_behind else LOCK
+    return AlteringPlan(tuple(found), inverse, lock, LINK, _rewrites(altered, rules, version), rows, size)
 
 
 def _rewrites(altered: AlteredTable, rules: ValueRules, version: int) -> bool:
@@ -58,7 +63,7 @@ def _rewrites(altered: AlteredTable, rules: ValueRules, version: int) -> bool:
 
 def _inverse(altered: AlteredTable) -> Iterator[str]:
     """Yield what takes columns off again that have come. For other steps there is no statement that certainly leads back."""
-    if all(isinstance(step, ColumnAdded) for step in altered.steps):
+    if altered.steps and all(isinstance(step, ColumnAdded) for step in altered.steps):
         lines = ", ".join(f"DROP COLUMN {quote(altered.target(step.name))}" for step in altered.steps)
         yield f"ALTER TABLE {qualified(altered.table.target)} {lines}"
 

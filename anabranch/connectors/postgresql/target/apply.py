@@ -282,11 +282,12 @@ class PostgresWriter:
 
     def refuse_standing(self, altered: AlteredTable) -> None: ...
 
-    def alter(self, now: Checkpoint, altered: AlteredTable) -> None:
+    def alter(self, now: Checkpoint, altered: AlteredTable) -> Sequence[str]:
         connection, _ = self._transaction()
         with translated(f"alter {altered.table.target}", altered.table.source):
-            altered_columns.alter(connection, altered, self._rules)
+            left = altered_columns.alter(connection, altered, self._rules)
         self._altered.append(altered.table.target)
+        return left
 
     def keeps_up_with(self, altered: AlteredTable) -> bool:
         """Return whether columns only come: prepared statements are for what was there, which stays as it was."""

@@ -35,7 +35,7 @@ FORESEEN = {
     "ADD d DATE DEFAULT '2024-02-29' AFTER id": ["+ column d: date NULL DEFAULT '2024-02-29'"],
 }
 NOT_FORESEEN = (
-    "ADD n INT, ADD KEY k (n)",
+    "ADD n INT, ADD UNIQUE KEY k (n)",
     "ADD n INT DEFAULT (1 + 1)",
     "ADD n INT AS (id) STORED",
     "ORDER BY id",
@@ -61,7 +61,8 @@ def test_a_comment_alone_lets_the_table_go_on_as_it_will() -> None:
 
 
 @pytest.mark.parametrize(
-    "clauses", ["ADD n INT DEFAULT 5", "ADD t TEXT", "ADD e ENUM('a','b') FIRST, ADD d DATE AFTER id"]
+    "clauses",
+    ["ADD n INT DEFAULT 5", "ADD t TEXT", "ADD e ENUM('a','b') FIRST, ADD d DATE AFTER id", "ADD n INT, ADD KEY (n)"],
 )
 def test_what_capture_makes_of_it_is_made_of_what_is_foreseen(clauses: str) -> None:
     sql, dialect = f"ALTER TABLE orders {clauses}", MysqlDialect()

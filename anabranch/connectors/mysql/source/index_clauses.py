@@ -1,0 +1,200 @@
+"""Clauses about indexes that are not unique, of ALTER TABLE, CREATE INDEX and DROP INDEX, as values; and a table behind them.
+
+The statement says all of such an index but what the server takes for granted, which the catalogue adds where it still has it. A
+clause that is about any other key is none of these: https://dev.mysql.com/doc/refman/8.0/en/create-index.html ·
+https://mariadb.com/kb/en/create-index/ What does not live here: columns (`column_clauses.py`, `altered_columns.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from anabranch.connectors.mysql.source.column_clauses import Unknown, parts
+from anabranch.connectors.mysql.source.statement_tokens import Token
+from anabranch.model.index_changes import is_followed
+from anabranch.model.schema import Index, TableSchema
+
+WORDS = ("INDEX", "KEY")
+HIDING = {"INVISIBLE": True, "IGNORED": True}  # MySQL's word and MariaDB's
+
+
+@dataclass(frozen=True)
+class AddsIndex:
+    """`name`: "" where the server gives one."""
+
+    name: str
+    columns: tuple[str, ...]
+    prefixes: tuple[int | None, ...]
+    descending: tuple[bool, ...]
+    invisible: bool = False
+
+
+@dataclass(frozen=True)
+class DropsIndex:
+    name: str
+
+
+@dataclass(frozen=True)
+class RenamesIndex:
+    former: str
+    name: str
+
+
+IndexClause = AddsIndex | DropsIndex | RenamesIndex
+
+
+def is_about_index(clause: Sequence[Token]) -> bool:
+    """Return whether a clause of ALTER TABLE makes an index that is not unique, or drops or renames one that may be."""
+    words = [token.word for token in clause[:2]]
+    return words[:1] in (["ADD"], ["DROP"], ["RENAME"]) and words[-1] in WORDS and not _is_primary(clause)
+
+
+def _is_primary(clause: Sequence[Token]) -> bool:
+    return any(token.text.upper() == "PRIMARY" and not token.depth for token in clause[2:])
+
+
+def read(clause: Sequence[Token]) -> IndexClause:
+    """Read a clause that `is_about_index`. Raises Unknown for one over anything but columns, IndexError for one that ends
+    early."""
+    verb, rest = clause[0].word, list(_without_if(clause[2:]))
+    if verb == "ADD":
+        return _added(rest)
+    name = _name(rest[0])
+    if verb == "DROP":
+        return DropsIndex(name)
+    return RenamesIndex(name, _name(rest[2]))
+
+
+def of_create(tokens: Sequence[Token]) -> list[Token]:
+    """Return CREATE INDEX, without its verb and what stands before INDEX, as a clause of ALTER TABLE; [] for any other. Its
+    table is no part of it."""
+    words = [token.word for token in tokens]
+    at = words.index("INDEX") if "INDEX" in words[:4] else 0
+    if words[:1] != ["CREATE"] or not at or not set(words[1:at]) <= {"OR", "REPLACE", "ONLINE", "OFFLINE"}:
+        return []
+    on = words.index("ON", at)
+    opens = next(place for place in range(on, len(tokens)) if _is_mark(tokens[place], "("))
+    return [Token("word", "ADD"), tokens[at], *tokens[at + 1 : on], *_without_end(tokens[opens:])]
+
+
+def of_drop(tokens: Sequence[Token]) -> list[Token]:
+    """Return DROP INDEX as a clause of ALTER TABLE, [] for any other statement."""
+    words = [token.word for token in tokens]
+    at = words.index("INDEX") if "INDEX" in words[:3] else 0
+    if words[:1] != ["DROP"] or not at or not set(words[1:at]) <= {"ONLINE", "OFFLINE"}:
+        return []
+    return [tokens[0], tokens[at], *tokens[at + 1 : words.index("ON", at)]]
+
+
+def _without_end(tokens: Sequence[Token]) -> Sequence[Token]:
+    return tokens[:-1] if _is_mark(tokens[-1], ";") else tokens
+
+
+def _without_if(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Yield what follows IF [NOT] EXISTS: an index that is there already, or not, is told by the definition."""
+    at = 0
+    if tokens and tokens[0].word == "IF":
+        at = 3 if tokens[1].word == "NOT" else 2
+    yield from tokens[at:]
+
+
+def _added(rest: Sequence[Token]) -> AddsIndex:
+    opens = next(place for place, token in enumerate([*rest, None]) if token is None or _is_mark(token, "("))
+    before = [token for token in rest[:opens] if token.kind != "mark"]
+    inside = [token for token in rest[opens + 1 :] if token.depth > rest[opens].depth]
+    behind = [token for token in rest[opens + 1 + len(inside) :] if not token.depth]
+    name = "" if not before or (before[0].word == "USING") else _name(before[0])
+    found = [_part(part) for part in parts(inside, rest[opens].depth + 1)]
+    columns, prefixes, descending = zip(*found, strict=True)
+    hidden = any(HIDING.get(token.word, False) for token in behind) and not any(t.word == "NOT" for t in behind)
+    return AddsIndex(name, columns, prefixes if any(prefixes) else (), descending if any(descending) else (), hidden)
+
+
+def _part(part: Sequence[Token]) -> tuple[str, int | None, bool]:
+    """Read `name [(length)] [ASC | DESC]`."""
+    name, rest, prefix = _name(part[0]), list(part[1:]), None
+    if rest and _is_mark(rest[0], "("):
+        prefix, rest = int(rest[1].text), rest[3:]
+    if len(rest) > 1 or (rest and rest[0].word not in ("ASC", "DESC")):
+        raise Unknown
+    return name, prefix, bool(rest) and rest[0].word == "DESC"
+
+
+def _is_mark(token: Token, text: str) -> bool:
+    return token.kind == "mark" and token.text == text
+
+
+def _name(token: Token) -> str:
+    if token.kind not in ("name", "word"):
+        raise Unknown
+    return token.text
+
+
+# --- the table behind them ----------------------------------------------------------------------------------------------
+
+
+def refuse_others(clauses: Iterable[IndexClause], then: TableSchema) -> None:
+    """Raise Unknown where an index goes, or gets another name, that is unique, or over more than columns."""
+    others = {index.name.lower() for index in then.indexes if not is_followed(index)}
+    for clause in clauses:
+        if isinstance(clause, DropsIndex | RenamesIndex) and _former(clause).lower() in others:
+            raise Unknown
+
+
+def _former(clause: DropsIndex | RenamesIndex) -> str:
+    return clause.name if isinstance(clause, DropsIndex) else clause.former
+
+
+def without_gone(table: TableSchema, clauses: Iterable[IndexClause]) -> TableSchema:
+    """Return a table without indexes that go, and those that are renamed by their next names. What the definition does not have
+    is passed over: the job knows nothing of it."""
+    for clause in clauses:
+        named = {index.name.lower(): index for index in table.indexes if is_followed(index)}
+        if isinstance(clause, DropsIndex) and (gone := named.get(clause.name.lower())):
+            table = replace(table, indexes=tuple(index for index in table.indexes if index is not gone))
+        elif isinstance(clause, RenamesIndex) and (former := named.get(clause.former.lower())):
+            renamed = replace(former, name=clause.name)
+            table = replace(table, indexes=tuple(renamed if one is former else one for one in table.indexes))
+    return table
+
+
+def with_added(table: TableSchema, clauses: Iterable[IndexClause], now: TableSchema) -> TableSchema:
+    """Return a table with the indexes that come. `now`: as the catalogue has it. Raises Unknown for a column that the table
+    does not have."""
+    for clause in clauses:
+        if isinstance(clause, AddsIndex) and (index := _made(clause, table, now)) is not None:
+            table = replace(table, indexes=(*table.indexes, index))
+    return table
+
+
+def _made(clause: AddsIndex, table: TableSchema, now: TableSchema) -> Index | None:
+    """Return the index that a clause makes, None where the table has one of its name: IF NOT EXISTS, or a definition that was
+    read behind the statement."""
+    names = {column.name.lower(): column.name for column in table.columns}
+    if not {name.lower() for name in clause.columns} <= names.keys():
+        raise Unknown
+    columns = tuple(names[name.lower()] for name in clause.columns)
+    prefixes = clause.prefixes or (None,) * len(columns)
+    made = Index(clause.name, columns, False, prefixes, descending=clause.descending, invisible=clause.invisible)
+    known = {index.name.lower() for index in table.indexes}
+    if clause.name.lower() in known:
+        return None
+    for shown in now.indexes:
+        is_it = shown.name.lower() == clause.name.lower() if clause.name else shown.name.lower() not in known
+        if is_it and is_followed(shown) and _agrees(made, shown):
+            return shown
+    return made if clause.name else replace(made, name=_usual_name(columns[0], known))
+
+
+def _agrees(made: Index, shown: Index) -> bool:
+    """Return whether the catalogue has the index. A server may index the beginning of a column where the statement has all."""
+    prefixes = zip(made.prefixes, shown.prefixes or (None,) * len(shown.columns), strict=False)
+    return made.columns == shown.columns and all(said in (None, there) for said, there in prefixes)
+
+
+def _usual_name(column: str, known: set[str]) -> str:
+    """Return the name that the server gives: of the first column, numbered where another index has it."""
+    names = (column if number == 1 else f"{column}_{number}" for number in count(1))
+    return next(name for name in names if name.lower() not in known and name.upper() != "PRIMARY")

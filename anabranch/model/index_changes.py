@@ -1,0 +1,75 @@
+"""Indexes that come, go or get another name between two definitions of a table, as far as they are followed: those that are not
+unique, and over columns alone.
+
+What does not live here: differences for people (`schema_changes.py`), changes of columns (`column_changes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch.model.schema import Index, TableSchema
+
+KINDS = ("btree", "hash")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChanges:
+    """`added`: names behind the change; `dropped`: names before it; `renamed`: former and next names. A name may be both
+    dropped and added: the index has other columns then."""
+
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.dropped or self.renamed)
+
+    def __str__(self) -> str:
+        found = [f"add index {name}" for name in self.added] + [f"drop index {name}" for name in self.dropped]
+        return ", ".join(found + [f"rename index {former} to {name}" for former, name in self.renamed])
+
+
+NO_CHANGES = IndexChanges()
+
+
+def is_followed(index: Index) -> bool:
+    """Return whether an index may come and go while its table is followed: it forbids nothing, and columns say all of it."""
+    return index.kind.lower() in KINDS and not (index.unique or index.parts or index.definition or index.constraint)
+
+
+def index_changes(then: TableSchema, now: TableSchema, renamed: Mapping[str, str]) -> IndexChanges:
+    """Return what becomes of indexes. `renamed`: former and next names of columns. An index that loses a column goes, and comes
+    without it. None where a source has no statements in its log: its definitions show only the latest state."""
+    if then.numbers or now.numbers:
+        return NO_CHANGES
+    before = {index.name: _with_names(index, renamed) for index in then.indexes if is_followed(index)}
+    behind = {index.name: index for index in now.indexes if is_followed(index)}
+    gone = [name for name, index in before.items() if not _is_same(behind.get(name), index)]
+    came = [name for name, index in behind.items() if not _is_same(before.get(name), index)]
+    pairs: list[tuple[str, str]] = []
+    for name in gone:
+        to = next((other for other in came if other not in before and _is_same(before[name], behind[other])), None)
+        if to is not None and name not in behind:
+            pairs.append((name, to))
+            came.remove(to)
+    moved = {former for former, _ in pairs}
+    return IndexChanges(tuple(came), tuple(name for name in gone if name not in moved), tuple(pairs))
+
+
+def _with_names(index: Index, renamed: Mapping[str, str]) -> Index:
+    return replace(index, columns=tuple(renamed.get(name, name) for name in index.columns))
+
+
+def _is_same(one: Index | None, other: Index | None) -> bool:
+    """Return whether two indexes are alike but for their names."""
+    return one is not None and other is not None and _what(one) == _what(other)
+
+
+def _what(index: Index) -> tuple[object, ...]:
+    nothing = (None,) * len(index.columns)
+    descending = index.descending if any(index.descending) else ()
+    return index.columns, index.prefixes or nothing, descending, index.invisible

@@ -1,0 +1,107 @@
+"""Indexes that are not unique, behind statements that make, drop and rename them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.connectors.mysql.source.statements import MysqlDialect
+from anabranch.contracts import AlteringDialect
+from anabranch.model.column_changes import ColumnChange
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, Index, TableSchema
+from anabranch.rows.log_items import StatementKind
+
+INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)
+COLUMNS = (
+    Column("id", INT, "int", nullable=False),
+    Column("v", TEXT, "varchar(20)", has_default=True, charset="utf8mb4"),
+    Column("n", INT, "int", has_default=True),
+)
+KNOWN = (
+    Index("by_v", ("v",), prefixes=(None,)),
+    Index("one", ("v",), True, prefixes=(None,)),
+    Index("low", (), kind="functional", parts=("(lower(`v`))",)),
+)
+THEN = TableSchema(TableId("shop", "item"), COLUMNS, ("id",), KNOWN, engine="InnoDB")
+
+
+def behind(sql: str, now: TableSchema = THEN, then: TableSchema = THEN) -> list[str] | None:
+    """Return the indexes behind a statement, `name(columns)`, with - before what is descending; None where that is not
+    certain, or none of these goes or comes."""
+    dialect = MysqlDialect()
+    assert isinstance(dialect, AlteringDialect)
+    found = dialect.altered(sql, "shop", then, now)
+    if found is None:
+        return None
+    assert (ColumnChange.INDEXES in found.kinds) is (found.schema.indexes != then.indexes)
+    return [f"{index.name}({_parts(index)})" for index in found.schema.indexes if index not in KNOWN[1:]]
+
+
+def _parts(index: Index) -> str:
+    descending = index.descending or (False,) * len(index.columns)
+    parts = zip(index.columns, index.prefixes, descending, strict=True)
+    return ",".join(f"{'-' * down}{name}{prefix or ''}" for name, prefix, down in parts)
+
+
+@pytest.mark.parametrize(
+    ("sql", "indexes"),
+    [
+        ("CREATE INDEX i ON item (n)", "by_v(v) i(n)"),
+        ("CREATE INDEX `i` USING BTREE ON shop.item (V(3) DESC, N ASC) COMMENT 'x, (y' ALGORITHM=INPLACE;",
+         "by_v(v) i(-v3,n)"),
+        ("CREATE OR REPLACE INDEX i ON item (n)", "by_v(v) i(n)"),
+        ("CREATE INDEX IF NOT EXISTS by_v ON item (n)", "by_v(v)"),
+        ("ALTER TABLE item ADD INDEX i (n) USING BTREE, ADD KEY (v), ADD KEY (v(2)), LOCK=NONE",
+         "by_v(v) i(n) v(v) v_2(v2)"),
+        ("ALTER TABLE item ADD INDEX IF NOT EXISTS i (n), COMMENT = 'x', ADD UNIQUE u (n)", "by_v(v) i(n)"),
+        ("DROP INDEX BY_V ON item", ""),
+        ("DROP INDEX IF EXISTS by_v ON item", ""),
+        ("ALTER TABLE item DROP KEY by_v, ADD INDEX by_v (v, n)", "by_v(v,n)"),
+        ("ALTER TABLE item RENAME INDEX by_v TO w", "w(v)"),
+        ("DROP INDEX one ON item", "by_v(v)"),  # what is unique stays, and what nobody knows
+        ("ALTER TABLE item DROP INDEX never, RENAME KEY one TO two", "by_v(v)"),
+        ("CREATE INDEX i ON item ((lower(v)))", "by_v(v)"),
+        ("CREATE UNIQUE INDEX i ON item (v)", None),
+        ("CREATE FULLTEXT INDEX i ON item (v)", None),
+        ("ALTER TABLE item ADD FULLTEXT KEY i (v)", None),
+        ("ALTER TABLE item ALTER n SET DEFAULT 5, ADD INDEX i (n)", None),  # the catalogue has another default
+        ("CREATE INDEX i ON item (later)", None),  # a definition of before
+        ("ALTER TABLE item DROP COLUMN n, DROP INDEX by_v", ""),
+        ("ALTER TABLE item DROP COLUMN n, DROP INDEX one", None),
+        ("ALTER TABLE item DROP COLUMN n, ADD INDEX i ((lower(v)))", None),
+        ("ALTER TABLE item DROP COLUMN n, ADD UNIQUE INDEX i (v)", None),
+        ("ALTER TABLE item DROP COLUMN n, ADD INDEX i (n)", None),
+    ],
+)  # fmt: skip
+def test_what_a_statement_makes_of_indexes(sql: str, indexes: str | None) -> None:
+    assert behind(sql) == (None if indexes is None else indexes.split())
+
+
+def test_the_catalogue_knows_what_the_statement_does_not_say() -> None:
+    """A server may take the beginning of a column, or another name; what it has made of the index since is not its affair."""
+    now = replace(THEN, indexes=(*KNOWN, Index("n_3", ("n",), prefixes=(None,)), Index("i", ("v",), prefixes=(7,))))
+    assert behind("ALTER TABLE item ADD KEY (n), ADD INDEX i (v)", now) == ["by_v(v)", "n_3(n)", "i(v7)"]
+    other = replace(THEN, indexes=(*KNOWN, Index("i", ("v",), prefixes=(7,))))
+    assert behind("CREATE INDEX i ON item (n)", other) == ["by_v(v)", "i(n)"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "indexes"),
+    [
+        ("CREATE INDEX i ON t (n)", StatementKind.ALTER, True),
+        ("DROP INDEX i ON t", StatementKind.ALTER, True),
+        ("CREATE UNIQUE INDEX i ON t (n)", StatementKind.ALTER, False),
+        ("DROP INDEX `PRIMARY` ON t", StatementKind.COLUMNS, False),
+        ("ALTER TABLE t ADD KEY (n)", StatementKind.ALTER, True),
+        ("ALTER TABLE t COMMENT = 'x', RENAME KEY a TO b", StatementKind.ALTER, True),
+        ("ALTER TABLE t ADD UNIQUE KEY (n)", StatementKind.ALTER, False),
+        ("ALTER TABLE t ADD KEY (n), DROP PRIMARY KEY", StatementKind.COLUMNS, False),
+        ("SET STATEMENT max_statement_time = 5 FOR CREATE INDEX i ON t (n)", StatementKind.ALTER, False),
+    ],
+)
+def test_statements_about_indexes_are_told_apart(sql: str, kind: StatementKind, indexes: bool) -> None:
+    found = MysqlDialect().facts(sql, "shop")
+    assert (found.kind, found.indexes) == (kind, indexes)

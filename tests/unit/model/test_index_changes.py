@@ -1,0 +1,53 @@
+"""Indexes that come, go or get another name between two definitions."""
+
+from __future__ import annotations
+
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.index_changes import NO_CHANGES, IndexChanges, index_changes
+from anabranch.model.schema import Column, Index, TableSchema
+from anabranch.model.table_facts import NO_FACTS
+from anabranch.model.table_life import Life, TableState, alter, build_again, note_built
+
+ITEM = TableId("shop", "item")
+
+
+def table(columns: str, *indexes: Index) -> TableSchema:
+    int32 = LogicalType(Kind.INT32)
+    return TableSchema(ITEM, tuple(Column(name, int32, "int") for name in columns.split()), ("id",), indexes)
+
+
+def index(name: str, columns: str, unique: bool = False) -> Index:
+    return Index(name, tuple(columns.split()), unique)
+
+
+def test_what_becomes_of_indexes() -> None:
+    then = table("id a b", index("i", "a"), index("j", "b"), index("u", "a b", True))
+    for now, found in (
+        (then, NO_CHANGES),
+        (table("id a b", index("i", "a"), index("j", "b")), NO_CHANGES),  # what is unique is none of its affair
+        (table("id a b", index("i", "a"), index("k", "a b")), IndexChanges(("k",), ("j",))),
+        (table("id a b", index("i", "a b"), index("j", "b")), IndexChanges(("i",), ("i",))),
+        (table("id a b", index("k", "a"), index("j", "b")), IndexChanges(renamed=(("i", "k"),))),
+        (table("id a b", index("j", "a"), index("i", "b")), IndexChanges(("j", "i"), ("i", "j"))),
+        (table("id b", index("j", "b")), IndexChanges((), ("i",))),
+    ):
+        assert index_changes(then, now, {}) == found
+    assert index_changes(then, table("id c b", index("i", "c"), index("j", "b")), {"a": "c"}) == NO_CHANGES
+    both = table("id a b", index("i", "a b"))
+    assert index_changes(both, table("id b", index("i", "b")), {}) == IndexChanges(("i",), ("i",))
+
+
+def test_indexes_are_to_be_built_until_they_are_built_or_gone() -> None:
+    before, behind = table("id a", index("i", "a"), index("j", "a")), table("id a", index("j", "a"), index("k", "id a"))
+    state = note_built(TableState(ITEM, ITEM, Life.STREAMING, schema=before), ["check c is not built"])
+    assert state.is_built
+    altered = alter(state, behind, index_changes(before, behind, {}))
+    assert (
+        altered.facts.adding == ("k", "j") and not altered.is_built
+    )  # one over the same columns may have stood for it
+    assert type(altered.facts).read(altered.facts.stored()) == altered.facts
+    built = note_built(altered, ["index k is not built"])
+    assert built.is_built and built.facts.not_built == ("check c is not built", "index k is not built")
+    assert alter(altered, before, index_changes(behind, before, {})).facts.adding == ("j", "i")
+    assert build_again(altered).facts == NO_FACTS
