@@ -21,6 +21,7 @@ from typing import Any
 from anabranch import pace
 from anabranch.apply.run import ApplyRun
 from anabranch.capture.run import Capture
+from anabranch.contracts import drift_of
 from anabranch.job import Job, parts
 from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
 from anabranch.model.ids import TableId
@@ -64,6 +65,7 @@ class JobHere:
     """`made` has the job file, and both ends. `settings`: of ApplySettings, other than the job's."""
 
     made: Scenario
+    looks: bool = False  # at what became of the definitions at the source, as a job's capture does every ten seconds
 
     @property
     def job(self) -> Job:
@@ -150,6 +152,7 @@ class JobHere:
                 ghosts=job.config.ddl.ghosts,
                 tools=job.config.ddl.names_of_tools,
                 shares=job.rules.shares_target,
+                **({"drift": partial(drift_of, source, options, job.config.followed_changes)} if self.looks else {}),
             ).run()
 
     def apply(self, is_built: bool = False, **settings: Any) -> None:

@@ -97,7 +97,9 @@ def statements(
             case ColumnRetyped():
                 former, native = types(altered, step, rules)
                 if former != native:
-                    lines.append(f"ALTER COLUMN {quote(altered.target(step.name))} TYPE {native}")
+                    lines.append(
+                        f"ALTER COLUMN {quote(altered.target(step.name))} TYPE {native}{_collation(altered, step)}"
+                    )
                 lines += label_checks.lines(altered, step, checks)
     if lines:
         yield f"ALTER TABLE {place} {', '.join(lines)}"
@@ -144,7 +146,18 @@ def types(altered: AlteredTable, step: ColumnRetyped, rules: ValueRules) -> tupl
     fits = [PostgresTypes().fit(table.type_of(target), rules) for _, table, _, target in altered.both(step.name)]
     if refused := next((fit.reason for fit in fits if fit.fidelity is Fidelity.REFUSED), ""):
         raise Conflict(altered.table.source, f"column {step.name}: {refused}")
-    return fits[0].native, fits[1].native
+    natives = (
+        schema.column(name).native if ddl.is_as_there(schema, table.type_of(target)) else fit.native
+        for fit, (schema, table, name, target) in zip(fits, altered.both(step.name), strict=True)
+    )
+    former, native = natives
+    return former, native
+
+
+def _collation(altered: AlteredTable, step: ColumnRetyped) -> str:
+    """Return the column's collation, which a server takes away with the type unless it is said again."""
+    is_as_there = ddl.is_as_there(altered.schema, altered.table.type_of(altered.target(step.name)))
+    return ddl.collation(altered.schema.column(step.name)) if is_as_there else ""
 
 
 def _fitting(altered: AlteredTable, name: str) -> str:

@@ -98,12 +98,12 @@ def computed_columns(schema: TableSchema, table: TargetTable) -> Iterator[tuple[
     """Yield source column, and its line in the definition."""
     for column, target, expression in verbatim.computed(schema, table):
         if not isinstance(expression, NotCarried):
-            type_ = f"{column.native}{_collation(column)}"
+            type_ = f"{column.native}{collation(column)}"
             needed = "" if column.nullable else " NOT NULL"
             yield column.name, f"{quote(target)} {type_} GENERATED ALWAYS AS {expression}{needed}"
 
 
-def _collation(column: Column) -> str:
+def collation(column: Column) -> str:
     return f" COLLATE {column.collation}" if column.collation else ""
 
 
@@ -197,7 +197,7 @@ def column_line(
     if fit.fidelity is Fidelity.REFUSED:
         raise TargetError(f"column {name}: {fit.reason}", hint="correct [types.map] or [[tables]] columns.type")
     is_as_is = is_as_there(schema, logical)
-    native = f"{column.native}{_collation(column)}" if is_as_is else fit.native
+    native = f"{column.native}{collation(column)}" if is_as_is else fit.native
     parts = [quote(name), native]
     if logical.carried is Kind.ENUM and not logical.target:
         parts.append(
