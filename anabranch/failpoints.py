@@ -73,6 +73,9 @@ POINTS = {
     "trail.drop.removed": "old segments are gone, since when the others wait is not noted yet",
     "trail.pack.written": "a packed segment is complete, under another name",
     "trail.pack.renamed": "a packed segment has its name, the one it replaces is still there",
+    # change tables
+    "changes.made": "the change tables are there, the job does not know of them",
+    "changes.known": "the tables are known at the target, the checkpoint is not there yet",
     # load
     "load.held": "the trail is held for the load, the target knows of nothing yet",
     "load.pending": "the tables are known at the target, the checkpoint is not there yet",
@@ -103,6 +106,7 @@ POINTS = {
     "apply.one": "one source transaction was carried out row by row, before its commit",
     "apply.saved": "table states are saved in the open transaction",
     "apply.commit": "before COMMIT is sent",
+    "apply.appended": "changes are appended to change tables, in the open transaction",
     "apply.committed": "the target has committed, this process does not know",
     "apply.moved.on": "the checkpoint moves over log that holds nothing for us, before its commit",
     "apply.altering": "the target's table is about to be altered by a statement that commits by itself; its state says so",

@@ -1,7 +1,7 @@
 """Conversion of the trail's changes to batches for an Appender: chunks -> images -> a batch. Nothing is compacted and
 nothing is decided.
 
-What does not live here: epochs (an engine that carries out by appending comes with the first such target).
+What does not live here: epochs (`append_carrier.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from anabranch.apply.images import ORDINAL_BITS, Images, gather
+from anabranch.apply.images import ORDINAL_BITS, Images, gather, sequence_of
+from anabranch.apply.stage import Group
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.appended import ChangeBatch, Emptied, TableChanges, committed
@@ -32,6 +33,16 @@ def batch_of(chunks: Sequence[Chunk], tables: Mapping[TableId, tuple[TableSchema
         if barrier.kind is BarrierKind.TRUNCATE and barrier.table in tables
     ]
     changes = [_changes(table, images, base) for table, images in found if images is not None]
+    return ChangeBatch(committed(chunks), changes, emptied)
+
+
+def batch_of_group(part: Group, chunks: Sequence[Chunk], tables: Mapping[TableId, TargetTable]) -> ChangeBatch:
+    """Return what a group of these chunks has of the tables that are followed, in their forms at the target."""
+    emptied = [
+        Emptied(table, sequence_of(order, part.base), order & ((1 << ORDINAL_BITS) - 1))
+        for order, table in part.truncates
+    ]
+    changes = [_changes(tables[table], images, part.base) for table, images in part.images.items()]
     return ChangeBatch(committed(chunks), changes, emptied)
 
 

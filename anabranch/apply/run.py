@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from anabranch import log, pace
 from anabranch.apply.abilities import MergeWriter, merging
 from anabranch.apply.altering import Altering
+from anabranch.apply.append_carrier import AppendCarrier
 from anabranch.apply.carry_out import CarryOut
 from anabranch.apply.cascades.cascade import refuse_far_cascades
 from anabranch.apply.cascades.computed import AskedSource
@@ -40,7 +41,7 @@ from anabranch.apply.staging import Executors
 from anabranch.apply.tables import Tables
 from anabranch.apply.told import Totals
 from anabranch.apply.window import WindowResolver
-from anabranch.contracts import Enforced, LabelWriter, RowTarget, SourceConnector, TargetStore, ValueRules
+from anabranch.contracts import Appender, Enforced, LabelWriter, RowTarget, SourceConnector, TargetStore, ValueRules
 from anabranch.errors import AnabranchError, Fenced, SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.condition import Waiting
@@ -309,7 +310,9 @@ class ApplyRun:
         return self._held.bound() is not None
 
     def _carrier(self, progress: Progress, writer: MergeWriter) -> CarryOut:
-        """Return the way of carrying out that this kind of target needs: today all of them keep rows."""
+        """Return the way of carrying out that this kind of target needs: it keeps changes, or rows."""
+        if isinstance(writer, Appender):
+            return AppendCarrier(progress, writer, StreamFilter(self.engine))
         executors = Executors(
             self.job, self.trail_directory, self.target, self.rules, self.engine, self.settings.stage_rows
         )

@@ -6,6 +6,7 @@ languages inside. What does not live here: anything that needs a database to be 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -28,7 +29,7 @@ from anabranch.config.sections.rules import Rule
 from anabranch.config.sections.source import Source
 from anabranch.config.sections.spark import Spark
 from anabranch.config.sections.tables import TableEntry
-from anabranch.config.sections.target import NamedTarget, Target
+from anabranch.config.sections.target import CHANGE_TABLES, NamedTarget, Target
 from anabranch.config.sections.trace import Trace
 from anabranch.config.sections.types_at_target import Types
 from anabranch.config.values import JobName
@@ -88,6 +89,39 @@ class JobConfig(Section):
             refuse_sums(self.tables)
         return self
 
+    @model_validator(mode="after")
+    def _changes_fit(self) -> Self:
+        if self.keeps_changes and (misfits := list(self._misfits_of_changes())):
+            beside = '[target] form = "change_tables"'
+            raise refuse(*(Problem(f"{what} beside {beside}", expected=expected) for what, expected in misfits))
+        return self
+
+    def _misfits_of_changes(self) -> Iterator[tuple[str, str]]:
+        """Yield what a job that keeps changes cannot have, and what it can."""
+        alone = "nothing of the kind: rows of the target are changes, which nobody merges or writes back"
+        if self.targets:
+            yield "[[targets]]", "one target"
+        if self.pair is not None:
+            yield "[pair]", alone
+        if self.reverse.enabled:
+            yield "[reverse] enabled", alone
+        if self.load.existing != "refuse":
+            yield f'[load] existing = "{self.load.existing}"', "nothing: there is no load"
+        if self.apply.on_conflict != "stop" or any(entry.on_conflict not in (None, "stop") for entry in self.tables):
+            yield "on_conflict", alone
+        if self.apply.on_error != "stop":
+            yield f'[apply] on_error = "{self.apply.on_error}"', '"stop": readers would miss what comes later'
+        if self.apply.mode != "epoch":
+            yield f'[apply] mode = "{self.apply.mode}"', '"epoch": each change has the place of its transaction anyway'
+        for said in self.ddl.every(usual={}):
+            for kind in sorted(said.followed):
+                yield said.line(kind), f'"{UNSAID[kind]}": a change table keeps the columns that it began with'
+
+    @property
+    def keeps_changes(self) -> bool:
+        """Return whether the target keeps changes and no rows."""
+        return self.target is not None and self.target.form == CHANGE_TABLES
+
     @property
     def home(self) -> Path:
         """The job's directory, absolute; whoever needs it makes it."""
@@ -110,7 +144,7 @@ class JobConfig(Section):
     @property
     def _usual(self) -> Actions:
         """Return what becomes of changes that the file says nothing of."""
-        return {} if self.pair or self.is_way_back else ADDITIVE
+        return {} if self.pair or self.is_way_back or self.keeps_changes else ADDITIVE
 
     @property
     def followed_anywhere(self) -> frozenset[ColumnChange]:
@@ -198,4 +232,6 @@ class JobConfig(Section):
             "types": {"map": self.types.map},
             "ghosts": list(self.ddl.ghosts.patterns),
         }
+        if self.keeps_changes:
+            found["form"] = CHANGE_TABLES
         return with_options(found, {SOURCE: self.source.options, TARGET: self.target_options(target)})

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from anabranch.model.endpoint import Endpoint
 
 
+ROWS, CHANGES = "connector", "change_connector"  # functions of a module `target`; not each has the second
+
+
 def source(endpoint: Endpoint, options: Options | None = None) -> SourceConnector:
     """Return the connector that reads from `endpoint`. Raises ConfigError when this database cannot be a source."""
     connector: SourceConnector = _role(endpoint, options, SOURCE)
@@ -37,16 +40,25 @@ def row_target(endpoint: Endpoint, options: Options | None = None) -> RowTarget:
     return connector
 
 
+def change_target(endpoint: Endpoint, options: Options | None = None) -> RowTarget:
+    """Return the connector of a target that keeps changes in tables. Raises ConfigError for a database that has none yet."""
+    connector: RowTarget = _role(endpoint, options, TARGET, CHANGES)
+    return connector
+
+
 def _keeps_rows(connector: TargetConnector) -> TypeGuard[RowTarget]:
     return hasattr(connector, "writer")
 
 
-def _role(endpoint: Endpoint, options: Options | None, role: str) -> Any:
+def _role(endpoint: Endpoint, options: Options | None, role: str, makes: str = ROWS) -> Any:
     database = registry()[endpoint.scheme]
     if role not in database.roles:
         raise ConfigError(f"{endpoint.scheme}:// cannot be a {role} yet")
     try:
-        return import_module(f"{database.package}.{role}").connector(endpoint, options or database.options_of(role)())
+        make = getattr(import_module(f"{database.package}.{role}"), makes, None)
+        if make is None:
+            raise ConfigError(f"{endpoint.scheme}:// keeps no changes yet", hint='form = "rows", or a PostgreSQL')
+        return make(endpoint, options or database.options_of(role)())
     except ImportError as missing:  # also a driver without its C library
         raise ConfigError(
             f"the driver of {endpoint.scheme}:// is not installed ({missing.name or missing})",

@@ -7,7 +7,7 @@ drill's in `shadow`, those of two active sites in `pair`. None has more than eig
 ability that not every database has is a protocol of its own, and one object may have several.
 """
 
-from anabranch.contracts.appender import Appender, AppendTarget
+from anabranch.contracts.appender import Appender, AppendTarget, ChangeTables, KeepsChanges
 from anabranch.contracts.checks import Checks, PreflightContext
 from anabranch.contracts.fence import (
     ComparingSource,
@@ -118,6 +118,7 @@ __all__ = [
     "Begun",
     "Bounds",
     "Cascader",
+    "ChangeTables",
     "Checks",
     "ComparingSource",
     "ComputedReader",
@@ -145,6 +146,7 @@ __all__ = [
     "JobStore",
     "Journal",
     "KeepingReader",
+    "KeepsChanges",
     "KeptReader",
     "LabelTables",
     "LabelWriter",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.contracts.target import TargetConnector
 from anabranch.contracts.writer import Begun
@@ -10,9 +11,12 @@ from anabranch.model.state import Checkpoint
 from anabranch.model.value_rules import ValueRules
 
 if TYPE_CHECKING:
+    from anabranch.model.schema import TableSchema
     from anabranch.rows.appended import ChangeBatch
+    from anabranch.rows.net import TargetTable
 
 
+@runtime_checkable
 class Appender(Protocol):
     """Appends every change of a source, in the log's order, over the one committing connection of a job's apply process.
 
@@ -50,3 +54,26 @@ class AppendTarget(TargetConnector, Protocol):
     """A target that keeps changes: there is nothing to load, to merge or to verify row by row."""
 
     def appender(self, rules: ValueRules) -> Appender: ...
+
+
+class ChangeTables(Protocol):
+    """The change tables of a database: one for each table that is followed, functions that read them, and what time each
+    transaction was committed at."""
+
+    def begin(
+        self, job: str, uuid: str, tables: Sequence[tuple[TableSchema, TargetTable]], at: int, commit_time: int
+    ) -> None:
+        """Create what is missing, in one transaction; nothing changes where all of it is there. `at`: the sequence behind
+        which the tables have every change; `commit_time` of it, in microseconds since 1970 UTC.
+
+        Raises StateError where change tables of another job (`uuid`) are there, TargetError for names that are too long."""
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class KeepsChanges(Protocol):
+    """Lets a database keep changes in tables. Its Writer is an Appender; of the tables that it writes nothing is loaded, merged
+    or compared."""
+
+    def change_tables(self, rules: ValueRules) -> ChangeTables: ...

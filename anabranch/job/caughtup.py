@@ -18,7 +18,7 @@ from anabranch.model.writers import own_targets
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.alone import is_loading_again
 from anabranch.view.identity import trail_uuid
-from anabranch.view.opened import catalog_of, source_of, target_of
+from anabranch.view.opened import catalog_of, end_of, source_of
 from anabranch.view.options import log_options
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Progress:
             return
         self._next = now + REFRESH_SECONDS
         try:
-            self._store = self._store or target_of(self.job).store()
+            self._store = self._store or end_of(self.job).store()
             if self._store.exists():
                 self.checkpoint = self._store.jobs.checkpoint(self.job.config.name)
                 self.states = self._store.states.tables(

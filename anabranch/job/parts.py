@@ -23,7 +23,7 @@ from anabranch.spark.engine import Engine, SparkEngine
 from anabranch.trail.reader import has_begun
 from anabranch.view.definitions import logs_cascades
 from anabranch.view.identity import followed_identity, new_trail_uuid, trail_uuid
-from anabranch.view.opened import source_of, spark_home, target_of
+from anabranch.view.opened import end_of, require_rows, source_of, spark_home
 from anabranch.view.options import log_options, source_limits, target_limits, value_rules
 from anabranch.view.refusals import (
     refuse_changed_job,
@@ -102,7 +102,7 @@ def run_apply(job: JobView, engine: Engine | None = None) -> None:
             trail_directory=job.trail,
             spark_directory=spark_home(job) / "checkpoint",
             source=source,
-            target=target_of(job),
+            target=end_of(job),
             rules=value_rules(job),
             tables=job.rules,
             settings=_apply_settings(job, logs_cascades=logs_cascades(job, source)),
@@ -156,10 +156,12 @@ def run_load(
 ) -> None:
     """Run a load in this process. `engine`: used instead of Spark."""
     from anabranch.job.preflight import preflight_report
+    from anabranch.lifecycle.beginning_changes import begin_changes
     from anabranch.lifecycle.loading import Loading
     from anabranch.lifecycle.loading_one import LoadingOne
 
     if table is not None:
+        require_rows(job)
         refuse_load(job)
         refuse_in_pair(job, table)
     refuse_unarmed(job)
@@ -172,7 +174,9 @@ def run_load(
         begin_trail_if_none(job, stop.asked)
         _await_trail(job, stop)
         if not stop.asked():
-            if table is None:
+            if job.config.keeps_changes:
+                begin_changes(job)
+            elif table is None:
                 loading = Loading(job, engine, stop.asked, LoadWatcher(state))
                 loading.all_tables()
                 if not os.environ.get(SUPERVISED) and not stop.asked():
@@ -186,6 +190,7 @@ def run_vouching(job: JobView, table: TableId, place: str | None) -> Vouched | N
     """Let a table stream from a place for which somebody vouches, in this process. `place`: None for the log's end of now."""
     from anabranch.lifecycle.vouching import vouch_for
 
+    require_rows(job)
     refuse_load(job)
     refuse_in_pair(job, table)
     refuse_unarmed(job)

@@ -14,7 +14,7 @@ from anabranch.errors import AnabranchError, SourceError, SourceUnavailable
 from anabranch.model.ids import TableId
 from anabranch.view.definitions import history, is_asked_for
 from anabranch.view.identity import begun_uuid, trail_uuid
-from anabranch.view.opened import source_of, store_of, target_of
+from anabranch.view.opened import end_of, source_of, store_of
 from anabranch.view.options import log_options, name_at_source
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def preflight_report(job: JobView, reverse: bool = False) -> Report:
     try:
         source = source_of(job)
         found = preflight(
-            job.config, job.rules, source, target_of(job), lambda: known(job), lambda: identity_now(job, source)
+            job.config, job.rules, source, end_of(job), lambda: known(job), lambda: identity_now(job, source)
         )
         if job.config.pair is not None:
             from anabranch.lifecycle.pairing import pair_results

@@ -76,7 +76,7 @@ def _take_over(job: JobView, store: TargetStore) -> Armed:
     schemas = definitions(job)
     checkpoint, states = store.jobs.checkpoint(name), store.states.tables(name)
     if checkpoint is not None:
-        _hand_on(job, checkpoint.position.sequence)
+        hand_on(job, checkpoint.position.sequence)
         return Armed(checkpoint.position, tuple(sorted(states)), was_armed=True)
     targets = job.rules.targets(schemas)
     refuse_unmarked(job, targets)
@@ -90,7 +90,7 @@ def _take_over(job: JobView, store: TargetStore) -> Armed:
     native = end.position.native if end.position.sequence == first else ""
     position = Position(first, native)
     store.jobs.create_checkpoint(name, position, end.commit_time)
-    _hand_on(job, first)
+    hand_on(job, first)
     log.get(job=name).info("job_armed", position=str(position), tables=len(schemas))
     return Armed(position, tuple(sorted(schemas)), was_armed=False)
 
@@ -111,7 +111,7 @@ def _refuse_changed(job: JobView, trail: TrailReader, first: int) -> None:
         )
 
 
-def _hand_on(job: JobView, sequence: int) -> None:
+def hand_on(job: JobView, sequence: int) -> None:
     """Hold the trail for apply, which registers again when it starts, no longer for what has no load."""
     held = retention.readers(job.trail)
     if job.names.load in held and job.names.apply not in held:

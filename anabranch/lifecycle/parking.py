@@ -19,7 +19,7 @@ from anabranch.model.table_life import TableState, give_up_place
 from anabranch.model.table_life import resume as to_resume
 from anabranch.trail import requests, retention
 from anabranch.trail.reader import TrailReader, exists
-from anabranch.view.opened import store_of
+from anabranch.view.opened import require_rows, store_of
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -100,6 +100,7 @@ def _is_asked(state: TableState, states: Mapping[TableId, TableState]) -> bool:
 def resume(job: JobView, table: TableId | None) -> list[TableId]:
     """Let tables that apply has parked continue where they stopped: all, or one with those that were parked together
     with it. Apply does it, now or when it starts. Returns these tables."""
+    require_rows(job)  # readers of changes would miss what comes behind a place that they have read
     with store_of(job) as store:
         states = store.states.tables(job.config.name) if store.exists() else {}
         groups = _groups(job, states, table)

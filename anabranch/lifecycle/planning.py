@@ -31,7 +31,7 @@ from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import RuleSet
 from anabranch.trail import retention
 from anabranch.view.identity import trail_uuid
-from anabranch.view.opened import catalog_of, source_of, store_of
+from anabranch.view.opened import catalog_of, require_rows, source_of, store_of
 from anabranch.view.options import value_rules
 from anabranch.view.refusals import targets_left_out
 from anabranch.view.running import require_stopped
@@ -80,6 +80,8 @@ def plan(job: JobView, execute: bool) -> Plan | None:
             return None
         states = store.states.tables(job.config.name)
         found = _plan(job, json.loads(known["definition"]), states)
+        if found.lines:
+            require_rows(job)  # tables that come or change are loaded
         if execute and found.lines:
             _take_over(job, store, found, states)
             definition = json.dumps(job.config.fingerprint(job.target))

@@ -32,7 +32,7 @@ from anabranch.rules.rule_set import RuleSet, check_filter
 from anabranch.rules.way_back import Ends, TableBack, WayBack, way_back
 from anabranch.version import __version__
 from anabranch.view.identity import trail_uuid
-from anabranch.view.opened import catalog_of, source_of, store_of
+from anabranch.view.opened import catalog_of, require_rows, source_of, store_of
 from anabranch.view.options import source_limits, target_limits
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def _results(job: JobView, ends: Ends) -> tuple[CheckResult, ...]:
 
 
 def _ends(job: JobView) -> Ends:
+    require_rows(job)
     source = source_of(job)
     with store_of(job) as store:
         is_there = store.exists()

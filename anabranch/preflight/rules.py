@@ -104,6 +104,8 @@ def _table(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
             selection.results.append(result)
         accepted = _without_refused(rules, schema)
         selection.targets[schema.id] = rules.target_table(accepted)
+        if rules.keeps_changes:
+            selection.needs_full_images.append(schema.id)
         _filter(rules, accepted, selection)
         _on_conflict(rules, accepted, selection)
     except ConfigError as error:
@@ -131,7 +133,8 @@ def _without_refused(rules: RuleSet, schema: TableSchema) -> TableSchema:
 
 def _filter(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
     found = rules.where(schema)
-    if found and not set(found.columns) <= set(schema.primary_key):
+    is_needed = found and not set(found.columns) <= set(schema.primary_key)
+    if is_needed and schema.id not in selection.needs_full_images:
         selection.needs_full_images.append(schema.id)
 
 

@@ -41,6 +41,7 @@ from anabranch.rules.rule_set import RuleSet
 RIGHTS = {Side.SOURCE: "source.rights", Side.TARGET: "target.rights"}
 STATE = "target.state"  # a check: may the job's user read and write its state at the target?
 FULL_IMAGES = "tables.full_images"  # in PreflightContext.user_choices: tables that need full row images (K27)
+FORM = "target.form"  # in PreflightContext.user_choices of a job that keeps changes: what its target keeps
 TAKE_OVER = "take_over"  # [load] existing: the tables stand with their rows, as if the job had loaded them
 GIVEN = "capture.given"  # in PreflightContext.user_choices: keys of [capture] that stand in the job file
 Answer = TypeVar("Answer")
@@ -189,6 +190,8 @@ def _context(
 ) -> PreflightContext:
     choices = choices_of(config, rules.target_name)
     choices[FULL_IMAGES] = ", ".join(map(str, selection.needs_full_images))
+    if config.target is not None and config.keeps_changes:
+        choices[FORM] = config.target.form
     dropped = {table: rules.dropped(table) for table in selection.tables if rules.dropped(table)}
     return PreflightContext(
         config.name,

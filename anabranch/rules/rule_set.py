@@ -16,6 +16,7 @@ from anabranch.config.sections.pair import Pair
 from anabranch.contracts import TypeMap
 from anabranch.errors import ConfigError, Problem, SchemaError
 from anabranch.model.at_target import TextForm
+from anabranch.model.change_names import change_table
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
@@ -73,7 +74,7 @@ class RuleSet:
 
     def __init__(self, config: JobConfig, types: TypeMap, target: str = "") -> None:
         """Set up the rules. `types`: the type map of the job's target."""
-        self._config, self.target_name = config, target
+        self._config, self.target_name, self.keeps_changes = config, target, config.keeps_changes
         self.values = value_rules(config, types, target)
         self._rules = [_Rule(_patterns(rule.include), Template.parse(rule.target)) for rule in config.rules]
         self._excluded = [pattern for rule in config.rules for pattern in _patterns(rule.exclude)]
@@ -88,7 +89,8 @@ class RuleSet:
             return None
         for rule in self._rules:
             if any(pattern.matches(table) for pattern in rule.include):
-                return rule.target.render(table)
+                found = rule.target.render(table)
+                return change_table(found) if self.keeps_changes else found
         return None
 
     def includes(self, table: TableId) -> bool:

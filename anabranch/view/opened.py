@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from anabranch import connectors
-from anabranch.errors import TargetUnavailable
+from anabranch.errors import ConfigError, TargetUnavailable
 from anabranch.view.options import source_limits, target_limits
 
 if TYPE_CHECKING:  # contracts take time to come, and `status` goes without them
     from anabranch.contracts import RowTarget, SourceCatalog, SourceConnector, TargetStore
+    from anabranch.model.endpoint import Endpoint
     from anabranch.view.job_view import JobView
 
 T = TypeVar("T")
@@ -29,14 +30,41 @@ def source_of(job: JobView, at_most: float = math.inf) -> SourceConnector:
 
 
 def target_of(job: JobView) -> RowTarget:
-    end = replace(job.endpoint, limits=target_limits(job))
-    return connectors.row_target(end, job.config.target_options(job.target))
+    """Return the target of a job that keeps rows. Raises ConfigError for one that keeps changes: it cannot do that."""
+    if job.config.keeps_changes:
+        raise ConfigError(
+            'the job keeps changes ([target] form = "change_tables"): there are no rows to load, to compare or to go back from',
+            job=job.config.name,
+            hint="use a job of its own for the rows",
+        )
+    return connectors.row_target(_end(job), job.config.target_options(job.target))
+
+
+def require_rows(job: JobView) -> None:
+    """Raise ConfigError for a job that keeps changes, where something is asked that only rows can do."""
+    if job.config.keeps_changes:
+        raise ConfigError(
+            'the job keeps changes ([target] form = "change_tables"): there are no rows to load, to compare or to go back from',
+            job=job.config.name,
+            hint="use a job of its own for the rows",
+        )
+
+
+def end_of(job: JobView) -> RowTarget:
+    """Return the target, whatever it keeps: for its state, its checks, and what is written there."""
+    if job.config.keeps_changes:
+        return connectors.change_target(_end(job), job.config.target_options(job.target))
+    return target_of(job)
+
+
+def _end(job: JobView) -> Endpoint:
+    return replace(job.endpoint, limits=target_limits(job))
 
 
 @contextmanager
 def store_of(job: JobView) -> Iterator[TargetStore]:
     """Open the target's store, closed afterwards. It may not exist yet."""
-    store = target_of(job).store()
+    store = end_of(job).store()
     try:
         yield store
     finally:

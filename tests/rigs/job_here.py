@@ -35,7 +35,7 @@ from anabranch.trail.writer import TrailWriter
 from anabranch.verify.report import Verification
 from anabranch.view.definitions import logs_cascades
 from anabranch.view.identity import followed_identity, trail_uuid
-from anabranch.view.opened import source_of, spark_home, target_of
+from anabranch.view.opened import end_of, source_of, spark_home
 from anabranch.view.options import log_options, value_rules
 from rigs.scenario import Scenario
 
@@ -158,7 +158,7 @@ class JobHere:
     def apply(self, is_built: bool = False, **settings: Any) -> None:
         """Carry out what the trail has, until no table is in its window any more; `is_built`: and indexes and keys stand."""
         job, until = self.job, time.monotonic() + PATIENCE
-        target = target_of(job)
+        target = end_of(job)
         with TrailReader(job.trail) as trail:
             end = trail.end().position.sequence
         with closing(target.store()) as store:
@@ -177,7 +177,7 @@ class JobHere:
 
     def _apply(self, job: Job, stop: Callable[[], bool], watcher: Any = None, **settings: Any) -> None:
         """Apply until `stop` says so; also in a thread."""
-        source, target = source_of(job), target_of(job)
+        source, target = source_of(job), end_of(job)
         usual = parts._apply_settings(job, logs_cascades(job, source))
         ApplyRun(
             job=job.config.name,

@@ -6,7 +6,7 @@ What does not live here: what several targets must not share (`config/targets.py
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -15,6 +15,7 @@ from anabranch.config.values import OwnOptions, TargetUrl
 from anabranch.databases import Options
 from anabranch.errors import Problem
 
+CHANGE_TABLES = "change_tables"  # a form
 TARGET_NAME = r"[a-z][a-z0-9_-]{0,30}"
 
 
@@ -33,6 +34,9 @@ class Target(Section):
     options as for the source. A MySQL or MariaDB is one target as a whole, however many databases tables go to."""
     options: OwnOptions = Options()
     """Settings of the database that `url` names: `[target.options]`, below."""
+    form: Literal["rows", "change_tables"] = "rows"
+    """What the target keeps: the tables as they are at the source, or each change as a row of a table of changes, as in
+    SQL Server's change data capture ([more](../howto/change-tables.md)). A PostgreSQL can keep changes."""
 
 
 class NamedTarget(Section):

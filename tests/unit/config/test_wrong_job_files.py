@@ -62,7 +62,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "unknown key of a section that may be left out": (
         GOOD.replace("[target]\n", "[target]\nurll = 1\n"),
-        ["line 5, [target] urll: unknown key; expected one of url, options; did you mean url?"],
+        ["line 5, [target] urll: unknown key; expected one of url, options, form; did you mean url?"],
     ),
     "key in the wrong section": (
         more("[apply]\nparallel = 2\n"),

@@ -44,6 +44,7 @@ from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
+WHOLE_ROWS = "target.form"  # the engine says so of a target that keeps changes: it needs each row before it is changed
 GIVEN = "capture.given"  # the engine's list of keys of [capture] that stand in the job file
 OF_OPEN_TRANSACTIONS = ("memory_limit_mb", "transaction_staging_timeout_s")
 # https://www.postgresql.org/docs/current/view-pg-settings.html
@@ -146,10 +147,14 @@ def check_identity(live: Live) -> Iterator[CheckResult]:
                    WHERE x.indrelid = c.oid AND x.indisreplident), '{}')
           FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
          WHERE n.nspname = %s AND c.relname = %s"""
+    needs_whole = bool(live.context.user_choices.get(WHOLE_ROWS))
     for table, schema in sorted(live.context.tables.items(), key=str):
         kind, is_late, columns = live.connection.execute(query, [table.schema, table.name]).fetchall()[0]
         place = f"ALTER TABLE {qualified(table)} REPLICA IDENTITY"
-        if schema.primary_key and kind == "n":
+        if needs_whole and schema.primary_key and kind != "f":
+            why = "its log has only the key of rows that go or change, and change tables need whole ones"
+            yield CheckResult("source.replica_identity", CheckVerdict.FAILED, why, f"{place} FULL", str(table))
+        elif schema.primary_key and kind == "n":
             why = "its log does not tell which rows are changed (REPLICA IDENTITY NOTHING)"
             yield CheckResult("source.replica_identity", CheckVerdict.FAILED, why, f"{place} DEFAULT", str(table))
         elif schema.primary_key and kind == "d" and is_late:

@@ -10,6 +10,7 @@ from anabranch.databases import NONE
 
 if TYPE_CHECKING:
     from anabranch.contracts import (
+        ChangeTables,
         Checks,
         Loader,
         RowTarget,
@@ -85,8 +86,35 @@ class PostgresTarget:
         return PostgresChecks(self.endpoint)
 
 
+@dataclass
+class PostgresChangeTarget(PostgresTarget):
+    """A PostgreSQL database that keeps changes in schema `cdc`; whatever else is there is that of every PostgreSQL."""
+
+    def change_tables(self, rules: ValueRules) -> ChangeTables:
+        from anabranch.connectors.postgresql.target.change_tables.instances import PostgresChangeTables
+
+        return PostgresChangeTables(self.endpoint, rules)
+
+    def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
+        from anabranch.connectors.postgresql.target.change_tables.writer import PostgresChangeWriter
+
+        return PostgresChangeWriter(self.endpoint, rules, bypass_constraints)
+
+    def checks(self) -> Checks:
+        from anabranch.connectors.postgresql.target.change_tables.checks import PostgresChangeChecks
+
+        return PostgresChangeChecks(self.endpoint)
+
+
 def connector(endpoint: Endpoint, options: Options = NONE) -> RowTarget:
     """Return the target connector. Raises ModuleNotFoundError without the driver."""
     import psycopg  # noqa: F401 - asked whether it is there
 
     return PostgresTarget(endpoint)
+
+
+def change_connector(endpoint: Endpoint, options: Options = NONE) -> RowTarget:
+    """Return the connector of a target that keeps changes. Raises ModuleNotFoundError without the driver."""
+    import psycopg  # noqa: F401 - asked whether it is there
+
+    return PostgresChangeTarget(endpoint)

@@ -1,0 +1,99 @@
+"""Can this database have the job's change tables? Every check reads only; what fails says what mends it.
+
+What does not live here: checks of the server that every PostgreSQL target has (`target/preflight_server.py`), whether the
+source's log has whole rows (the source's checks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.connectors.postgresql.connection import connect
+from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.target.change_tables.instances import HAS_INSTANCES
+from anabranch.connectors.postgresql.target.change_tables.names import LONGEST, instance_of, is_too_long
+from anabranch.connectors.postgresql.target.preflight_facts import Live
+from anabranch.connectors.postgresql.target.preflight_server import (
+    check_connections,
+    check_encoding,
+    check_schemas,
+    check_state,
+    check_version,
+    too_old,
+)
+from anabranch.connectors.postgresql.target.preflight_types import check_names, check_types
+from anabranch.connectors.postgresql.target.preflight_writers import check_writable
+from anabranch.connectors.sql.findings import failed, ok
+from anabranch.contracts import PreflightContext
+from anabranch.model.change_names import SCHEMA
+from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.schema import TableSchema
+
+RESERVED = f"the source's schema is called {SCHEMA}, as that of change tables is"
+KNOWN = "SELECT EXISTS (SELECT FROM cdc.change_tables WHERE capture_instance = %s AND source_schema = %s AND source_table = %s)"
+
+
+class PostgresChangeChecks:
+    """The checks of a PostgreSQL that keeps changes, over one connection. Reads only."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    def run(self, context: PreflightContext) -> list[CheckResult]:
+        """Run all checks. Raises TargetUnavailable, or TargetError when the server refuses us."""
+        with (
+            connect(self._endpoint, "anabranch-preflight", autocommit=True) as connection,
+            translated("check the target"),
+        ):
+            if found := [*too_old(connection)]:
+                return found
+            live = Live(connection, context)
+            found = [result for check in SERVER_CHECKS for result in check(live)]
+            if not any(result.verdict == CheckVerdict.FAILED for result in found):
+                found += check_instances(live)
+        return [*found, *check_names(context), *check_types(context), *check_rows(context)]
+
+    def close(self) -> None: ...
+
+
+def check_instances(live: Live) -> Iterator[CheckResult]:
+    """Check the names of change tables, and that what stands there is this job's."""
+    has_instances = live.true(HAS_INSTANCES)
+    refused = False
+    for table in live.context.targets.values():
+        instance, source = instance_of(table.target), table.source
+        if is_too_long(table.target):
+            hint = "give the table a shorter name: [[rules]] target"
+            yield failed("change_tables", f"{instance} is longer than {LONGEST} bytes", hint, table)
+        elif source.schema.lower() == SCHEMA:
+            yield failed("change_tables", RESERVED, "leave the table out: [[rules]] exclude", table)
+        elif table.target in live.existing and not (
+            has_instances and live.true(KNOWN, instance, source.schema, source.name)
+        ):
+            hint = "drop it, or give the table another name: [[rules]] target"
+            yield failed("change_tables", f"{table.target} is there, and is no change table of {source}", hint, table)
+        else:
+            continue
+        refused = True
+    if not refused:
+        yield ok("change_tables", f"{len(live.context.targets)} change tables in schema {SCHEMA}")
+
+
+def check_rows(context: PreflightContext) -> Iterator[CheckResult]:
+    """Check that no foreign key changes rows without the log telling of it (K1)."""
+    for table in context.targets.values():
+        acting = [] if context.logs_cascades else [*_acting(context.tables[table.source])]
+        if acting:
+            why = f"the source's log does not have the rows that {', '.join(acting)} removes or changes"
+            hint = "leave the table out ([[rules]] exclude), or let the application remove such rows"
+            yield failed("change_tables", why, hint, table)
+
+
+def _acting(schema: TableSchema) -> Iterator[str]:
+    for key in schema.foreign_keys:
+        if key.changes_rows:
+            yield f"foreign key {key.name}"
+
+
+SERVER_CHECKS = (check_version, check_encoding, check_writable, check_connections, check_schemas, check_state)

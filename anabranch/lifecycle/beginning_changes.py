@@ -1,0 +1,82 @@
+"""The beginning of a job that keeps changes: its change tables at the target, and the place of the log behind which they have
+every change. There is no load: what was there before is in no change table.
+
+Every step may be repeated: a call that was killed is made again, and goes on. What does not live here: the trail's beginning
+(`beginning.py`), what a change table is (`connectors/<db>/target/change_tables/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from anabranch import log
+from anabranch.contracts import KeepsChanges, TargetStore
+from anabranch.errors import StateError
+from anabranch.failpoints import reach
+from anabranch.lifecycle.arming import hand_on
+from anabranch.lifecycle.beginning import prepare_target
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.schema import TableSchema
+from anabranch.model.table_life import take_over
+from anabranch.trail import retention
+from anabranch.trail.reader import TrailReader
+from anabranch.view.definitions import definitions, parked_in_trail
+from anabranch.view.opened import end_of, store_of
+from anabranch.view.options import value_rules
+
+if TYPE_CHECKING:
+    from anabranch.view.job_view import JobView
+
+
+def begin_changes(job: JobView) -> None:
+    """Create the change tables, and set the checkpoint in front of the trail's first transaction. Nothing to do is no error.
+
+    Raises StateError where a table changed meanwhile, or the database has change tables of another job."""
+    with store_of(job) as store:
+        prepare_target(job, store)
+        checkpoint = store.jobs.checkpoint(job.config.name)
+        if checkpoint is None:
+            _begin(job, store, definitions(job))
+        else:
+            hand_on(job, checkpoint.position.sequence)
+
+
+def _begin(job: JobView, store: TargetStore, schemas: Mapping[TableId, TableSchema]) -> None:
+    name = job.config.name
+    job.rules.targets(schemas)  # refuses two tables with one change table
+    with TrailReader(job.trail) as trail:
+        first, end, uuid = trail.first() - 1, trail.end(), trail.identity.job_uuid
+        _refuse_changed(job, trail, first)
+    retention.hold(job.trail, job.names.load, first)
+    tables = [(schema, job.rules.target_table(schema)) for _, schema in sorted(schemas.items())]
+    target = end_of(job)
+    assert isinstance(target, KeepsChanges), "so its form says"
+    with closing(target.change_tables(value_rules(job))) as made:
+        made.begin(name, uuid, tables, first, end.commit_time)
+    reach("changes.made")
+    known = store.states.tables(name)
+    new = [(take_over(None, schema, table.target), None) for schema, table in tables if schema.id not in known]
+    if new:
+        store.states.save_tables(name, new)
+    reach("changes.known")
+    native = end.position.native if end.position.sequence == first else ""
+    store.jobs.create_checkpoint(name, Position(first, native), end.commit_time)
+    hand_on(job, first)
+    log.get(job=name).info("change_tables_begun", tables=len(tables), sequence=first)
+
+
+def _refuse_changed(job: JobView, trail: TrailReader, first: int) -> None:
+    """Refuse tables that changed since the trail began: rows of both definitions have no change table in common."""
+    parked = parked_in_trail(job)
+    later = {one.schema.id for one in trail.history.entries if one.schema and one.sequence > first + 1} - parked.keys()
+    found = [f"{table} is parked: {why}" for table, why in sorted(parked.items())]
+    found += [f"{table} was altered" for table in sorted(later) if job.rules.includes(table)]
+    if found:
+        raise StateError(
+            f"tables changed before their change tables were there: {'; '.join(found)}",
+            job=job.config.name,
+            hint="begin again behind the change: anabranch drop JOB --execute, then run the job",
+        )

@@ -1,0 +1,282 @@
+"""Change tables at a PostgreSQL: what SQL Server's readers ask of them, from every source, while the job dies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from anabranch import failpoints
+from anabranch.errors import AnabranchError, ConfigError, PreflightFailed, RowRefused, StateError
+from anabranch.model.ids import TableId
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.servers import Server
+from rigs.job_here import JobHere
+from rigs.scenario import Scenario
+from rigs.scenario_postgresql import FromPostgres
+
+SOURCES = ["mysql", "logical_postgresql", pytest.param("mariadb", marks=pytest.mark.long)]
+FORM = '[target]\nform = "change_tables"\n'
+PLACES = ("apply.appended", "apply.commit", "apply.committed")
+ITEM = "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20), n INT)"
+NONE = bytes(10)
+
+
+@pytest.fixture(params=SOURCES)
+def here(
+    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
+) -> Iterator[JobHere]:
+    source = source_database(request.getfixturevalue(request.param))
+    target = create_database(request.getfixturevalue("postgresql"), "changes")
+    kind = FromPostgres if request.param == "logical_postgresql" else Scenario
+    made = kind(source, target, tmp_path, name=unique_name("job"))
+    _keep_changes(made)
+    source.execute(ITEM, *_whole(made, "item", "scenario_mark"))
+    yield JobHere(made)
+    drop_database(target)
+
+
+def _keep_changes(made: Scenario, text: str = "") -> None:
+    made.write_job(text)
+    made.job_file.write_text(made.job_file.read_text().replace("[target]\n", FORM))
+
+
+def _whole(made: Scenario, *tables: str) -> list[str]:
+    is_postgresql = isinstance(made, FromPostgres)
+    return [f"ALTER TABLE {table} REPLICA IDENTITY FULL" for table in tables] if is_postgresql else []
+
+
+def _lsn(made: Scenario, call: str) -> bytes:
+    return bytes(made.target.query(f"SELECT cdc.{call}")[0][0])
+
+
+def _changes(made: Scenario, since: bytes, to: bytes, option: str = "all") -> list[tuple[Any, ...]]:
+    query = "SELECT * FROM cdc.fn_cdc_get_all_changes_public_item(%s, %s, %s)"
+    return [tuple(row) for row in made.target.query(query, [since, to, option])]
+
+
+def _net(made: Scenario, since: bytes, to: bytes, option: str = "all") -> set[tuple[Any, ...]]:
+    query = 'SELECT "__$operation", id, v, n FROM cdc.fn_cdc_get_net_changes_public_item(%s, %s, %s)'
+    return {tuple(row) for row in made.target.query(query, [since, to, option])}
+
+
+class Reader:
+    """A program that copies changes as an ETL tool does: from behind what it has read last, to what is there now."""
+
+    def __init__(self, made: Scenario) -> None:
+        self.made, self.read = made, b""
+        self.rows: dict[int, tuple[Any, ...]] = {}
+        self.seen: list[tuple[bytes, bytes, int]] = []
+
+    def look(self) -> None:
+        made = self.made
+        end = _lsn(made, "fn_cdc_get_max_lsn()")
+        if end == self.read:
+            return
+        instance = "fn_cdc_get_min_lsn('public_item')"
+        behind = f"fn_cdc_increment_lsn('\\x{self.read.hex()}'::bytea)"
+        since = _lsn(made, behind if self.read else instance)
+        for lsn, seqval, operation, _, key, *rest in _changes(made, since, end):
+            self.seen.append((bytes(lsn), bytes(seqval), operation))
+            if operation == 1:
+                del self.rows[key]
+            else:
+                assert (key in self.rows) == (operation == 4), (key, operation)
+                self.rows[key] = tuple(rest)
+        self.read = end
+
+
+def _transaction(draw: random.Random, rows: dict[int, tuple[str | None, int]]) -> list[str]:
+    """Statements of one transaction, which leave other rows behind."""
+    made = []
+    for _ in range(draw.randint(1, 6)):
+        key, other = draw.randint(1, 12), draw.choice([None, "a", "b", "ä"])
+        shown = "NULL" if other is None else f"'{other}'"
+        if key not in rows:
+            rows[key] = (other, draw.randint(0, 9))
+            made.append(f"INSERT INTO item VALUES ({key}, {shown}, {rows[key][1]})")
+        elif draw.random() < 0.4:
+            del rows[key]
+            made.append(f"DELETE FROM item WHERE id = {key}")
+        else:
+            rows[key] = (other, rows[key][1] + 1)
+            made.append(f"UPDATE item SET v = {shown}, n = n + 1 WHERE id = {key}")
+    return made
+
+
+def test_a_reader_gets_every_change_once_while_the_job_dies(here: JobHere) -> None:
+    made, draw, rows = here.made, random.Random(20261128), dict[int, tuple[str | None, int]]()
+    for place in ("changes.made", "changes.known"):
+        failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+        with pytest.raises(failpoints.FailpointReached):
+            here.load()
+        failpoints.arm({})
+    here.load()
+    reader, met = Reader(made), []
+    begin = _lsn(made, "fn_cdc_get_min_lsn('public_item')")
+    for number in range(12):
+        for _ in range(3):
+            made.source.execute("BEGIN", *_transaction(draw, rows), "COMMIT")
+        failpoints.arm({failpoints.VARIABLE: f"{PLACES[number % 3]}=raise"} if number % 2 else {})
+        try:
+            here.stream()
+        except failpoints.FailpointReached:
+            met.append(PLACES[number % 3])
+        finally:
+            failpoints.arm({})
+        reader.look()
+    here.stream()
+    reader.look()
+    assert set(met) == set(PLACES)
+    assert reader.rows == rows == {key: tuple(rest) for key, *rest in made.source.query("SELECT id, v, n FROM item")}
+    assert reader.seen == sorted(set(reader.seen)), "in the log's order, none twice"
+    net = _net(made, begin, reader.read)
+    assert net == {(2, key, *rest) for key, rest in rows.items()}, "all of them came in this range"
+
+
+def test_rows_have_the_layout_and_the_functions_the_answers_of_sql_server(here: JobHere) -> None:
+    made, source = here.made, here.made.source
+    here.load()
+    first = _lsn(made, "fn_cdc_get_max_lsn()")
+    source.execute("INSERT INTO item VALUES (1, 'one', 1), (2, 'two', 2)", "UPDATE item SET v = 'ONE' WHERE id = 1")
+    here.stream()
+    middle = _lsn(made, "fn_cdc_get_max_lsn()")
+    source.execute("UPDATE item SET id = 9 WHERE id = 2")
+    source.execute(
+        "BEGIN",
+        "DELETE FROM item WHERE id = 1",
+        "INSERT INTO item VALUES (1, 'again', 5)",
+        "INSERT INTO item VALUES (3, 'gone', 3)",
+        "DELETE FROM item WHERE id = 3",
+        "COMMIT",
+    )
+    here.stream()
+    last = _lsn(made, "fn_cdc_get_max_lsn()")
+    columns = made.target.query(
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = 'cdc' AND table_name = 'public_item_CT'"
+        " ORDER BY ordinal_position"
+    )
+    head = ["__$start_lsn", "__$end_lsn", "__$seqval", "__$operation", "__$update_mask"]
+    assert [name for (name,) in columns] == [*head, "id", "v", "n", "__$command_id"]
+    shown = [row[2:] for row in _changes(made, first, middle, "all update old")]
+    assert shown == [
+        (2, b"\x07", 1, "one", 1),
+        (2, b"\x07", 2, "two", 2),
+        (3, b"\x02", 1, "one", 1),
+        (4, b"\x02", 1, "ONE", 1),
+    ]
+    assert [row[2] for row in _changes(made, first, middle)] == [2, 2, 4]
+    pairs = [row[1] for row in _changes(made, first, middle, "all update old")[2:]]
+    assert pairs[0] == pairs[1], "the two images of an update have one place"
+    asked = "SELECT cdc.fn_cdc_has_column_changed('public_item', %s, %s)"
+    assert [made.target.query(asked, [name, b"\x02"])[0][0] for name in ("id", "v", "n")] == [0, 1, 0]
+    behind = _lsn(made, f"fn_cdc_increment_lsn('\\x{middle.hex()}'::bytea)")
+    assert _net(made, behind, last) == {(1, 2, "two", 2), (2, 9, "two", 2), (4, 1, "again", 5)}
+    assert {row[0] for row in _net(made, behind, last, "all with merge")} == {1, 5}
+    assert _lsn(made, f"fn_cdc_decrement_lsn('\\x{behind.hex()}'::bytea)") == middle
+    times = made.target.query('SELECT start_lsn, tran_end_time, "position" FROM cdc.lsn_time_mapping ORDER BY 1')
+    assert bytes(times[-1][0]) == last and times[-1][2].startswith(f"{len(times) - 1}@")
+    newest = made.target.query("SELECT cdc.fn_cdc_map_time_to_lsn('largest less than or equal', %s)", [times[-1][1]])
+    assert bytes(newest[0][0]) == last
+    assert (
+        abs(made.target.query("SELECT extract(epoch FROM now() AT TIME ZONE 'UTC' - %s)", [times[-1][1]])[0][0]) < 3600
+    )
+    far, early = _lsn(made, f"fn_cdc_increment_lsn('\\x{last.hex()}'::bytea)"), NONE
+    for since, to, option in ((first, far, "all"), (early, last, "all"), (last, first, "all"), (first, last, "some")):
+        with pytest.raises(psycopg.Error, match="insufficient number of arguments") as refused:
+            _changes(made, since, to, option)
+        assert refused.value.sqlstate == "CD313"
+
+
+def test_what_needs_rows_is_refused_and_what_has_no_row_stops(here: JobHere) -> None:
+    made, source = here.made, here.made.source
+    source.execute("CREATE TABLE other (id INT PRIMARY KEY)", *_whole(made, "other"))
+    here.load()
+    here.load()  # nothing to do
+    for refused in (
+        lambda: here.load(TableId(made.schema, "item")),
+        here.verify,
+        here.job.arm,
+        here.job.plan_drill,
+        here.job.plan_cutover,
+        here.job.resume,
+        lambda: here.job.vouch_for(f"{made.schema}.item"),
+        here.job.reverse,
+        lambda: here.job.rewind("0@", execute=True),
+    ):
+        with pytest.raises((ConfigError, StateError)):
+            refused()
+    source.execute(
+        "INSERT INTO item VALUES (1, 'one', 1)", "ALTER TABLE other ADD v INT", "INSERT INTO other VALUES (1, 1)"
+    )
+    source.execute("INSERT INTO item VALUES (2, 'two', 2)")
+    here.stream()
+    assert (made.states()["item"], made.states()["other"]) == ("streaming", "parked")
+    assert made.target.query('SELECT id FROM cdc."public_item_CT" ORDER BY 1') == [(1,), (2,)]
+    source.execute("TRUNCATE TABLE item")
+    with pytest.raises(RowRefused, match="TRUNCATE, which change tables have no row for") as stopped:
+        here.stream()
+    assert stopped.value.position is not None
+    with pytest.raises(ConfigError, match="keeps changes"):
+        here.job.resume(f"{made.schema}.other")
+    here.job.skip(stopped.value.position, execute=True)
+    source.execute("INSERT INTO item VALUES (1, 'new', 1)")
+    here.stream()
+    assert made.target.query('SELECT v FROM cdc."public_item_CT" WHERE id = 1 ORDER BY "__$start_lsn"') == [
+        ("one",),
+        ("new",),
+    ]
+
+
+def test_preflight_says_what_change_tables_lack(here: JobHere, tmp_path: Path) -> None:
+    made, source = here.made, here.made.source
+    is_postgresql = isinstance(made, FromPostgres)
+    long = "x" * 50
+    source.execute(f"CREATE TABLE {long} (id INT PRIMARY KEY, i INT REFERENCES item (id))")
+    if is_postgresql:
+        source.execute("ALTER TABLE item REPLICA IDENTITY DEFAULT")
+    else:
+        source.execute(
+            "CREATE TABLE child (id INT PRIMARY KEY, i INT, FOREIGN KEY (i) REFERENCES item (id) ON DELETE CASCADE)"
+        )
+        source.execute("SET GLOBAL binlog_row_image = 'MINIMAL'")
+    made.target.execute("CREATE SCHEMA cdc", 'CREATE TABLE cdc."public_item_CT" (id int)')
+    try:
+        with pytest.raises(PreflightFailed) as failed:
+            here.load()
+    finally:
+        if not is_postgresql:
+            source.execute("SET GLOBAL binlog_row_image = 'FULL'")
+    found = str(failed.value) + "\n".join(map(str, here.job.preflight().results))
+    assert f"public_{long} is longer than 40 bytes" in found
+    assert "public_item_CT is there, and is no change table of" in found
+    assert ("REPLICA IDENTITY FULL" if is_postgresql else "binlog_row_image = MINIMAL") in found
+    if not is_postgresql:
+        assert "does not have the rows that foreign key" in found
+
+
+def test_a_database_has_the_changes_of_one_job(here: JobHere, tmp_path: Path) -> None:
+    made = here.made
+    here.load()
+    second = JobHere(type(made)(made.source, made.target, tmp_path / "second", name=unique_name("job")))
+    _keep_changes(second.made)
+    with pytest.raises(AnabranchError, match=r"change tables of another job|is there, and is no change table"):
+        second.load()
+
+
+def test_a_job_of_processes_keeps_changes_and_says_how_far_it_is(here: JobHere) -> None:
+    made = here.made
+    made.is_quick = True
+    made.run_until_caught_up()
+    made.source.execute("INSERT INTO item VALUES (1, 'one', 1)")
+    made.run_until_caught_up()
+    assert made.target.query('SELECT "__$operation", id FROM cdc."public_item_CT"') == [(2, 1)]
+    (target,) = made.status()["targets"]
+    assert {table["state"] for table in target["tables"]} == {"streaming"}
+    assert "keeps changes" in made.cli("verify", code=2).stderr
+    made.cli("drop", "--execute")
+    assert made.target.query('SELECT id FROM cdc."public_item_CT"') == [(1,)], "what readers read stays"

@@ -1,0 +1,59 @@
+"""`[target] form` of the job file: what a job that keeps changes may say, and what goes with rows alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.config import JobConfig, load_job
+from anabranch.connectors.postgresql.target.typemap import PostgresTypes
+from anabranch.errors import ConfigError
+from anabranch.model.ids import TableId
+from anabranch.rules.rule_set import RuleSet
+
+JOB = """\
+name = "shop"
+[source]
+url = "mysql://a@127.0.0.1"
+[target]
+url = "postgresql://b@127.0.0.1/shop"
+form = "change_tables"
+[[rules]]
+include = ["shop.*"]
+target = "sales.{table}"
+"""
+
+
+def load(tmp_path: Path, text: str) -> JobConfig:
+    (tmp_path / "job.toml").write_text(text)
+    return load_job(tmp_path / "job.toml", {})
+
+
+def test_a_change_table_is_named_by_what_the_rules_say(tmp_path: Path) -> None:
+    config = load(tmp_path, JOB)
+    assert config.keeps_changes and config.fingerprint()["form"] == "change_tables"
+    assert RuleSet(config, PostgresTypes()).target_of(TableId("shop", "orders")) == TableId("cdc", "sales_orders_CT")
+    assert config.followed_changes(TableId("shop", "orders")) == frozenset(), "a changed table parks"
+    rows = load(tmp_path, JOB.replace('form = "change_tables"\n', ""))
+    assert not rows.keeps_changes and "form" not in rows.fingerprint()
+
+
+MISFITS = {
+    "several": ('[[targets]]\nname = "b"\nurl = "mysql://b@127.0.0.1"\n', "[[targets]] beside"),
+    "reverse": ("[reverse]\nenabled = true\n", "[reverse] enabled beside"),
+    "load": ('[load]\nexisting = "empty"\n', 'existing = "empty" beside'),
+    "policy": ('[apply]\non_conflict = "source_wins"\n', "on_conflict beside"),
+    "policy of a table": ('[[tables]]\nname = "shop.t"\non_conflict = "target_wins"\n', "on_conflict beside"),
+    "park": ('[apply]\non_error = "park"\n', 'on_error = "park" beside'),
+    "mode": ('[apply]\nmode = "transaction"\n', 'mode = "transaction" beside'),
+    "ddl": ('[ddl]\nadd_column = "apply"\n', "add_column"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), MISFITS.values(), ids=MISFITS)
+def test_what_goes_with_rows_alone_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, JOB + text)
+    found = "\n".join(map(str, refused.value.problems)) + str(refused.value)
+    assert words in found and "change_tables" in found
