@@ -6,26 +6,27 @@ at the target (its Appender).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.apply.appending import batch_of_group
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.feed import Feed
+from anabranch.apply.images import Images
 from anabranch.apply.plan import FilterImages, group
 from anabranch.apply.progress import Progress
 from anabranch.apply.refusal import refused
-from anabranch.apply.unconverted import refuse_unconverted
-from anabranch.contracts import Appender
+from anabranch.apply.unconverted import Unconvertible, places, words
+from anabranch.contracts import Appender, Conflict
 from anabranch.errors import RowRefused, StateError
 from anabranch.failpoints import reach
+from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
-from anabranch.rows.appended import ChangeBatch
-from anabranch.rows.net import RowChange
+from anabranch.rows.net import RowChange, TargetTable
 
 NO_ROWS = "the target keeps changes and no rows: a table cannot be read again or go on behind others"
-TRUNCATED = "leave the table out ([[rules]] exclude), or skip the transaction: anabranch skip JOB POSITION --reason WHY"
+TRUNCATED = "anabranch skip add JOB POSITION --execute goes on behind it, without anything of that transaction"
 
 
 @dataclass
@@ -39,6 +40,19 @@ class AppendCarrier:
     filtered: FilterImages | None = None
 
     def carry_out(self, feed: Feed) -> None:
+        """Carry out the feed in one epoch; where something is refused, in halves, so that all in front of it is delivered and
+        the error names the transaction. Raises RowRefused."""
+        try:
+            self._at_once(feed)
+        except (Conflict, NeedsSlowWay, RowRefused) as reason:
+            self.progress.writer.rollback()
+            if feed.upto - feed.after == 1:
+                raise self._told(reason, feed) from reason
+            middle = (feed.after + feed.upto) // 2
+            self.carry_out(Feed(feed.trail, feed.after, middle))
+            self.carry_out(Feed(feed.trail, middle, feed.upto))
+
+    def _at_once(self, feed: Feed) -> None:
         progress = self.progress
         then = progress.then(*feed.end())
         progress.begin(then)
@@ -46,17 +60,27 @@ class AppendCarrier:
         for chunks in feed.groups():
             tables = {table: one.table for table, one in work.context.tables.items()}
             part = group(chunks, work.context, self.filtered)
-            try:
-                refuse_unconverted(part.images, tables)
-            except NeedsSlowWay as reason:
-                raise refused(reason, then.position) from reason
+            _refuse_unconverted(part.images, tables)
             batch = batch_of_group(part, chunks, tables)
-            self._refuse_emptied(batch)
+            if batch.emptied:
+                what = "the source has emptied the table by TRUNCATE, which change tables have no row for"
+                raise RowRefused(what, table=str(batch.emptied[0].table.source), hint=TRUNCATED)
             self.writer.append(batch)
             reach("apply.appended")
+            for one in part.parked:
+                if one.table in tables:
+                    self.writer.end(tables[one.table], one.sequence)
             work.count(part.counts())
             work.park(part.parked)
         progress.commit(then, work)
+
+    def _told(self, reason: Exception, feed: Feed) -> RowRefused:
+        position, _ = feed.end()
+        if not isinstance(reason, RowRefused):
+            assert isinstance(reason, Conflict | NeedsSlowWay)
+            return refused(reason, position)
+        reason.position = str(position)
+        return reason
 
     def replay(
         self, states: Sequence[TableState], replayed: ApplyContext, joined: ApplyContext, upto: int | None = None
@@ -69,9 +93,10 @@ class AppendCarrier:
     def _refused(self, state: TableState) -> StateError:
         return StateError(NO_ROWS, job=self.progress.job, table=str(state.source))
 
-    def _refuse_emptied(self, batch: ChangeBatch) -> None:
-        """Refuse TRUNCATE: which rows went is not in the log, and a change table has no row for it."""
-        for one in batch.emptied:
-            where = self.progress.where(one.sequence)
-            what = "the source has emptied the table by TRUNCATE, which change tables have no row for"
-            raise RowRefused(what, table=str(one.table.source), position=where.position, hint=TRUNCATED)
+
+def _refuse_unconverted(images: Mapping[TableId, Images], tables: Mapping[TableId, TargetTable]) -> None:
+    """Refuse a value that could not be converted, in old images, too: a change table has all of them."""
+    for table, some in images.items():
+        for at in places(some):
+            if marks := some.unconverted_at(at):
+                raise Unconvertible(tables[table], words(marks))

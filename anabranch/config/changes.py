@@ -79,7 +79,7 @@ class Change:
         return f"{self.what}: was {_shown(self.before)}, is {_shown(self.after)}"
 
 
-WHERE = "source"  # another one is another job
+WHERE, FORM = "source", "[target] form"  # another one is another job
 JSON = f"[{TARGET}.{OPTIONS}] json"
 TEXTS_AS_JSON = frozenset(f"[{TARGET}.{OPTIONS}] {key}" for key in ("arrays", "composites"))
 
@@ -88,6 +88,7 @@ def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Chan
     """Return the differences that need tables to be loaded again; empty = the job may go on."""
     ends = [
         _changed(WHERE, _plain(old["source"]), _plain(new["source"])),
+        _changed(FORM, *(some.get("form", "rows") for some in (old, new))),
         *(_option(old, new, role, key) for role, key in _options(old, new)),
         _changed("[ddl] ghost_tables", *(some.get("ghosts", []) for some in (old, new))),
         _changed("[types] map", *(some.get("types", {}).get("map", {}) for some in (old, new))),

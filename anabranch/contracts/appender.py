@@ -41,6 +41,10 @@ class Appender(Protocol):
 
         Raises RowRefused, with table and position, for a value that the target cannot take; TargetUnavailable."""
 
+    def end(self, table: TargetTable, at: int) -> None:
+        """Note, with the epoch's commit, that nothing of the table comes behind the transaction in front of sequence `at`: a
+        reader that asks for more is refused."""
+
     def commit(self) -> None:
         """Commit the epoch. Raises TargetUnavailable when the outcome is unknown: `begin` again tells by the checkpoint."""
 
@@ -64,7 +68,7 @@ class ChangeTables(Protocol):
         self, job: str, uuid: str, tables: Sequence[tuple[TableSchema, TargetTable]], at: int, commit_time: int
     ) -> None:
         """Create what is missing, in one transaction; nothing changes where all of it is there. `at`: the sequence behind
-        which the tables have every change; `commit_time` of it, in microseconds since 1970 UTC.
+        which the tables have every change; `commit_time` of it, in microseconds since 1970 UTC, 0 where nobody knows.
 
         Raises StateError where change tables of another job (`uuid`) are there, TargetError for names that are too long."""
 

@@ -55,7 +55,7 @@ def _begin(job: JobView, store: TargetStore, schemas: Mapping[TableId, TableSche
     target = end_of(job)
     assert isinstance(target, KeepsChanges), "so its form says"
     with closing(target.change_tables(value_rules(job))) as made:
-        made.begin(name, uuid, tables, first, end.commit_time)
+        made.begin(name, uuid, tables, first, end.commit_time if end.position.sequence == first else 0)
     reach("changes.made")
     known = store.states.tables(name)
     new = [(take_over(None, schema, table.target), None) for schema, table in tables if schema.id not in known]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.config import JobConfig, Rule, TableEntry, describe_change
-from anabranch.config.changes import JSON, TEXTS_AS_JSON, WHERE, options_of
+from anabranch.config.changes import FORM, JSON, TEXTS_AS_JSON, WHERE, options_of
 from anabranch.contracts import TargetStore
 from anabranch.databases import SOURCE, TARGET
 from anabranch.errors import ConfigError, SchemaError
@@ -80,8 +80,8 @@ def plan(job: JobView, execute: bool) -> Plan | None:
             return None
         states = store.states.tables(job.config.name)
         found = _plan(job, json.loads(known["definition"]), states)
-        if found.lines:
-            require_rows(job)  # tables that come or change are loaded
+        if found.loads:
+            require_rows(job)
         if execute and found.lines:
             _take_over(job, store, found, states)
             definition = json.dumps(job.config.fingerprint(job.target))
@@ -122,9 +122,9 @@ def left_out(job: JobView, execute: bool) -> list[str]:
 
 def _plan(job: JobView, before: dict[str, Any], states: Mapping[TableId, TableState]) -> Plan:
     found = {change.what: change for change in describe_change(before, job.config.fingerprint(job.target))}
-    if WHERE in found:
+    if other := [found[what] for what in (WHERE, FORM) if what in found]:
         raise ConfigError(
-            f"another source is another job: {found[WHERE]}",
+            f"the job file is of another job: {', '.join(map(str, other))}",
             job=job.config.name,
             hint="put it back, or remove the job's state (anabranch drop JOB --execute) and load again",
         )

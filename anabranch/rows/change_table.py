@@ -109,7 +109,10 @@ def _masks(values: list[pa.Array], after: Bools) -> npt.NDArray[np.uint8]:
 
 
 def _differ(old: pa.Array, new: pa.Array) -> Bools:
-    """Return where two values differ; NULL is equal to NULL."""
+    """Return where two values differ; NULL is equal to NULL, and NaN to NaN. 0.0 is not equal to -0.0."""
+    if pa.types.is_floating(old.type):
+        bits = pa.int32() if pa.types.is_float32(old.type) else pa.int64()
+        old, new = old.view(bits), new.view(bits)
     unlike = pc.fill_null(pc.not_equal(old, new), False).to_numpy(zero_copy_only=False)
     found: Bools = unlike | (
         pc.is_null(old).to_numpy(zero_copy_only=False) != pc.is_null(new).to_numpy(zero_copy_only=False)

@@ -208,7 +208,10 @@ class RuleSet:
 
     def _computed_there(self, schema: TableSchema, types: Mapping[str, LogicalType | None]) -> list[str]:
         """Return the generated columns that are computed at the target, though rows have their values: of columns that all
-        stand there as they are. One that says which row is newer, or is part of a key, has to be written."""
+        stand there as they are. One that says which row is newer, or is part of a key, has to be written; a change table
+        has all of them as they were."""
+        if self.keeps_changes:
+            return []
         entry, renames = self._entries.get(schema.id), self._renames(schema.id)
         written = {*schema.primary_key, entry.newest_by if entry else None}
 

@@ -139,6 +139,7 @@ class Database:
     jobs: dict[str, JobState] = field(default_factory=dict)
     staged: dict[str, TableNet] = field(default_factory=dict)
     appended: list[Appended] = field(default_factory=list)  # what committed epochs of an Appender gave, in its order
+    ended: dict[TableId, int] = field(default_factory=dict)  # tables of which nothing comes from this sequence on
     lock: threading.RLock = field(default_factory=threading.RLock)
     is_prepared: bool = False
     purged: int = 0  # commits at the log's beginning that are forgotten

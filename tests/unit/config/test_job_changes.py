@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.config import JobConfig, load_job
+from anabranch.config import JobConfig, describe_change, load_job
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.errors import ConfigError
 from anabranch.model.ids import TableId
@@ -37,6 +37,9 @@ def test_a_change_table_is_named_by_what_the_rules_say(tmp_path: Path) -> None:
     assert config.followed_changes(TableId("shop", "orders")) == frozenset(), "a changed table parks"
     rows = load(tmp_path, JOB.replace('form = "change_tables"\n', ""))
     assert not rows.keeps_changes and "form" not in rows.fingerprint()
+    for before, after in ((config, rows), (rows, config)):
+        (change,) = describe_change(before.fingerprint(), after.fingerprint())
+        assert change.what == "[target] form"
 
 
 MISFITS = {

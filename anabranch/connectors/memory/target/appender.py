@@ -6,8 +6,10 @@ from anabranch.connectors.memory.database import Database
 from anabranch.connectors.memory.target.apply import MemoryWriter
 from anabranch.contracts import Begun, ValueRules
 from anabranch.errors import StateError
+from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
 from anabranch.rows.appended import Appended, ChangeBatch, each_change
+from anabranch.rows.net import TargetTable
 
 
 class MemoryAppender:
@@ -19,6 +21,7 @@ class MemoryAppender:
         self._database = database
         self._epochs = MemoryWriter(database, rules)
         self._open: list[Appended] | None = None
+        self._ends: dict[TableId, int] = {}
 
     def claim(self, job: str, owner: str) -> Checkpoint:
         self.rollback()
@@ -27,7 +30,7 @@ class MemoryAppender:
     def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
         self.rollback()
         found = self._epochs.begin(now, then, origin)
-        self._open = [] if found is Begun.OPEN else None
+        self._open, self._ends = [] if found is Begun.OPEN else None, {}
         return found
 
     def append(self, batch: ChangeBatch) -> None:
@@ -35,10 +38,16 @@ class MemoryAppender:
             raise StateError("no epoch is open")
         self._open += each_change(batch)
 
+    def end(self, table: TargetTable, at: int) -> None:
+        if self._open is None:
+            raise StateError("no epoch is open")
+        self._ends[table.source] = at
+
     def commit(self) -> None:
         with self._database.lock:
             self._epochs.commit()
             self._database.appended += self._open or []
+            self._database.ended |= self._ends
             self._open = None
 
     def rollback(self) -> None:

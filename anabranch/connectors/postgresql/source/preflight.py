@@ -45,6 +45,15 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
 WHOLE_ROWS = "target.form"  # the engine says so of a target that keeps changes: it needs each row before it is changed
+NOT_WHOLE = "its log has only the key of rows that go or change, and change tables need whole ones"
+# Partitions, over all levels, whose rows are not whole in the log: each has an identity of its own.
+_PARTS_IN_PART = """
+WITH RECURSIVE below (oid) AS (
+  SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhparent
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s AND c.relkind = 'p'
+  UNION ALL SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN below b ON b.oid = i.inhparent)
+SELECT c.oid::regclass::text FROM below b JOIN pg_catalog.pg_class c USING (oid)
+ WHERE c.relkind = 'r' AND c.relreplident <> 'f' ORDER BY 1"""
 GIVEN = "capture.given"  # the engine's list of keys of [capture] that stand in the job file
 OF_OPEN_TRANSACTIONS = ("memory_limit_mb", "transaction_staging_timeout_s")
 # https://www.postgresql.org/docs/current/view-pg-settings.html
@@ -152,8 +161,10 @@ def check_identity(live: Live) -> Iterator[CheckResult]:
         kind, is_late, columns = live.connection.execute(query, [table.schema, table.name]).fetchall()[0]
         place = f"ALTER TABLE {qualified(table)} REPLICA IDENTITY"
         if needs_whole and schema.primary_key and kind != "f":
-            why = "its log has only the key of rows that go or change, and change tables need whole ones"
-            yield CheckResult("source.replica_identity", CheckVerdict.FAILED, why, f"{place} FULL", str(table))
+            yield CheckResult("source.replica_identity", CheckVerdict.FAILED, NOT_WHOLE, f"{place} FULL", str(table))
+        elif needs_whole and (parts := live.connection.execute(_PARTS_IN_PART, [table.schema, table.name]).fetchall()):
+            hint = "; ".join(f"ALTER TABLE {part} REPLICA IDENTITY FULL" for (part,) in parts)
+            yield CheckResult("source.replica_identity", CheckVerdict.FAILED, NOT_WHOLE, hint, str(table))
         elif schema.primary_key and kind == "n":
             why = "its log does not tell which rows are changed (REPLICA IDENTITY NOTHING)"
             yield CheckResult("source.replica_identity", CheckVerdict.FAILED, why, f"{place} DEFAULT", str(table))

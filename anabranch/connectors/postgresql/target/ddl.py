@@ -197,7 +197,7 @@ def column_line(
     if fit.fidelity is Fidelity.REFUSED:
         raise TargetError(f"column {name}: {fit.reason}", hint="correct [types.map] or [[tables]] columns.type")
     is_as_is = is_as_there(schema, logical)
-    parts = [quote(name), native_type(schema, column, logical, rules)]
+    parts = [quote(name), native_type(schema, column, logical, rules) + (collation(column) if is_as_is else "")]
     if logical.carried is Kind.ENUM and not logical.target:
         parts.append(
             f"{_label_check(schema, table, name)}CHECK ({quote(name)} IN ({', '.join(map(literal, admitted(logical)))}))"
@@ -218,10 +218,8 @@ def column_line(
 
 
 def native_type(schema: TableSchema, column: Column, logical: LogicalType, rules: ValueRules) -> str:
-    """Return the type of a column as a definition has it, with its collation where it is the source's own."""
-    if is_as_there(schema, logical):
-        return f"{column.native}{collation(column)}"
-    return PostgresTypes().fit(logical, rules).native
+    """Return the type of a column as a definition has it, without a collation."""
+    return column.native if is_as_there(schema, logical) else PostgresTypes().fit(logical, rules).native
 
 
 def _label_check(schema: TableSchema, table: TargetTable, column: str) -> str:

@@ -23,7 +23,7 @@ from anabranch.connectors.postgresql.target.preflight_server import (
 )
 from anabranch.connectors.postgresql.target.preflight_types import check_names, check_types
 from anabranch.connectors.postgresql.target.preflight_writers import check_writable
-from anabranch.connectors.sql.findings import failed, ok
+from anabranch.connectors.sql.findings import failed, ok, warning
 from anabranch.contracts import PreflightContext
 from anabranch.model.change_names import SCHEMA
 from anabranch.model.checks import CheckResult, CheckVerdict
@@ -88,6 +88,10 @@ def check_rows(context: PreflightContext) -> Iterator[CheckResult]:
             why = f"the source's log does not have the rows that {', '.join(acting)} removes or changes"
             hint = "leave the table out ([[rules]] exclude), or let the application remove such rows"
             yield failed("change_tables", why, hint, table)
+        if table.computed:
+            names = ", ".join(name for name, _ in table.computed)
+            why = f"the source's log does not have computed columns: {names} will not be in the change table"
+            yield warning("change_tables", why, "compute them from the others", table)
 
 
 def _acting(schema: TableSchema) -> Iterator[str]:

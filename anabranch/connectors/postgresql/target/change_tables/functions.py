@@ -95,7 +95,8 @@ CREATE OR REPLACE FUNCTION cdc.fn_cdc_refuse_arguments(
 LANGUAGE plpgsql STABLE AS $fn$
 DECLARE
   lowest bytea := cdc.fn_cdc_get_min_lsn(instance);
-  highest bytea := cdc.fn_cdc_get_max_lsn();
+  highest bytea := least(cdc.fn_cdc_get_max_lsn(),
+                         (SELECT t.end_lsn FROM cdc.change_tables t WHERE t.capture_instance = instance));
 BEGIN
   IF from_lsn IS NULL OR to_lsn IS NULL OR from_lsn < lowest OR to_lsn > highest OR from_lsn > to_lsn
      OR option IS NULL OR NOT option = ANY (options) THEN
@@ -122,7 +123,7 @@ def _all_changes(instance: str, table: str, columns: Sequence[tuple[str, str]]) 
     listed = "".join(f", c.{quote(name)}" for name, _ in columns)
     made = "".join(f", {quote(name)} {native}" for name, native in columns)
     return f"""
-CREATE OR REPLACE FUNCTION cdc.{quote(ALL + instance)}(from_lsn bytea, to_lsn bytea, row_filter_option text)
+CREATE OR REPLACE FUNCTION cdc.{quote(ALL + instance)}(bytea, bytea, text)
 RETURNS TABLE ("__$start_lsn" bytea, "__$seqval" bytea, "__$operation" integer, "__$update_mask" bytea{made})
 LANGUAGE plpgsql STABLE AS $fn$
 #variable_conflict use_column
@@ -149,7 +150,7 @@ def _net_changes(instance: str, table: str, columns: Sequence[tuple[str, str]], 
         return f"(SELECT DISTINCT ON ({keys}) c.* FROM {table} c WHERE {where} ORDER BY {keys}, {order})"
 
     return f"""
-CREATE OR REPLACE FUNCTION cdc.{quote(NET + instance)}(from_lsn bytea, to_lsn bytea, row_filter_option text)
+CREATE OR REPLACE FUNCTION cdc.{quote(NET + instance)}(bytea, bytea, text)
 RETURNS TABLE ("__$start_lsn" bytea, "__$operation" integer, "__$update_mask" bytea{made})
 LANGUAGE plpgsql STABLE AS $fn$
 #variable_conflict use_column
