@@ -102,6 +102,10 @@ class LogOrder(Protocol):
         False.
         """
 
+    def lacks(self, mark: LogMark, begun: LogMark) -> str:
+        """Return, as text, what the log had at `begun` that the set of transactions `mark` does not have; "" where it has all.
+        Raises ValueError where `begun` does not say which transactions those are. Called where `is_set` only."""
+
     def bytes_between(self, native: str, later: LogMark, sizes: Mapping[str, int] | None = None) -> int | None:
         """Log bytes from the position `native` to a later mark of the same server. `sizes`: SourceCatalog.log_sizes. None
         where they are needed and do not say it."""

@@ -191,22 +191,20 @@ class _Vouching:
         except (ConfigError, LogLost):
             if held is None:
                 retention.unregister(self.job.trail, hold)
+            else:
+                retention.hold(self.job.trail, hold, held.sequence)
             raise
-        if is_begun:
-            retention.hold(self.job.trail, hold, after)
+        if is_begun:  # a parked table can be resumed until its state says otherwise; the hold goes when it joins
+            retention.hold(self.job.trail, hold, min(after, held.sequence) if held else after)
         return after
 
     def _require_reached(self, mark: LogMark, told: str, schema: TableSchema) -> int:
         """Return the place as a sequence of the trail."""
         with TrailReader(self.job.trail) as trail:
-            first, order, history = trail.first() - 1, self.source.order, trail.history
-            after = WindowResolver(trail, order).low(mark.resume)
-            why = ""
-            if after == first and order.is_set(mark):
-                why = f"the trail's first transaction, {first + 1}, is not in it: it may be from before the trail"
-            elif after == first and not order.includes(mark, _native_at(trail, first), None):
-                why = f"it is before the trail, which begins behind {first}@{_native_at(trail, first)}"
-            elif any(entry.kind == "source" and entry.sequence > after for entry in history.entries):
+            after = WindowResolver(trail, self.source.order).low(mark.resume)
+            if why := self._why_before(trail, mark, after):
+                pass  # told below
+            elif any(entry.kind == "source" and entry.sequence > after for entry in trail.history.entries):
                 why = "the job follows another server since, whose places are others"
             elif (since := self._since(trail, schema)) > after:
                 why = f"the trail has its rows by the definition of now behind transaction {since} only"
@@ -214,6 +212,24 @@ class _Vouching:
             hint = f"take a backup of the table behind that, and give its place; or {LOAD.format(self.table)}"
             raise ConfigError(f"{self.table} cannot stream from {told}: {why}", job=self.name, hint=hint)
         return after
+
+    def _why_before(self, trail: TrailReader, mark: LogMark, after: int) -> str:
+        """Return why the place may be, or is, from before the trail; "" where it is not."""
+        first, order = trail.first() - 1, self.source.order
+        if not order.is_set(mark):
+            if after > first or order.includes(mark, native := _native_at(trail, first), None):
+                return ""
+            return f"it is before the trail, which begins behind {first}@{native}"
+        if after == first:
+            return f"the trail's first transaction, {first + 1}, is not in it: it may be from before the trail"
+        try:
+            begun = trail.begun()
+            lacking = (
+                order.lacks(mark, order.mark(begun)) if begun else "what the trail began behind, which it does not know"
+            )
+        except ValueError as error:
+            return str(error)
+        return f"it lacks {lacking}, which is from before the trail" if lacking else ""
 
     def _since(self, trail: TrailReader, schema: TableSchema) -> int:
         """Return the trail's transaction that a place has to have passed to be behind what made this definition. An ALTER TABLE

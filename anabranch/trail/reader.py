@@ -125,6 +125,15 @@ class TrailReader:
         names = self._refresh()
         return names[0].first_whole if names else self._record().sequence + 1
 
+    def begun(self) -> str:
+        """Return the `resume` of the place in the source's log behind which the trail has every transaction; "" where that is
+        not known any more: it is in the middle of a transaction, or nothing is published."""
+        record = self._record()
+        names = self._refresh()
+        if not names or names[0].first_whole != names[0].next:
+            return ""
+        return self._again(lambda: self._place_before(names[0], record, "resume"))
+
     @property
     def history(self) -> SchemaHistory:
         """Definitions and parked tables as published. When the file has grown its new lines are added to what is known; one
@@ -364,22 +373,22 @@ class TrailReader:
                     transactions = segment.transactions(offset)
                     return str(transactions.column(0)[sequence - frame.first].as_py())
         if names and sequence == self._names[0].next - 1:
-            return self._native_before(names[0], record)
+            return self._place_before(names[0], record, "native")
         raise TrailError(
             f"sequence {sequence} is not in the trail, which has {self.first()} to {record.sequence}",
             hint="ask for a position inside it",
         )
 
-    def _native_before(self, name: SegmentName, record: Record) -> str:
-        """Find where the trail's first segment begins; a new trail starts at its first heartbeat."""
+    def _place_before(self, name: SegmentName, record: Record, fact: str) -> str:
+        """Find where the trail's first segment begins, its `native` or `resume`; a new trail starts at its first heartbeat."""
         segment = self._segment(str(name))
-        known = str(segment.header()["native"])
+        known = str(segment.header()[fact])
         limit = record.end if name.number == record.number else segment.size()
         for _, frame, head in segment.frames(0, limit):
             if known or frame.kind == FrameKind.CHUNK:
                 break
             if frame.kind == FrameKind.HEARTBEAT:
-                known = str(json.loads(head)["native"])
+                known = str(json.loads(head)[fact])
         return known
 
     def _facts(self, record: Record, name: SegmentName) -> SegmentFacts | None:

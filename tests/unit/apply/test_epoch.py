@@ -427,6 +427,9 @@ class Order:
     def is_set(self, mark: LogMark) -> bool:
         return False
 
+    def lacks(self, mark: LogMark, begun: LogMark) -> str:
+        return ""
+
     def bytes_between(self, native: str, later: LogMark) -> int | None:
         return None
 

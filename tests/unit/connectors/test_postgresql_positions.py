@@ -39,9 +39,10 @@ def test_order_is_the_number_s_and_not_the_text_s() -> None:
 def test_rule_14_a_snapshot_says_which_transactions_it_has() -> None:
     mark = Place("here", lsn_of("A/0"), "10:20:12,15").mark()
     assert ORDER.is_set(mark)
-    seen = [xid for xid in range(3, 30) if ORDER.includes(mark, "FF/0", str(xid))]
+    seen = [xid for xid in range(3, 30) if ORDER.includes(mark, "A/0", str(xid))]
     assert seen == [*range(3, 12), 13, 14, *range(16, 20)]
     assert ORDER.includes(mark, "A/0", None) and not ORDER.includes(mark, "A/1", None)  # where all of it is before
+    assert not ORDER.includes(mark, "A/1", "11")  # an id that the server gave out only later
 
 
 @given(st.integers(2**31, 2**63), st.integers(-(2**31) + 1, 2**31 - 1))
@@ -58,9 +59,16 @@ def test_snapshots_are_read_back(xmin: int, some: set[int], more: int) -> None:
 
 
 def test_a_place_is_an_lsn_or_a_snapshot_up_to_now() -> None:
-    now = Place("here", lsn_of("A/0"), timeline=2).mark()
+    now = Place("here", lsn_of("A/0"), timeline=2, newest=20).mark()
+    assert "newest" not in Place("here", lsn_of("A/0")).mark().resume  # an earlier release reads marks that are kept
     assert place_of(ORDER.place("9/1", now).resume) == Place("here", lsn_of("9/1"), timeline=2)
     assert place_of(ORDER.place("10:20:12,15", now).resume) == Place("here", lsn_of("A/0"), "10:20:12,15", 2)
-    for wrong, why in (("A/1", "has not come to A/1"), ("20:10:", "no snapshot"), ("b.1:4", "is no LSN")):
+    wrongs = {
+        "A/1": "has not come to A/1",
+        "20:10:": "no snapshot",
+        "10:21:": "not come to transaction 21",
+        "b.1:4": "no LSN",
+    }
+    for wrong, why in wrongs.items():
         with pytest.raises(ValueError, match=why):
             ORDER.place(wrong, now)

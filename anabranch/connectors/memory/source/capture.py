@@ -48,6 +48,9 @@ class MemoryOrder:
     def is_set(self, mark: LogMark) -> bool:
         return False
 
+    def lacks(self, mark: LogMark, begun: LogMark) -> str:
+        return ""
+
     def bytes_between(self, native: str, later: LogMark, sizes: Mapping[str, int] | None = None) -> int | None:
         return number_of(later) - int(native)
 

@@ -257,6 +257,12 @@ class BinlogOrder:
     def is_set(self, mark: LogMark) -> bool:
         return place_of(mark.resume).gtid_only
 
+    def lacks(self, mark: LogMark, begun: LogMark) -> str:
+        place, start = place_of(mark.resume), place_of(begun.resume)
+        if not start.gtid or start.anonymous:
+            raise ValueError("the trail does not know which GTIDs it began behind: give file and offset")
+        return gtid_set(start.family, start.gtid).missing_from(place.gtid)
+
     def bytes_between(self, native: str, later: LogMark, sizes: Mapping[str, int] | None = None) -> int | None:
         """Return the bytes between two places, across files by their sizes; None where the server no longer has all of them."""
         place, (file, _, offset) = place_of(later.resume), native.rpartition(":")

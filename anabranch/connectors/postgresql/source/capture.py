@@ -18,14 +18,14 @@ from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.source.binary_types import BINARY, columns, reader
 from anabranch.connectors.postgresql.source.binary_values import Reader
 from anabranch.connectors.postgresql.source.catalog import mark
-from anabranch.connectors.postgresql.source.connection import identity, log_end, open_session, server
+from anabranch.connectors.postgresql.source.connection import identity, log_end, open_session, server, snapshot_text
 from anabranch.connectors.postgresql.source.decoders import DECODERS, STREAMING, SlotReading
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.heartbeat import Heartbeat
 from anabranch.connectors.postgresql.source.held_log import Slot, read_slot
 from anabranch.connectors.postgresql.source.marker_watch import Entries, entries, refuse_changed
 from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
-from anabranch.connectors.postgresql.source.positions import Place, lsn_of, lsn_text, nearest, place_of
+from anabranch.connectors.postgresql.source.positions import Place, Snapshot, lsn_of, lsn_text, nearest, place_of
 from anabranch.connectors.postgresql.source.relations import NeedsText
 from anabranch.connectors.postgresql.source.silence import Silence
 from anabranch.connectors.postgresql.source.slots import members
@@ -111,7 +111,8 @@ class WalReader:
 
     def end(self) -> LogMark:
         with open_session(self._endpoint) as connection, translated("read the position of the source's log"):
-            return mark(connection)
+            newest = Snapshot.parse(snapshot_text(connection)).xmax
+            return replace(place_of(mark(connection).resume), newest=newest).mark()
 
     def start(self, after: LogMark, select: Select) -> None:
         self.close()

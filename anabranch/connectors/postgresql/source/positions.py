@@ -69,12 +69,14 @@ class Snapshot:
 class Place:
     """`identity`: of the server's data and the database. `lsn`: all that committed up to here is contained, and with a
     `snapshot` (its text) what this says instead: then all of it is before `lsn`. `timeline`: the one
-    that this was read on, 0 where nobody asked."""
+    that this was read on, 0 where nobody asked. `newest`: of a log's end, the first transaction id that the server
+    had not completed, 0 where nobody asked; it stands in no mark that is kept where it is 0."""
 
     identity: str
     lsn: int
     snapshot: str = ""
     timeline: int = 0
+    newest: int = 0
 
     def at(self, lsn: int) -> Place:
         """Return the same place with another `lsn`. Called for each transaction, for which dataclasses.replace takes
@@ -83,7 +85,8 @@ class Place:
         return Place(self.identity, lsn, self.snapshot, self.timeline)
 
     def mark(self, commit_time: int = 0) -> LogMark:
-        return LogMark(lsn_text(self.lsn), json.dumps(asdict(self), sort_keys=True), commit_time)
+        facts = {name: value for name, value in asdict(self).items() if name != "newest" or value}
+        return LogMark(lsn_text(self.lsn), json.dumps(facts, sort_keys=True), commit_time)
 
 
 def place_of(resume: str) -> Place:
@@ -107,6 +110,8 @@ class WalOrder:
             snapshot = Snapshot.parse(text)
             if snapshot.xmin > snapshot.xmax:
                 raise ValueError(f"{text!r} is no snapshot, like 10:20:10,14")
+            if end.newest and snapshot.xmax > end.newest:
+                raise ValueError(f"the source has not come to transaction {snapshot.xmax}, it is at {end.newest}")
             return Place(end.identity, end.lsn, str(snapshot), end.timeline).mark()
         lsn = lsn_of(text)
         if lsn > end.lsn:
@@ -115,15 +120,18 @@ class WalOrder:
 
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
         place = place_of(mark.resume)
-        if not place.snapshot or gtid is None:
-            return lsn_of(native) <= place.lsn  # of a snapshot: whatever it has is before
-        return Snapshot.parse(place.snapshot).sees(int(gtid))
+        if lsn_of(native) > place.lsn:  # of a snapshot: whatever it has is before
+            return False
+        return not place.snapshot or gtid is None or Snapshot.parse(place.snapshot).sees(int(gtid))
 
     def server(self, mark: LogMark) -> str:
         return place_of(mark.resume).identity
 
     def is_set(self, mark: LogMark) -> bool:
         return bool(place_of(mark.resume).snapshot)
+
+    def lacks(self, mark: LogMark, begun: LogMark) -> str:
+        return ""  # whoever sees a transaction sees those that committed before it: it is enough to ask for the first
 
     def bytes_between(self, native: str, later: LogMark, sizes: Mapping[str, int] | None = None) -> int:
         return max(0, place_of(later.resume).lsn - lsn_of(native))

@@ -72,6 +72,22 @@ def test_pitfall_25_order_is_the_files_number_not_its_text() -> None:
         file_number("binlog")
 
 
+def test_rule_18_a_set_says_what_it_lacks_of_where_a_trail_begins() -> None:
+    order, whole = BinlogOrder(), f"{A}:1-60,{B}:5"
+    begun = mark("binlog.000001", 4, gtid=whole)
+    for gtid, lacking in (
+        (f"{A}:1-80,{B}:1-9", ""),
+        (f"{A}:1-50:52-80,{B}:5", f"{A}:51"),
+        (f"{A}:1-80", f"{B}:5"),
+    ):
+        assert order.lacks(mark("binlog.000002", 4, gtid=gtid, gtid_only=True), begun) == lacking
+    for unknown in (mark("binlog.000001", 4), mark("binlog.000001", 4, gtid=whole, anonymous=True)):
+        with pytest.raises(ValueError, match="give file and offset"):
+            order.lacks(mark("binlog.000002", 4, gtid=whole, gtid_only=True), unknown)
+    now = Place("server", "mariadb", "log.000002", 4, gtid="0-1-7", gtid_only=True).mark()
+    assert order.lacks(now, Place("server", "mariadb", "log.000001", 4, gtid="0-1-5,1-1-3").mark()) == "1-1-3"
+
+
 def test_rule_18_a_mark_that_is_a_set_goes_by_membership() -> None:
     order = BinlogOrder()
     low = mark("binlog.000001", 900, gtid=f"{A}:1-5:9", gtid_only=True)
