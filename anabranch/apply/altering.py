@@ -136,6 +136,7 @@ class Altering:
                 altered = self._altered(barrier, state, actions)
                 if line := asks(altered, actions):
                     return self._asking.ask_behind(sequence, barrier, states, line)
+                self.settled(barrier.table)
                 left = self._alter_apart(sequence, altered)
                 upto = sequence if barrier is barriers[-1] else sequence - 1  # others are altered there, too
                 states = self._commit_behind(sequence, altered, barrier, states, decided, upto, left)

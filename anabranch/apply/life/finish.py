@@ -39,7 +39,9 @@ class Finisher:
     ) -> None:
         self.job, self.target, self.rules, self.tables = job, target, rules, tables
         self._thread: threading.Thread | None = None
-        self._results: dict[TableId, tuple[int, Sequence[str]]] = {}  # generation, what the target refused
+        self._results: dict[
+            TableId, tuple[tuple[int, int], Sequence[str]]
+        ] = {}  # of which table, what the target refused
         self._is_closing = threading.Event()
         self._at: frozenset[TableId] = frozenset()  # tables that the thread is building
         self._gone: set[TableId] = set()  # tables that it has to leave alone
@@ -64,12 +66,12 @@ class Finisher:
             self._thread.start()
 
     def take_results(self, states: Mapping[TableId, TableState]) -> Iterator[tuple[TableId, Sequence[str]]]:
-        """Yield tables that are done, with what the target refused. Left out are those that no longer stream or were
-        loaded again since."""
+        """Yield tables that are done, with what the target refused. Left out are those that no longer stream, or were
+        loaded again or altered since: an index may have come."""
         with self._mutex:
             done, self._results = self._results, {}
-        for table, (generation, not_built) in done.items():
-            if table in states and states[table].is_streaming and states[table].generation == generation:
+        for table, (built, not_built) in done.items():
+            if table in states and states[table].is_streaming and _which(states[table]) == built:
                 yield table, not_built
 
     def lets_go(self, table: TableId) -> bool:
@@ -137,7 +139,7 @@ class Finisher:
                         log.get(job=self.job, table=str(table)).warning("not_built", points=points)
                 with self._mutex:
                     done = {table: points for table, points in open_points.items() if table not in self._gone}
-                    self._results = {table: (todo[table].generation, points) for table, points in done.items()}
+                    self._results = {table: (_which(todo[table]), points) for table, points in done.items()}
         except TargetUnavailable as lost:
             log.get(job=self.job).warning("target_lost", doing="build indexes", error=str(lost), retry_in=self._pause)
             self._not_before = time.monotonic() + self._pause
@@ -173,6 +175,11 @@ class Finisher:
                 yield table, state.schema
         with self._mutex:
             self._at = frozenset()
+
+
+def _which(state: TableState) -> tuple[int, int]:
+    """Return the load and the definition by which the target has the table."""
+    return state.generation, state.schema.version if state.schema else 0
 
 
 def _left(state: TableState) -> TableState:

@@ -233,6 +233,15 @@ def test_rule_19_a_unique_key_of_a_table_without_a_primary_one_tells_its_rows_ap
     assert seen(keeper, "ALTER TABLE orders ADD UNIQUE KEY u (n)") == [(BarrierKind.PARK, "orders")]
 
 
+def test_rule_19_such_a_key_parks_also_where_indexes_are_followed(keep: Callable) -> None:
+    """An index that comes in the same statement does not let the table go on by a key that is gone."""
+    keyed = with_keys(replace(table("orders"), primary_key=()), unique="u")
+    keeper = keep(keyed)
+    keeper.source.now[keyed.id] = replace(keyed, indexes=(Index("k", ("id",)),))
+    keeper.follows = lambda table: frozenset((ColumnChange.INDEXES,))
+    assert seen(keeper, "ALTER TABLE orders DROP INDEX u, ADD INDEX k (id)") == [(BarrierKind.PARK, "orders")]
+
+
 def test_rule_19_another_expression_is_another_definition(keep: Callable) -> None:
     keeper = keep(schema := table("orders"))
     computed = replace(schema.columns[1], generated=True, expression="id + 1")

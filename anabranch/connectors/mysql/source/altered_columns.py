@@ -64,19 +64,20 @@ def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSche
 
 def indexed(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema) -> Altered | None:
     """Return a table behind a statement that changes no column, nor any key but indexes: what else is in it is passed over, and
-    indexes that are not read. None where an index is over a column that is not known, and where there is none."""
+    indexes that are not read. None where an index is over a column that is not known, where there is none, and where rows of
+    the table may be told apart by a unique key that the statement is about."""
     said, about = [], list(filter(index_clauses.is_about_index, clauses))
     for clause in about:
         with suppress(Unknown, IndexError, ValueError):
             said.append(index_clauses.read(clause))
-    if not about:
+    if not about or (not then.primary_key and index_clauses.may_change_unique(clauses, then)):
         return None
     try:
         table = index_clauses.with_added(index_clauses.without_gone(then, said), said, now)
     except Unknown:
         return None
     kinds = {ColumnChange.INDEXES} if index_changes(then, table, {}) else set()
-    return Altered(table, frozenset(kinds))
+    return Altered(table if kinds else then, frozenset(kinds))
 
 
 class _Behind:

@@ -17,6 +17,7 @@ from anabranch.model.index_changes import is_followed
 from anabranch.model.schema import Index, TableSchema
 
 WORDS = ("INDEX", "KEY")
+UNIQUE = frozenset(("UNIQUE", "PRIMARY", "CONSTRAINT"))
 HIDING = {"INVISIBLE": True, "IGNORED": True}  # MySQL's word and MariaDB's
 
 
@@ -67,25 +68,26 @@ def read(clause: Sequence[Token]) -> IndexClause:
     return RenamesIndex(name, _name(rest[2]))
 
 
-def of_create(tokens: Sequence[Token]) -> list[Token]:
-    """Return CREATE INDEX, without its verb and what stands before INDEX, as a clause of ALTER TABLE; [] for any other. Its
-    table is no part of it."""
+def of_create(tokens: Sequence[Token]) -> list[list[Token]]:
+    """Return CREATE INDEX, without its verb and what stands before INDEX, as a clause of ALTER TABLE, behind one that drops the
+    index where it may replace it; [] for any other. Its table is no part of it."""
     words = [token.word for token in tokens]
     at = words.index("INDEX") if "INDEX" in words[:4] else 0
     if words[:1] != ["CREATE"] or not at or not set(words[1:at]) <= {"OR", "REPLACE", "ONLINE", "OFFLINE"}:
         return []
     on = words.index("ON", at)
     opens = next(place for place in range(on, len(tokens)) if _is_mark(tokens[place], "("))
-    return [Token("word", "ADD"), tokens[at], *tokens[at + 1 : on], *_without_end(tokens[opens:])]
+    made = [Token("word", "ADD"), tokens[at], *tokens[at + 1 : on], *_without_end(tokens[opens:])]
+    return [[Token("word", "DROP"), tokens[at], tokens[at + 1]], made] if "REPLACE" in words[1:at] else [made]
 
 
-def of_drop(tokens: Sequence[Token]) -> list[Token]:
-    """Return DROP INDEX as a clause of ALTER TABLE, [] for any other statement."""
+def of_drop(tokens: Sequence[Token]) -> list[list[Token]]:
+    """Return DROP INDEX as the clause of ALTER TABLE, [] for any other statement."""
     words = [token.word for token in tokens]
     at = words.index("INDEX") if "INDEX" in words[:3] else 0
     if words[:1] != ["DROP"] or not at or not set(words[1:at]) <= {"ONLINE", "OFFLINE"}:
         return []
-    return [tokens[0], tokens[at], *tokens[at + 1 : words.index("ON", at)]]
+    return [[tokens[0], tokens[at], *tokens[at + 1 : words.index("ON", at)]]]
 
 
 def _without_end(tokens: Sequence[Token]) -> Sequence[Token]:
@@ -141,6 +143,19 @@ def refuse_others(clauses: Iterable[IndexClause], then: TableSchema) -> None:
     for clause in clauses:
         if isinstance(clause, DropsIndex | RenamesIndex) and _former(clause).lower() in others:
             raise Unknown
+
+
+def may_change_unique(clauses: Iterable[Sequence[Token]], then: TableSchema) -> bool:
+    """Return whether a clause makes, drops or renames a unique key, or may do so."""
+    names = {index.name.lower() for index in then.indexes if index.unique}
+    for clause in clauses:
+        if is_about_index(clause):
+            is_one = clause[0].word != "ADD" and any(token.text.lower() in names for token in clause[2:])
+        else:
+            is_one = any(token.word in UNIQUE for token in clause)
+        if is_one:
+            return True
+    return False
 
 
 def _former(clause: DropsIndex | RenamesIndex) -> str:

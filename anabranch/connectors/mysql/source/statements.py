@@ -233,11 +233,10 @@ class _Statement:
         return StatementFacts(StatementKind.ALTER, (table,), engine=engine, dropped_keys=dropped, indexes=indexes)
 
     def clauses_of_alter(self) -> list[list[Token]]:
-        """Return the tokens of each clause of ALTER TABLE, that of CREATE INDEX or DROP INDEX as one; none of any other
+        """Return the tokens of each clause of ALTER TABLE, CREATE INDEX and DROP INDEX as such; none of any other
         statement, or of one that may drop rows."""
         if self._word() in ("CREATE", "DROP"):
-            clause = index_clauses.of_create(self.tokens) or index_clauses.of_drop(self.tokens)
-            return [clause] if clause else []
+            return index_clauses.of_create(self.tokens) or index_clauses.of_drop(self.tokens)
         online = self._word(1) == "ONLINE"  # of a MariaDB: the same without a lock
         if self._word() != "ALTER" or self._word(1 + online) != "TABLE":
             return []

@@ -6,6 +6,7 @@ What does not live here: what statements say (`altered_columns.py`).
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from anabranch.connectors.mysql.source.statement_tokens import tokens
@@ -19,6 +20,12 @@ _FAMILIES = (
     ("tinyblob", "blob", "mediumblob", "longblob"),
 )
 _LENGTHS = ("varchar", "varbinary", "char")  # a binary is filled up with zeros
+# Collations of no language: a letter with a mark is its base letter, or another one than all others. Those of languages may
+# take '\u00fc' for 'y' or 'ue', '\u00e5' for 'aa', and plain letters for one another: i, j and y, u, v and w.
+_OF_NO_LANGUAGE = re.compile(
+    r"(utf[0-9a-z]+|ucs2)_(general|unicode|unicode_520|0900|uca1400)(_nopad)?(_a[is])?_c[is]", re.ASCII
+)
+_TO_SOME_ONE = str.maketrans("jyvw", "iiuu")
 # Letters that some collations take for others which no decomposition tells: \u00df for ss, one kana for the other.
 _OFTEN_EQUAL = ("LATIN", "HIRAGANA", "KATAKANA")
 
@@ -58,18 +65,29 @@ def keeps_labels(labels: tuple[str, ...], collation: str, is_set: bool) -> bool:
         return False
     if collation.lower() == "binary" or collation.lower().endswith("_bin"):
         return True
-    folded = [_folded(label) for label in labels]
+    of_language = not _OF_NO_LANGUAGE.fullmatch(collation.lower())
+    folded = [_folded(label, of_language) for label in labels]
     return None not in folded and len(set(folded)) == len(folded)
 
 
-def _folded(label: str) -> str | None:
+def _folded(label: str, of_language: bool) -> str | None:
     """Return a text that differs where every collation tells a label from others, None where that is not certain."""
+    if of_language and any(map(_is_marked, label)):
+        return None
     letters = "".join(c for c in unicodedata.normalize("NFKD", label) if unicodedata.category(c) != "Mn")
     for letter in letters:
         is_plain = letter.isascii() or not unicodedata.name(letter, "").startswith(_OFTEN_EQUAL)
         if not is_plain or ord(letter) > 0xFFFF or unicodedata.category(letter).startswith("C"):
             return None  # beyond the BMP all characters are one to some collations; control characters are none
-    return letters.casefold()
+    return letters.casefold().translate(_TO_SOME_ONE) if of_language else letters.casefold()
+
+
+def _is_marked(letter: str) -> bool:
+    """Return whether this is a Latin letter with a mark, or a mark that may belong to one."""
+    if unicodedata.category(letter) == "Mn":
+        return True
+    parts = unicodedata.normalize("NFKD", letter)
+    return len(parts) > 1 and unicodedata.name(parts[0], "").startswith("LATIN")
 
 
 def _parts(native: str) -> tuple[str, tuple[int, ...], frozenset[str]]:

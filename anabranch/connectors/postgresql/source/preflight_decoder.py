@@ -21,7 +21,7 @@ from anabranch.connectors.postgresql.source.truncate_notes import SCHEMA
 from anabranch.connectors.postgresql.source.typemap import bare
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult, CheckVerdict
-from anabranch.model.column_changes import PARK, TOLD_BY_ROWS, ColumnChange
+from anabranch.model.column_changes import IGNORE, PARK, TOLD_BY_ROWS, ColumnChange
 from anabranch.model.schema import TableSchema
 
 # Releases that have it refuse all other libraries when a slot is made or read; older ones do not start with it.
@@ -43,6 +43,7 @@ def check_decoder(live: Live) -> Iterator[CheckResult]:
     found += _truncates(connection, decoder)
     found += _redefined(context, decoder)
     found += swaps(context)
+    found += indexes(context)
     found += _notes(live, decoder)
     found += unconverted(live.value("server_encoding") or "", decoder)
     for _, schema in sorted(context.tables.items(), key=lambda one: str(one[0])):
@@ -126,6 +127,14 @@ def swaps(context: PreflightContext) -> Iterator[CheckResult]:
         hint = (
             f'{ColumnChange.SWAP} = "{PARK}": tables of the names in [ddl] ghost_tables would be left out for nothing'
         )
+        yield CheckResult(CHECK, CheckVerdict.FAILED, why, hint)
+
+
+def indexes(context: PreflightContext) -> Iterator[CheckResult]:
+    """Refuse to follow indexes, of which nothing here tells."""
+    if context.user_choices.get(f"ddl.{ColumnChange.INDEXES}", "") not in ("", IGNORE):
+        why = f"[ddl] {ColumnChange.INDEXES}: a PostgreSQL's log has no statements that make, drop or rename indexes"
+        hint = f'{ColumnChange.INDEXES} = "{IGNORE}": the target would keep its own in any case'
         yield CheckResult(CHECK, CheckVerdict.FAILED, why, hint)
 
 

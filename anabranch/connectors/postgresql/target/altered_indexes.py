@@ -37,11 +37,11 @@ def alter(connection: Connection, altered: AlteredTable) -> list[str]:
 def planned(connection: Connection, altered: AlteredTable) -> Iterator[tuple[str, str]]:
     """Yield what is to be done, for people, with its statement; or with why there is none."""
     for name in altered.indexes.dropped:
-        own = _own(connection, altered, name)
-        yield f"index {name} is not dropped", f"DROP INDEX {_place(altered, own)}" if own else NOT_THERE
+        own, why = _found(connection, altered, name)
+        yield f"index {name} is not dropped", f"DROP INDEX {_place(altered, own)}" if own else why
     for former, name in altered.indexes.renamed:
-        own, to = _own(connection, altered, former), _next_name(connection, altered, name)
-        statement = f"ALTER INDEX {_place(altered, own)} RENAME TO {quote(to)}" if own and to else NOT_THERE
+        (own, why), to = _found(connection, altered, former), _next_name(connection, altered, name)
+        statement = f"ALTER INDEX {_place(altered, own)} RENAME TO {quote(to)}" if own and to else why
         yield f"index {former} is not renamed", statement
 
 
@@ -65,6 +65,16 @@ def _next_name(connection: Connection, altered: AlteredTable, name: str) -> str:
         return ""
     is_used = relation_table(connection, altered.table.target.schema, found.name) is not None
     return found.fallback if is_used else found.name
+
+
+def _found(connection: Connection, altered: AlteredTable, name: str) -> tuple[str, str]:
+    """Return the name of our index, and why there is none that could be told: a user may have no right to TEMPORARY tables."""
+    try:
+        return _own(connection, altered, name), NOT_THERE
+    except psycopg.Error as error:
+        if meaning(error)[0] in WAITED_FOR:
+            raise
+        return "", f"whether the target's is ours is not certain: {describe(error)}"
 
 
 def _own(connection: Connection, altered: AlteredTable, name: str) -> str:

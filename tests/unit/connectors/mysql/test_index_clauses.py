@@ -53,6 +53,8 @@ def _parts(index: Index) -> str:
         ("CREATE INDEX `i` USING BTREE ON shop.item (V(3) DESC, N ASC) COMMENT 'x, (y' ALGORITHM=INPLACE;",
          "by_v(v) i(-v3,n)"),
         ("CREATE OR REPLACE INDEX i ON item (n)", "by_v(v) i(n)"),
+        ("CREATE OR REPLACE INDEX by_v ON item (n)", "by_v(n)"),
+        ("CREATE OR REPLACE INDEX by_v USING BTREE ON item (v)", "by_v(v)"),
         ("CREATE INDEX IF NOT EXISTS by_v ON item (n)", "by_v(v)"),
         ("ALTER TABLE item ADD INDEX i (n) USING BTREE, ADD KEY (v), ADD KEY (v(2)), LOCK=NONE",
          "by_v(v) i(n) v(v) v_2(v2)"),
@@ -78,6 +80,27 @@ def _parts(index: Index) -> str:
 )  # fmt: skip
 def test_what_a_statement_makes_of_indexes(sql: str, indexes: str | None) -> None:
     assert behind(sql) == (None if indexes is None else indexes.split())
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_certain"),
+    [
+        ("CREATE INDEX i ON item (n)", True),
+        ("ALTER TABLE item DROP KEY by_v, ADD INDEX i (n), COMMENT = 'x'", True),
+        ("ALTER TABLE item DROP INDEX One, ADD INDEX i (n)", False),
+        ("ALTER TABLE item ADD INDEX i (n), RENAME KEY `one` TO two", False),
+        ("ALTER TABLE item ADD INDEX i (n), ADD UNIQUE w (n)", False),
+        ("ALTER TABLE item ADD CONSTRAINT w UNIQUE (n), ADD INDEX i (n)", False),
+        ("ALTER TABLE item DROP CONSTRAINT one, ADD INDEX i (n)", False),
+        ("DROP INDEX one ON item", False),
+        ("CREATE OR REPLACE INDEX one ON item (n)", False),
+    ],
+)
+def test_a_unique_key_of_a_table_without_a_primary_one_is_compared_as_ever(sql: str, is_certain: bool) -> None:
+    """It tells rows apart: the table would go on by a key that the source has no more."""
+    keyless = replace(THEN, primary_key=())
+    assert (behind(sql, keyless, keyless) is not None) is is_certain
+    assert behind(sql) is not None, "with a primary key it tells no row apart"
 
 
 def test_the_catalogue_knows_what_the_statement_does_not_say() -> None:
