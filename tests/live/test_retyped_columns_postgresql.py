@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.connectors.postgresql.source import connector
-from anabranch.connectors.postgresql.source.statement_notes import SET_UP, UNDO
+from anabranch.connectors.postgresql.source.statement_notes import SET_UP, UNDO, is_set_up
 from anabranch.contracts import LogOptions
 from anabranch.model.column_changes import FOLLOWS_NOTHING
 from anabranch.model.ids import TableId
@@ -105,9 +105,42 @@ def test_postgresql_live_looks_find_what_no_note_tells(
         ("VACUUM FULL item", False),
         ("ALTER TABLE item ALTER n SET STATISTICS 50", False),
         ("TRUNCATE item", False),
-        ("BEGIN; TRUNCATE item; ALTER TABLE item ALTER n DROP NOT NULL; COMMIT", False),
         ("CLUSTER item USING item_pkey", False),
+        ("BEGIN; TRUNCATE item; ALTER TABLE item ALTER n DROP NOT NULL; COMMIT", True),  # as an expression would look
         ("ALTER TABLE item ALTER n TYPE int USING n + 1", True),
+        ("ALTER TABLE item ALTER n TYPE int USING n + 1, ALTER n SET NOT NULL", True),
+        ("ALTER TABLE item ALTER n TYPE int USING n + 1, ALTER n SET STATISTICS 40", True),
+        ("ALTER TABLE item ALTER n TYPE int USING n + 1, ALTER n SET DEFAULT 6", True),
     ):
         database.execute(statement)
         assert ("USING" in source.drift(asked, then, FOLLOWS_NOTHING).get(item, "")) is is_told, statement
+
+
+def test_postgresql_live_a_note_that_does_not_come_is_none(
+    logical_postgresql: Server, source_database: Callable[[Server], Database]
+) -> None:
+    """The triggers are there, as preflight wants them, and say nothing: looks find the statement."""
+    database, item = source_database(logical_postgresql), TableId("public", "item")
+    database.execute(*TABLES, *SET_UP, SET_UP[2].replace("GET DIAGNOSTICS", "RAISE 'no'; GET DIAGNOSTICS"))
+    source = connector(endpoint_of(database))
+    with closing(source.catalog()) as catalog:
+        then = catalog.tables(item.__eq__)
+    asked = LogOptions(1, 0.05, RULES, "anabranch_x")
+    assert "USING" not in source.drift(asked, then, FOLLOWS_NOTHING).get(item, "")
+    database.execute("ALTER TABLE item ALTER n TYPE int USING n + 1")
+    assert "USING" in source.drift(asked, then, FOLLOWS_NOTHING)[item]
+    database.execute(*UNDO)
+
+
+def test_postgresql_live_triggers_of_an_earlier_release_are_not_set_up(
+    logical_postgresql: Server, source_database: Callable[[Server], Database]
+) -> None:
+    database = source_database(logical_postgresql)
+    with closing(database.connect()) as connection:
+        assert not is_set_up(connection)
+        database.execute(*SET_UP)
+        assert is_set_up(connection)
+        database.execute(SET_UP[2].replace("anabranch.retyped", "anabranch.former"))
+        connection.rollback()
+        assert not is_set_up(connection)
+    database.execute(*UNDO)

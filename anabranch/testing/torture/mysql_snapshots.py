@@ -20,7 +20,7 @@ from pymysql.converters import encoders
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.mysql_target_values import Printed, Shown, read_as, shown
 from anabranch.testing.torture.tables import Column
-from anabranch.testing.torture.targets import Passing, Snapshot, found_in
+from anabranch.testing.torture.targets import Passing, Snapshot, found_in, shown_in
 from anabranch.testing.torture.values import copied
 
 CONNECT_SECONDS = 10
@@ -94,9 +94,7 @@ class MysqlSnapshots:
         read = [lines.of_rows(rows) for lines, rows in zip(self._lines, read_rows, strict=True)]
         tables = dict(zip(self.columns, read, strict=False))
         beside = dict(zip(self.beside, read[len(tables) :], strict=False))
-        passing = dict.fromkeys(self.passing, b"")
-        for one, rows in zip(self._found, read[len(tables) + len(beside) :], strict=True):
-            passing[one.name] = one.head + rows
+        passing = shown_in(self.passing, self._found, read[len(tables) + len(beside) :])
         return Snapshot(tables | passing, beside, frozenset(str(row[0]) for row in away))
 
     def _connect(self) -> None:

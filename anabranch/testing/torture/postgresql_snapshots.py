@@ -21,7 +21,7 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.tables import Column
-from anabranch.testing.torture.targets import Passing, Snapshot, found_in
+from anabranch.testing.torture.targets import Passing, Snapshot, found_in, shown_in
 
 OPTIONS = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c bytea_output=hex -c client_encoding=UTF8"
 CONNECT_SECONDS = 10
@@ -86,9 +86,7 @@ class PostgresqlSnapshots:
             return self.read()
         tables = dict(zip(self.columns, read, strict=False))
         beside = dict(zip(self.beside, read[len(tables) :], strict=False))
-        passing = dict.fromkeys(self.passing, b"")
-        for one, rows in zip(self._found, read[len(tables) + len(beside) :], strict=True):
-            passing[one.name] = one.head + rows
+        passing = shown_in(self.passing, self._found, read[len(tables) + len(beside) :])
         self._last = seen, Snapshot(tables | passing, beside, frozenset(away.decode().split()))
         return self._last[1]
 

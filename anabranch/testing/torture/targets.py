@@ -102,6 +102,14 @@ def found_in(
     return found
 
 
+def shown_in(names: Collection[str], found: Sequence[Passing], rows: Sequence[bytes]) -> dict[str, bytes]:
+    """Return what each name shows; two tables of one name show both, so that none hides the other. `rows`: of those found."""
+    shown = dict.fromkeys(names, b"")
+    for one, lines in zip(found, rows, strict=True):
+        shown[one.name] += one.head + lines
+    return shown
+
+
 class Snapshots(Protocol):
     """Reads a history's tables over a connection that it makes when it needs one. Every method may raise the family's
     `lost`; then `close`, and the next `read` connects again."""

@@ -19,7 +19,7 @@ from anabranch.testing.torture.shrink import _fewer_tables, _only, _Search
 from anabranch.testing.torture.sources import Commits
 from anabranch.testing.torture.speaker import COMMITTED, Outcome, Result
 from anabranch.testing.torture.tables import DROPPED, LEDGER, MADE, RENAMED, Column, Schema, Table, heading
-from anabranch.testing.torture.targets import found_in
+from anabranch.testing.torture.targets import found_in, shown_in
 from rigs.torture_history import seen
 
 VERSIONS = {"mysql": (8, 0, 33), "mariadb": (10, 11, 6)}
@@ -198,6 +198,10 @@ def test_which_tables_are_there_is_told_by_their_columns() -> None:
     again, kept = found_in(kinds, there)
     assert (again.name, again.table, again.columns) == ("p1", "p1", OTHERS)
     assert (kept.name, kept.table, kept.columns) == ("p1__dropped", "p1__dropped_20261128_031207", COLUMNS)
+    twice = found_in(kinds, there | {("p1__dropped_20261128_031208", column) for column in ("id", "v1")})
+    assert [one.name for one in twice] == ["p1", "p1__dropped", "p1__dropped"]
+    shown = shown_in(kinds, twice, [b"", b"1\t1\n", b"1\t1\n"])
+    assert shown["p2"] == b"" and sorted(shown["p1__dropped"].splitlines()) == sorted([HEAD, b"1\t1"] * 2)
     (strange,) = found_in(kinds, {("p2", "id"), ("p2", "x")})
     assert strange.columns == () and strange.head == b"there, with id x\n"
 

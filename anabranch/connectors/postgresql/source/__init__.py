@@ -43,7 +43,7 @@ class PostgresSource:
     endpoint: Endpoint
     options: PostgresSourceOptions
     files: dict[int, SeenFile] = field(default_factory=dict)  # by oid: as they were looked at here
-    looks: Looks = field(default_factory=dict)  # likewise at their columns
+    looks: Looks | None = None  # likewise at their columns
 
     @cached_property
     def order(self) -> LogOrder:
@@ -68,8 +68,10 @@ class PostgresSource:
         return steps_for(self.endpoint, options, self.options.decoder, tables, begins)
 
     def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema], follows: Follows) -> dict[TableId, str]:
+        from anabranch.connectors.postgresql.source.retyped_columns import Looks
         from anabranch.connectors.postgresql.source.set_up import drift
 
+        self.looks = self.looks or Looks()
         return drift(self.endpoint, options, self.options.decoder, tables, self.files, follows, self.looks)
 
     def replaced(self, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:

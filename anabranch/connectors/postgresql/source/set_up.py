@@ -14,7 +14,7 @@ from anabranch.connectors.postgresql.changed_types import changed_types
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.added_columns import SeenFile, note_files
 from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
-from anabranch.connectors.postgresql.source.connection import open_session
+from anabranch.connectors.postgresql.source.connection import log_end, open_session
 from anabranch.connectors.postgresql.source.decoders import DECODERS
 from anabranch.connectors.postgresql.source.errors import translate, translated
 from anabranch.connectors.postgresql.source.held_log import read_slot
@@ -67,17 +67,24 @@ def drift(
     note_files(files, now.values())
     with open_session(endpoint) as connection, translated("look at the source's columns"):
         latest = look(connection, now)
+        end, slot = log_end(connection), read_slot(connection, options.name)
+        read = slot.confirmed if slot is not None else end
+    hopes = set[int]()  # tables that need a note which may still come
+    hidden = _retyped(tables, now, looks, latest, (end, read), hopes)
     if DECODERS[decoder].tells_columns:
         now = {
-            table: _as_rows_tell(tables[table], schema, follows(table), latest.get(schema.oid))
+            table: _as_rows_tell(
+                tables[table], schema, follows(table), latest.get(schema.oid), looks, (end, read), hopes
+            )
             for table, schema in now.items()
         }
+    looks.awaited = {oid: place for oid, place in looks.awaited.items() if oid in hopes}
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
         steps = statements(connection, options.name, now, False, DECODERS[decoder])
     found = {
         table: f"the log does not have all of its rows any more: {step.sql}" for step in steps for table in step.tables
     }
-    found |= _retyped(now, looks, latest)
+    found |= hidden
     wholes = {part.table: whole for whole, schema in now.items() for part in schema.partitions}
     for table, schema in tables.items():
         if table in wholes:
@@ -87,12 +94,27 @@ def drift(
     return found
 
 
-def _retyped(now: Mapping[TableId, TableSchema], looks: Looks, latest: Looks) -> dict[TableId, str]:
-    """Return tables with columns that may have got other values since the last look; the latest one stands for the next."""
-    pairs = ((table, schema.oid) for table, schema in now.items() if schema.oid in looks and schema.oid in latest)
-    found = {table: why_retyped(looks[oid], latest[oid]) for table, oid in pairs}
-    looks.update(latest)
-    return {table: why for table, why in found.items() if why}
+def _retyped(
+    tables: Mapping[TableId, TableSchema],
+    now: Mapping[TableId, TableSchema],
+    looks: Looks,
+    latest: Mapping[int, TableLook],
+    places: tuple[int, int],
+    hopes: set[int],
+) -> dict[TableId, str]:
+    """Return tables with columns that may have got other values since the last look; the latest one stands for the next, but
+    for tables whose note may still come (`hopes`). `places`: the log's end, and what capture is behind."""
+    found = {}
+    for table, schema in now.items():
+        oid = schema.oid
+        if oid in looks.tables and oid in latest:
+            why, should_tell = why_retyped(looks.tables[oid], latest[oid], tables[table].file or oid)
+            if why and should_tell and looks.awaits(oid, *places):
+                hopes.add(oid)
+            elif why:
+                found[table] = why
+    looks.tables.update({oid: one for oid, one in latest.items() if oid not in hopes})
+    return found
 
 
 def _what_became(then: TableSchema, now: TableSchema | None, attached: Collection[str]) -> str:
@@ -115,10 +137,17 @@ def _what_became(then: TableSchema, now: TableSchema | None, attached: Collectio
 
 
 def _as_rows_tell(
-    then: TableSchema, now: TableSchema, follows: frozenset[ColumnChange], latest: TableLook | None
+    then: TableSchema,
+    now: TableSchema,
+    follows: frozenset[ColumnChange],
+    latest: TableLook | None,
+    looks: Looks,
+    places: tuple[int, int],
+    hopes: set[int],
 ) -> TableSchema:
     """Return the definition without what is followed and rows will tell of. A type is not, where its rows may have been written
-    anew: what was written into them is in no log but a note."""
+    anew: what was written into them is in no log but a note, which may come until the log is read up to this look
+    (`places`)."""
     told = follows & TOLD_BY_ROWS
     if not told:
         return now
@@ -126,12 +155,14 @@ def _as_rows_tell(
         former = {column.number: column for column in then.columns}
         is_same = now.file == (then.file or then.oid)
         noted = {number for number, column in latest.columns.items() if column.noted} if latest else set()
-        columns = (
-            with_those(c, former[c.number], WIDENED)
-            if c.number in former and _is_told(former[c.number].native, c.native, is_same, c.number in noted)
-            else c
-            for c in now.columns
-        )
+        columns = []
+        for c in now.columns:
+            natives = (former[c.number].native, c.native) if c.number in former else ("", "")
+            is_told = _is_told(*natives, is_same, False)
+            if not is_told and c.number in noted and _is_told(*natives, is_same, True):
+                is_told = looks.awaits(now.oid, *places)
+                hopes |= {now.oid} if is_told else set()
+            columns.append(with_those(c, former[c.number], WIDENED) if is_told else c)
         now = replace(now, columns=tuple(columns))
     return as_rows_tell(then, now, told - WIDENED)
 

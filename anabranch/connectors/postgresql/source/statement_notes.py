@@ -33,16 +33,21 @@ BEGIN
     PERFORM set_config('anabranch.retyped', coalesce(current_setting('anabranch.retyped', true), '')
       || format('/%s=%s/', c.oid, c.relfilenode), true) FROM pg_class c WHERE c.oid = pg_event_trigger_table_rewrite_oid();
   END IF;
+EXCEPTION WHEN OTHERS THEN
+  RAISE WARNING 'anabranch does not know which table this statement writes anew: %', SQLERRM;
+  PERFORM set_config('anabranch.retyped', coalesce(current_setting('anabranch.retyped', true), '') || '/0=1/', true);
 END $$""",
     """CREATE OR REPLACE FUNCTION anabranch.note_ddl() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 DECLARE note json; context text; is_plain boolean;
 BEGIN
   GET DIAGNOSTICS context = PG_CONTEXT;
-  is_plain := position(chr(10) IN context) = 0 AND current_query() !~* '[[:<:]]using[[:>:]]';
+  is_plain := position(chr(10) IN context) = 0 AND current_query() !~* '[[:<:]]using[[:>:]]'
+    AND NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() AS c WHERE c.in_extension);
   FOR note IN
     SELECT json_build_object('oid', r.oid::bigint, 'schema', n.nspname, 'name', r.relname, 'numbers', r.relnatts,
                              'file', r.relfilenode::bigint, 'retyped',
-             substring(current_setting('anabranch.retyped', true) FROM format('/%s=([0-9]+)/', r.oid))::bigint,
+             coalesce(substring(current_setting('anabranch.retyped', true) FROM format('/%s=([0-9]+)/', r.oid)),
+                      substring(current_setting('anabranch.retyped', true) FROM '/0=([0-9]+)/'))::bigint,
                              'cast', coalesce(is_plain, false), 'columns', (
              SELECT json_agg(json_build_array(a.attnum, a.attname, format_type(a.atttypid, a.atttypmod),
                       a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint u
@@ -75,7 +80,13 @@ UNDO = (
     "DROP FUNCTION IF EXISTS anabranch.note_ddl()",
     "DROP FUNCTION IF EXISTS anabranch.note_rewrite()",
 )
-_THERE = b"SELECT count(*) FROM pg_catalog.pg_event_trigger WHERE evtname = ANY (%s) AND evtenabled <> 'D'"
+# Both triggers, with functions as SET_UP makes them: an earlier release's note_ddl tells nothing of rows written anew.
+WHOLE = """
+SELECT count(*) AS number, min(least(pg_catalog.age(e.xmin), pg_catalog.age(p.xmin))) AS age
+  FROM pg_catalog.pg_event_trigger e JOIN pg_catalog.pg_proc p ON p.oid = e.evtfoid
+ WHERE e.evtname = ANY (%s) AND e.evtenabled <> 'D' AND pg_catalog.strpos(p.prosrc, 'anabranch.retyped') > 0
+   AND (e.evtname <> 'anabranch_ddl' OR pg_catalog.strpos(p.prosrc, 'in_extension') > 0)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +131,4 @@ def read_note(content: bytes | str) -> Note | None:
 
 def is_set_up(connection: Connection) -> bool:
     """Return whether the source notes its statements, and whether these write rows anew. Driver errors pass."""
-    return bool(connection.execute(_THERE, [TRIGGERS]).fetchall()[0][0] == len(TRIGGERS))
+    return bool(connection.execute(WHOLE.encode(), [TRIGGERS]).fetchall()[0][0] == len(TRIGGERS))
