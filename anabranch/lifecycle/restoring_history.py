@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from anabranch.errors import StateError, TrailError
 from anabranch.model.ids import TableId
-from anabranch.trail import history_file
+from anabranch.trail import headers, history_file
 from anabranch.trail.history import Entry
+from anabranch.trail.identity import load as load_identity
 from anabranch.trail.lock import WriterLock
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.staging import waiting
@@ -56,14 +57,16 @@ def restore_history(job: JobView, file: Path) -> bool:
 
 def rebuild_history(job: JobView) -> bool:
     """Make a lost history anew of the definitions by which every target follows its tables: those that are in force where the
-    trail ends, if the targets have come to there. A table that a target has parked is parked in the trail. Returns False where
-    the trail's own is whole. Raises StateError where anything of the trail is still to be read by a definition."""
+    trail ends, if the targets have come to there. A table that all targets have parked is parked in the trail.
+    Returns False where the trail's own is whole. Raises StateError where anything of the trail is still to be read by a
+    definition."""
     require_stopped(job)
     storage = LocalStorage(job.trail)
     if history_file.is_whole(storage):
         return False
     lock = WriterLock(job.trail, 0.0)
     try:
+        _refuse_former_sources(job, storage)
         with TrailReader(job.trail) as trail:
             end = trail.end().position.sequence
             if waiting(job.trail):
@@ -99,7 +102,18 @@ def _known_by_all(job: JobView, end: int) -> tuple[dict[TableId, TableSchema], d
                 raise _uncertain(one, f"{table} is {state.state}, and does not follow the trail yet")
             elif not _is_same(followed.setdefault(table, state.schema), state.schema):
                 raise _uncertain(one, f"two targets know {table} by two definitions")
-    return {table: schema for table, schema in followed.items() if table not in parked}, parked
+    if both := sorted(followed.keys() & parked.keys()):
+        raise _uncertain(job, f"one target has parked {both[0]}, which another streams")  # it would stop there unseen
+    return followed, parked
+
+
+def _refuse_former_sources(job: JobView, storage: LocalStorage) -> None:
+    """Refuse a trail that another server was captured to before: only the lost history says which, and where it ended."""
+    ours = load_identity(storage)
+    if ours is not None and (others := sorted(headers.other_sources(storage, ours))):
+        raise _uncertain(
+            job, f"the trail has rows of {', '.join(others)}, which the job followed before another server"
+        )
 
 
 def _is_same(one: TableSchema, other: TableSchema) -> bool:

@@ -11,11 +11,11 @@ from typing import Any
 from anabranch.errors import TrailError
 from anabranch.trail import history as histories
 from anabranch.trail import identity as identities
-from anabranch.trail.format import FORMAT, SegmentName
+from anabranch.trail.format import FORMAT, SegmentName, segment_names
 from anabranch.trail.history import SchemaHistory
 from anabranch.trail.identity import Identity
 from anabranch.trail.segment import SegmentReader
-from anabranch.trail.storage import Storage, read_whole
+from anabranch.trail.storage import Storage
 
 NAMED = ("number", "epoch", "next", "fragments")  # what a segment's name says, too
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -51,6 +51,19 @@ def check_segment(storage: Storage, segment: SegmentReader, name: SegmentName) -
         message = f"it was captured from source {source}, the trail from {ours.source_identity} ({identities.FILE})"
         raise segment.damage(0, message, MIXED)
     return header
+
+
+def other_sources(storage: Storage, ours: Identity) -> set[str]:
+    """Return the servers from which segments of the trail were captured before the one that is followed now. The history says
+    of which ones that is right; here it is not read. Raises TrailCorrupt for a header that cannot be read."""
+    found = set()
+    for name in segment_names(storage.names()):
+        segment = SegmentReader(storage, str(name))
+        try:
+            found.add(str(segment.header().get("source_identity")))
+        finally:
+            segment.close()
+    return found - {ours.source_identity}
 
 
 def check_staged(storage: Storage, segment: SegmentReader) -> None:
@@ -96,6 +109,6 @@ def _check_job(segment: SegmentReader, header: dict[str, Any], ours: Identity) -
 def _former_sources(storage: Storage, ours: Identity) -> set[str]:
     """Return the servers that the trail was captured from before another one took over."""
     history = SchemaHistory()
-    data = read_whole(storage, histories.FILE)
+    data = histories.read(storage)
     histories.parse(data, 0, history, histories.HistoryPlace(storage.path(histories.FILE), ours.job_uuid))
     return {source for entry in history.entries if entry.kind == "source" for source in (entry.reason, entry.statement)}

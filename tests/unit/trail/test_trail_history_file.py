@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from anabranch import failpoints
 from anabranch.errors import StateError, TrailCorrupt, TrailError
 from anabranch.failpoints import FailpointReached
-from anabranch.trail import history_file
+from anabranch.lifecycle import restoring_history
+from anabranch.model.table_life import Life, TableState, park
+from anabranch.trail import headers, history_file, identity
 from anabranch.trail.history import FILE, Entry
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
@@ -164,3 +168,41 @@ def test_rule_19_no_history_is_made_anew_where_the_trail_has_more_than_was_publi
     file_of(grown).unlink()
     with pytest.raises(TrailCorrupt, match="more than was published"):
         history_file.made_anew(grown, [])
+
+
+def test_a_trail_of_two_servers_needs_its_own_history(grown, open_writer, samples):
+    """Only the history says that rows of the former server belong to it."""
+    writer = open_writer()
+    writer.adopt_identity("server-2")
+    writer.append(samples.chunk(3, 3))
+    writer.close()
+    job, ours = SimpleNamespace(label="shop"), identity.load(grown)
+    assert ours is not None and headers.other_sources(grown, ours) == {"server-1"}
+    file_of(grown).unlink()
+    with pytest.raises(StateError, match="the trail has rows of server-1") as refused:
+        restoring_history._refuse_former_sources(job, grown)
+    assert "anabranch schema import FILE JOB" in str(refused.value.hint)
+    with pytest.raises(TrailCorrupt, match="missing"), TrailReader(grown.path("")) as reader:
+        [reader.load(ref) for ref in reader.descriptors(0)]
+
+
+@pytest.mark.parametrize("parks", ["north", "south"])
+def test_a_history_is_not_made_anew_where_one_target_streams_what_another_has_parked(samples, monkeypatch, parks):
+    """It would be parked in the trail, and stop at the other without a word."""
+    streams = TableState(samples.ORDERS, samples.ORDERS, Life.STREAMING, schema=samples.definition())
+    states = dict.fromkeys(("north", "south"), streams)
+    states[parks] = park(streams, "a row that the target refuses", 3)
+
+    @contextmanager
+    def store_of(one):
+        tables = SimpleNamespace(tables=lambda _: {samples.ORDERS: states[one.label]})
+        jobs = SimpleNamespace(checkpoint=lambda _: SimpleNamespace(position=SimpleNamespace(sequence=7)))
+        yield SimpleNamespace(exists=lambda: True, jobs=jobs, states=tables)
+
+    monkeypatch.setattr(restoring_history, "store_of", store_of)
+    ends = [SimpleNamespace(label=name, config=SimpleNamespace(name="shop")) for name in states]
+    job = SimpleNamespace(label="shop", config=SimpleNamespace(name="shop"), targets=lambda: ends)
+    with pytest.raises(StateError, match=r"one target has parked .*, which another streams"):
+        restoring_history._known_by_all(job, 7)
+    states["north"] = states["south"] = states[parks]
+    assert restoring_history._known_by_all(job, 7) == ({}, {samples.ORDERS: samples.definition()})
