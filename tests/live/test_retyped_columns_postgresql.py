@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -144,3 +145,32 @@ def test_postgresql_live_triggers_of_an_earlier_release_are_not_set_up(
         connection.rollback()
         assert not is_set_up(connection)
     database.execute(*UNDO)
+
+
+@pytest.fixture
+def readable() -> Iterator[Path]:
+    """A directory that the server's user may read."""
+    with TemporaryDirectory(prefix="anabranch-") as place:
+        Path(place).chmod(0o755)
+        yield Path(place)
+
+
+def test_postgresql_what_the_script_of_an_extension_computes_parks(make: Make, readable: Path) -> None:
+    """The text of the statement that runs it has no expression."""
+    folder = readable / "extension"
+    folder.mkdir()
+    (folder / "doubled.control").write_text("default_version = '1'\nrelocatable = true\n")
+    (folder / "doubled--1.sql").write_text("")
+    (folder / "doubled--1--2.sql").write_text("ALTER TABLE public.item ALTER n TYPE bigint USING n + 1;")
+    here = make("postgresql", *SET_UP, *TABLES)
+    if here.made.source.query("SELECT 1 FROM pg_settings WHERE name = 'extension_control_path'") == []:
+        pytest.skip("the server takes extensions from its own directory alone")
+    with closing(here.made.source.connect()) as connection:
+        connection.autocommit = True
+        connection.execute(f"SET extension_control_path = '{readable}'")
+        connection.execute("CREATE EXTENSION doubled VERSION '1'")
+        connection.execute("ALTER EXTENSION doubled UPDATE TO '2'")
+    here.stream()
+    assert here.made.states()["item"] == "parked"
+    assert "USING" in reason(here)
+    here.made.source.execute("DROP EXTENSION doubled", *UNDO)
