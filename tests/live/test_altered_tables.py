@@ -430,7 +430,7 @@ def test_a_plan_says_what_becomes_of_a_statement(here: JobHere) -> None:
     """It changes nothing, and is what then becomes of the statement: the definition, the outcome, the target's statement."""
     made, name = here.made, f"{here.made.schema}.item"
     made.target.execute(f"ALTER TABLE {made.there}.item ADD COLUMN mine int")
-    keyed = here.job.plan_ddl("ALTER TABLE item ADD k INT, ADD KEY by_k (k)")
+    keyed = here.job.plan_ddl("ALTER TABLE item ADD k INT, ADD UNIQUE KEY by_k (k)")
     assert (keyed.exit_code, keyed.outcome, keyed.after) == (3, Outcome.PARKED, None) and "something else" in keyed.why
     for statement, code, why in PLANNED:
         before = here.job.schema_versions(name), _noted(here, "item"), _columns(here)

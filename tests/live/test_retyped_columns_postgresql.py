@@ -65,7 +65,7 @@ def make(
         yield job
 
 
-@pytest.mark.parametrize("to", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("to", ["postgresql", pytest.param("mariadb", marks=pytest.mark.long)])
 def test_rule_17_what_the_server_casts_is_followed(to: str, make: Make) -> None:
     here = make(to, *SET_UP, *TABLES)
     here.made.source.execute(*CASTS)
@@ -76,7 +76,13 @@ def test_rule_17_what_the_server_casts_is_followed(to: str, make: Make) -> None:
     here.made.source.execute(*UNDO)
 
 
-@pytest.mark.parametrize("statements", EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param(some, id=name, marks=() if name in ("of_its_type", "in_a_function") else pytest.mark.long)
+        for name, some in EXPRESSIONS.items()
+    ],
+)
 def test_rule_17_what_an_expression_computes_parks(statements: tuple[str, ...], make: Make) -> None:
     """Also where the next row looks as the one before, and where no row comes."""
     here = make("postgresql", *SET_UP, *TABLES)

@@ -37,7 +37,12 @@ PAIRS = {
 TABLE = "(id int PRIMARY KEY, v varchar(20))"
 
 
-@pytest.fixture(params=PAIRS, ids=" to ".join)
+LONG = ("postgresql", "mysql")
+
+
+@pytest.fixture(
+    params=[pytest.param(pair, id=" to ".join(pair), marks=pytest.mark.long if pair == LONG else ()) for pair in PAIRS]
+)
 def here(
     request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
 ) -> Iterator[JobHere]:
