@@ -48,7 +48,7 @@ OWN_KEY_ALONE = OF_TABLES | {ColumnChange.INDEXES}
 Actions = Mapping[ColumnChange, str]
 """Maps kinds to the action of the job file."""
 UNSAID: Actions = {**dict.fromkeys(ColumnChange, PARK), ColumnChange.INDEXES: IGNORE}
-"""What becomes of kinds of which nobody says anything. An index that the source gets or loses changes no row."""
+"""Maps each kind to its action where the job file says nothing. An index that the source gets or loses changes no row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def _streams(here: JobHere) -> None:
 
 
 def test_rule_17_labels_come_between_the_rows_of_both_definitions(here: JobHere) -> None:
-    """Also where values take more bytes, and the source writes its rows anew. Then the job dies at every place on the
+    """Follow labels also where values take more bytes and the source writes its rows anew. The job dies at each place on the
     statement's way, and goes on."""
     source = here.made.source
     source.execute(
@@ -108,7 +108,7 @@ def test_rule_17_labels_come_between_the_rows_of_both_definitions(here: JobHere)
 
 
 def test_labels_in_another_place_and_checks_of_others_park(here: JobHere) -> None:
-    """What would give rows another label, and a check at the target that the job has not made."""
+    """Park what would give rows another label, and a check at the target that the job has not made."""
     made = here.made
     is_postgresql = not isinstance(made, MysqlToMysql)
     if is_postgresql:

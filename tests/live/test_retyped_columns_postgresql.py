@@ -84,7 +84,7 @@ def test_rule_17_what_the_server_casts_is_followed(to: str, make: Make) -> None:
     ],
 )
 def test_rule_17_what_an_expression_computes_parks(statements: tuple[str, ...], make: Make) -> None:
-    """Also where the next row looks as the one before, and where no row comes."""
+    """Park the table also where the next row looks as the one before, and where no row comes."""
     here = make("postgresql", *SET_UP, *TABLES)
     here.made.source.execute(*statements)
     here.stream()

@@ -35,8 +35,8 @@ class Target(Section):
     options: OwnOptions = Options()
     """Settings of the database that `url` names: `[target.options]`, below."""
     form: Literal["rows", "change_tables"] = "rows"
-    """What the target keeps: the tables as they are at the source, or each change as a row of a table of changes, as in
-    SQL Server's change data capture ([more](../howto/change-tables.md)). A PostgreSQL can keep changes."""
+    """Keep the tables as they are at the source, or each change as a row of a table of changes, as in SQL Server's change
+    data capture ([more](../howto/change-tables.md)). A PostgreSQL can keep changes."""
 
 
 class NamedTarget(Section):

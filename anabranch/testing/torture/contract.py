@@ -112,7 +112,7 @@ class Pipeline(Protocol):
         """The conflicts that the job has noted, where somebody else may write to the target. Raises a driver's error."""
 
     def definitions(self) -> Sequence[Sequence[tuple[str, str]]]:
-        """What each target has noted of changes of definitions, in their order: the table, and what became of the change. Asked
+        """Return what each target has noted of changes of definitions, in order: the table, what became of the change. Asked
         at the end, where a history makes, renames or drops tables. Raises AnabranchError."""
 
     def hits(self) -> frozenset[str]:

@@ -139,7 +139,7 @@ def test_a_name_has_one_table_after_another() -> None:
 
 
 def judged(drops: str, *states: tuple[str, dict[str, list[bytes]]], truncates: bool = True) -> str:
-    """What is said of looks at a target: the ledger's rows, and the tables' lines. The last one is the end."""
+    """Judge looks at a target: the ledger's rows, and the tables' lines. The last one is the end."""
     steps = {
         1: insert("p1", "1"),
         2: DROP,
@@ -208,7 +208,7 @@ def test_which_tables_are_there_is_told_by_their_columns() -> None:
 
 def test_tables_that_nobody_names_are_left_out_of_a_smaller_history() -> None:
     search = _Search(lambda history: pytest.fail("unused"), 10, 0.0)
-    search.fails = lambda history: True  # type: ignore[method-assign]
+    search.fails = lambda history: True  # type: ignore[method-assign]  # each history fails for this test
     history = History(1, TABLES, (), (), (Transaction(1, 0, (RENAME,)), Transaction(2, 0, (insert("p2n", "1"),))))
     assert [table.name for table in _fewer_tables(history, search).schema.tables] == ["p2"]
     made = history.with_transactions(lambda t: Transaction(1, 0, (MAKE,)) if t.number == 1 else None)

@@ -9,7 +9,7 @@ BEFORE = TableLook(70, {1: ColumnLook("id", "5", "x", False), 2: ColumnLook("n",
 
 def now(file: int, **of_n: str | bool) -> TableLook:
     told = {"name": "n", "written": "5", "said": "y", "noted": False} | of_n
-    return TableLook(file, {1: BEFORE.columns[1], 2: ColumnLook(**told)})  # type: ignore[arg-type]
+    return TableLook(file, {1: BEFORE.columns[1], 2: ColumnLook(**told)})  # type: ignore[arg-type]  # some of its facts, by name
 
 
 def test_another_file_and_a_row_that_says_the_same_are_suspect() -> None:
