@@ -35,11 +35,11 @@ from anabranch.errors import (
     TargetUnavailable,
 )
 from anabranch.failpoints import reach
-from anabranch.model.column_changes import PARK, ColumnChange, TableActions
+from anabranch.model.column_changes import IGNORE, OF_INDEXES, PARK, ColumnChange, TableActions
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
-from anabranch.model.index_changes import NO_CHANGES
+from anabranch.model.index_changes import NO_CHANGES, index_changes
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
 from anabranch.model.table_life import (
@@ -434,10 +434,28 @@ def _is_ahead(barrier: Barrier, state: TableState) -> bool:
 
 def outcome_of(altered: AlteredTable, barrier: Barrier, left: Sequence[str]) -> str:
     """Return what is to be said of a table that goes on by its next definition; `left`: what was not done."""
-    said = [] if altered.steps or altered.indexes or barrier.untold.swapped else [LEFT_OUT]
+    missing = list(left_beside(altered, dict(barrier.untold.renamed)))
+    said = [] if altered.steps or altered.indexes or barrier.untold.swapped or missing else [LEFT_OUT]
     if added := altered.indexes.added:
         said.append(f"{BUILT_BEHIND}: {', '.join(added)}")
-    return "; ".join([*said, *left])
+    return "; ".join([*said, *missing, *left])
+
+
+def left_beside(altered: AlteredTable, renamed: Mapping[str, str]) -> Iterator[str]:
+    """Yield what the target is left without because the job file does not follow it. An index that a column takes along is not
+    worth a word."""
+    columns = {name for column in altered.schema.columns for name in (column.name, *_former(column.name, renamed))}
+    for kind, unique in OF_INDEXES.items():
+        if kind in altered.beside:
+            continue
+        found = index_changes(altered.former, altered.schema, renamed, unique)
+        whole = {index.name for index in altered.former.indexes if columns.issuperset(index.columns)}
+        if found := replace(found, dropped=tuple(name for name in found.dropped if name in whole)):
+            yield f'{kind} = "{IGNORE}": {found}'
+
+
+def _former(name: str, renamed: Mapping[str, str]) -> Iterator[str]:
+    return (former for former, to in renamed.items() if to == name)
 
 
 def left_behind(table: TableId) -> str:

@@ -5,13 +5,15 @@ What does not live here: when they come (`altering.py`), how a target carries th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 
 from anabranch.model.column_changes import (
     ASK,
     EXACT,
     IGNORE,
     KEEP,
+    OF_INDEXES,
     PARK,
     STOP,
     ColumnChange,
@@ -73,10 +75,8 @@ def altered_table(
     steps = tuple(_steps(former, now, untold, actions.of(ColumnChange.DROP) == KEEP))
     if actions.of(ColumnChange.DEFAULT) == IGNORE:
         steps = tuple(step for step in steps if not isinstance(step, DefaultChanged))
-    indexes = index_changes(former[0], now[0], dict(untold.renamed))
-    if actions.of(ColumnChange.INDEXES) == IGNORE:
-        indexes = NO_CHANGES
-    kinds = _kinds(steps, indexes)
+    beside = _beside(former[0], now[0], dict(untold.renamed), actions)
+    kinds = _kinds(steps, beside)
     for kind in kinds:
         if actions.of(kind) == STOP:
             raise Stops(actions.line(kind))
@@ -98,11 +98,21 @@ def altered_table(
         raise NotFollowed("it has no key: rows with another value in a column that is kept could not be told apart")
     if _without(former[1], steps, dict(untold.renamed)) != _without(now[1], steps, {n: n for _, n in untold.renamed}):
         raise NotFollowed("the job's rules make another table of it now")
-    return AlteredTable(*former, *now, steps, indexes)
+    indexes = reduce(IndexChanges.plus, beside.values(), NO_CHANGES)
+    return AlteredTable(*former, *now, steps, indexes, frozenset(beside))
 
 
-def _kinds(steps: tuple[Step, ...], indexes: IndexChanges) -> list[ColumnChange]:
-    return sorted({KINDS[type(step)] for step in steps} | ({ColumnChange.INDEXES} if indexes else set()))
+def _beside(
+    former: TableSchema, now: TableSchema, renamed: Mapping[str, str], actions: TableActions
+) -> dict[ColumnChange, IndexChanges]:
+    """Return what becomes of indexes and unique keys at the target, by the kinds of which something does."""
+    followed = [kind for kind in OF_INDEXES if actions.of(kind) != IGNORE]
+    found = {kind: index_changes(former, now, renamed, OF_INDEXES[kind]) for kind in followed}
+    return {kind: changes for kind, changes in found.items() if changes}
+
+
+def _kinds(steps: tuple[Step, ...], beside: Iterable[ColumnChange]) -> list[ColumnChange]:
+    return sorted({*(KINDS[type(step)] for step in steps), *beside})
 
 
 def _refuse_inexact(steps: tuple[Step, ...], table: TargetTable, actions: TableActions, fits: Fits) -> None:
@@ -138,16 +148,17 @@ def _is_chosen(
 
 def asks(altered: AlteredTable, actions: TableActions) -> str:
     """Return the line of the job file that asks a person about one of the steps; "" where none does."""
-    kinds = _kinds(altered.steps, altered.indexes)
+    kinds = _kinds(altered.steps, altered.beside)
     return next((actions.line(kind) for kind in kinds if actions.of(kind) == ASK), "")
 
 
 def refuse_aside(altered: AlteredTable, number: int) -> None:
-    """Raise NotFollowed where changes that are set aside, so many, have values for columns as they were."""
-    if number and any(not isinstance(step, ColumnAdded) for step in altered.steps):
-        raise NotFollowed(
-            f"{number} changes of it are set aside, by its former columns: release or discard them before"
-        )
+    """Raise NotFollowed where changes that are set aside, so many, have values for columns as they were, or were set aside by
+    the unique keys of before."""
+    is_other = any(not isinstance(step, ColumnAdded) for step in altered.steps)
+    if number and (is_other or ColumnChange.UNIQUE_KEYS in altered.beside):
+        by = "columns" if is_other else "unique keys"
+        raise NotFollowed(f"{number} changes of it are set aside, by its former {by}: release or discard them before")
 
 
 def _steps(

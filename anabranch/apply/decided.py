@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from anabranch.model.column_changes import APPLY, APPLY_ALL, DDL, IGNORE, ActionsOf, ColumnChange, kinds_between
+from anabranch.model.column_changes import (
+    APPLY,
+    APPLY_ALL,
+    BESIDE_COLUMNS,
+    DDL,
+    IGNORE,
+    ActionsOf,
+    ColumnChange,
+    kinds_between,
+)
 from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
 
 if TYPE_CHECKING:
@@ -89,8 +98,8 @@ def rule_of(schema: TableSchema | None, history: SchemaHistory, actions: Actions
         kinds = [ColumnChange.CREATE]
     elif schema is not None and history.was_dropped(schema):
         kinds = [ColumnChange.DROP_TABLE]
-    if len(kinds) > 1 and told.of(ColumnChange.INDEXES) == IGNORE:  # it goes with its column
-        kinds = [kind for kind in kinds if kind is not ColumnChange.INDEXES]
+    # an index goes with its column, and of several changes those count that something is done about
+    kinds = [kind for kind in kinds if kind not in BESIDE_COLUMNS or told.of(kind) != IGNORE] or kinds
     said = dict.fromkeys(map(told.of, kinds))
     sections = dict.fromkeys(told.said.get(kind, DDL) for kind in kinds) or {DDL: None}
     keys = (f"{name} {', '.join(kind for kind in kinds if told.said.get(kind, DDL) == name)}" for name in sections)

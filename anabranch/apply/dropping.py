@@ -31,6 +31,7 @@ from anabranch.failpoints import reach
 from anabranch.model.column_changes import APPLY, ASK, DDL, KEEP, RENAME, STOP, ColumnChange
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
+from anabranch.model.index_changes import IndexChanges, is_followed
 from anabranch.model.parked_reasons import DROPPED
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
@@ -45,6 +46,7 @@ from anabranch.model.table_life import (
     park,
     rename,
 )
+from anabranch.rows.altered import AlteredTable
 from anabranch.rows.chunk import Barrier
 from anabranch.rows.conflict import STRICT
 from anabranch.rows.dropped import DroppedTable
@@ -292,7 +294,9 @@ class Dropping:
             raise _Refused([table], found)
         if taken := sorted(t for t, s in states.items() if s.target == there.target):
             raise _Refused([table], f"{there.target} is the target of {taken[0]} already")
-        return Going(DroppedTable(followed.table, there.target, goes_on=True), moved)
+        names = IndexChanges(renamed=tuple((index.name, index.name) for index in schema.indexes if is_followed(index)))
+        altered = AlteredTable(state.schema or schema, followed.table, schema, there, (), names)
+        return Going(DroppedTable(followed.table, there.target, goes_on=True, altered=altered), moved)
 
     def _others(self) -> Collection[TableId]:
         return self.progress.store.states.others(self.progress.job)

@@ -18,6 +18,7 @@ from anabranch.capture.kept_catalog import BEHIND_SECONDS, PAUSE, waits_behind
 from anabranch.contracts import AlteringDialect, RedefinedCatalog
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.column_changes import (
+    BESIDE_COLUMNS,
     PARK,
     TOLD_BY_ROWS,
     Altered,
@@ -65,7 +66,9 @@ def go_on(
     except SourceError as refused:  # the user may not see all of the table any more
         log.get().warning("definition_not_read", table=str(table), reason=refused.message)
         after = None
-    if after is None or after.schema is then or not after.kinds - {ColumnChange.INDEXES} <= follows:
+    if after is None or after.schema is then or not after.kinds - BESIDE_COLUMNS <= follows:
+        return []
+    if after.kinds and not after.kinds & follows:
         return []
     if _is_referred_to(trail, then, after):
         return []

@@ -22,7 +22,7 @@ from anabranch.capture.older import PATIENCE
 from anabranch.capture.unlogged import REASON
 from anabranch.contracts import SourceCatalog, SourceConnector
 from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
-from anabranch.model.column_changes import FOLLOWS_NOTHING, ColumnChange, Follows
+from anabranch.model.column_changes import BESIDE_COLUMNS, FOLLOWS_NOTHING, ColumnChange, Follows
 from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import acts, may_become
@@ -197,15 +197,15 @@ class DefinitionKeeper:
         return self._altered(named[0], statement, shown, follows)
 
     def _indexed(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
-        """Let a table go on with the indexes that a statement makes, drops or renames, where the job file follows these.
-        Returns [] for any other statement: the source sees to what indexes ask of rows. What later ones have made of this and
-        of other tables shows at their places: a transaction that alters a table parks none."""
+        """Let a table go on with the indexes and unique keys that a statement makes, drops or renames, where the job file
+        follows these. Returns [] for any other statement: the source sees to what indexes ask of rows. What later ones have
+        made of this and of other tables shows at their places: a transaction that alters a table parks none."""
         named = [table for table in facts.tables if table in self.trail.history.in_force()]
-        if not facts.indexes or len(named) != 1 or ColumnChange.INDEXES not in self.follows(named[0]):
+        if not facts.indexes or len(named) != 1 or not (follows := self.follows(named[0]) & BESIDE_COLUMNS):
             return []
         if self._drops_acting_key(facts, named) or not self._is_of_engine(named, facts.engine):
             return []
-        return self._altered(named[0], statement, shown, frozenset((ColumnChange.INDEXES,)))
+        return self._altered(named[0], statement, shown, follows)
 
     def _altered(
         self, table: TableId, statement: LogStatement, shown: str, follows: frozenset[ColumnChange]

@@ -17,7 +17,7 @@ from anabranch.apply.column_steps import NotFollowed, Stops, altered_table, asks
 from anabranch.contracts import AlteringDialect, Conflict, ForeseeingDialect, PlansAltering
 from anabranch.errors import ConfigError, TargetError, TargetUnavailable
 from anabranch.job.ddl_plan_gone import NOT_LOADED, gone
-from anabranch.model.column_changes import ColumnChange
+from anabranch.model.column_changes import BESIDE_COLUMNS, ColumnChange
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import Outcome
 from anabranch.rows.altered import AlteredTable, ColumnAdded
@@ -108,8 +108,9 @@ def plan(job: JobView, statement: str) -> DdlPlan:
     if passed := _passed(job, then.id):
         return DdlPlan(*known, Outcome.PASSED, passed)
     actions = job.config.column_actions(then.id)
-    if facts.kind is StatementKind.ALTER and not (facts.indexes and ColumnChange.INDEXES in actions.followed):
-        said = f"{actions.line(ColumnChange.INDEXES)}: " if facts.indexes else ""
+    beside = sorted(altered.kinds & BESIDE_COLUMNS) if altered else [ColumnChange.INDEXES] * facts.indexes
+    if facts.kind is StatementKind.ALTER and actions.followed.isdisjoint(beside):
+        said = f"{', '.join(map(actions.line, beside))}: " if beside else ""
         return DdlPlan(*known, Outcome.PASSED, f"{said}{AS_IT_IS}")
     return of_steps(job, known, lambda: _steps(job, then, altered), actions)
 
@@ -183,7 +184,7 @@ def _steps(job: JobView, then: TableSchema, altered: Altered | None) -> AlteredT
     if altered is None:
         raise _Parks(UNKNOWN)
     actions = job.config.column_actions(then.id)
-    if left := sorted(altered.kinds - actions.followed - {ColumnChange.INDEXES}):
+    if left := sorted(altered.kinds - actions.followed - BESIDE_COLUMNS):
         raise _Parks(actions.line(left[0]))
     return steps_of(job, then, altered.schema, altered.untold, actions)
 

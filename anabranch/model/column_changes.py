@@ -37,17 +37,21 @@ class ColumnChange(StrEnum):
     DROP_TABLE = "drop_table"  # the table is gone
     RENAME_TABLE = "rename_table"  # the table has another name
     INDEXES = "indexes"  # those that are not unique
+    UNIQUE_KEYS = "unique_keys"  # beside the primary one
 
 
 TOLD_BY_ROWS = frozenset((ColumnChange.ADD, ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.TYPE))
 """The kinds that show in the names and types of a row's columns, where a log has those."""
 OF_TABLES = frozenset((ColumnChange.CREATE, ColumnChange.SWAP, ColumnChange.DROP_TABLE, ColumnChange.RENAME_TABLE))
 """The kinds that are no changes of columns, but of whole tables."""
-OWN_KEY_ALONE = OF_TABLES | {ColumnChange.INDEXES}
+BESIDE_COLUMNS = frozenset((ColumnChange.INDEXES, ColumnChange.UNIQUE_KEYS))
+"""The kinds of which the source alone sees to what they ask of rows: a target may do without them."""
+OWN_KEY_ALONE = OF_TABLES | BESIDE_COLUMNS
 """The kinds of which only their own keys say something, and not the one for all."""
+OF_INDEXES = {ColumnChange.INDEXES: False, ColumnChange.UNIQUE_KEYS: True}  # -> whether they are unique
 Actions = Mapping[ColumnChange, str]
 """Maps kinds to the action of the job file."""
-UNSAID: Actions = {**dict.fromkeys(ColumnChange, PARK), ColumnChange.INDEXES: IGNORE}
+UNSAID: Actions = {**dict.fromkeys(ColumnChange, PARK), **dict.fromkeys(BESIDE_COLUMNS, IGNORE)}
 """Maps each kind to its action where the job file says nothing. An index that the source gets or loses changes no row."""
 
 
@@ -88,6 +92,7 @@ IGNORES = {
     ColumnChange.DEFAULT: IGNORE,
     ColumnChange.DROP_TABLE: KEEP,
     ColumnChange.INDEXES: IGNORE,
+    ColumnChange.UNIQUE_KEYS: IGNORE,
 }  # kinds of changes that a target may leave out
 DECISIONS: Mapping[str, Actions] = {
     APPLY: dict.fromkeys(ColumnChange, APPLY),
@@ -170,8 +175,12 @@ def kinds_between(then: TableSchema, now: TableSchema, renamed: Mapping[str, str
     for name, column in before.items():
         if (to := renamed.get(name, name)) in behind:
             found |= differences(column, behind[to])
-    found |= {ColumnChange.INDEXES} if index_changes(then, now, renamed) else set()
-    return sorted(found)
+    return sorted(found | kinds_beside(then, now, renamed))
+
+
+def kinds_beside(then: TableSchema, now: TableSchema, renamed: Mapping[str, str]) -> frozenset[ColumnChange]:
+    """Return the kinds of changes between two definitions that are of BESIDE_COLUMNS."""
+    return frozenset(kind for kind, unique in OF_INDEXES.items() if index_changes(then, now, renamed, unique))
 
 
 def with_those(column: Column, former: Column, kinds: frozenset[ColumnChange]) -> Column:

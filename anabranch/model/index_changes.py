@@ -1,12 +1,12 @@
-"""Indexes that come, go or get another name between two definitions of a table, as far as they are followed: those that are not
-unique, and over columns alone.
+"""Indexes and unique keys that come, go or get another name between two definitions of a table, as far as they are followed:
+those over columns alone.
 
 What does not live here: differences for people (`schema_changes.py`), changes of columns (`column_changes.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -32,22 +32,29 @@ class IndexChanges:
         found = [f"add index {name}" for name in self.added] + [f"drop index {name}" for name in self.dropped]
         return ", ".join(found + [f"rename index {former} to {name}" for former, name in self.renamed])
 
+    def plus(self, other: IndexChanges) -> IndexChanges:
+        """Return these changes and the others."""
+        return IndexChanges(self.added + other.added, self.dropped + other.dropped, self.renamed + other.renamed)
+
 
 NO_CHANGES = IndexChanges()
 
 
 def is_followed(index: Index) -> bool:
-    """Return whether an index may come and go while its table is followed: it forbids nothing, and columns say all of it."""
-    return index.kind.lower() in KINDS and not (index.unique or index.parts or index.definition or index.constraint)
+    """Return whether an index or unique key may come and go while its table is followed: columns say all of it."""
+    return index.kind.lower() in KINDS and not (index.parts or index.definition or index.constraint)
 
 
-def index_changes(then: TableSchema, now: TableSchema, renamed: Mapping[str, str]) -> IndexChanges:
-    """Return what becomes of indexes. `renamed`: former and next names of columns. An index that loses a column goes, and comes
-    without it. None where a source has no statements in its log: its definitions show only the latest state."""
+def index_changes(
+    then: TableSchema, now: TableSchema, renamed: Mapping[str, str], unique: bool = False
+) -> IndexChanges:
+    """Return what becomes of indexes, or with `unique` of unique keys beside the primary one. `renamed`: former and next names
+    of columns. An index that loses a column goes, and comes without it. None where a source has no statements in its log: its
+    definitions show only the latest state."""
     if then.numbers or now.numbers:
         return NO_CHANGES
-    before = {index.name: _with_names(index, renamed) for index in then.indexes if is_followed(index)}
-    behind = {index.name: index for index in now.indexes if is_followed(index)}
+    before = {index.name: _with_names(index, renamed) for index in _of(then, unique)}
+    behind = {index.name: index for index in _of(now, unique)}
     gone = [name for name, index in before.items() if not _is_same(behind.get(name), index)]
     came = [name for name, index in behind.items() if not _is_same(before.get(name), index)]
     pairs: list[tuple[str, str]] = []
@@ -58,6 +65,10 @@ def index_changes(then: TableSchema, now: TableSchema, renamed: Mapping[str, str
             came.remove(to)
     moved = {former for former, _ in pairs}
     return IndexChanges(tuple(came), tuple(name for name in gone if name not in moved), tuple(pairs))
+
+
+def _of(table: TableSchema, unique: bool) -> Iterator[Index]:
+    return (index for index in table.indexes if is_followed(index) and index.unique is unique)
 
 
 def _with_names(index: Index, renamed: Mapping[str, str]) -> Index:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.index_changes import NO_CHANGES, IndexChanges
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -63,7 +64,8 @@ Step = ColumnAdded | ColumnDropped | ColumnRenamed | ColumnRetyped | Nullability
 class AlteredTable:
     """A table that the source has altered: what it was and is there and at the target, and the steps from one to the other.
     Steps are of columns that the job replicates; they come all at once, and each column is in one step of a class. `indexes`:
-    what becomes of indexes; those that come are built behind the steps, as a load builds them."""
+    what becomes of indexes and unique keys; those that come are built behind the steps, as a load builds them. `beside`: the
+    kinds of these changes."""
 
     former: TableSchema
     former_table: TargetTable
@@ -71,6 +73,7 @@ class AlteredTable:
     table: TargetTable
     steps: tuple[Step, ...]
     indexes: IndexChanges = NO_CHANGES
+    beside: frozenset[ColumnChange] = frozenset()
 
     @property
     def is_all_behind(self) -> bool:

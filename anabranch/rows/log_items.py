@@ -120,8 +120,8 @@ class StatementFacts:
     storage engine only, for any other it is DATA; the engine that an ALTER gives its table, which is parked if it had
     another. `dropped_keys`: names of what an ALTER drops that may be foreign keys of its table. `renames`: former and next
     names, in the order of a RENAME TABLE, or of an ALTER TABLE that does nothing else. `makes_anew`: of a DROP that is CREATE
-    OR REPLACE: a new table has the name. `indexes`: it makes, drops or renames indexes that are not unique, whatever else it
-    does.
+    OR REPLACE: a new table has the name. `indexes`: it makes, drops or renames indexes or unique keys, or may do so, whatever
+    else it does.
     """
 
     kind: StatementKind

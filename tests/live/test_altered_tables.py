@@ -11,7 +11,7 @@ import pytest
 from anabranch import failpoints
 from anabranch.apply.altering import Altering
 from anabranch.errors import ConfigError, StoppedByChange
-from anabranch.model.column_changes import APPLY_ALL, ColumnChange, TableActions
+from anabranch.model.column_changes import APPLY_ALL, BESIDE_COLUMNS, ColumnChange, TableActions
 from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -59,7 +59,7 @@ PAIRS = [
     *QUICK,
     *(pytest.param(pair, marks=pytest.mark.long) for pair in (("mysql", "postgresql"), ("mariadb", "mysql"))),
 ]
-OTHERS = (ColumnChange.CREATE, ColumnChange.INDEXES)
+OTHERS = BESIDE_COLUMNS | {ColumnChange.CREATE}
 APPLY = "[ddl]\n" + "".join(f'{kind} = "apply"\n' for kind in ColumnChange if kind not in OTHERS)
 
 

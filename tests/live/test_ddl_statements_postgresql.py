@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from anabranch.connectors.postgresql.source.statement_notes import SET_UP, UNDO
-from anabranch.model.column_changes import OF_TABLES, ColumnChange
+from anabranch.model.column_changes import BESIDE_COLUMNS, OF_TABLES, ColumnChange
 from anabranch.model.ddl_changes import Outcome
 from anabranch.testing.databases import Database
 from anabranch.testing.in_time import until
@@ -22,7 +22,7 @@ from rigs.altered_postgresql import jobs
 from rigs.ddl_statements_postgresql import PostgresCase, cases
 from rigs.job_here import JobHere
 
-UNTOLD = OF_TABLES | {ColumnChange.DEFAULT, ColumnChange.INDEXES}  # of which a PostgreSQL's log tells nothing
+UNTOLD = OF_TABLES | BESIDE_COLUMNS | {ColumnChange.DEFAULT}  # of which a PostgreSQL's log tells nothing
 FOLLOWS = [kind for kind in ColumnChange if kind not in UNTOLD]
 SLICES = 29  # one of them, where there is no time for all
 ALL = [

@@ -22,6 +22,7 @@ Nullability = Literal["apply", "ask", "park", "stop"]
 ColumnDefault = Literal["apply", "ignore", "ask", "park", "stop"]
 ChangeType = Literal["apply", "apply_if_exact", "ask", "park", "stop"]
 Indexes = Literal["apply", "ignore", "ask", "stop"]
+UniqueKeys = Literal["apply", "ignore", "ask", "stop"]
 Any = Literal["apply", "ask", "park", "stop"]
 RenameTable = Literal["apply", "park", "stop"]
 DropTable = Literal["apply", "keep", "rename", "ask", "park", "stop"]
@@ -56,6 +57,8 @@ class DdlOfTables(Section):
     """As above, of these tables, by their former names."""
     indexes: Indexes | None = None
     """As above, of these tables."""
+    unique_keys: UniqueKeys | None = None
+    """As above, of these tables."""
 
 
 def _ghost(text: str) -> str:
@@ -75,7 +78,7 @@ class Ddl(Section):
 
     action: Any | None = None
     """Decide the same of every kind of change that has no key of its own here (`apply`, `ask`, `park`, `stop`), but for
-    `create_table`, `drop_table`, `rename_table`, `online_swap` and `indexes`."""
+    `create_table`, `drop_table`, `rename_table`, `online_swap`, `indexes` and `unique_keys`."""
 
     add_column: AddColumn | None = None
     """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), or park the table. Where
@@ -128,8 +131,15 @@ class Ddl(Section):
     indexes: Indexes | None = None
     """Make, drop and rename indexes of the target's tables that are not unique where the source does so with its own (`apply`),
     or leave the target's as they are (`ignore`, as when absent). A new index is built as a load builds it, while rows go on;
-    what the target refuses of it is told by `status`, and parks nothing. Unique, full-text and spatial indexes, and those over
+    what the target refuses of it is told by `status`, and parks nothing. Full-text and spatial indexes, and those over
     expressions, are left as they are. From a MySQL or MariaDB ([more](../howto/schema-changes.md#indexes))."""
+
+    unique_keys: UniqueKeys | None = None
+    """Make, drop and rename unique keys of the target's tables beside the primary one where the source does so with its own
+    (`apply`), or leave the target's as they are (`ignore`, as when absent). As indexes, a new one is built while rows go
+    on, and what the target refuses of it (its collation may take two values for one) is told by `status`. Of a table without a
+    primary key any change of its unique keys parks it. From a MySQL or MariaDB
+    ([more](../howto/schema-changes.md#unique-keys))."""
 
     online_swap: Literal["apply", "park"] | None = None
     """Follow a table that gh-ost or pt-online-schema-change swaps with a changed copy of it (`apply`), by the keys above, or

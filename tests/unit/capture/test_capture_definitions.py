@@ -282,6 +282,17 @@ def test_rule_17_a_table_goes_on_behind_columns_that_are_certain(keep: Callable)
     assert seen(keeper, "ALTER TABLE other ADD a INT DEFAULT 5") == [(BarrierKind.PARK, "other")]
 
 
+def test_unique_keys_are_followed_where_the_job_asks_for_them(keep: Callable) -> None:
+    """They are another kind than indexes; a statement about both goes on for either."""
+    keeper, orders = keep(table("orders")), TableId("shop", "orders")
+    keeper.follows = lambda table: frozenset((ColumnChange.UNIQUE_KEYS,))
+    assert seen(keeper, "CREATE INDEX i ON orders (n)") == []
+    assert seen(keeper, "CREATE UNIQUE INDEX u ON orders (n)") == [(BarrierKind.ALTER, "orders")]
+    assert [index.name for index in keeper.select(orders).indexes if index.unique] == ["u"]
+    assert seen(keeper, "ALTER TABLE orders DROP CONSTRAINT u, ADD KEY i (n)") == [(BarrierKind.ALTER, "orders")]
+    assert [index.name for index in keeper.select(orders).indexes] == ["i"]
+
+
 def test_indexes_are_followed_where_the_job_asks_for_them(keep: Callable) -> None:
     """A statement that changes nothing the job knows of is none; one that alters columns goes on in any case."""
     keeper = keep(table("orders"), table("other"))

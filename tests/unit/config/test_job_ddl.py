@@ -99,6 +99,7 @@ def test_a_pair_parks_whatever_is_changed(tmp_path: Path) -> None:
     for setting in (
         'add_column = "apply"',
         'indexes = "apply"',
+        'unique_keys = "apply"',
         'drop_column = "keep"',
         'create_table = "apply"',
         'online_swap = "apply"',

@@ -34,6 +34,9 @@ def test_what_becomes_of_indexes() -> None:
     ):
         assert index_changes(then, now, {}) == found
     assert index_changes(then, table("id c b", index("i", "c"), index("j", "b")), {"a": "c"}) == NO_CHANGES
+    without = table("id a b", index("i", "a"), index("u", "b"), index("w", "a b", True))
+    assert index_changes(then, without, {}) == IndexChanges(renamed=(("j", "u"),)), "what is unique is another kind"
+    assert index_changes(then, without, {}, unique=True) == IndexChanges(renamed=(("u", "w"),))
     both = table("id a b", index("i", "a b"))
     assert index_changes(both, table("id b", index("i", "b")), {}) == IndexChanges(("i",), ("i",))
 

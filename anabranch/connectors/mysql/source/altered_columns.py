@@ -35,9 +35,8 @@ from anabranch.connectors.mysql.source.implicit_defaults import implicit
 from anabranch.connectors.mysql.source.statement_tokens import Token, tokens
 from anabranch.connectors.mysql.source.typemap import INTEGERS
 from anabranch.connectors.mysql.source.widened import appends_labels, widens
-from anabranch.model.column_changes import Altered, ColumnChange, Untold, differences, with_those
+from anabranch.model.column_changes import Altered, ColumnChange, Untold, differences, kinds_beside, with_those
 from anabranch.model.datatype import Kind
-from anabranch.model.index_changes import index_changes
 from anabranch.model.schema import Column, Index, TableSchema
 
 ALSO = {"json": ("longtext",)}  # of a MariaDB
@@ -76,8 +75,8 @@ def indexed(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSch
         table = index_clauses.with_added(index_clauses.without_gone(then, said), said, now)
     except Unknown:
         return None
-    kinds = {ColumnChange.INDEXES} if index_changes(then, table, {}) else set()
-    return Altered(table if kinds else then, frozenset(kinds))
+    kinds = kinds_beside(then, table, {})
+    return Altered(table if kinds else then, kinds)
 
 
 class _Behind:
@@ -96,6 +95,8 @@ class _Behind:
         names = [name.lower() for one in said for name in _names(one)]
         if not said or len(set(names)) < len(names):  # a column that goes and one of its name that comes look alike
             return None
+        if not self.then.primary_key and index_clauses.may_change_unique(clauses, self.then):
+            raise Unknown  # rows may be told apart by it
         index_clauses.refuse_others(indexes, self.then)
         self.table = index_clauses.without_gone(self.table, indexes)
         for dropped in (one for one in said if isinstance(one, Drops)):
@@ -109,8 +110,8 @@ class _Behind:
         for added in (one for one in said if isinstance(one, Adds)):
             self._add(added.said)
         self.table = index_clauses.with_added(self.table, indexes, self.now)
-        if indexes and index_changes(self.then, self.table, dict(self.renamed)):
-            self.kinds.add(ColumnChange.INDEXES)
+        if indexes:
+            self.kinds |= kinds_beside(self.then, self.table, dict(self.renamed))
         return Altered(self.table, frozenset(self.kinds), Untold(tuple(self.renamed), tuple(self.filled)))
 
     def _add(self, said: Said) -> None:

@@ -1,4 +1,4 @@
-"""Clauses about indexes that are not unique, of ALTER TABLE, CREATE INDEX and DROP INDEX, as values; and a table behind them.
+"""Clauses about indexes and unique keys, of ALTER TABLE, CREATE INDEX and DROP INDEX, as values; and a table behind them.
 
 The statement says all of such an index but what the server takes for granted, which the catalogue adds where it still has it. A
 clause that is about any other key is none of these: https://dev.mysql.com/doc/refman/8.0/en/create-index.html ·
@@ -18,6 +18,7 @@ from anabranch.model.schema import Index, TableSchema
 
 WORDS = ("INDEX", "KEY")
 UNIQUE = frozenset(("UNIQUE", "PRIMARY", "CONSTRAINT"))
+KINDS_OF_CONSTRAINTS = (["UNIQUE"], ["PRIMARY"], ["FOREIGN"], ["CHECK"])
 HIDING = {"INVISIBLE": True, "IGNORED": True}  # MySQL's word and MariaDB's
 
 
@@ -30,11 +31,15 @@ class AddsIndex:
     prefixes: tuple[int | None, ...]
     descending: tuple[bool, ...]
     invisible: bool = False
+    unique: bool = False
 
 
 @dataclass(frozen=True)
 class DropsIndex:
+    """`is_constraint`: DROP CONSTRAINT, which drops whatever has the name; of indexes none but a unique key."""
+
     name: str
+    is_constraint: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,9 +52,21 @@ IndexClause = AddsIndex | DropsIndex | RenamesIndex
 
 
 def is_about_index(clause: Sequence[Token]) -> bool:
-    """Return whether a clause of ALTER TABLE makes an index that is not unique, or drops or renames one that may be."""
-    words = [token.word for token in clause[:2]]
-    return words[:1] in (["ADD"], ["DROP"], ["RENAME"]) and words[-1] in WORDS and not _is_primary(clause)
+    """Return whether a clause of ALTER TABLE makes, drops or renames an index or a unique key, or may do so."""
+    first, second = clause[0].word, clause[1].word if len(clause) > 1 else ""
+    if first == "ADD" and (second == "UNIQUE" or _constraint(clause) == "UNIQUE"):
+        return True
+    if first == "DROP" and second == "CONSTRAINT":
+        return True
+    return first in ("ADD", "DROP", "RENAME") and second in WORDS and not _is_primary(clause)
+
+
+def _constraint(clause: Sequence[Token]) -> str:
+    """Return what stands behind CONSTRAINT and its name, which need not be there; "" of any other clause."""
+    if len(clause) < 3 or clause[1].word != "CONSTRAINT":
+        return ""
+    words = [token.word for token in _without_if(clause[2:8])]
+    return next(iter(words if words[:1] in KINDS_OF_CONSTRAINTS else words[1:]), "")
 
 
 def _is_primary(clause: Sequence[Token]) -> bool:
@@ -61,10 +78,10 @@ def read(clause: Sequence[Token]) -> IndexClause:
     early."""
     verb, rest = clause[0].word, list(_without_if(clause[2:]))
     if verb == "ADD":
-        return _added(rest)
+        return _added_unique(clause) if clause[1].word in ("UNIQUE", "CONSTRAINT") else _added(rest)
     name = _name(rest[0])
     if verb == "DROP":
-        return DropsIndex(name)
+        return DropsIndex(name, clause[1].word == "CONSTRAINT")
     return RenamesIndex(name, _name(rest[2]))
 
 
@@ -72,12 +89,13 @@ def of_create(tokens: Sequence[Token]) -> list[list[Token]]:
     """Return CREATE INDEX, without its verb and what stands before INDEX, as a clause of ALTER TABLE, behind one that drops the
     index where it may replace it; [] for any other. Its table is no part of it."""
     words = [token.word for token in tokens]
-    at = words.index("INDEX") if "INDEX" in words[:4] else 0
-    if words[:1] != ["CREATE"] or not at or not set(words[1:at]) <= {"OR", "REPLACE", "ONLINE", "OFFLINE"}:
+    at = words.index("INDEX") if "INDEX" in words[:5] else 0
+    if words[:1] != ["CREATE"] or not at or not set(words[1:at]) <= {"OR", "REPLACE", "ONLINE", "OFFLINE", "UNIQUE"}:
         return []
     on = words.index("ON", at)
     opens = next(place for place in range(on, len(tokens)) if _is_mark(tokens[place], "("))
-    made = [Token("word", "ADD"), tokens[at], *tokens[at + 1 : on], *_without_end(tokens[opens:])]
+    kind = tokens[words.index("UNIQUE")] if "UNIQUE" in words[1:at] else tokens[at]
+    made = [Token("word", "ADD"), kind, *tokens[at + 1 : on], *_without_end(tokens[opens:])]
     return [[Token("word", "DROP"), tokens[at], tokens[at + 1]], made] if "REPLACE" in words[1:at] else [made]
 
 
@@ -100,6 +118,16 @@ def _without_if(tokens: Sequence[Token]) -> Iterator[Token]:
     if tokens and tokens[0].word == "IF":
         at = 3 if tokens[1].word == "NOT" else 2
     yield from tokens[at:]
+
+
+def _added_unique(clause: Sequence[Token]) -> AddsIndex:
+    """Read ADD [CONSTRAINT [name]] UNIQUE [INDEX | KEY] [name] (…). Of two names the index has the second one."""
+    at = next(place for place, token in enumerate(clause) if token.word == "UNIQUE")
+    named = [token for token in _without_if(clause[2:at]) if token.kind in ("name", "word")]
+    rest = clause[at + 1 :]
+    rest = list(_without_if(rest[1:] if rest[0].word in WORDS else rest))
+    found = replace(_added(rest), unique=True)
+    return replace(found, name=named[0].text) if named and not found.name else found
 
 
 def _added(rest: Sequence[Token]) -> AddsIndex:
@@ -138,10 +166,13 @@ def _name(token: Token) -> str:
 
 
 def refuse_others(clauses: Iterable[IndexClause], then: TableSchema) -> None:
-    """Raise Unknown where an index goes, or gets another name, that is unique, or over more than columns."""
+    """Raise Unknown where an index goes, or gets another name, that is over more than columns, and for DROP CONSTRAINT of
+    anything but a unique key."""
     others = {index.name.lower() for index in then.indexes if not is_followed(index)}
     for clause in clauses:
         if isinstance(clause, DropsIndex | RenamesIndex) and _former(clause).lower() in others:
+            raise Unknown
+        if isinstance(clause, DropsIndex) and clause.is_constraint and _dropped(clause, then) is None:
             raise Unknown
 
 
@@ -149,10 +180,8 @@ def may_change_unique(clauses: Iterable[Sequence[Token]], then: TableSchema) -> 
     """Return whether a clause makes, drops or renames a unique key, or may do so."""
     names = {index.name.lower() for index in then.indexes if index.unique}
     for clause in clauses:
-        if is_about_index(clause):
-            is_one = clause[0].word != "ADD" and any(token.text.lower() in names for token in clause[2:])
-        else:
-            is_one = any(token.word in UNIQUE for token in clause)
+        names_one = clause[0].word != "ADD" and any(token.text.lower() in names for token in clause[2:])
+        is_one = names_one or any(token.word in UNIQUE for token in clause)
         if is_one:
             return True
     return False
@@ -167,12 +196,22 @@ def without_gone(table: TableSchema, clauses: Iterable[IndexClause]) -> TableSch
     is passed over: the job knows nothing of it."""
     for clause in clauses:
         named = {index.name.lower(): index for index in table.indexes if is_followed(index)}
-        if isinstance(clause, DropsIndex) and (gone := named.get(clause.name.lower())):
+        if isinstance(clause, DropsIndex) and (gone := _dropped(clause, table)):
             table = replace(table, indexes=tuple(index for index in table.indexes if index is not gone))
         elif isinstance(clause, RenamesIndex) and (former := named.get(clause.former.lower())):
             renamed = replace(former, name=clause.name)
             table = replace(table, indexes=tuple(renamed if one is former else one for one in table.indexes))
     return table
+
+
+def _dropped(clause: DropsIndex, table: TableSchema) -> Index | None:
+    """Return the index that goes. The index of a foreign key may have the key's name, and stays without it."""
+    name = clause.name.lower()
+    others = {key.name.lower() for key in table.foreign_keys} | {check.name.lower() for check in table.checks}
+    if clause.is_constraint and name in others:
+        return None
+    named = (index for index in table.indexes if index.name.lower() == name and is_followed(index))
+    return next((index for index in named if index.unique or not clause.is_constraint), None)
 
 
 def with_added(table: TableSchema, clauses: Iterable[IndexClause], now: TableSchema) -> TableSchema:
@@ -192,7 +231,9 @@ def _made(clause: AddsIndex, table: TableSchema, now: TableSchema) -> Index | No
         raise Unknown
     columns = tuple(names[name.lower()] for name in clause.columns)
     prefixes = clause.prefixes or (None,) * len(columns)
-    made = Index(clause.name, columns, False, prefixes, descending=clause.descending, invisible=clause.invisible)
+    made = Index(
+        clause.name, columns, clause.unique, prefixes, descending=clause.descending, invisible=clause.invisible
+    )
     known = {index.name.lower() for index in table.indexes}
     if clause.name.lower() in known:
         return None
@@ -206,7 +247,8 @@ def _made(clause: AddsIndex, table: TableSchema, now: TableSchema) -> Index | No
 def _agrees(made: Index, shown: Index) -> bool:
     """Return whether the catalogue has the index. A server may index the beginning of a column where the statement has all."""
     prefixes = zip(made.prefixes, shown.prefixes or (None,) * len(shown.columns), strict=False)
-    return made.columns == shown.columns and all(said in (None, there) for said, there in prefixes)
+    is_alike = made.columns == shown.columns and made.unique is shown.unique
+    return is_alike and all(said in (None, there) for said, there in prefixes)
 
 
 def _usual_name(column: str, known: set[str]) -> str:

@@ -228,7 +228,9 @@ class _Statement:
         if is_ignoring or not self._keep_columns(clauses):
             return StatementFacts(StatementKind.COLUMNS, (table,))
         dropped = tuple(self._dropped_keys(clauses))
-        indexes = any(index_clauses.is_about_index(self.tokens[at : at + 3]) for at, _ in clauses)
+        stops = [*(at for at, _ in clauses[1:]), len(self.tokens)]
+        parts = (self.tokens[at:stop] for (at, _), stop in zip(clauses, stops, strict=True))
+        indexes = any(map(index_clauses.is_about_index, parts))
         engine = self._given_engine(clauses)
         return StatementFacts(StatementKind.ALTER, (table,), engine=engine, dropped_keys=dropped, indexes=indexes)
 
@@ -295,7 +297,7 @@ class _Statement:
         if "ON" not in words[self.at :]:
             return StatementFacts(StatementKind.UNKNOWN)
         kind = StatementKind.COLUMNS if self._is_primary(self.at) else StatementKind.ALTER
-        is_plain = kind is StatementKind.ALTER and {"UNIQUE", "FULLTEXT", "SPATIAL"}.isdisjoint(words[:4])
+        is_plain = kind is StatementKind.ALTER and {"FULLTEXT", "SPATIAL"}.isdisjoint(words[:4])
         return StatementFacts(kind, (self._table_at(words.index("ON", self.at) + 1),), indexes=is_plain)
 
     def _is_primary(self, at: int) -> bool:

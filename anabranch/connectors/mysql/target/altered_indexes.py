@@ -89,7 +89,8 @@ def _own(planned: PlannedIndex | None, existing: ExistingTable) -> str:
     if planned is None:
         return ""
     names = {planned.name.lower(), planned.fallback.lower()}
-    own = (one for one in existing.indexes if one.name.lower() in names and not one.unique and one.name != PRIMARY)
+    own = (one for one in existing.indexes if one.name.lower() in names and one.unique is planned.unique)
+    own = (one for one in own if one.name != PRIMARY)
     return next((one.name for one in own if serves(planned, one)), "")
 
 

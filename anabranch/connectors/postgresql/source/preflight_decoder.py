@@ -21,7 +21,7 @@ from anabranch.connectors.postgresql.source.truncate_notes import SCHEMA
 from anabranch.connectors.postgresql.source.typemap import bare
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult, CheckVerdict
-from anabranch.model.column_changes import IGNORE, PARK, TOLD_BY_ROWS, ColumnChange
+from anabranch.model.column_changes import BESIDE_COLUMNS, IGNORE, PARK, TOLD_BY_ROWS, ColumnChange
 from anabranch.model.schema import TableSchema
 
 # Releases that have it refuse all other libraries when a slot is made or read; older ones do not start with it.
@@ -131,11 +131,12 @@ def swaps(context: PreflightContext) -> Iterator[CheckResult]:
 
 
 def indexes(context: PreflightContext) -> Iterator[CheckResult]:
-    """Refuse to follow indexes, of which nothing here tells."""
-    if context.user_choices.get(f"ddl.{ColumnChange.INDEXES}", "") not in ("", IGNORE):
-        why = f"[ddl] {ColumnChange.INDEXES}: a PostgreSQL's log has no statements that make, drop or rename indexes"
-        hint = f'{ColumnChange.INDEXES} = "{IGNORE}": the target would keep its own in any case'
-        yield CheckResult(CHECK, CheckVerdict.FAILED, why, hint)
+    """Refuse to follow indexes and keys, of which nothing here tells."""
+    for kind in sorted(BESIDE_COLUMNS):
+        if context.user_choices.get(f"ddl.{kind}", "") not in ("", IGNORE):
+            why = f"[ddl] {kind}: a PostgreSQL's log has no statements that make, drop or rename them"
+            hint = f'{kind} = "{IGNORE}": the target would keep its own in any case'
+            yield CheckResult(CHECK, CheckVerdict.FAILED, why, hint)
 
 
 def _notes(live: Live, decoder: Decoder) -> Iterator[CheckResult]:

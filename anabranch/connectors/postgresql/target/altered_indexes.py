@@ -91,12 +91,12 @@ def _own(connection: Connection, altered: AlteredTable, name: str) -> str:
     if not named:
         return ""
     written = index_definition(connection, altered.table.target, found.body)
-    return next((one.name for one in named if _is_as_made(one, written)), "")
+    return next((one.name for one in named if _is_as_made(one, found, written)), "")
 
 
-def _is_as_made(index: ExistingIndex, written: str) -> bool:
-    is_plain = not (index.unique or index.primary or index.constraint)
-    return is_plain and index.definition.endswith(f" {written}")
+def _is_as_made(index: ExistingIndex, planned: Planned, written: str) -> bool:
+    is_made = index.unique is planned.unique and not (index.primary or index.constraint)
+    return is_made and index.definition.endswith(f" {written}")
 
 
 def _attempt(connection: Connection, statement: str) -> str:

@@ -12,7 +12,7 @@ import psycopg
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import qualified, quote
-from anabranch.connectors.postgresql.target import aside, ddl
+from anabranch.connectors.postgresql.target import altered_indexes, aside, ddl
 from anabranch.connectors.postgresql.target.altered_columns import WAIT
 from anabranch.connectors.postgresql.target.catalog import ExistingTable, read_tables
 from anabranch.connectors.postgresql.target.store import FORGET_TABLE, FORGET_VERIFIED
@@ -46,6 +46,8 @@ def drop(connection: Connection, dropped: Sequence[DroppedTable]) -> None:
     for one in dropped:
         if one.kept is not None and one.table.target in there:
             connection.execute(f"ALTER TABLE {qualified(one.table.target)} RENAME TO {quote(one.kept.name)}".encode())
+            if one.altered is not None:  # an index has its table's name before its own: a later statement is about that
+                altered_indexes.alter(connection, one.altered)
     connection.execute("RESET lock_timeout")
 
 

@@ -1,4 +1,4 @@
-"""Indexes that are not unique, behind statements that make, drop and rename them."""
+"""Indexes and unique keys behind statements that make, drop and rename them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.connectors.mysql.source.statements import MysqlDialect
 from anabranch.contracts import AlteringDialect
-from anabranch.model.column_changes import ColumnChange
+from anabranch.model.column_changes import BESIDE_COLUMNS
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, Index, TableSchema
@@ -29,15 +29,17 @@ THEN = TableSchema(TableId("shop", "item"), COLUMNS, ("id",), KNOWN, engine="Inn
 
 
 def behind(sql: str, now: TableSchema = THEN, then: TableSchema = THEN) -> list[str] | None:
-    """Return the indexes behind a statement, `name(columns)`, with - before what is descending; None where that is not
-    certain, or none of these goes or comes."""
+    """Return the indexes behind a statement, `name(columns)`, with - before what is descending, ! behind what is unique, and
+    -one where that has gone; None where that is not certain, or none of these goes or comes."""
     dialect = MysqlDialect()
     assert isinstance(dialect, AlteringDialect)
     found = dialect.altered(sql, "shop", then, now)
     if found is None:
         return None
-    assert (ColumnChange.INDEXES in found.kinds) is (found.schema.indexes != then.indexes)
-    return [f"{index.name}({_parts(index)})" for index in found.schema.indexes if index not in KNOWN[1:]]
+    assert bool(found.kinds & BESIDE_COLUMNS) is (found.schema.indexes != then.indexes)
+    shown = [index for index in found.schema.indexes if index not in KNOWN[1:]]
+    named = [f"{index.name}({_parts(index)}){'!' * index.unique}" for index in shown]
+    return named + ["-one"] * (KNOWN[1] not in found.schema.indexes)
 
 
 def _parts(index: Index) -> str:
@@ -58,23 +60,38 @@ def _parts(index: Index) -> str:
         ("CREATE INDEX IF NOT EXISTS by_v ON item (n)", "by_v(v)"),
         ("ALTER TABLE item ADD INDEX i (n) USING BTREE, ADD KEY (v), ADD KEY (v(2)), LOCK=NONE",
          "by_v(v) i(n) v(v) v_2(v2)"),
-        ("ALTER TABLE item ADD INDEX IF NOT EXISTS i (n), COMMENT = 'x', ADD UNIQUE u (n)", "by_v(v) i(n)"),
+        ("ALTER TABLE item ADD INDEX IF NOT EXISTS i (n), COMMENT = 'x', ADD UNIQUE u (n)",
+         "by_v(v) i(n) u(n)!"),
         ("DROP INDEX BY_V ON item", ""),
         ("DROP INDEX IF EXISTS by_v ON item", ""),
         ("ALTER TABLE item DROP KEY by_v, ADD INDEX by_v (v, n)", "by_v(v,n)"),
         ("ALTER TABLE item RENAME INDEX by_v TO w", "w(v)"),
-        ("DROP INDEX one ON item", "by_v(v)"),  # what is unique stays, and what nobody knows
-        ("ALTER TABLE item DROP INDEX never, RENAME KEY one TO two", "by_v(v)"),
+        ("DROP INDEX one ON item", "by_v(v) -one"),
+        ("ALTER TABLE item DROP INDEX never, RENAME KEY one TO two", "by_v(v) two(v)! -one"),
+        ("ALTER TABLE item DROP CONSTRAINT One", "by_v(v) -one"),
+        ("ALTER TABLE item DROP CONSTRAINT by_v", "by_v(v)"),  # an index is no constraint
+        ("ALTER TABLE item ADD UNIQUE (n), ADD UNIQUE KEY (n, v(3)), ADD UNIQUE INDEX u USING BTREE (v DESC)",
+         "by_v(v) n(n)! n_2(n,v3)! u(-v)!"),
+        ("ALTER TABLE item ADD CONSTRAINT c UNIQUE (n), ADD CONSTRAINT d UNIQUE KEY e (n, v)", "by_v(v) c(n)! e(n,v)!"),
+        ("ALTER TABLE item ADD CONSTRAINT UNIQUE (n), ADD CONSTRAINT IF NOT EXISTS d UNIQUE (n, v)",
+         "by_v(v) n(n)! d(n,v)!"),
+        ("ALTER TABLE item ADD CONSTRAINT c CHECK (n > 0), ADD CONSTRAINT d FOREIGN KEY (n) REFERENCES t (id)", None),
+        ("ALTER TABLE item ADD UNIQUE u (id, n WITHOUT OVERLAPS)", "by_v(v)"),
+        ("CREATE OR REPLACE UNIQUE INDEX by_v ON item (n)", "by_v(n)!"),
+        ("CREATE OR REPLACE UNIQUE INDEX one ON item (n)", "by_v(v) one(n)! -one"),
+        ("CREATE OR REPLACE INDEX one ON item (n)", "by_v(v) one(n) -one"),
         ("CREATE INDEX i ON item ((lower(v)))", "by_v(v)"),
-        ("CREATE UNIQUE INDEX i ON item (v)", None),
+        ("CREATE UNIQUE INDEX i ON item (v)", "by_v(v) i(v)!"),
         ("CREATE FULLTEXT INDEX i ON item (v)", None),
         ("ALTER TABLE item ADD FULLTEXT KEY i (v)", None),
         ("ALTER TABLE item ALTER n SET DEFAULT 5, ADD INDEX i (n)", None),  # the catalogue has another default
         ("CREATE INDEX i ON item (later)", None),  # a definition of before
         ("ALTER TABLE item DROP COLUMN n, DROP INDEX by_v", ""),
-        ("ALTER TABLE item DROP COLUMN n, DROP INDEX one", None),
+        ("ALTER TABLE item DROP COLUMN n, DROP INDEX one", "by_v(v) -one"),
         ("ALTER TABLE item DROP COLUMN n, ADD INDEX i ((lower(v)))", None),
-        ("ALTER TABLE item DROP COLUMN n, ADD UNIQUE INDEX i (v)", None),
+        ("ALTER TABLE item DROP COLUMN n, ADD UNIQUE INDEX i (v)", "by_v(v) i(v)!"),
+        ("ALTER TABLE item DROP COLUMN v", None),  # a unique key is over it
+        ("ALTER TABLE item DROP COLUMN n, DROP CONSTRAINT by_v", None),
         ("ALTER TABLE item DROP COLUMN n, ADD INDEX i (n)", None),
     ],
 )  # fmt: skip
@@ -93,6 +110,8 @@ def test_what_a_statement_makes_of_indexes(sql: str, indexes: str | None) -> Non
         ("ALTER TABLE item ADD CONSTRAINT w UNIQUE (n), ADD INDEX i (n)", False),
         ("ALTER TABLE item DROP CONSTRAINT one, ADD INDEX i (n)", False),
         ("DROP INDEX one ON item", False),
+        ("CREATE UNIQUE INDEX w ON item (n)", False),
+        ("ALTER TABLE item DROP COLUMN n, ADD UNIQUE w (v)", False),
         ("CREATE OR REPLACE INDEX one ON item (n)", False),
     ],
 )
@@ -116,11 +135,11 @@ def test_the_catalogue_knows_what_the_statement_does_not_say() -> None:
     [
         ("CREATE INDEX i ON t (n)", StatementKind.ALTER, True),
         ("DROP INDEX i ON t", StatementKind.ALTER, True),
-        ("CREATE UNIQUE INDEX i ON t (n)", StatementKind.ALTER, False),
+        ("CREATE UNIQUE INDEX i ON t (n)", StatementKind.ALTER, True),
         ("DROP INDEX `PRIMARY` ON t", StatementKind.COLUMNS, False),
         ("ALTER TABLE t ADD KEY (n)", StatementKind.ALTER, True),
         ("ALTER TABLE t COMMENT = 'x', RENAME KEY a TO b", StatementKind.ALTER, True),
-        ("ALTER TABLE t ADD UNIQUE KEY (n)", StatementKind.ALTER, False),
+        ("ALTER TABLE t ADD UNIQUE KEY (n)", StatementKind.ALTER, True),
         ("ALTER TABLE t ADD KEY (n), DROP PRIMARY KEY", StatementKind.COLUMNS, False),
         ("SET STATEMENT max_statement_time = 5 FOR CREATE INDEX i ON t (n)", StatementKind.ALTER, False),
     ],

@@ -19,6 +19,6 @@ def test_swaps_that_nothing_follows_are_refused(said: str, is_refused: bool) -> 
 
 @pytest.mark.parametrize(("said", "is_refused"), [("", False), ("ignore", False), ("apply", True), ("ask", True)])
 def test_indexes_that_nothing_tells_of_are_refused(said: str, is_refused: bool) -> None:
-    found = list(indexes(PreflightContext("job", {"ddl.indexes": said}, {}, {})))
+    found = list(indexes(PreflightContext("job", {"ddl.indexes": said, "ddl.unique_keys": "ignore"}, {}, {})))
     assert [one.verdict for one in found] == [CheckVerdict.FAILED] * is_refused
     assert all("[ddl] indexes" in one.message for one in found)
