@@ -127,7 +127,7 @@ FOUND = {
     "no setting": ("park", STREAMS, ADD, "parked", 3, '[ddl] add_column = "park"'),
     "stops": ("stop", STREAMS, ADD, "stopped", 3, '[ddl] add_column = "stop"'),
     "no such target": ("apply", STREAMS, ADD, "parked", 3, "tables are not altered"),
-    "a key": ("apply", STREAMS, f"{ADD}, ADD UNIQUE KEY k (n)", "parked", 3, "something else"),
+    "a key": ("apply", STREAMS, f"{ADD}, ADD FULLTEXT KEY k (n)", "parked", 3, "something else"),
     "an index alone": (
         "apply",
         STREAMS,

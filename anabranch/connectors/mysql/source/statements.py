@@ -229,7 +229,7 @@ class _Statement:
             return StatementFacts(StatementKind.COLUMNS, (table,))
         dropped = tuple(self._dropped_keys(clauses))
         stops = [*(at for at, _ in clauses[1:]), len(self.tokens)]
-        parts = (self.tokens[at:stop] for (at, _), stop in zip(clauses, stops, strict=True))
+        parts = (self.tokens[at:stop] for (at, _), stop in zip(clauses, stops, strict=False))
         indexes = any(map(index_clauses.is_about_index, parts))
         engine = self._given_engine(clauses)
         return StatementFacts(StatementKind.ALTER, (table,), engine=engine, dropped_keys=dropped, indexes=indexes)

@@ -35,7 +35,7 @@ FORESEEN = {
     "ADD d DATE DEFAULT '2024-02-29' AFTER id": ["+ column d: date NULL DEFAULT '2024-02-29'"],
 }
 NOT_FORESEEN = (
-    "ADD n INT, ADD UNIQUE KEY k (n)",
+    "ADD n INT, ADD FULLTEXT KEY k (n)",
     "ADD n INT DEFAULT (1 + 1)",
     "ADD n INT AS (id) STORED",
     "ORDER BY id",
