@@ -74,6 +74,7 @@ POINTS = {
     "trail.pack.written": "a packed segment is complete, under another name",
     "trail.pack.renamed": "a packed segment has its name, the one it replaces is still there",
     # change tables
+    "changes.noted": "a MySQL has noted which change tables are to come, none of them is there",
     "changes.made": "the change tables are there, the job does not know of them",
     "changes.known": "the tables are known at the target, the checkpoint is not there yet",
     # load

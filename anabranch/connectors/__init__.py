@@ -57,7 +57,9 @@ def _role(endpoint: Endpoint, options: Options | None, role: str, makes: str = R
     try:
         make = getattr(import_module(f"{database.package}.{role}"), makes, None)
         if make is None:
-            raise ConfigError(f"{endpoint.scheme}:// keeps no changes yet", hint='form = "rows", or a PostgreSQL')
+            raise ConfigError(
+                f"{endpoint.scheme}:// keeps no changes yet", hint='form = "rows", or a PostgreSQL, MySQL or MariaDB'
+            )
         return make(endpoint, options or database.options_of(role)())
     except ImportError as missing:  # also a driver without its C library
         raise ConfigError(

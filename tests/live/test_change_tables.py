@@ -17,14 +17,13 @@ from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.local import LocalEngine, Small
+from rigs.change_readers import ITEM, Reader, keep_changes, transaction, whole_rows
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
 from rigs.scenario_postgresql import FromPostgres
 
 SOURCES = ["mysql", "logical_postgresql", pytest.param("mariadb", marks=pytest.mark.long)]
-FORM = '[target]\nform = "change_tables"\n'
 PLACES = ("apply.appended", "apply.commit", "apply.committed")
-ITEM = "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20), n INT)"
 NONE = bytes(10)
 
 
@@ -36,20 +35,10 @@ def here(
     target = create_database(request.getfixturevalue("postgresql"), "changes")
     kind = FromPostgres if request.param == "logical_postgresql" else Scenario
     made = kind(source, target, tmp_path, name=unique_name("job"))
-    _keep_changes(made)
-    source.execute(ITEM, *_whole(made, "item", "scenario_mark"))
+    keep_changes(made)
+    source.execute(ITEM, *whole_rows(made, "item", "scenario_mark"))
     yield JobHere(made)
     drop_database(target)
-
-
-def _keep_changes(made: Scenario, text: str = "") -> None:
-    made.write_job(text)
-    made.job_file.write_text(made.job_file.read_text().replace("[target]\n", FORM))
-
-
-def _whole(made: Scenario, *tables: str) -> list[str]:
-    is_postgresql = isinstance(made, FromPostgres)
-    return [f"ALTER TABLE {table} REPLICA IDENTITY FULL" for table in tables] if is_postgresql else []
 
 
 def _lsn(made: Scenario, call: str) -> bytes:
@@ -66,50 +55,6 @@ def _net(made: Scenario, since: bytes, to: bytes, option: str = "all") -> set[tu
     return {tuple(row) for row in made.target.query(query, [since, to, option])}
 
 
-class Reader:
-    """A program that copies changes as an ETL tool does: from behind what it has read last, to what is there now."""
-
-    def __init__(self, made: Scenario) -> None:
-        self.made, self.read = made, b""
-        self.rows: dict[int, tuple[Any, ...]] = {}
-        self.seen: list[tuple[bytes, bytes, int]] = []
-
-    def look(self) -> None:
-        made = self.made
-        end = _lsn(made, "fn_cdc_get_max_lsn()")
-        if end == self.read:
-            return
-        instance = "fn_cdc_get_min_lsn('public_item')"
-        behind = f"fn_cdc_increment_lsn('\\x{self.read.hex()}'::bytea)"
-        since = _lsn(made, behind if self.read else instance)
-        for lsn, seqval, operation, _, key, *rest in _changes(made, since, end):
-            self.seen.append((bytes(lsn), bytes(seqval), operation))
-            if operation == 1:
-                del self.rows[key]
-            else:
-                assert (key in self.rows) == (operation == 4), (key, operation)
-                self.rows[key] = tuple(rest)
-        self.read = end
-
-
-def _transaction(draw: random.Random, rows: dict[int, tuple[str | None, int]]) -> list[str]:
-    """Statements of one transaction, which leave other rows behind."""
-    made = []
-    for _ in range(draw.randint(1, 6)):
-        key, other = draw.randint(1, 12), draw.choice([None, "a", "b", "ä"])
-        shown = "NULL" if other is None else f"'{other}'"
-        if key not in rows:
-            rows[key] = (other, draw.randint(0, 9))
-            made.append(f"INSERT INTO item VALUES ({key}, {shown}, {rows[key][1]})")
-        elif draw.random() < 0.4:
-            del rows[key]
-            made.append(f"DELETE FROM item WHERE id = {key}")
-        else:
-            rows[key] = (other, rows[key][1] + 1)
-            made.append(f"UPDATE item SET v = {shown}, n = n + 1 WHERE id = {key}")
-    return made
-
-
 def test_a_reader_gets_every_change_once_while_the_job_dies(here: JobHere) -> None:
     made, draw, rows = here.made, random.Random(20261128), dict[int, tuple[str | None, int]]()
     for place in ("changes.made", "changes.known"):
@@ -122,7 +67,7 @@ def test_a_reader_gets_every_change_once_while_the_job_dies(here: JobHere) -> No
     begin = _lsn(made, "fn_cdc_get_min_lsn('public_item')")
     for number in range(12):
         for _ in range(3):
-            made.source.execute("BEGIN", *_transaction(draw, rows), "COMMIT")
+            made.source.execute("BEGIN", *transaction(draw, rows), "COMMIT")
         failpoints.arm({failpoints.VARIABLE: f"{PLACES[number % 3]}=raise"} if number % 2 else {})
         try:
             here.stream()
@@ -134,7 +79,9 @@ def test_a_reader_gets_every_change_once_while_the_job_dies(here: JobHere) -> No
     here.stream()
     reader.look()
     assert set(met) == set(PLACES)
-    assert reader.rows == rows == {key: tuple(rest) for key, *rest in made.source.query("SELECT id, v, n FROM item")}
+    assert (
+        reader.rows_read == rows == {key: tuple(rest) for key, *rest in made.source.query("SELECT id, v, n FROM item")}
+    )
     assert reader.seen == sorted(set(reader.seen)), "in the log's order, none twice"
     net = _net(made, begin, reader.read)
     assert net == {(2, key, *rest) for key, rest in rows.items()}, "all of them came in this range"
@@ -198,7 +145,7 @@ def test_a_reader_needs_the_rights_that_the_page_names_and_computed_columns_are_
     made, source, role = here.made, here.made.source, unique_name("reader")
     source.execute(
         "CREATE TABLE made (id INT PRIMARY KEY, twice INT GENERATED ALWAYS AS (id * 2) STORED, was VARCHAR(9))",
-        *_whole(made, "made"),
+        *whole_rows(made, "made"),
     )
     here.load()
     source.execute("INSERT INTO made (id, was) VALUES (4, 'x')", "UPDATE made SET id = 5")
@@ -221,7 +168,7 @@ def test_a_reader_needs_the_rights_that_the_page_names_and_computed_columns_are_
 
 def test_what_needs_rows_is_refused_and_what_has_no_row_stops(here: JobHere) -> None:
     made, source = here.made, here.made.source
-    source.execute("CREATE TABLE other (id INT PRIMARY KEY)", *_whole(made, "other"))
+    source.execute("CREATE TABLE other (id INT PRIMARY KEY)", *whole_rows(made, "other"))
     here.load()
     here.load()  # nothing to do
     for refused in (
@@ -273,7 +220,7 @@ def test_a_value_that_the_target_refuses_names_its_transaction_and_labels_come(h
             "CREATE TYPE mood AS ENUM ('sad')",
             'CREATE TABLE felt (id INT PRIMARY KEY, m mood, c TEXT COLLATE "C", f FLOAT8)',
         )
-        source.execute(*_whole(made, "felt"))
+        source.execute(*whole_rows(made, "felt"))
     else:
         source.execute("CREATE TABLE felt (id INT PRIMARY KEY, m TEXT, c VARCHAR(9), f DOUBLE)")
     here.load()
@@ -341,7 +288,7 @@ def test_a_database_has_the_changes_of_one_job(here: JobHere, tmp_path: Path) ->
     made = here.made
     here.load()
     second = JobHere(type(made)(made.source, made.target, tmp_path / "second", name=unique_name("job")))
-    _keep_changes(second.made)
+    keep_changes(second.made)
     with pytest.raises(AnabranchError, match=r"change tables of another job|is there, and is no change table"):
         second.load()
 

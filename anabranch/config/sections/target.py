@@ -36,7 +36,7 @@ class Target(Section):
     """Settings of the database that `url` names: `[target.options]`, below."""
     form: Literal["rows", "change_tables"] = "rows"
     """Keep the tables as they are at the source, or each change as a row of a table of changes, as in SQL Server's change
-    data capture ([more](../howto/change-tables.md)). A PostgreSQL can keep changes."""
+    data capture ([more](../howto/change-tables.md)). A PostgreSQL, a MySQL and a MariaDB can keep changes."""
 
 
 class NamedTarget(Section):

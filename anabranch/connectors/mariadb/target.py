@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.connectors.mysql.target import MysqlTarget
+from anabranch.connectors.mysql.target import MysqlChangeTarget, MysqlTarget
 from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
 
 if TYPE_CHECKING:
@@ -19,3 +19,10 @@ def connector(endpoint: Endpoint, options: MysqlTargetOptions = USUAL) -> RowTar
     import pymysql  # noqa: F401 - asked whether it is there
 
     return MysqlTarget(endpoint, options, FAMILY)
+
+
+def change_connector(endpoint: Endpoint, options: MysqlTargetOptions = USUAL) -> RowTarget:
+    """Return the connector of a target that keeps changes. Raises ModuleNotFoundError without the driver."""
+    import pymysql  # noqa: F401 - asked whether it is there
+
+    return MysqlChangeTarget(endpoint, options, FAMILY)

@@ -29,6 +29,7 @@ RARE = {
     "trail.pack.written": "unit/trail/test_trail_pack.py::test_failpoints_of_packing_leave_the_same_trail",
     "trail.pack.renamed": "unit/trail/test_trail_pack.py::test_failpoints_of_packing_leave_the_same_trail",
     "load.vouched": "live/test_vouched_tables.py::test_rule_05_a_new_job_begins_behind_a_backup_and_loads_the_rest",
+    "changes.noted": "live/test_change_tables_at_mysql.py::test_a_reader_gets_every_change_once_while_the_job_dies",
     "changes.made": "live/test_change_tables.py::test_a_reader_gets_every_change_once_while_the_job_dies",
     "changes.known": "live/test_change_tables.py::test_a_reader_gets_every_change_once_while_the_job_dies",
     "apply.appended": "live/test_change_tables.py::test_a_reader_gets_every_change_once_while_the_job_dies",

@@ -10,6 +10,7 @@ from anabranch.connectors.mysql.target.options import UNLOGGED, USUAL, MysqlTarg
 
 if TYPE_CHECKING:
     from anabranch.contracts import (
+        ChangeTables,
         Checks,
         Loader,
         RowTarget,
@@ -94,8 +95,34 @@ class MysqlTarget:
         return MysqlTargetChecks(self.endpoint, self.family, self.options)
 
 
+class MysqlChangeTarget(MysqlTarget):
+    """A MySQL or MariaDB that keeps changes in database `cdc`; whatever else is there is that of every one of them."""
+
+    def change_tables(self, rules: ValueRules) -> ChangeTables:
+        from anabranch.connectors.mysql.target.change_tables.instances import MysqlChangeTables
+
+        return MysqlChangeTables(self.endpoint, rules)
+
+    def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
+        from anabranch.connectors.mysql.target.change_tables.writer import MysqlChangeWriter
+
+        return MysqlChangeWriter(self.endpoint, rules, bypass_constraints, self.options)
+
+    def checks(self) -> Checks:
+        from anabranch.connectors.mysql.target.change_tables.checks import MysqlChangeChecks
+
+        return MysqlChangeChecks(self.endpoint, self.family, self.options)
+
+
 def connector(endpoint: Endpoint, options: MysqlTargetOptions = USUAL) -> RowTarget:
     """Return the target connector. Raises ModuleNotFoundError without the driver."""
     import pymysql  # noqa: F401 - asked whether it is there
 
     return MysqlTarget(endpoint, options)
+
+
+def change_connector(endpoint: Endpoint, options: MysqlTargetOptions = USUAL) -> RowTarget:
+    """Return the connector of a target that keeps changes. Raises ModuleNotFoundError without the driver."""
+    import pymysql  # noqa: F401 - asked whether it is there
+
+    return MysqlChangeTarget(endpoint, options)

@@ -86,11 +86,16 @@ class MadeColumn:
 
 def made_columns(schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release) -> list[MadeColumn]:
     """Return the columns that the job writes, in its order. Raises TargetError for a type that is refused."""
-    plain = [_plain(schema, table, names, rules, release) for names in target_columns(table).items()]
+    plain = plain_columns(schema, table, rules, release)
     lengths = _lengths(schema, table, plain, release)
     counting = _counting(schema, table, plain)
     made = [_made(schema, table, column, lengths, column.name == counting, release) for column in plain]
     return [replace(column, invisible=False) for column in made] if all(column.invisible for column in made) else made
+
+
+def plain_columns(schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release) -> list[MadeColumn]:
+    """Return the columns with what their values need: without lengths that keys need, defaults or numbers of their own."""
+    return [_plain(schema, table, names, rules, release) for names in target_columns(table).items()]
 
 
 def _plain(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.target.change_tables.instances import HAS_INSTANCES
-from anabranch.connectors.postgresql.target.change_tables.names import LONGEST, instance_of, is_too_long
+from anabranch.connectors.postgresql.target.change_tables.names import LONGEST, is_too_long
 from anabranch.connectors.postgresql.target.preflight_facts import Live
 from anabranch.connectors.postgresql.target.preflight_server import (
     check_connections,
@@ -23,14 +23,13 @@ from anabranch.connectors.postgresql.target.preflight_server import (
 )
 from anabranch.connectors.postgresql.target.preflight_types import check_names, check_types
 from anabranch.connectors.postgresql.target.preflight_writers import check_writable
-from anabranch.connectors.sql.findings import failed, ok, warning
+from anabranch.connectors.sql.change_tables import RESERVED, check_rows, instance_of
+from anabranch.connectors.sql.findings import failed, ok
 from anabranch.contracts import PreflightContext
 from anabranch.model.change_names import SCHEMA
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
-from anabranch.model.schema import TableSchema
 
-RESERVED = f"the source's schema is called {SCHEMA}, as that of change tables is"
 KNOWN = "SELECT EXISTS (SELECT FROM cdc.change_tables WHERE capture_instance = %s AND source_schema = %s AND source_table = %s)"
 
 
@@ -78,26 +77,6 @@ def check_instances(live: Live) -> Iterator[CheckResult]:
         refused = True
     if not refused:
         yield ok("change_tables", f"{len(live.context.targets)} change tables in schema {SCHEMA}")
-
-
-def check_rows(context: PreflightContext) -> Iterator[CheckResult]:
-    """Check that no foreign key changes rows without the log telling of it (K1)."""
-    for table in context.targets.values():
-        acting = [] if context.logs_cascades else [*_acting(context.tables[table.source])]
-        if acting:
-            why = f"the source's log does not have the rows that {', '.join(acting)} removes or changes"
-            hint = "leave the table out ([[rules]] exclude), or let the application remove such rows"
-            yield failed("change_tables", why, hint, table)
-        if table.computed:
-            names = ", ".join(name for name, _ in table.computed)
-            why = f"the source's log does not have computed columns: {names} will not be in the change table"
-            yield warning("change_tables", why, "compute them from the others", table)
-
-
-def _acting(schema: TableSchema) -> Iterator[str]:
-    for key in schema.foreign_keys:
-        if key.changes_rows:
-            yield f"foreign key {key.name}"
 
 
 SERVER_CHECKS = (check_version, check_encoding, check_writable, check_connections, check_schemas, check_state)

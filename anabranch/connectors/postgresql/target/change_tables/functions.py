@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from anabranch.connectors.postgresql.quoting import literal, quote
-from anabranch.connectors.postgresql.target.change_tables.names import ALL, NET
+from anabranch.connectors.sql.change_tables import ALL, NET, OUT_OF_RANGE, REFUSED
 
-OUT_OF_RANGE = "CD313"  # our SQLSTATE for SQL Server's error 313, whose words programs look for
 _NONE = r"'\x00000000000000000000'::bytea"
 
 # The same for all tables. Every name is qualified, so that a reader's search_path decides nothing.
@@ -100,7 +99,7 @@ DECLARE
 BEGIN
   IF from_lsn IS NULL OR to_lsn IS NULL OR from_lsn < lowest OR to_lsn > highest OR from_lsn > to_lsn
      OR option IS NULL OR NOT option = ANY (options) THEN
-    RAISE EXCEPTION 'An insufficient number of arguments were supplied for the procedure or function cdc.% ... .', called
+    RAISE EXCEPTION '{REFUSED.format("%")}', called
       USING ERRCODE = '{OUT_OF_RANGE}',
         DETAIL = format('from %s to %s, option %L; the table has %s to %s', from_lsn, to_lsn, option, lowest, highest),
         HINT = 'ask from cdc.fn_cdc_get_min_lsn, or behind what was read last, to cdc.fn_cdc_get_max_lsn; options: '

@@ -6,7 +6,6 @@ What does not live here: rows (writer.py), names (names.py), the functions' stat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import LiteralString
 
 import numpy as np
@@ -17,11 +16,12 @@ from anabranch.connectors.postgresql.quoting import literal, qualified, quote
 from anabranch.connectors.postgresql.target import ddl, made_objects
 from anabranch.connectors.postgresql.target.begin import ONE_CREATES, SEE_EXTENSIONS
 from anabranch.connectors.postgresql.target.change_tables import functions
-from anabranch.connectors.postgresql.target.change_tables.names import LONGEST, instance_of, is_too_long
+from anabranch.connectors.postgresql.target.change_tables.names import LONGEST, is_too_long
 from anabranch.connectors.postgresql.target.create_table import create_schema_unless_there
 from anabranch.connectors.postgresql.target.typemap import EXTENSIONS
+from anabranch.connectors.sql.change_tables import instance_of, refuse_jobs, utc
 from anabranch.contracts import ValueRules
-from anabranch.errors import StateError, TargetError
+from anabranch.errors import TargetError
 from anabranch.model.change_names import SCHEMA
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import TableSchema
@@ -62,7 +62,6 @@ INSERT INTO cdc.change_tables VALUES (%s, %s, %s, %s, NULL, %s, NULL, now() AT T
 ADD_COLUMN = "INSERT INTO cdc.captured_columns VALUES (%s, %s, %s, %s)"
 ADD_KEY = "INSERT INTO cdc.index_columns VALUES (%s, %s, %s)"
 ADD_PLACE = "INSERT INTO cdc.lsn_time_mapping VALUES (%s, NULL, %s, NULL, NULL, %s) ON CONFLICT DO NOTHING"
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PostgresChangeTables:
@@ -90,8 +89,7 @@ class PostgresChangeTables:
             for schema, table in tables:
                 if instance_of(table.target) not in known:
                     self._create(connection, uuid, schema, table, start)
-            when = (EPOCH + timedelta(microseconds=commit_time)).replace(tzinfo=None)
-            connection.execute(ADD_PLACE.encode(), [start, when, str(at)])
+            connection.execute(ADD_PLACE.encode(), [start, utc(commit_time), str(at)])
 
     def _create(self, connection: Connection, uuid: str, schema: TableSchema, table: TargetTable, start: bytes) -> None:
         instance, name = instance_of(table.target), qualified(table.target)
@@ -131,10 +129,5 @@ CREATE INDEX {quote(instance + "_CT_idx")} ON {name} ("__$start_lsn", "__$comman
 
 
 def refuse_others(connection: Connection, uuid: str) -> None:
-    """Raise StateError where a job other than this one captures into the database: places of two logs have no common order."""
-    others = [other for (other,) in connection.execute(OTHERS, [uuid]).fetchall()]
-    if others:
-        raise StateError(
-            f"schema cdc has change tables of another job ({', '.join(others)}): a database has those of one",
-            hint="use a database of its own; or, if that job is gone and nobody reads them, DROP SCHEMA cdc CASCADE",
-        )
+    """Raise StateError where a job other than this one captures into the database."""
+    refuse_jobs([other for (other,) in connection.execute(OTHERS, [uuid]).fetchall()], "DROP SCHEMA cdc CASCADE")

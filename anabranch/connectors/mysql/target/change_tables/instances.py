@@ -1,0 +1,212 @@
+"""Capture instances at a MySQL or MariaDB: database `cdc`, the change tables, what is known of them, what reads them.
+
+A statement that makes a table or a routine commits, so what is to come is noted first, in one transaction: instances with
+their columns, and where they begin. A call that was killed is made again, and makes what is missing; nothing is appended
+before a call has ended. What does not live here: rows (`writer.py`), routines (`functions.py`, `procedures.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.connectors.mysql.target import ddl
+from anabranch.connectors.mysql.target.begin import one_begins
+from anabranch.connectors.mysql.target.change_tables import functions, procedures
+from anabranch.connectors.mysql.target.change_tables.names import LONGEST, folded, is_too_long
+from anabranch.connectors.mysql.target.collations import by_bytes
+from anabranch.connectors.mysql.target.columns import MadeColumn, plain_columns
+from anabranch.connectors.mysql.target.errors import translated
+from anabranch.connectors.mysql.target.release import Release
+from anabranch.connectors.mysql.target.session import (
+    Connection,
+    ask,
+    connect,
+    one,
+    quoted,
+    run,
+    table_name,
+    transaction,
+)
+from anabranch.connectors.mysql.target.structures import has_database, read_table
+from anabranch.connectors.mysql.target.words import literal
+from anabranch.connectors.sql.appended import last_before
+from anabranch.connectors.sql.change_tables import COLUMNS, instance_of, refuse_jobs, utc
+from anabranch.contracts import ValueRules
+from anabranch.errors import TargetError
+from anabranch.failpoints import reach
+from anabranch.model.change_names import SCHEMA
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+
+SESSION = "anabranch-changes"
+# As SQL Server has them, and behind its columns: which job captures, and the source's position of a transaction.
+# https://learn.microsoft.com/sql/relational-databases/system-tables/change-data-capture-tables-transact-sql
+TABLES = {
+    "change_tables": f"""
+  capture_instance {functions.TEXT} NOT NULL PRIMARY KEY, source_schema {functions.COLUMN} NOT NULL,
+  source_table {functions.COLUMN} NOT NULL, start_lsn BINARY(10) NOT NULL, end_lsn BINARY(10) NULL,
+  supports_net_changes TINYINT(1) NOT NULL, role_name {functions.TEXT} NULL, create_date DATETIME(6) NOT NULL,
+  job CHAR(36) CHARACTER SET ascii NOT NULL""",
+    "captured_columns": f"""
+  capture_instance {functions.TEXT} NOT NULL, column_name {functions.COLUMN} NOT NULL, column_type LONGTEXT NOT NULL,
+  column_ordinal INT NOT NULL, PRIMARY KEY (capture_instance, column_ordinal)""",
+    "index_columns": f"""
+  capture_instance {functions.TEXT} NOT NULL, column_name {functions.COLUMN} NOT NULL, index_ordinal INT NOT NULL,
+  PRIMARY KEY (capture_instance, index_ordinal)""",
+    "lsn_time_mapping": """
+  start_lsn BINARY(10) NOT NULL PRIMARY KEY, tran_begin_time DATETIME(6) NULL, tran_end_time DATETIME(6) NOT NULL,
+  tran_id VARBINARY(10) NULL, tran_begin_lsn BINARY(10) NULL, `position` LONGTEXT NOT NULL,
+  KEY lsn_time_mapping_nonunique_idx (tran_end_time)""",
+}
+HAS_INSTANCES = (
+    "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'cdc' AND LOWER(TABLE_NAME) = 'change_tables'"
+)
+OTHERS = "SELECT DISTINCT job FROM cdc.change_tables WHERE job <> %s"
+KNOWN = "SELECT capture_instance, start_lsn FROM cdc.change_tables"
+ADD_INSTANCE = "INSERT INTO cdc.change_tables VALUES (%s, %s, %s, %s, NULL, %s, NULL, UTC_TIMESTAMP(6), %s)"
+ADD_COLUMN = "INSERT INTO cdc.captured_columns VALUES (%s, %s, %s, %s)"
+ADD_KEY = "INSERT INTO cdc.index_columns VALUES (%s, %s, %s)"
+ADD_PLACE = """
+INSERT INTO cdc.lsn_time_mapping VALUES (%s, NULL, %s, NULL, NULL, %s) ON DUPLICATE KEY UPDATE start_lsn = VALUES(start_lsn)
+"""
+LSN, END, SEQVAL, OPERATION, MASK, COMMAND = COLUMNS
+# What stands around a table's own columns in its change table.
+HEAD = (
+    MadeColumn(LSN, LSN, "binary(10)", False),
+    MadeColumn(END, END, "binary(10)", True),
+    MadeColumn(SEQVAL, SEQVAL, "binary(10)", False),
+    MadeColumn(OPERATION, OPERATION, "int", False),
+    MadeColumn(MASK, MASK, "varbinary(128)", True),
+)
+FOOT = (MadeColumn(COMMAND, COMMAND, "int", True),)
+KEY = (LSN, SEQVAL, OPERATION)
+
+Wanted = tuple[TableSchema, TargetTable, list[MadeColumn]]
+
+
+class MysqlChangeTables:
+    """Creates change tables over one connection, one session at a time on a server."""
+
+    def __init__(self, endpoint: Endpoint, rules: ValueRules) -> None:
+        self._endpoint, self._rules = endpoint, rules
+        self._open: Connection | None = None
+
+    def begin(
+        self, job: str, uuid: str, tables: Sequence[tuple[TableSchema, TargetTable]], at: int, commit_time: int
+    ) -> None:
+        if self._open is None or not self._open.open:
+            self._open = connect(self._endpoint, SESSION, autocommit=True)
+        connection = self._open
+        with translated("create change tables"), one_begins(connection):
+            release = Release.of(connection)
+            wanted = [(schema, table, captured(schema, table, self._rules, release)) for schema, table in tables]
+            _make_room(connection, release)
+            refuse_others(connection, uuid)
+            known = {str(name) for name, _ in ask(connection, KNOWN)}
+            new = [one for one in wanted if instance_of(one[1].target) not in known]
+            _refuse_names(new)
+            for _, table, _ in new:
+                _refuse_standing(connection, table)
+            with transaction(connection):
+                start = last_before(at + 1)
+                for one in new:
+                    _note(connection, uuid, one, start)
+                run(connection, ADD_PLACE, start, utc(commit_time), str(at))
+            reach("changes.noted")
+            for one in wanted:
+                _create(connection, one, release)
+            for name, statement in functions.shared():
+                _routine(connection, "FUNCTION", name, statement)
+
+    def close(self) -> None:
+        if self._open is not None and self._open.open:
+            self._open.close()
+        self._open = None
+
+
+def captured(schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release) -> list[MadeColumn]:
+    """Return the columns of a change table, each of which may be NULL. Raises TargetError for a type that is refused."""
+    own = plain_columns(schema, table, rules, release)
+    return [MadeColumn(c.source, c.name, c.native, True, c.charset, c.collation) for c in own]
+
+
+def has_instances(connection: Connection) -> bool:
+    return one(connection, HAS_INSTANCES) is not None
+
+
+def refuse_others(connection: Connection, uuid: str) -> None:
+    """Raise StateError where a job other than this one captures into the server."""
+    refuse_jobs([str(other) for (other,) in ask(connection, OTHERS, uuid)], "DROP DATABASE cdc")
+
+
+def _make_room(connection: Connection, release: Release) -> None:
+    """Make the database and the tables that tell of instances. Each of these statements may be repeated."""
+    if not has_database(connection, SCHEMA):
+        run(connection, ddl.create_database(SCHEMA, release))
+    for name, columns in TABLES.items():
+        run(connection, f"CREATE TABLE IF NOT EXISTS cdc.{name} ({columns}){_options(release)}")
+
+
+def _refuse_names(new: Sequence[Wanted]) -> None:
+    seen: dict[str, TargetTable] = {}
+    for _, table, _ in new:
+        ddl.refuse_names(table)
+        instance, hint = instance_of(table.target), "give the table another name in the job file ([[rules]] target)"
+        if is_too_long(table.target):
+            what = f"the name of the capture instance is longer than {LONGEST} characters: {instance}"
+            raise TargetError(what, table=str(table.source), hint=hint)
+        if (other := seen.setdefault(folded(table.target), table)) is not table:
+            what = f"{instance} and {instance_of(other.target)} are one name to this server"
+            raise TargetError(what, table=str(table.source), hint=hint)
+
+
+def _refuse_standing(connection: Connection, table: TargetTable) -> None:
+    """Raise TargetError where something that is nobody's change table has the name of one."""
+    if read_table(connection, table.target) is not None:
+        what = f"{table.target} is there, and is no change table of {table.source}"
+        raise TargetError(
+            what, table=str(table.source), hint="drop it, or give the table another name: [[rules]] target"
+        )
+
+
+def _note(connection: Connection, uuid: str, wanted: Wanted, start: bytes) -> None:
+    schema, table, columns = wanted
+    instance = instance_of(table.target)
+    run(connection, ADD_INSTANCE, instance, schema.id.schema, schema.id.name, start, bool(table.key), uuid)
+    for ordinal, column in enumerate(columns, 1):
+        run(connection, ADD_COLUMN, instance, column.name, column.native, ordinal)
+    for ordinal, name in enumerate(table.key, 1):
+        run(connection, ADD_KEY, instance, name, ordinal)
+
+
+def _create(connection: Connection, wanted: Wanted, release: Release) -> None:
+    schema, table, columns = wanted
+    instance, name = instance_of(table.target), table_name(table.target)
+    run(connection, create_table(schema.id, table.target, columns, release))
+    for called, statement in procedures.of_instance(instance, name, [column.name for column in columns], table.key):
+        _routine(connection, "PROCEDURE", called, statement)
+
+
+def create_table(source: TableId, target: TableId, columns: Sequence[MadeColumn], release: Release) -> str:
+    """Return the statement that makes a change table. Its key is the order in which rows come, and are read and removed."""
+    lines = [ddl.column_line(column, release) for column in (*HEAD, *columns, *FOOT)]
+    lines.append(f"PRIMARY KEY ({', '.join(map(quoted, KEY))})")
+    comment = f" COMMENT={literal(f'changes of {source}')}"
+    return (
+        f"CREATE TABLE IF NOT EXISTS {table_name(target)} (\n  "
+        + ",\n  ".join(lines)
+        + f"\n){_options(release)}{comment}"
+    )
+
+
+def _options(release: Release) -> str:
+    how = " ROW_FORMAT=DYNAMIC" if release.has("long index rows") else ""
+    return f" ENGINE=InnoDB{how} DEFAULT CHARSET=utf8mb4 COLLATE={by_bytes(release.collations)}"
+
+
+def _routine(connection: Connection, kind: str, name: str, statement: str) -> None:
+    """Make a routine, or make it anew: what a call that was killed has left may be of another release."""
+    run(connection, f"DROP {kind} IF EXISTS cdc.{quoted(name)}")
+    run(connection, statement)

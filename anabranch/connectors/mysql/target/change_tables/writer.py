@@ -1,0 +1,72 @@
+"""Appending changes to change tables, over the one committing connection of a job's apply process.
+
+Epochs, the checkpoint and the states of tables are those of every MySQL target (`target/apply.py`). What does not live here:
+what a row has in it (`rows/change_table.py`), creating the tables (`instances.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from anabranch.connectors.mysql.target.apply import MysqlWriter
+from anabranch.connectors.mysql.target.errors import translated
+from anabranch.connectors.mysql.target.session import Connection, ask, run
+from anabranch.connectors.mysql.target.staging import send_rows, way_into
+from anabranch.connectors.sql.appended import last_before, places, staged
+from anabranch.connectors.sql.change_tables import instance_of
+from anabranch.contracts import Conflict
+from anabranch.rows.appended import ChangeBatch, Committed, TableChanges
+from anabranch.rows.net import TargetTable
+
+LATEST = "SELECT start_lsn, tran_end_time FROM cdc.lsn_time_mapping ORDER BY start_lsn DESC LIMIT 1"
+END = "UPDATE cdc.change_tables SET end_lsn = %s WHERE capture_instance = %s AND end_lsn IS NULL"
+NOTE = "INSERT INTO cdc.lsn_time_mapping (start_lsn, tran_end_time, `position`) VALUES "
+AT_ONCE = 500  # places in one statement
+
+
+class MysqlChangeWriter(MysqlWriter):
+    """Appends changes at a MySQL or MariaDB.
+
+    Delivery: what an epoch appends and its checkpoint commit together or not at all; a fenced owner commits nothing. Nobody
+    sees a part of a transaction, or its place before its rows."""
+
+    def append(self, batch: ChangeBatch) -> None:
+        for changes in batch.tables:
+            self._append(changes)
+        if batch.transactions:
+            self._note_times(batch.transactions)
+
+    def _append(self, changes: TableChanges) -> None:
+        connection, _ = self._transaction(writes=changes.table)
+        table, (columns, arrays) = changes.table, staged(changes)
+        if not len(arrays[0]):
+            return
+        with self._labels.known(table), translated(f"append to {table.target}", table.source):
+            way = way_into(connection, table.target, columns)
+            taken = send_rows(connection, way, columns, arrays, self._rules.nul, table.source)
+        if taken != len(arrays[0]):
+            raise Conflict(table.source, f"{len(arrays[0])} changes were sent, and the server took {taken}")
+
+    def end(self, table: TargetTable, at: int) -> None:
+        connection, _ = self._transaction()
+        with translated(f"end {table.target}", table.source):
+            run(connection, END, last_before(at), instance_of(table.target))
+
+    def _note_times(self, transactions: Sequence[Committed]) -> None:
+        """Note when transactions were committed. A large one comes in several batches, each of which may name it."""
+        connection, _ = self._transaction()
+        with translated("note the times of transactions"):
+            new = [*_new(connection, transactions)]
+            for some in (new[at : at + AT_ONCE] for at in range(0, len(new), AT_ONCE)):
+                values = [value for row in some for value in row]
+                run(connection, NOTE + ", ".join(["(%s, %s, %s)"] * len(some)), *values)
+
+
+def _new(connection: Connection, transactions: Sequence[Committed]) -> Iterator[tuple[object, ...]]:
+    """Yield place, time and position of the transactions that are not noted yet: places rise."""
+    latest, when = next(iter(ask(connection, LATEST)), (b"", None))
+    noted = bytes(latest)
+    for row in zip(*places(transactions, when), strict=True):
+        if row[0] > noted:
+            noted = row[0]
+            yield row

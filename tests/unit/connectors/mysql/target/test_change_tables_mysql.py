@@ -1,0 +1,51 @@
+"""Statements of change tables at a MySQL: what stands around a table's own columns, and what each procedure refuses first."""
+
+from __future__ import annotations
+
+from anabranch.connectors.mysql.target.change_tables import functions, procedures
+from anabranch.connectors.mysql.target.change_tables.instances import captured, create_table
+from anabranch.connectors.mysql.target.change_tables.names import folded, is_too_long
+from anabranch.connectors.mysql.target.release import Release
+from anabranch.contracts import ValueRules
+from anabranch.model.change_names import change_table
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.net import TargetTable
+
+
+def test_every_column_may_be_null_and_the_key_is_the_order_of_rows() -> None:
+    native = ("text", "timestamp with time zone")
+    types = (LogicalType(Kind.TEXT, native=native[0]), LogicalType(Kind.INSTANT, native=native[1]))
+    columns = tuple(
+        Column(name, type, own, nullable=False) for name, type, own in zip(("k", "at"), types, native, strict=True)
+    )
+    schema = TableSchema(TableId("public", "t"), columns, ("k",), dialect="postgresql")
+    table = TargetTable(schema.id, change_table(schema.id), ("k", "at"), types, ("k",))
+    release = Release.newest("mysql")
+    made = create_table(schema.id, table.target, captured(schema, table, ValueRules(), release), release)
+    assert "`k` longtext NULL" in made and "`at` timestamp(6) NULL DEFAULT NULL" in made, (
+        "a key of theirs is no key here"
+    )
+    assert "PRIMARY KEY (`__$start_lsn`, `__$seqval`, `__$operation`)" in made and "`cdc`.`public_t_CT`" in made
+
+
+def test_names_that_are_one_to_a_server() -> None:
+    assert folded(TableId("cdc", "shop_Café_CT")) == folded(TableId("cdc", "shop_CAFE_CT"))
+    assert folded(TableId("cdc", "shop_a_CT")) != folded(TableId("cdc", "shop_b_CT"))
+    assert is_too_long(TableId("cdc", "x" * 42 + "_CT")) and not is_too_long(TableId("cdc", "x" * 41 + "_CT"))
+
+
+def test_procedures_refuse_before_they_read_and_in_what_reads() -> None:
+    made = dict(procedures.of_instance("s_t", "`cdc`.`s_t_CT`", ("id", "v`w"), ("id",)))
+    assert list(made) == ["fn_cdc_get_all_changes_s_t", "fn_cdc_get_net_changes_s_t"]
+    for statement in made.values():
+        assert statement.count("cdc.fn_cdc_refuse_arguments('s_t', ") == 2 and "`v``w`" in statement
+        assert "SQL SECURITY INVOKER" in statement and "LIMIT 1) AS asked STRAIGHT_JOIN" in statement
+    assert len(dict(procedures.of_instance("s_t", "`cdc`.`s_t_CT`", ("id",), ()))) == 1, "no net changes without a key"
+
+
+def test_functions_tell_a_server_that_logs_what_they_do() -> None:
+    for name, statement in functions.shared():
+        assert f"cdc.{name}(" in statement and "SQL SECURITY INVOKER" in statement
+        assert "READS SQL DATA" in statement or "DETERMINISTIC NO SQL" in statement
