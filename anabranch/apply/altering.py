@@ -35,7 +35,15 @@ from anabranch.errors import (
     TargetUnavailable,
 )
 from anabranch.failpoints import reach
-from anabranch.model.column_changes import IGNORE, OF_INDEXES, PARK, ColumnChange, TableActions
+from anabranch.model.column_changes import (
+    IGNORE,
+    IGNORED,
+    OF_INDEXES,
+    PARK,
+    ColumnChange,
+    TableActions,
+    leaving_out,
+)
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
@@ -248,6 +256,7 @@ class Altering:
         """Return the table with the steps that the target's needs. Raises NotAltered, StoppedByChange."""
         table, schema = barrier.table, barrier.schema
         assert schema is not None and state.schema is not None
+        schema = leaving_out(state.schema, schema, barrier.untold, actions)
         not_yet = "" if state.is_streaming or state.is_resuming else "its load was not through"
         not_yet = "its rows were being read again" if not_yet and state.is_in_window_again else not_yet
         try:
@@ -435,6 +444,7 @@ def _is_ahead(barrier: Barrier, state: TableState) -> bool:
 def outcome_of(altered: AlteredTable, barrier: Barrier, left: Sequence[str]) -> str:
     """Return what is to be said of a table that goes on by its next definition; `left`: what was not done."""
     missing = list(left_beside(altered, dict(barrier.untold.renamed)))
+    missing += [f"{IGNORED}: {', '.join(altered.ignored)}"] if altered.ignored else []
     said = [] if altered.steps or altered.indexes or barrier.untold.swapped or missing else [LEFT_OUT]
     if added := altered.indexes.added:
         said.append(f"{BUILT_BEHIND}: {', '.join(added)}")

@@ -20,6 +20,7 @@ from anabranch.model.column_changes import (
     TableActions,
     Untold,
     differences,
+    ignored,
 )
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 from anabranch.model.index_changes import NO_CHANGES, IndexChanges, index_changes
@@ -99,7 +100,8 @@ def altered_table(
     if _without(former[1], steps, dict(untold.renamed)) != _without(now[1], steps, {n: n for _, n in untold.renamed}):
         raise NotFollowed("the job's rules make another table of it now")
     indexes = reduce(IndexChanges.plus, beside.values(), NO_CHANGES)
-    return AlteredTable(*former, *now, steps, indexes, frozenset(beside))
+    left_out = ignored(former[0], now[0], untold)
+    return AlteredTable(*former, *now, steps, indexes, frozenset(beside), left_out)
 
 
 def _beside(

@@ -274,7 +274,8 @@ class Dropping:
         table, to, states = barrier.table, behind.table, self.progress.states
         self._action(barrier, ColumnChange.RENAME_TABLE, (APPLY,))
         followed, schema, state = self.progress.context.tables[table], behind.schema, states[table]
-        assert schema is not None
+        assert schema is not None and state.schema is not None
+        schema = schema.leaving_out(state.schema.left_out)
         if to in states:
             raise _Refused([table], f"the target knows a table {to} already")
         try:

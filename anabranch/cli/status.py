@@ -13,6 +13,7 @@ import click
 
 from anabranch.cli.options import Verb, job_argument, json_option, log_level, write_json
 
+RECREATE = "anabranch load JOB --table {} --recreate"
 STYLES = {
     "streaming": "green",
     "draining": "green",
@@ -179,7 +180,10 @@ def _remarks(table: Mapping[str, Any]) -> list[str]:
     verified = _verified(table["verified"]) if table.get("verified") else ""
     begun = table.get("vouched")
     vouched = f"not loaded: from {begun['place']} on, by the word of {begun['by']} at {begun['at']}" if begun else ""
-    return [*filter(None, [table.get("reason"), vouched, aside, settled, verified]), *table.get("not_built", ())]
+    ignored = ", ".join(table.get("left_out", ()))
+    left_out = f"without {ignored}: {RECREATE.format(table['source'])} takes them in" if ignored else ""
+    told = filter(None, [table.get("reason"), vouched, left_out, aside, settled, verified])
+    return [*told, *table.get("not_built", ())]
 
 
 def _verified(found: Mapping[str, Any]) -> str:

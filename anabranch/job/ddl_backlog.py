@@ -13,7 +13,7 @@ from anabranch.apply.decided import BEHIND
 from anabranch.apply.feed import altering_at
 from anabranch.errors import ConfigError
 from anabranch.job.ddl_plan import DdlPlan, of_steps, steps_of
-from anabranch.model.column_changes import APPLY, ASK, PARK, STOP, ColumnChange
+from anabranch.model.column_changes import APPLY, ASK, PARK, STOP, ColumnChange, leaving_out
 from anabranch.model.ddl_changes import Outcome
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.opened import store_of
@@ -113,6 +113,8 @@ class _Backlog:
             return DdlPlan(*known, *_whole(kind, actions))
         if state.facts.asked == sequence and state.facts.decided:
             actions = actions.answered(state.facts.decided[0])
+        after = leaving_out(then, after, untold, actions)
+        known = (barrier.statement, table, then, True, after)
         found = of_steps(
             self.job, known, lambda: steps_of(self.job, then, after, untold, actions), actions, former is None
         )

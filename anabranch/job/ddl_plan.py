@@ -17,7 +17,7 @@ from anabranch.apply.column_steps import NotFollowed, Stops, altered_table, asks
 from anabranch.contracts import AlteringDialect, Conflict, ForeseeingDialect, PlansAltering
 from anabranch.errors import ConfigError, TargetError, TargetUnavailable
 from anabranch.job.ddl_plan_gone import NOT_LOADED, gone
-from anabranch.model.column_changes import BESIDE_COLUMNS, ColumnChange
+from anabranch.model.column_changes import BESIDE_COLUMNS, IGNORED, ColumnChange, leaving_out
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import Outcome
 from anabranch.rows.altered import AlteredTable, ColumnAdded
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from anabranch.model.column_changes import Altered, TableActions, Untold
     from anabranch.model.ids import TableId
     from anabranch.model.schema import Column, TableSchema
+    from anabranch.model.table_life import TableState
     from anabranch.view.job_view import JobView
 
 Known = tuple[str, "TableId", "TableSchema", bool, "TableSchema | None"]  # the first fields of a DdlPlan
@@ -105,8 +106,10 @@ def plan(job: JobView, statement: str) -> DdlPlan:
     altered = dialect.altered(statement, then.id.schema, then, foreseen) if foreseen else None
     shown, after = dialect.shown(statement), altered.schema if altered else None
     known = (shown, then.id, then, from_trail, after)
-    if passed := _passed(job, then.id):
+    state = _state(job, then.id)
+    if passed := _passed(state):
         return DdlPlan(*known, Outcome.PASSED, passed)
+    then = then.leaving_out(state.facts.left_out if state else ())
     actions = job.config.column_actions(then.id)
     beside = sorted(altered.kinds & BESIDE_COLUMNS) if altered else [ColumnChange.INDEXES] * facts.indexes
     if facts.kind is StatementKind.ALTER and actions.followed.isdisjoint(beside):
@@ -142,8 +145,9 @@ def of_steps(
 
 
 def _asked(steps: AlteredTable, actions: TableActions) -> tuple[Outcome, str]:
-    asked = asks(steps, actions)
-    return Outcome.WAITING if asked else Outcome.ALTERED, asked
+    if asked := asks(steps, actions):
+        return Outcome.WAITING, asked
+    return Outcome.ALTERED, f"{IGNORED}: {', '.join(steps.ignored)}" if steps.ignored else ""
 
 
 def _in_force(job: JobView, named: TableId) -> tuple[TableSchema, bool]:
@@ -170,10 +174,13 @@ def _in_force(job: JobView, named: TableId) -> tuple[TableSchema, bool]:
     return known[found[0]], from_trail
 
 
-def _passed(job: JobView, table: TableId) -> str:
-    """Say why nothing would be done at this target: a load brings the definition."""
+def _state(job: JobView, table: TableId) -> TableState | None:
     with store_of(job) as store:
-        state = store.states.table(job.config.name, table) if store.exists() else None
+        return store.states.table(job.config.name, table) if store.exists() else None
+
+
+def _passed(state: TableState | None) -> str:
+    """Say why nothing would be done at this target: a load brings the definition."""
     if state is None:
         return NOT_LOADED
     return f"the table is parked: {state.reason}" if state.is_parked else ""
@@ -194,6 +201,7 @@ def steps_of(
 ) -> AlteredTable:
     """Return what apply makes of two definitions, the second one of which follows the first. Raises what `of_steps` knows."""
     try:
+        after = leaving_out(then, after, untold, actions)
         tables = [(schema, job.rules.target_table(schema)) for schema in (then, after)]
         job.rules.where(after)
         job.rules.on_conflict(after)

@@ -19,7 +19,7 @@ from anabranch.job.drill_writes import Writes, watching
 from anabranch.model.ids import TableId
 from anabranch.rules.way_back import TableBack, WayBack
 from anabranch.view.job_view import JobView
-from anabranch.view.opened import catalog_of, source_of
+from anabranch.view.opened import catalog_of, source_of, store_of
 
 ROWS = 1_000  # of a table that differ, which are looked at again
 TOLD = 100  # of these, in the result
@@ -132,7 +132,9 @@ class _Compared:
         with catalog_of(source_of(self.job)) as catalog:
             wanted = self.table.written
             schema = catalog.tables(lambda table: table == wanted, whole=False)[wanted]
-        form = self.job.rules.target_table(schema)
+        with store_of(self.job) as store:
+            state = store.states.table(self.job.config.name, wanted)
+        form = self.job.rules.target_table(schema.leaving_out(state.facts.left_out if state else ()))
         names = dict(zip(form.source_columns, form.columns, strict=True)) | dict(form.computed)
         return list(schema.primary_key), [name for name, there in names.items() if there not in self.table.drop]
 

@@ -257,6 +257,7 @@ def _table(
         _verified(verified) if verified and verified.generation == state.generation else None,
         VouchedStatus(*state.facts.vouched) if state.facts.vouched else None,
         asked,
+        list(state.facts.left_out),
     )
 
 

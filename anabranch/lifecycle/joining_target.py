@@ -78,7 +78,9 @@ class AtTarget:
 
     def refuse_other_columns(self, now: TableSchema) -> None:
         """Refuse columns that do not take the rows, where the target's table stays with its rows."""
-        if other := self.differences(now):
+        state = self._states().get(now.id)
+        left_out = state.facts.left_out if state else ()
+        if other := [*(f"it has no column {name}" for name in left_out), *self.differences(now)]:
             raise ConfigError(
                 f"{self.job.rules.target_table(now).target} stays as it is with --keep: {'; '.join(other)}",
                 job=self.job.config.name,
@@ -95,7 +97,7 @@ class AtTarget:
             then = tables.as_renamed(state.schema, now) if isinstance(tables, LabelTables) else state.schema
             steps = list(tables.script([(now, self.job.rules.target_table(now))]))
         other = self.differences(now)
-        if now.same_definition(then) and not state.facts.recreate and not other:
+        if now.same_definition(then) and not (state.facts.recreate or state.facts.left_out or other):
             return
         would = f"--recreate would drop {state.target} at the target and create it anew:"
         raise ConfigError(

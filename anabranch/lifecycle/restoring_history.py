@@ -96,11 +96,12 @@ def _known_by_all(job: JobView, end: int) -> tuple[dict[TableId, TableSchema], d
             at = checkpoint.position.sequence if checkpoint else "nothing"
             raise _uncertain(one, f"the target has {at} of the trail, which ends at {end}")
         for table, state in sorted(states.items()):
+            schema = state.schema.leaving_out(()) if state.schema else None
             if state.is_parked:
-                parked[table] = state.schema or parked.get(table)
-            elif not state.is_streaming or state.schema is None or state.facts.altering is not None:
+                parked[table] = schema or parked.get(table)
+            elif not state.is_streaming or schema is None or state.facts.altering is not None:
                 raise _uncertain(one, f"{table} is {state.state}, and does not follow the trail yet")
-            elif not _is_same(followed.setdefault(table, state.schema), state.schema):
+            elif not _is_same(followed.setdefault(table, schema), schema):
                 raise _uncertain(one, f"two targets know {table} by two definitions")
     if both := sorted(followed.keys() & parked.keys()):
         raise _uncertain(job, f"one target has parked {both[0]}, which another streams")  # it would stop there unseen

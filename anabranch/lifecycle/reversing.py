@@ -116,6 +116,8 @@ def _ends(job: JobView) -> Ends:
     with catalog_of(source) as catalog:
         mine = own_targets(catalog.writers(), trail_uuid(job) or "") - states.keys()
         now = catalog.tables(lambda table: job.rules.includes(table) and table not in mine, whole=False)
+    left = {table: state.facts.left_out for table, state in states.items()}
+    now = {table: schema.leaving_out(left.get(table, ())) for table, schema in now.items()}
     return Ends(
         now,
         _made(job, [target for table in now if (target := job.rules.target_of(table))]),
@@ -238,7 +240,7 @@ def _mirrored(job: JobView, schema: TableSchema, table: TableBack) -> TableSchem
     """Return a source table as if it stood at the target already: its columns by their names there. Of a table that is to be
     made nobody has types yet, so they are taken for the source's."""
     names = {source: target for target, source in table.rename.items()}
-    dropped = set(job.rules.dropped(schema.id))
+    dropped = set(job.rules.left_out(schema))
     columns = tuple(
         replace(column, name=names.get(column.name, column.name))
         for column in schema.columns

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 APPLY, KEEP, IGNORE, PARK = "apply", "keep", "ignore", "park"
 EXACT, STOP, ASK = "apply_if_exact", "stop", "ask"
 RENAME = "rename"  # of a table that is dropped: keep it under another name
+IGNORED = "left out at the target"  # what is said of columns that come and are ignored
 DDL = "[ddl]"  # the section of the job file that decides where no other does
 
 
@@ -88,6 +89,7 @@ Follows = Callable[["TableId"], frozenset[ColumnChange]]
 """Returns the kinds of changes behind which a table of the source goes on."""
 SKIP = "skip"  # a decision about a change that the job file asks for, as APPLY is
 IGNORES = {
+    ColumnChange.ADD: IGNORE,
     ColumnChange.DROP: KEEP,
     ColumnChange.DEFAULT: IGNORE,
     ColumnChange.DROP_TABLE: KEEP,
@@ -221,6 +223,24 @@ def as_rows_tell(then: TableSchema, now: TableSchema, kinds: frozenset[ColumnCha
 def _without_told(column: Column, former: Column, kinds: frozenset[ColumnChange]) -> Column:
     named = replace(column, name=former.name) if ColumnChange.RENAME in kinds else column
     return with_those(named, former, kinds & {ColumnChange.TYPE})
+
+
+def leaving_out(then: TableSchema, now: TableSchema, untold: Untold, actions: TableActions) -> TableSchema:
+    """Return the next definition as a target has it: without the columns of `then` that it is without, whatever they are called
+    now, and without those that come, where the job file ignores them."""
+    renamed = dict(untold.renamed)
+    names = {renamed.get(name, name) for name in then.left_out if name in renamed or name not in renamed.values()}
+    if actions.of(ColumnChange.ADD) == IGNORE:
+        before = {renamed.get(column.name, column.name) for column in then.columns}
+        names |= {column.name for column in now.columns} - before
+    return now.leaving_out(names)
+
+
+def ignored(then: TableSchema, now: TableSchema, untold: Untold) -> tuple[str, ...]:
+    """Return the columns that came, and that a target of these definitions is without."""
+    renamed = dict(untold.renamed)
+    before = {renamed.get(column.name, column.name) for column in then.columns}
+    return tuple(name for name in now.left_out if name not in before)
 
 
 def changed_names(then: TableSchema, altered: Altered) -> dict[str, list[str]]:

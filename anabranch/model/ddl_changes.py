@@ -84,7 +84,7 @@ def digest_of(schema: TableSchema | None) -> str:
     where all of it is equal; "" of none."""
     if schema is None:
         return ""
-    columns = tuple(replace(column, number=0) for column in schema.columns)
+    columns = tuple(replace(column, number=0, left_out=False) for column in schema.columns)
     same = replace(schema, columns=columns, numbers=0, file=0, oid=0)
     facts = {name: value for name, value in same.to_json().items() if name != "version"}
     text = json.dumps(facts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

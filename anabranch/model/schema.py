@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -53,6 +53,7 @@ class Column:
     set_by_server: bool = field(default=False, compare=False)  # whenever its row changes: a period of a versioned table
     stored: bool = field(default=False, compare=False)  # of a generated column: its values are kept, not made when read
     invisible: bool = field(default=False, compare=False)  # `*` does not stand for it
+    left_out: bool = field(default=False, compare=False)  # of a target's state: it is without this one
 
     def same_definition(self, other: Column) -> bool:
         """Return whether both define the same column.
@@ -284,6 +285,18 @@ class TableSchema:
             a.name == b.name and (a.type == b.type or a.type is None) for a, b in pairs
         )
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The columns that the target of this definition is without, because they came later."""
+        return tuple(column.name for column in self.columns if column.left_out)
+
+    def leaving_out(self, names: Collection[str]) -> TableSchema:
+        """Return the definition as a target has it that is without these columns; without any, as the source has it."""
+        if not names and not self.left_out:
+            return self
+        columns = (replace(column, left_out=column.name in names) for column in self.columns)
+        return replace(self, columns=tuple(columns))
+
     def with_version(self, version: int) -> TableSchema:
         return replace(self, version=version)
 
@@ -328,7 +341,13 @@ class TableSchema:
 
 
 # Not written where they say nothing
-_RARE: dict[str, Any] = {"computed_from": None, "set_by_server": False, "stored": False, "invisible": False}
+_RARE: dict[str, Any] = {
+    "computed_from": None,
+    "set_by_server": False,
+    "stored": False,
+    "invisible": False,
+    "left_out": False,
+}
 _RARE_OF_TABLE: dict[str, Any] = {"numbers": 0, "file": 0}
 _RARE_OF_TYPE: dict[str, Any] = {"base": "", "delimiter": "", "fields": ()}
 _RARE_OF_INDEX: dict[str, Any] = {"parts": (), "invisible": False}

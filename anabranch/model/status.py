@@ -125,6 +125,7 @@ class TableStatus:
     verified: VerifiedStatus | None = field(default=None, metadata=SPARE)
     vouched: VouchedStatus | None = field(default=None, metadata=SPARE)
     undecided: UndecidedStatus | None = field(default=None, metadata=SPARE)
+    left_out: list[str] | None = field(default=None, metadata=SPARE)
 
 
 @dataclass(frozen=True)

@@ -458,7 +458,8 @@ def _indexed(state: TableState, schema: TableSchema, changes: IndexChanges) -> F
     before = state.schema.indexes if state.schema else ()
     gone = {index.columns for index in before if index.name in changes.dropped}
     wanted += [index.name for index in schema.indexes if is_followed(index) and index.columns in gone]
-    return replace(state.facts, adding=tuple(name for name in dict.fromkeys(wanted) if name in there))
+    adding = tuple(name for name in dict.fromkeys(wanted) if name in there)
+    return replace(state.facts, adding=adding, left_out=schema.left_out)
 
 
 def read_stored(state: str, reason: str, facts: Mapping[str, str]) -> tuple[Life, Facts]:

@@ -192,7 +192,7 @@ def _context(
     choices[FULL_IMAGES] = ", ".join(map(str, selection.needs_full_images))
     if config.target is not None and config.keeps_changes:
         choices[FORM] = config.target.form
-    dropped = {table: rules.dropped(table) for table in selection.tables if rules.dropped(table)}
+    dropped = {table: left for table, schema in selection.tables.items() if (left := rules.left_out(schema))}
     return PreflightContext(
         config.name,
         choices,

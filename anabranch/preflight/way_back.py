@@ -82,7 +82,7 @@ class OtherRoles:
             choices_of(self.config, self.rules.target_name) | {FULL_IMAGES: ""},
             tables,
             targets,
-            {table: self.rules.dropped(table) for table in tables},
+            {table: self.rules.left_out(schema) for table, schema in tables.items()},
             loaded=frozenset(tables),
             logs_cascades=True,
         )

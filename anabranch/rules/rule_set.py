@@ -156,6 +156,10 @@ class RuleSet:
         entry = self._entries.get(table)
         return tuple(entry.columns.drop) if entry else ()
 
+    def left_out(self, schema: TableSchema) -> tuple[str, ...]:
+        """Return source columns that the target is without: the job leaves them out, or they came later and were ignored."""
+        return (*self.dropped(schema.id), *schema.left_out)
+
     def has_filter(self, table: TableId) -> bool:
         """Return whether the job leaves rows of the table out."""
         entry = self._entries.get(table)
@@ -163,7 +167,7 @@ class RuleSet:
 
     def refused(self, schema: TableSchema) -> list[Column]:
         """Return columns whose type cannot be replicated, that the target does not compute and that the job does not drop."""
-        left = {*self.dropped(schema.id), *(c.name for c in schema.computed if c.name not in schema.primary_key)}
+        left = {*self.left_out(schema), *(c.name for c in schema.computed if c.name not in schema.primary_key)}
         return [column for column in schema.columns if column.type is None and column.name not in left]
 
     def target_table(self, schema: TableSchema) -> TargetTable:
@@ -178,7 +182,9 @@ class RuleSet:
         self._check_columns(schema)
         if refused := self.refused(schema):
             raise _refused_columns(schema.id, refused)
-        dropped = self.dropped(schema.id)
+        dropped = self.left_out(schema)
+        if keys := sorted(set(schema.left_out) & set(schema.primary_key)):
+            raise _key_left_out(schema.id, keys[0])
         chosen = entry.columns.type if (entry := self._entries.get(schema.id)) else {}
         keyed = schema.keyed
         kept = [
@@ -318,7 +324,7 @@ class RuleSet:
         if name not in known:
             nearest = "".join(f"; did you mean {n}?" for n in get_close_matches(name, known, 1))
             return f"the table has no column {name}{nearest}"
-        if entry is not None and name in entry.columns.drop:
+        if name in self.left_out(schema):
             return f"{name} is left out, so the target cannot tell which row is newest"
         if not schema.primary_key:
             return "the table has no primary key, so there is no one row to compare with"
@@ -387,6 +393,11 @@ def _refused_columns(table: TableId, columns: list[Column]) -> SchemaError:
     reasons = "; ".join(f"{c.name} {c.native}: {c.refusal or 'not in the type map'}" for c in columns)
     hint = f'leave them out: [[tables]] name = "{table}", columns = {{ drop = [{names}] }}'
     return SchemaError(f"columns cannot be replicated: {reasons}", table=str(table), hint=hint)
+
+
+def _key_left_out(table: TableId, name: str) -> ConfigError:
+    hint = f"anabranch load JOB --table {table} --recreate takes it in"
+    return ConfigError(f"{name} of {table} was left out when it came, and belongs to the primary key now", hint=hint)
 
 
 def _unknown_columns(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -217,7 +217,7 @@ class _Table:
     def _left(self) -> Iterator[CheckResult]:
         """Find columns that the job leaves out, which a row that comes back has no value for."""
         told = []
-        for name in self.rules.dropped(self.schema.id):
+        for name in self.rules.left_out(self.schema):
             column = next((one for one in self.schema.columns if one.name == name), None)
             if column is None:
                 continue

@@ -15,7 +15,7 @@ from anabranch.model.column_changes import APPLY, DDL, OWN_KEY_ALONE, UNSAID, Ac
 from anabranch.model.ghost_names import TABLE, USUAL, GhostNames
 from anabranch.model.ids import TableId
 
-AddColumn = Literal["apply", "apply_if_exact", "ask", "park", "stop"]
+AddColumn = Literal["apply", "apply_if_exact", "ignore", "ask", "park", "stop"]
 DropColumn = Literal["apply", "keep", "ask", "park", "stop"]
 RenameColumn = Literal["apply", "ask", "park", "stop"]
 Nullability = Literal["apply", "ask", "park", "stop"]
@@ -81,8 +81,10 @@ class Ddl(Section):
     `create_table`, `drop_table`, `rename_table`, `online_swap`, `indexes` and `unique_keys`."""
 
     add_column: AddColumn | None = None
-    """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), or park the table. Where
-    it is not certain what rows that are there then have, the table is parked in any case."""
+    """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), only where the target
+    stores the type exactly (`apply_if_exact`), go on without them (`ignore`: the target's table stays as it is, and `status`
+    names the columns that it is without), or park the table. Where it is not certain what rows that are there then have, the
+    table is parked in any case."""
 
     drop_column: DropColumn | None = None
     """Drop columns of the target's tables where the source drops them (`apply`), keep them there for the rows that have values

@@ -6,8 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.model.column_changes import Altered, ColumnChange, Untold, changed_names, differences, kinds_between
+from anabranch.model.column_changes import (
+    APPLY_ALL,
+    IGNORE,
+    Altered,
+    ColumnChange,
+    TableActions,
+    Untold,
+    changed_names,
+    differences,
+    ignored,
+    kinds_between,
+    leaving_out,
+)
 from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ddl_changes import digest_of
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import may_become
 from anabranch.model.schema import Column, TableSchema
@@ -76,3 +89,20 @@ def test_what_came_and_went_is_told_by_name() -> None:
 )
 def test_what_definitions_do_not_tell_is_kept(untold: Untold) -> None:
     assert Untold.from_json(untold.to_json()) == untold
+
+
+def test_a_target_stays_without_columns_that_it_has_left_out() -> None:
+    """Whatever they are called later; what comes behind is decided by itself. No digest tells of it."""
+    c, ignores = replace(A, name="c"), TableActions({ColumnChange.ADD: IGNORE})
+    two = leaving_out(THEN, replace(THEN, columns=(ID, A, B)), Untold(), ignores)
+    assert (two.left_out, ignored(THEN, two, Untold())) == (("b",), ("b",))
+    assert TableSchema.from_json(two.to_json()).left_out == ("b",) and two.same_definition(two.leaving_out(()))
+    assert digest_of(two) == digest_of(replace(THEN, columns=(ID, A, B)))
+    to_c = Untold(renamed=(("b", "c"),))
+    three = leaving_out(two, replace(THEN, columns=(ID, A, c, B)), to_c, APPLY_ALL)
+    assert (three.left_out, ignored(two, three, to_c)) == (("c",), ())
+    assert leaving_out(two, THEN, Untold(), APPLY_ALL).left_out == ()
+    taken = Untold(renamed=(("a", "b"),))  # the left out one is gone, another has its name
+    assert leaving_out(two, replace(THEN, columns=(ID, B)), taken, APPLY_ALL).left_out == ()
+    both = leaving_out(two, replace(THEN, columns=(ID, A, B, c)), Untold(), ignores)
+    assert (both.left_out, ignored(two, both, Untold())) == (("b", "c"), ("c",))
