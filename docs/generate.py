@@ -1,5 +1,5 @@
 """Writes the generated pages of docs from the code and from results: job file, commands, errors, types, servers,
-failpoints, torture, size, performance.
+failpoints, metrics, torture, size, performance.
 
     python docs/generate.py [--check]     (only compares)
 
@@ -20,6 +20,7 @@ from typing import Any
 
 import click
 from errors_by_server import errors_by_server
+from metrics_page import metrics
 from performance_pages import performance_pages
 from proofs import proofs
 from settings_pages import SOURCE as SETTINGS_SOURCE
@@ -86,6 +87,7 @@ def pages() -> dict[str, str]:
         "session-settings.md": GENERATED.format(SETTINGS_SOURCE) + settings_page(),
         "state.md": state_page(),
         "minimal-connector.md": "\n".join(minimal_connector()),
+        "metrics.md": "\n".join(metrics(GENERATED.format("anabranch/model/metrics.py"))),
         "failpoints.md": "\n".join(failpoints(GENERATED.format("anabranch/failpoints.py"))),
         "../explanation/torture.md": "\n".join(torture(GENERATED.format(LAST_TORTURE))),
         "proofs.md": "\n".join(proofs(GENERATED.format("tests/proofs.toml and the tests"))),

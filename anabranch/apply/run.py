@@ -357,7 +357,9 @@ class ApplyRun:
         slow = progress.totals.slow_epochs
         if upto > self._at():  # it may last: with a backlog, or where each transaction is one of the target's
             self.watcher.streaming(self.chores.is_consistent)
+        began = time.monotonic()
         self.chores.applier.apply(upto)
+        progress.totals.busy_seconds += time.monotonic() - began
         self.watcher.applied(progress.checkpoint)
         self.watcher.counted(progress.totals)
         if progress.totals.slow_epochs > slow:

@@ -24,6 +24,7 @@ class Totals:
     epochs: int = 0
     slow_epochs: int = 0
     last_slow: str = ""
+    busy_seconds: float = 0.0  # spent on epochs
 
 
 def tell(job: str, before: Checkpoint, then: Checkpoint, work: Work, forgotten: Iterable[TableId] = ()) -> None:

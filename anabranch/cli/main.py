@@ -26,7 +26,7 @@ from anabranch.version import __version__
 GROUPS = {
     "Run": ("run", "capture", "load", "apply", "cutover", "failback"),
     "Prepare and change": ("preflight", "types", "setup", "rules", "schema", "plan", "reverse", "drill", "arm"),
-    "Look": ("status", "trace", "verify", "trail", "conflicts", "ddl"),
+    "Look": ("status", "metrics", "trace", "verify", "trail", "conflicts", "ddl"),
     "Repair and remove": ("parked", "skip", "rewind", "drop"),
     "Try out": ("demo", "torture"),
 }

@@ -22,6 +22,7 @@ from anabranch.config.sections.capture import Capture
 from anabranch.config.sections.cutover import Cutover
 from anabranch.config.sections.ddl import ADDITIVE, Ddl
 from anabranch.config.sections.load import Load
+from anabranch.config.sections.metrics import Metrics
 from anabranch.config.sections.pair import Pair, refuse_misfits, refuse_sums
 from anabranch.config.sections.retry import Retry
 from anabranch.config.sections.reverse import Reverse
@@ -65,6 +66,7 @@ class JobConfig(Section):
     spark: Spark = Spark.model_construct()
     retry: Retry = Retry.model_construct()
     trace: Trace = Trace.model_construct()
+    metrics: Metrics = Metrics.model_construct()
     cutover: Cutover = Cutover.model_construct()
     reverse: Reverse = Reverse.model_construct()
     pair: Pair | None = None

@@ -43,6 +43,7 @@ class Child:
     ended_well: bool = False
     restarts_per_hour: int = RESTARTS_PER_HOUR  # -1: always
     restarts: deque[float] = field(default_factory=deque)
+    restarted: int = 0  # times, since this process began
     not_before: float = 0.0
 
     def start(self) -> None:
@@ -67,6 +68,7 @@ class Child:
         if code in FINAL_CODES or 0 <= self.restarts_per_hour <= len(self.restarts):
             raise PartFailed(self.name, code if code >= 0 else 128 - code)
         self.restarts.append(now)
+        self.restarted += 1
         self.not_before = now + min(0.5 * 2 ** len(self.restarts), 30.0)
         log.get().warning("part_restarts", part=self.name, code=code, restart=len(self.restarts))
         self.process = None

@@ -191,8 +191,7 @@ class Job(JobView):
             return setup(self, execute, remove)
 
     def schema_script(self, table: str | None = None) -> Script:
-        """Return the statements that a load into an empty target would run, for all tables or for one. Asks the source
-        only."""
+        """Return the statements that a load into an empty target would run, for all tables or one. Asks the source only."""
         with self._named():
             from anabranch.job.printing import script
 
@@ -261,6 +260,13 @@ class Job(JobView):
             found: dict[str, Any] = as_json(status(self))
             return found
 
+    def metrics(self) -> str:
+        """Return the job's metrics in Prometheus' text form; what depends on an end that is away is left out."""
+        with self._named():
+            from anabranch.job.measuring import metrics_text
+
+            return metrics_text(self)
+
     def reset_counters(self) -> None:
         """Reset the counters that `status` shows "since the last reset". The job may run meanwhile."""
         with self._named("status", reset_counters=True):
@@ -269,8 +275,7 @@ class Job(JobView):
             reset(self)
 
     def trace(self, since: datetime | None = None, at_target: bool = False) -> list[dict[str, Any]]:
-        """Return what happened to the job, the oldest entry first, as its home or a target has it. The keys:
-        docs/reference/trace.md."""
+        """Return what happened to the job, the oldest entry first, as its home or a target has it (docs/reference/trace.md)."""
         with self._named():
             from anabranch.job.shipping import entries
 
@@ -381,8 +386,7 @@ class Job(JobView):
         wait: float = 60.0,
         tell: Callable[[str], None] = lambda line: None,
     ) -> CutoverReport:
-        """Return to the source by the job's way back, which has to run: as `cutover`, from the target to the source. The job
-        goes on behind it."""
+        """Return to the source by the job's way back, which has to run: as `cutover`, the other way. The job goes on behind."""
         with self._named("failback", verify=verify, allow_parked=allow_parked):
             from anabranch.job.cutting_over import cut_over, turned
 
@@ -465,8 +469,7 @@ class Job(JobView):
             return parked_tables(self, TableId.parse(table) if table else None)
 
     def resume(self, table: str | None = None) -> list[TableId]:
-        """Let tables that apply has parked continue where they stopped: all, or one with those that were parked
-        together with it."""
+        """Let tables that apply has parked continue where they stopped: all, or one with those parked together with it."""
         with self._named("parked", resume=table or "all"):
             from anabranch.lifecycle.parking import resume
 
@@ -480,8 +483,7 @@ class Job(JobView):
             return give_up(self, TableId.parse(table))
 
     def set_aside(self, table: str | None = None, discarded: bool = False) -> list[AsideChange]:
-        """Return the row changes that are set aside, in their order, of one source table or of all. `discarded`: those
-        that were discarded instead."""
+        """Return the row changes that are set aside (`discarded`: that were), in their order, of one source table or all."""
         with self._named():
             from anabranch.lifecycle.asides import set_aside
 
@@ -526,16 +528,14 @@ class Job(JobView):
             return rewind(self, position, execute)
 
     def plan(self, execute: bool = False) -> Plan | None:
-        """Return how the job file differs from the job as it last ran; None if it has never run. With `execute`, take
-        the changes over."""
+        """Return how the job file differs from the job as it last ran; None if it has never run. `execute`: take it over."""
         with self._named("plan", changes=execute, execute=execute):
             from anabranch.lifecycle.planning import plan
 
             return plan(self, execute)
 
     def targets_left_out(self, execute: bool = False) -> list[str]:
-        """Return targets that the job file no longer names and for which the trail is still held. With `execute`, stop
-        holding it."""
+        """Return targets that the job file no longer names while the trail is held for them. `execute`: stop holding it."""
         with self._named():
             from anabranch.lifecycle.planning import left_out
 
@@ -556,8 +556,7 @@ class Job(JobView):
             return prune(self, hours, megabytes, segments, execute)
 
     def prune_by_force(self, upto: int) -> tuple[list[str], list[str]]:
-        """Remove the trail segments that end at `upto` or before, even if a reader still needs them. Returns the names
-        of the segments, and of the readers left behind."""
+        """Remove trail segments that end at `upto` or before, whoever needs them. Returns them, and readers left behind."""
         with self._named("trail prune", force=True, upto=upto):
             from anabranch.job.pruning import prune_by_force
 

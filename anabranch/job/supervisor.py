@@ -29,11 +29,13 @@ from anabranch.job.children import Child
 from anabranch.job.display import Display
 from anabranch.job.lanes import Lane, refuse_if_all_failed, worst
 from anabranch.job.preflight import preflight_report
+from anabranch.job.scraping import listening
 from anabranch.job.signals import Stop
 from anabranch.job.watching import part
 from anabranch.lifecycle.pair_start import note_pairing
 from anabranch.model.checks import CheckVerdict
 from anabranch.model.condition import Waiting
+from anabranch.model.metrics import RESTARTS
 from anabranch.state.store import StateStore
 from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.view.refusals import refuse_changed_job, refuse_unarmed
@@ -71,7 +73,8 @@ class Supervisor:
             views, is_patient = self.job.targets(), not until_caught_up and self.job.config.retry.target.is_unlimited
             lanes = [self._lane(view, state, view.target in away, is_patient) for view in views]
             try:
-                self._watch(capture, lanes, until_caught_up, seconds)
+                with listening(self.job):
+                    self._watch(capture, lanes, until_caught_up, seconds, state)
             finally:
                 self._end([capture, *(child for lane in lanes for child in lane.children)])
                 for lane in lanes:
@@ -143,8 +146,10 @@ class Supervisor:
         own.forget_gone()
         return Lane(view, own, was_away, is_patient)
 
-    def _watch(self, capture: Child, lanes: list[Lane], until_caught_up: bool, seconds: float | None) -> None:
-        deadline = None
+    def _watch(
+        self, capture: Child, lanes: list[Lane], until_caught_up: bool, seconds: float | None, state: StateStore
+    ) -> None:
+        deadline, children = None, [capture, *(child for lane in lanes for child in lane.children)]
         with Display(lanes, self.show) as display:
             while not self.stop.wait(TICK):
                 now = time.monotonic()
@@ -153,6 +158,7 @@ class Supervisor:
                     lane.poll(now)
                 refuse_if_all_failed(lanes)
                 display.refresh()
+                state.count("run", {RESTARTS: sum(child.restarted for child in children)})
                 going = [lane for lane in lanes if lane.failure is None]
                 if seconds is not None and deadline is None and going and all(lane.is_streaming for lane in going):
                     deadline = now + seconds

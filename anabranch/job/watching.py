@@ -18,6 +18,7 @@ from anabranch.job.signals import SUPERVISED
 from anabranch.job.tracing import PartTrace
 from anabranch.model.condition import Waiting
 from anabranch.model.ids import TableId
+from anabranch.model.metrics import BUSY
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.state.store import StateStore
@@ -231,7 +232,7 @@ class ApplyWatcher:
             "changes_applied": totals.changes,
             "epochs": totals.epochs,
         }
-        self.state.count("apply", found)
+        self.state.count("apply", found, {BUSY: int(totals.busy_seconds * 1000)})
 
     def slow(self, totals: Totals) -> None:
         self.state.slow_epochs(totals.slow_epochs, totals.epochs, totals.last_slow)
