@@ -25,7 +25,18 @@ from anabranch.version import __version__
 # Groups of the help -> their verbs.
 GROUPS = {
     "Run": ("run", "capture", "load", "apply", "cutover", "failback"),
-    "Prepare and change": ("preflight", "types", "setup", "rules", "schema", "plan", "reverse", "drill", "arm"),
+    "Prepare and change": (
+        "recipe",
+        "preflight",
+        "types",
+        "setup",
+        "rules",
+        "schema",
+        "plan",
+        "reverse",
+        "drill",
+        "arm",
+    ),
     "Look": ("status", "metrics", "trace", "verify", "trail", "conflicts", "ddl"),
     "Repair and remove": ("parked", "skip", "rewind", "drop"),
     "Try out": ("demo", "torture"),

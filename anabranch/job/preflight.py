@@ -68,6 +68,15 @@ def _edited(
 
 
 def preflight_report(job: JobView, reverse: bool = False) -> Report:
+    """Run the checks as `_report` does. Each finding has the step of `anabranch recipe` that mends it."""
+    from anabranch.recipe.written import steps_by_check
+
+    found = _report(job, reverse)
+    schemes = job.config.source.endpoint.scheme, job.config.ends[job.target].scheme
+    return found.with_steps(steps_by_check(*schemes))
+
+
+def _report(job: JobView, reverse: bool = False) -> Report:
     """Run the checks of both ends, and those of the way back if the job file or the caller (`reverse`) asks for them. Errors
     say which job, and which target, they are about."""
     from anabranch.preflight.run import preflight

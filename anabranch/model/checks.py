@@ -20,7 +20,7 @@ class CheckVerdict(StrEnum):
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """A line of a preflight report. `hint` is the statement or setting that helps. `names` lists everything the finding
-    is about, where the message shows only some.
+    is about, where the message shows only some. `step` is the step of `anabranch recipe` that mends it.
     """
 
     check: str  # e.g. "source.binlog_format"
@@ -29,3 +29,4 @@ class CheckResult:
     hint: str = ""
     table: str = ""
     names: tuple[str, ...] = ()
+    step: str = ""

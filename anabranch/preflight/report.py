@@ -5,8 +5,9 @@ What does not live here: the checks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import IO, Any
 
 from anabranch.errors import PreflightFailed
@@ -44,6 +45,10 @@ class Report:
         """Return the report with results of others."""
         return replace(self, results=(*self.results, *more))
 
+    def with_steps(self, steps: Mapping[str, str]) -> Report:
+        """Return the report with the step of the recipe that mends each finding: `steps` has it by check, by end, by "job"."""
+        return replace(self, results=tuple(map(partial(_with_step, steps), self.results)))
+
     def to_json(self) -> dict[str, Any]:
         checks = [asdict(result) for result in self.results]
         return {"version": VERSION, "job": self.job, "verdict": self.verdict, "checks": checks}
@@ -62,6 +67,12 @@ class Report:
         file.write(f"preflight of {self.job}: {self.summary}\n")
 
 
+def _with_step(steps: Mapping[str, str], result: CheckResult) -> CheckResult:
+    if result.verdict == CheckVerdict.OK:
+        return result
+    return replace(result, step=steps.get(result.check) or steps.get(result.check.partition(".")[0], ""))
+
+
 def _message(result: CheckResult) -> str:
     return f"{result.check}: " + (f"{result.table}: " if result.table else "") + result.message
 
@@ -71,6 +82,8 @@ def _write_lines(results: list[CheckResult], file: IO[str]) -> None:
         file.write(f"{result.verdict:<8}{_message(result)}\n")
         if result.hint and result.verdict != CheckVerdict.OK:
             file.write(f"        -> {result.hint}\n")
+        if result.step and result.verdict == CheckVerdict.FAILED:
+            file.write(f"        step of the recipe: {result.step}\n")
 
 
 def _write_table(results: list[CheckResult], file: IO[str]) -> None:
@@ -83,5 +96,7 @@ def _write_table(results: list[CheckResult], file: IO[str]) -> None:
         finding = Text((f"{result.table}: " if result.table else "") + result.message)
         if result.hint and result.verdict != CheckVerdict.OK:
             finding.append(f"\n-> {result.hint}", style="cyan")
+        if result.step and result.verdict == CheckVerdict.FAILED:
+            finding.append(f"\nstep of the recipe: {result.step}", style="dim")
         table.add_row(Text(result.verdict, style=STYLES[result.verdict]), Text(result.check), finding)
     Console(file=file).print(table)

@@ -30,6 +30,7 @@ PLAIN = (
     "load",
     "model",
     "preflight",
+    "recipe",
     "rows",
     "rules",
     "spark",

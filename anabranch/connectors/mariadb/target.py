@@ -10,6 +10,7 @@ from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
 if TYPE_CHECKING:
     from anabranch.contracts import RowTarget
     from anabranch.model.endpoint import Endpoint
+    from anabranch.model.recipe import Asked, EndRecipe
 
 FAMILY = "mariadb"
 
@@ -26,3 +27,10 @@ def change_connector(endpoint: Endpoint, options: MysqlTargetOptions = USUAL) ->
     import pymysql  # noqa: F401 - asked whether it is there
 
     return MysqlChangeTarget(endpoint, options, FAMILY)
+
+
+def recipe_for(asked: Asked) -> EndRecipe:
+    """Return what has to be set up at a MariaDB before it is a target."""
+    from anabranch.connectors.mysql.target.recipe import recipe_of
+
+    return recipe_of(FAMILY, asked)

@@ -48,3 +48,9 @@ def knows(connection: pymysql.Connection, thing: str) -> bool:
     """Return whether the server at the other end of `connection` knows `thing` (a key of the table above)."""
     since = _SINCE[thing][family(connection)]
     return since is not None and version(connection) >= since
+
+
+def has(thing: str, family: str, version: tuple[int, ...]) -> bool:
+    """Return whether a release of a family knows `thing` (a key of the table above)."""
+    since = _SINCE[thing][family]
+    return since is not None and version >= since

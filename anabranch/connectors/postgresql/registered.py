@@ -12,11 +12,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.quoting import quote
 from anabranch.model.ids import TableId
 from anabranch.model.markers import SCHEMA, TABLES
 from anabranch.model.state import LEAVES_OUT, ORIGINS, PAIR
 from anabranch.model.writers import SourceWriter, from_text, origins_of_text
 
+_OPEN = ("GRANT USAGE ON SCHEMA anabranch TO {user}", "GRANT SELECT ON anabranch.job, anabranch.table_state TO {user}")
 # No row: no job has its state here. to_regclass would raise an error for a schema that is closed to the user.
 MAY_READ = """
 SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))
@@ -50,6 +52,11 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots
  WHERE database = current_database() AND %(key)s <> ''
    AND (slot_name = %(key)s OR (slot_name LIKE 'anabranch\_%%' AND right(slot_name, 8) = left(%(key)s, 8))))
 """
+
+
+def may_see_jobs(user: str) -> tuple[str, ...]:
+    """Return the statements after which a user sees to which tables jobs write here."""
+    return tuple(text.format(user=quote(user)) for text in _OPEN)
 
 
 def may_read(connection: Connection) -> bool | None:

@@ -156,6 +156,7 @@ def test_plain_text_and_json() -> None:
     report.write(file)
     assert file.getvalue() == PLAIN
     assert report.to_json()["checks"][0] == {
+        "step": "",
         "check": "source.a",
         "verdict": "failed",
         "message": "bad [bold]x[/bold]",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from anabranch.model.datatype import LogicalType
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.ids import TableId
+    from anabranch.model.recipe import Asked, EndRecipe
     from anabranch.model.schema import TableSchema
 
 FAMILY = "mysql"
@@ -122,3 +123,10 @@ class MysqlSource:
 
 def connector(endpoint: Endpoint, options: MysqlSourceOptions = USUAL) -> SourceConnector:
     return MysqlSource(endpoint, options)
+
+
+def recipe_for(asked: Asked) -> EndRecipe:
+    """Return what has to be set up at a MySQL before it is a source."""
+    from anabranch.connectors.mysql.source.recipe import recipe_of
+
+    return recipe_of("mysql", asked)

@@ -6,6 +6,7 @@ Every check reads only; what fails says what mends it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from anabranch.connectors.mysql.connection import account, ask
@@ -29,32 +30,51 @@ FULL_IMAGES = "tables.full_images"  # the engine's list of tables whose filter o
 
 
 class Setting(NamedTuple):
-    """A server variable that must have, or must not have, some value. One that a server lacks is as it should be."""
+    """A server variable that must have, or must not have, some value. One that a server lacks is as it should be. `line`: of
+    the configuration, as the recipe has it, "" for one that is good unless somebody sets it; `since`: the first release of each
+    family that has it, (99,) for none."""
 
     name: str
     good: frozenset[str]
     verdict: CheckVerdict
     message: str
     hint: str
+    line: str = ""
+    needs_restart: bool = False
+    since: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
 
 # https://dev.mysql.com/doc/refman/8.0/en/replication-options-binary-log.html
 # https://mariadb.com/kb/en/replication-and-binary-log-system-variables/
 SETTINGS = (
     Setting("log_bin", frozenset(("ON",)), CheckVerdict.FAILED, "the server writes no binary log",
-            "set log_bin = mysql-bin in the server's configuration and restart it"),
+            "set log_bin = mysql-bin in the server's configuration and restart it", "log_bin = mysql-bin", True),
     Setting("binlog_format", frozenset(("ROW",)), CheckVerdict.FAILED, "changes are logged as statements",
-            "SET GLOBAL binlog_format = 'ROW' (and in the configuration), then let all sessions connect again"),
+            "SET GLOBAL binlog_format = 'ROW' (and in the configuration), then let all sessions connect again",
+            "binlog_format = ROW"),
     Setting("binlog_storage_engine", frozenset(("",)), CheckVerdict.FAILED,
             "a binary log inside a storage engine is not read yet",
             "take binlog_storage_engine out of the configuration and restart the server"),
     Setting("binlog_row_metadata", frozenset(("FULL",)), CheckVerdict.WARNING,
             "row events carry no column names: altered tables are recognised by types alone",
-            "SET GLOBAL binlog_row_metadata = 'FULL'"),
+            "SET GLOBAL binlog_row_metadata = 'FULL'", "binlog_row_metadata = FULL",
+            since=MappingProxyType({"mysql": (8, 0, 1), "mariadb": (10, 5)})),
     Setting("lower_case_table_names", frozenset(("0", "1")), CheckVerdict.FAILED,
             "names keep their case but are compared without it", "move the database to a server with 0 or 1"),
 )  # fmt: skip
+# Judged by the checks below, with what else they look at.
+ROW_IMAGE = Setting("binlog_row_image", frozenset(("FULL",)), CheckVerdict.WARNING, "",
+                    "SET GLOBAL binlog_row_image = 'FULL'", "binlog_row_image = FULL",
+                    since=MappingProxyType({"mysql": (5, 6, 2), "mariadb": (10, 1, 6)}))  # fmt: skip
+SERVER_ID = Setting("server_id", frozenset(), CheckVerdict.FAILED, "the server gives its log to nobody",
+                    "SET GLOBAL server_id = 1, and in the configuration", "server_id = 1")  # fmt: skip
+LOG_REPLICATED = Setting("log_slave_updates", frozenset(("ON",)), CheckVerdict.FAILED,
+                         "this server is a replica that does not log what it applies",
+                         "set log_slave_updates = ON in the configuration and restart, or use the replica's own source",
+                         "log_slave_updates = ON", True)  # fmt: skip
 # The first of these that the server has says how long it keeps its log; seconds per unit, 0 = for ever.
+KEPT_SECONDS, KEPT_DAYS = "binlog_expire_logs_seconds = 604800", "expire_logs_days = 7"
+KEPT_SINCE = {"mysql": (8, 0, 1), "mariadb": (10, 6, 1)}  # by seconds
 RETENTION = (("binlog_expire_logs_seconds", 1), ("expire_logs_days", DAY))
 
 
@@ -97,14 +117,14 @@ def check_row_image(live: Live) -> Iterator[CheckResult]:
         yield ok("binlog_row_image", "binlog_row_image = FULL")
     elif needing:
         message = f"binlog_row_image = {value}: the filter or on_conflict of {needing} needs whole rows"
-        yield failed("binlog_row_image", message, "SET GLOBAL binlog_row_image = 'FULL'")
+        yield failed("binlog_row_image", message, ROW_IMAGE.hint)
     else:
         message = (
             f"binlog_row_image = {value}: inserts that leave out a column with an expression default park the table"
         )
         if live.family == "mariadb":
             message += "; what a REPLACE of some columns sets back to a default is not logged, and stays as it was"
-        yield warning("binlog_row_image", message, "SET GLOBAL binlog_row_image = 'FULL'")
+        yield warning("binlog_row_image", message, ROW_IMAGE.hint)
 
 
 def check_row_value_options(live: Live) -> Iterator[CheckResult]:
@@ -117,7 +137,7 @@ def check_row_value_options(live: Live) -> Iterator[CheckResult]:
         message = (
             f"binlog_row_value_options = {value} with binlog_row_image = {image}: documents are not whole in the log"
         )
-        yield failed("binlog_row_value_options", message, "SET GLOBAL binlog_row_image = 'FULL'")
+        yield failed("binlog_row_value_options", message, ROW_IMAGE.hint)
     else:
         yield ok("binlog_row_value_options", f"binlog_row_value_options = {value or '(none)'}")
 
@@ -133,11 +153,7 @@ def check_unused(live: Live) -> Iterator[CheckResult]:
 def check_server_id(live: Live) -> Iterator[CheckResult]:
     theirs, ours = live.variables.get("server_id", "0"), live.options.server_id
     if theirs == "0":
-        yield failed(
-            "server_id",
-            "server_id = 0: the server gives its log to nobody",
-            "SET GLOBAL server_id = 1, and in the configuration",
-        )
+        yield failed("server_id", f"server_id = 0: {SERVER_ID.message}", SERVER_ID.hint)
     elif theirs == str(ours):
         yield failed(
             "server_id",
@@ -213,8 +229,7 @@ def check_replica(live: Live) -> Iterator[CheckResult]:
     is_renamed = knows(live.connection, "replica status")
     is_replica = bool(ask(live.connection, "SHOW REPLICA STATUS" if is_renamed else "SHOW SLAVE STATUS"))
     if is_replica:
-        hint = "set log_slave_updates = ON in the configuration and restart, or use the replica's own source"
-        yield failed("log_slave_updates", "this server is a replica that does not log what it applies", hint)
+        yield failed("log_slave_updates", LOG_REPLICATED.message, LOG_REPLICATED.hint)
     else:
         yield ok("log_slave_updates", "the server is no replica")
 
@@ -248,4 +263,4 @@ def _kept(variables: Mapping[str, str]) -> float:
 
 
 def _retention_setting(variables: Mapping[str, str]) -> str:
-    return "binlog_expire_logs_seconds = 604800" if RETENTION[0][0] in variables else "expire_logs_days = 7"
+    return KEPT_SECONDS if RETENTION[0][0] in variables else KEPT_DAYS

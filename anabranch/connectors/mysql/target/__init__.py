@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from anabranch.model.checks import CheckResult
     from anabranch.model.endpoint import Endpoint
+    from anabranch.model.recipe import Asked, EndRecipe
 
 FAMILY = "mysql"
 
@@ -126,3 +127,10 @@ def change_connector(endpoint: Endpoint, options: MysqlTargetOptions = USUAL) ->
     import pymysql  # noqa: F401 - asked whether it is there
 
     return MysqlChangeTarget(endpoint, options)
+
+
+def recipe_for(asked: Asked) -> EndRecipe:
+    """Return what has to be set up at a MySQL before it is a target."""
+    from anabranch.connectors.mysql.target.recipe import recipe_of
+
+    return recipe_of("mysql", asked)

@@ -30,6 +30,7 @@ TESTED = {
 OUR_CONNECTIONS = 7
 PACKET, SMALL_PACKET = 64 << 20, 1 << 20  # bytes: what MySQL 8 has by itself; what a server cannot work with
 PRIMARY = "point the job at a server that is a primary of its own"
+LOG_FORMAT, LARGEST_PACKET = "binlog_format = ROW", "max_allowed_packet = 1073741824"  # lines of the configuration
 _OFF = frozenset(("OFF", "0"))
 # Rights with which read_only does not hold: https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html#sysvar_read_only
 # https://mariadb.com/kb/en/grant/#read_only-admin
@@ -116,7 +117,7 @@ def check_log_format(live: Live) -> Iterator[CheckResult]:
     form = live.variables.get("binlog_format", "ROW").upper()
     if not live.is_on("log_bin") or form == "ROW":
         return
-    hint = "SET GLOBAL binlog_format = 'ROW' (and in the configuration)"
+    hint = f"SET GLOBAL {LOG_FORMAT.replace('ROW', repr('ROW'))} (and in the configuration)"
     if form == "STATEMENT":
         yield failed(
             "binlog_format", "the target logs statements: changes of READ COMMITTED sessions are refused", hint
@@ -130,7 +131,7 @@ def check_log_format(live: Live) -> Iterator[CheckResult]:
 def check_packet(live: Live) -> Iterator[CheckResult]:
     """Check for values that may be larger than what the server takes at once."""
     most = live.number("max_allowed_packet", PACKET)
-    hint = "SET GLOBAL max_allowed_packet = 1073741824 (and in the configuration)"
+    hint = f"SET GLOBAL {LARGEST_PACKET} (and in the configuration)"
     large = [
         f"{table.source}.{column}"
         for table in live.context.targets.values()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from anabranch.model.datatype import LogicalType
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.ids import TableId
+    from anabranch.model.recipe import Asked, EndRecipe
     from anabranch.model.schema import TableSchema
     from anabranch.model.steps import SetUpStep
 
@@ -154,3 +155,10 @@ def connector(endpoint: Endpoint, options: PostgresSourceOptions = USUAL) -> Sou
     import psycopg  # noqa: F401 - asked whether it is there
 
     return PostgresSource(endpoint, options)
+
+
+def recipe_for(asked: Asked) -> EndRecipe:
+    """Return what has to be set up at a PostgreSQL before it is a source."""
+    from anabranch.connectors.postgresql.source.recipe import recipe_of
+
+    return recipe_of(asked)

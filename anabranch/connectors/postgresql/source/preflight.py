@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from anabranch.connectors.postgresql.connection import Connection, one
-from anabranch.connectors.postgresql.quoting import qualified, quote
-from anabranch.connectors.postgresql.registered import may_read
+from anabranch.connectors.postgresql.quoting import qualified
+from anabranch.connectors.postgresql.registered import may_read, may_see_jobs
 from anabranch.connectors.postgresql.row_security import hidden
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.definitions import STORED, UNLOGGED
@@ -96,10 +96,7 @@ def check_registered(live: Live) -> Iterator[CheckResult]:
     loops go unnoticed.
     """
     if may_read(live.connection) is False:
-        user = quote(live.user)
-        grant = (
-            f"GRANT USAGE ON SCHEMA anabranch TO {user}; GRANT SELECT ON anabranch.job, anabranch.table_state TO {user}"
-        )
+        grant = "; ".join(may_see_jobs(live.user))
         message = "jobs write to this database, and the user may not read to which tables: loops are not noticed"
         yield warning("registered", message, grant)
 

@@ -25,6 +25,7 @@ IDLE = "idle_replication_slot_timeout"  # none before 18
 TIMEOUT = "wal_sender_timeout"
 DAY, SHORT = 86_400, 10_000  # seconds that capture may be away; milliseconds in which it answers at the latest
 _UNITS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": DAY}
+LOGICAL, KEPT_LOG, TIMEOUT_LINE = "logical", "'50GB'", "'60s'"  # values that settings should have
 RESTART = "restart the source"
 OWN_SENDERS = 120_000
 # Beside those of a load's pieces: capture's two, load's own with its snapshot, `run`'s, and two that ask who is in the way.
@@ -61,11 +62,11 @@ def check_primary(live: Live) -> Iterator[CheckResult]:
 
 def check_wal_level(live: Live) -> Iterator[CheckResult]:
     level = live.settings["wal_level"]
-    if level.value == "logical":
+    if level.value == LOGICAL:
         yield from _in_force(live, "wal_level")
     else:
         why = f"wal_level = {level.value}: the log has no rows that can be read"
-        yield failed("wal_level", *_raised(live, "wal_level", why, "logical"))
+        yield failed("wal_level", *_raised(live, "wal_level", why, LOGICAL))
 
 
 def check_connections(live: Live) -> Iterator[CheckResult]:
@@ -143,7 +144,9 @@ def check_kept_log(live: Live) -> Iterator[CheckResult]:
     """
     most, told = live.value(KEEP), live.options.held_log_warning_mb
     if most == "-1":
-        hint = f"ALTER SYSTEM SET {KEEP} = '50GB', as the disk allows; a slot that needs more is lost, its tables load again"
+        hint = (
+            f"ALTER SYSTEM SET {KEEP} = {KEPT_LOG}, as the disk allows; of a slot that needs more the tables load again"
+        )
         why = "nothing bounds the log that is kept while capture is away: it may fill the disk"
         why += f" (status warns from {told} MB on: [source.options] held_log_warning_mb)"
         yield warning(KEEP, why, hint)
@@ -168,7 +171,7 @@ def check_idle_slots(live: Live) -> Iterator[CheckResult]:
 def check_sender_timeout(live: Live) -> Iterator[CheckResult]:
     """Check wal_sender_timeout. The session that reads the log sets its own where the release allows it (settings.py)."""
     value = int(live.settings[TIMEOUT].value)
-    hint = f"ALTER SYSTEM SET {TIMEOUT} = '60s' at the source, and SELECT pg_reload_conf()"
+    hint = f"ALTER SYSTEM SET {TIMEOUT} = {TIMEOUT_LINE} at the source, and SELECT pg_reload_conf()"
     if live.version >= PINNED_TIMEOUT:
         yield ok(TIMEOUT, f"{TIMEOUT} = {value} ms; the session that reads the log sets 60 s for itself")
     elif value == 0:

@@ -38,9 +38,27 @@ class Rights:
     def grants(self, user: str) -> Iterator[str]:
         """Yield the statements that give what is missing, each complete."""
         if self.closed:
-            yield f"GRANT USAGE ON SCHEMA {', '.join(map(quote, self.closed))} TO {quote(user)}"
+            yield may_use(self.closed, user)
         if self.unread:
             yield f"GRANT SELECT ON TABLE {', '.join(map(qualified, self.unread))} TO {quote(user)}"
+
+
+def replication(user: str) -> str:
+    """Return the statement after which a user may read the log."""
+    return f"ALTER ROLE {quote(user)} REPLICATION"
+
+
+def may_use(schemas: Iterable[str], user: str) -> str:
+    return f"GRANT USAGE ON SCHEMA {', '.join(map(quote, schemas))} TO {quote(user)}"
+
+
+def may_read(schemas: Iterable[str], user: str) -> tuple[str, str]:
+    """Return the statements after which a user may read all tables that schemas have now."""
+    named = list(schemas)
+    return (
+        may_use(named, user),
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA {', '.join(map(quote, named))} TO {quote(user)}",
+    )
 
 
 def rights(connection: Connection, tables: Iterable[TableId]) -> Rights:
@@ -56,10 +74,9 @@ def rights(connection: Connection, tables: Iterable[TableId]) -> Rights:
 
 def check_rights(live: Live, found: Rights) -> Iterator[CheckResult]:
     if not one(live.connection, MAY_READ_LOG):
-        hint = f"ALTER ROLE {quote(live.user)} REPLICATION"
-        yield failed("replication", f"the user {live.user} may not read the log", hint)
+        yield failed("replication", f"the user {live.user} may not read the log", replication(live.user))
     if found.closed:
-        hint = f"GRANT USAGE ON SCHEMA {', '.join(map(quote, found.closed))} TO {quote(live.user)}"
+        hint = may_use(found.closed, live.user)
         yield failed("schemas", f"the user {live.user} may not use the schemas {some(found.closed)}", hint)
     if found.unread:
         hint = f"GRANT SELECT ON TABLE {', '.join(map(qualified, found.unread))} TO {quote(live.user)}"

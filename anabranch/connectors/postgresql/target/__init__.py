@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from anabranch.databases import Options
     from anabranch.model.endpoint import Endpoint
+    from anabranch.model.recipe import Asked, EndRecipe
 
 
 @dataclass
@@ -118,3 +119,10 @@ def change_connector(endpoint: Endpoint, options: Options = NONE) -> RowTarget:
     import psycopg  # noqa: F401 - asked whether it is there
 
     return PostgresChangeTarget(endpoint)
+
+
+def recipe_for(asked: Asked) -> EndRecipe:
+    """Return what has to be set up at a PostgreSQL before it is a target."""
+    from anabranch.connectors.postgresql.target.recipe import recipe_of
+
+    return recipe_of(asked)

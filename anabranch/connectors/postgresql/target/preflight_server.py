@@ -80,18 +80,28 @@ def check_schemas(live: Live) -> Iterator[CheckResult]:
     new = [t for t in live.context.targets.values() if t.target not in live.existing]
     missing = {"anabranch"} | {t.target.schema for t in new}
     missing |= {part.name.schema for t in new for part in plan_partitions(live.context.tables[t.source], t)}
-    may_create = live.true("SELECT has_database_privilege(current_database(), 'CREATE')")
-    user = quote(live.user)
+    is_free = live.true("SELECT has_database_privilege(current_database(), 'CREATE')")
     for schema in sorted(missing):
         if not live.true("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", schema):
-            if not may_create:
-                grant = f"GRANT CREATE ON DATABASE {quote(live.connection.info.dbname)} TO {user}"
+            if not is_free:
+                grant = may_create(live.connection.info.dbname, live.user)
                 yield failed("rights", f"{live.user} may not create schema {schema}", grant)
         elif not live.true(
             "SELECT has_schema_privilege(%s, 'CREATE') AND has_schema_privilege(%s, 'USAGE')", *[schema] * 2
         ):
-            grant = f"GRANT CREATE, USAGE ON SCHEMA {quote(schema)} TO {user}"
-            yield failed("rights", f"{live.user} may not create tables in schema {schema}", grant)
+            yield failed(
+                "rights", f"{live.user} may not create tables in schema {schema}", may_create_in(schema, live.user)
+            )
+
+
+def may_create(database: str, user: str) -> str:
+    """Return the statement after which a user may make schemas."""
+    return f"GRANT CREATE ON DATABASE {quote(database)} TO {quote(user)}"
+
+
+def may_create_in(schema: str, user: str) -> str:
+    """Return the statement after which a user may make tables in a schema that is there."""
+    return f"GRANT CREATE, USAGE ON SCHEMA {quote(schema)} TO {quote(user)}"
 
 
 def check_state(live: Live) -> Iterator[CheckResult]:
