@@ -16,7 +16,13 @@ from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, Literal
 
-NAMES = ("mysql", "mariadb", "postgresql", "memory")  # a new database: its line here, its folder in connectors/
+NAMES = (
+    "mysql",
+    "mariadb",
+    "postgresql",
+    "kafka",
+    "memory",
+)  # a new database: its line here, its folder in connectors/
 SSL_FILES = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode", "unix_socket")
 SOURCE, TARGET = "source", "target"  # roles, and sections of the job file
 OPTIONS = "options"  # the key below them
@@ -51,6 +57,8 @@ class Database:
     - `roles`: what the connector can be. `options`: role -> module and class of its Options.
     - `url_options`: what may stand in a URL's query. `has_databases`: a connection is to one of several databases, each of
       which can be an end; where it is not, all databases of a server are one end.
+    - `may_be_anonymous`: its URL may name no user. `has_brokers`: it may name several addresses, any of which will do.
+    - `keeps_changes`: as a target it takes changes alone, whatever the job file says.
     - `empties_by`: how a target empties a table inside a transaction, where the job file does not say.
     - `extra`: the installation's extra that has the driver.
     """
@@ -64,6 +72,9 @@ class Database:
     ssl_modes: tuple[str, ...] = ()
     needs_user: bool = True
     has_databases: bool = False
+    may_be_anonymous: bool = False
+    has_brokers: bool = False
+    keeps_changes: bool = False
     empties_by: Literal["truncate", "delete"] = "truncate"
     extra: str = ""
     options: Mapping[str, str] = field(default_factory=dict)

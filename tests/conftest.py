@@ -23,6 +23,7 @@ from anabranch.rows.compiled import compiled
 from anabranch.testing import fresh, packages
 from anabranch.testing.databases import Database, connect, create_database, drop_database, unique_name
 from anabranch.testing.features import has_all
+from anabranch.testing.kafka import start_kafka
 from anabranch.testing.places import server_files
 from anabranch.testing.servers import (
     Server,
@@ -190,6 +191,12 @@ def postgresql(quick_directory: Path, pytestconfig: pytest.Config) -> Iterator[S
     """A PostgreSQL that may be a target."""
     start = partial(start_postgresql, options=FAST_POSTGRESQL)
     yield from _serve("postgresql", start, quick_directory, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def kafka(quick_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A Kafka of one broker."""
+    yield from _serve("kafka", start_kafka, quick_directory, pytestconfig)
 
 
 @pytest.fixture(scope="session")

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 from typing import Protocol, TypeGuard
 
-from anabranch.contracts import Cascader, EpochState, RowWriter, StagedWriter, Writer
+from anabranch.contracts import Appender, Cascader, EpochState, EpochWriter, RowWriter, StagedWriter, Writer
 from anabranch.errors import TargetError
 
 NEEDED = (EpochState, RowWriter, Cascader, StagedWriter)
 
 
-class StateWriter(Writer, EpochState, Protocol):
-    """A Writer that keeps the job's state. Every way of carrying out needs one."""
+class StateWriter(EpochWriter, EpochState, Protocol):
+    """A writer of epochs that keeps the job's state. Every way of carrying out needs one."""
 
 
 class MergeWriter(Writer, EpochState, RowWriter, Cascader, StagedWriter, Protocol):
     """A Writer with all abilities that merging needs."""
+
+
+class ChangeWriter(Appender, EpochState, Protocol):
+    """An Appender that keeps the job's state."""
+
+
+def appending(writer: object) -> TypeGuard[ChangeWriter]:
+    """Return whether the writer keeps changes, and no rows."""
+    return isinstance(writer, Appender) and isinstance(writer, EpochState)
 
 
 def merging(writer: Writer) -> MergeWriter:

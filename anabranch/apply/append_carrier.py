@@ -62,7 +62,7 @@ class AppendCarrier:
             part = group(chunks, work.context, self.filtered)
             _refuse_unconverted(part.images, tables)
             batch = batch_of_group(part, chunks, tables)
-            if batch.emptied:
+            if batch.emptied and not self.writer.takes_emptied:
                 what = "the source has emptied the table by TRUNCATE, which change tables have no row for"
                 raise RowRefused(what, table=str(batch.emptied[0].table.source), hint=TRUNCATED)
             self.writer.append(batch)

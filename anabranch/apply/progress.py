@@ -22,7 +22,7 @@ from anabranch.apply.patience import Patience
 from anabranch.apply.settings import ApplySettings
 from anabranch.apply.told import Totals, tell
 from anabranch.apply.work import Work
-from anabranch.contracts import Begun, TargetStore, Writer
+from anabranch.contracts import Begun, EpochWriter, TargetStore
 from anabranch.errors import Fenced, StateError, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.ddl_changes import DdlChange
@@ -40,7 +40,7 @@ class OutOfStep(TargetUnavailable):
     was lost."""
 
 
-def claim(job: str, writer: Writer) -> str:
+def claim(job: str, writer: EpochWriter) -> str:
     """Make the checkpoint this process's own, and return the owner's new name. Whoever had it can no longer commit
     (K9)."""
     owner = uuid.uuid4().hex

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from anabranch import log, pace
-from anabranch.apply.abilities import MergeWriter, merging
+from anabranch.apply.abilities import StateWriter, appending, merging
 from anabranch.apply.altering import Altering
 from anabranch.apply.append_carrier import AppendCarrier
 from anabranch.apply.carry_out import CarryOut
@@ -41,7 +41,16 @@ from anabranch.apply.staging import Executors
 from anabranch.apply.tables import Tables
 from anabranch.apply.told import Totals
 from anabranch.apply.window import WindowResolver
-from anabranch.contracts import Appender, Enforced, LabelWriter, RowTarget, SourceConnector, TargetStore, ValueRules
+from anabranch.contracts import (
+    Enforced,
+    LabelWriter,
+    RowTarget,
+    SourceConnector,
+    StagedWriter,
+    TargetStore,
+    ValueRules,
+    Writer,
+)
 from anabranch.errors import AnabranchError, Fenced, SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.condition import Waiting
@@ -250,7 +259,8 @@ class ApplyRun:
         """Claim the target, and begin where it is."""
         states = store.states.tables(self.job)
         is_guarded = self._is_guarded(states)
-        writer = merging(self.target.writer(self.rules, is_guarded))
+        opened = self.target.writer(self.rules, is_guarded)
+        writer: StateWriter = opened if appending(opened) else merging(opened)
         try:
             owner = claim(self.job, writer)
         except TargetUnavailable:
@@ -271,7 +281,7 @@ class ApplyRun:
             following.context,
             self.tables.target_of,
             self.settings,
-            sweep=writer.sweep,
+            sweep=writer.sweep if isinstance(writer, StagedWriter) else lambda: None,
             patience=Patience(self.stop, self.settings.retry),
         )
         if isinstance(writer, LabelWriter):
@@ -279,7 +289,7 @@ class ApplyRun:
         finisher = Finisher(self.job, self.target, self.rules, self.tables)
         applier = Applier(
             progress,
-            self._carrier(progress, writer),
+            self._carrier(progress, opened),
             Altering(
                 progress,
                 writer,
@@ -309,14 +319,14 @@ class ApplyRun:
         """Return whether a verification compares both ends at one position: nothing else is written meanwhile."""
         return self._held.bound() is not None
 
-    def _carrier(self, progress: Progress, writer: MergeWriter) -> CarryOut:
+    def _carrier(self, progress: Progress, writer: Writer) -> CarryOut:
         """Return the way of carrying out that this kind of target needs: it keeps changes, or rows."""
-        if isinstance(writer, Appender):
+        if appending(writer):
             return AppendCarrier(progress, writer, StreamFilter(self.engine))
         executors = Executors(
             self.job, self.trail_directory, self.target, self.rules, self.engine, self.settings.stage_rows
         )
-        return MergeCarrier(progress, writer, StreamFilter(self.engine), executors)
+        return MergeCarrier(progress, merging(writer), StreamFilter(self.engine), executors)
 
     def _tell_enforced(self, enforced: Enforced, states: Mapping[TableId, TableState]) -> None:
         """Tell what acts. A trigger can do so only where there is one; keys may be built later."""

@@ -93,13 +93,19 @@ class JobConfig(Section):
 
     @model_validator(mode="after")
     def _changes_fit(self) -> Self:
+        for number, one in enumerate(self.targets):
+            if _keeps_changes(one.endpoint):
+                what = f"[[targets]] {number + 1} is {one.endpoint.scheme}://, which keeps changes and no rows"
+                raise refuse(Problem(what, expected="a job of its own for it, with [target]"))
         if self.keeps_changes and (misfits := list(self._misfits_of_changes())):
-            beside = '[target] form = "change_tables"'
+            beside = self.kept_changes
             raise refuse(*(Problem(f"{what} beside {beside}", expected=expected) for what, expected in misfits))
         return self
 
     def _misfits_of_changes(self) -> Iterator[tuple[str, str]]:
         """Yield what a job that keeps changes cannot have, and what it can."""
+        if self.target and self.has_change_tables and _keeps_changes(self.target.endpoint):
+            yield "[target] url", "a database that keeps tables"
         alone = "nothing of the kind: rows of the target are changes, which nobody merges or writes back"
         if self.targets:
             yield "[[targets]]", "one target"
@@ -122,7 +128,19 @@ class JobConfig(Section):
     @property
     def keeps_changes(self) -> bool:
         """Return whether the target keeps changes and no rows."""
+        return self.target is not None and (self.has_change_tables or _keeps_changes(self.target.endpoint))
+
+    @property
+    def has_change_tables(self) -> bool:
+        """Return whether the target keeps changes as rows of tables."""
         return self.target is not None and self.target.form == CHANGE_TABLES
+
+    @property
+    def kept_changes(self) -> str:
+        """Say what in the file makes the target keep changes."""
+        if self.target is None or self.has_change_tables:
+            return f'[target] form = "{CHANGE_TABLES}"'
+        return f"[target] url = {self.target.endpoint.scheme}://…"
 
     @property
     def home(self) -> Path:
@@ -234,6 +252,10 @@ class JobConfig(Section):
             "types": {"map": self.types.map},
             "ghosts": list(self.ddl.ghosts.patterns),
         }
-        if self.keeps_changes:
+        if self.has_change_tables:
             found["form"] = CHANGE_TABLES
         return with_options(found, {SOURCE: self.source.options, TARGET: self.target_options(target)})
+
+
+def _keeps_changes(end: Endpoint) -> bool:
+    return registry()[end.scheme].keeps_changes

@@ -123,7 +123,8 @@ def _endpoint(parser: _Parser, scheme: Database, text: str, needs_database: bool
         return None
     login, _, address = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
-    host, port = _address(address)
+    host, port = (address, "") if scheme.has_brokers and "," in address else _address(address)
+    host = ",".join(_brokers(parser, host, scheme.port)) if "," in host else host
     database = parts.path.removeprefix("/")
     endpoint = Endpoint(
         scheme=parts.scheme,
@@ -150,11 +151,21 @@ def _address(text: str) -> tuple[str, str]:
     return host, port
 
 
+def _brokers(parser: _Parser, text: str, port: int) -> Iterator[str]:
+    """Yield several addresses, each with its port."""
+    for address in text.split(","):
+        host, number = _address(address)
+        shown = f"[{host}]" if ":" in host else parser.fill(host)
+        if not host:
+            parser.fail("the URL has an empty address", "host:port,host:port")
+        yield f"{shown}:{parser.port(number, port)}"
+
+
 def _complete(parser: _Parser, endpoint: Endpoint, needs_database: bool) -> None:
     """Check that user, host and database are there. `endpoint` keeps what is written where a variable is missing: that
     is another problem.
     """
-    if not endpoint.user:
+    if not endpoint.user and not registry()[endpoint.scheme].may_be_anonymous:
         parser.fail("the URL names no user", f"{endpoint.scheme}://user:${{PASSWORD}}@host/…")
     if not endpoint.host and not endpoint.option("unix_socket"):
         parser.fail("the URL names no host", "a host after the @, or the option unix_socket")

@@ -60,7 +60,7 @@ def recipe(name: str, role: str, asked: Asked) -> EndRecipe | None:
 
 
 def _keeps_rows(connector: TargetConnector) -> TypeGuard[RowTarget]:
-    return hasattr(connector, "writer")
+    return hasattr(connector, "loader")
 
 
 def _role(endpoint: Endpoint, options: Options | None, role: str, makes: str = ROWS) -> Any:

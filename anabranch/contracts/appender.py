@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.contracts.target import TargetConnector
-from anabranch.contracts.writer import Begun
+from anabranch.contracts.writer import Begun, Enforced
 from anabranch.model.state import Checkpoint
 from anabranch.model.value_rules import ValueRules
 
@@ -24,12 +24,20 @@ class Appender(Protocol):
     row that changed three times is three changes, each with the native position and the commit time of its transaction. A
     transaction is in one epoch whole.
 
+    `takes_emptied`: that the source has emptied a table by one statement is a change for readers, too (ChangeBatch.emptied);
+    else it never comes here.
+
     Delivery: what an epoch appends and its checkpoint are there together or not at all, for readers of the target that read
     committed changes only; a fenced owner commits nothing. So each change is there exactly once."""
+
+    takes_emptied: bool
 
     def claim(self, job: str, owner: str) -> Checkpoint:
         """End the previous owner's sessions, make `owner` the checkpoint's, return it. StateError without one. What a former
         owner appended and did not commit is gone, or never seen by a reader, when this returns."""
+
+    def enforced(self) -> Enforced:
+        """Say what acts on what is written, as Writer.enforced: nothing, where no rows are kept."""
 
     def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
         """Begin an epoch: compare-and-set of the checkpoint from `now` to `then`, as Writer.begin. Raises Fenced for another

@@ -65,12 +65,8 @@ class Enforced:
         return self.keys or self.triggers
 
 
-class Writer(Protocol):
-    """Carries out epochs over the one committing connection of a job's apply process.
-
-    Where foreign keys act on what it writes (`Enforced.keys`) the caller gives the changes in an order that they accept
-    (K7). Keys that can wait are asked when the epoch commits. What a key would change or remove by itself for a change
-    that the source's keys did not follow (`RowChange.keys_off`, a truncate) is a Conflict, not done.
+class EpochWriter(Protocol):
+    """Carries out epochs over the one committing connection of a job's apply process, whatever an epoch does.
 
     Delivery: what an epoch does and its checkpoint commit together or not at all; a fenced owner commits nothing."""
 
@@ -92,13 +88,6 @@ class Writer(Protocol):
         `begin`. "": it was made there. Raises TargetError where that cannot be said, or takes a right that a job's user
         has not (decision 203)."""
 
-    def merge(self, net: TableNet) -> list[dict[str, str | None]]:
-        """Carry out a net change inside the transaction. Returns keys to re-read (only if not net.checked). Raises
-        Conflict."""
-
-    def truncate(self, tables: Sequence[TargetTable], how: Emptying) -> None:
-        """Empty the tables that one statement of the source emptied, at once. Raises Conflict."""
-
     def commit(self) -> None:
         """Commit the epoch. Raises TargetUnavailable when the outcome is unknown: `begin` again tells by the row."""
 
@@ -106,6 +95,23 @@ class Writer(Protocol):
         """End the epoch without a trace; nothing happens where none is open."""
 
     def close(self) -> None: ...
+
+
+class Writer(EpochWriter, Protocol):
+    """Brings rows of a target to the state that the source's have.
+
+    Where foreign keys act on what it writes (`Enforced.keys`) the caller gives the changes in an order that they accept
+    (K7). Keys that can wait are asked when the epoch commits. What a key would change or remove by itself for a change
+    that the source's keys did not follow (`RowChange.keys_off`, a truncate) is a Conflict, not done.
+
+    Delivery: what an epoch does and its checkpoint commit together or not at all; a fenced owner commits nothing."""
+
+    def merge(self, net: TableNet) -> list[dict[str, str | None]]:
+        """Carry out a net change inside the transaction. Returns keys to re-read (only if not net.checked). Raises
+        Conflict."""
+
+    def truncate(self, tables: Sequence[TargetTable], how: Emptying) -> None:
+        """Empty the tables that one statement of the source emptied, at once. Raises Conflict."""
 
 
 @runtime_checkable

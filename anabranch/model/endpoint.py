@@ -43,7 +43,9 @@ class Endpoint:
 
     @property
     def place(self) -> str:
-        """`db1:3306`, `[::1]:3306`, or the path of a socket."""
+        """`db1:3306`, `[::1]:3306`, several of them as the URL has them, or the path of a socket."""
+        if "," in self.host:
+            return self.host
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.option("unix_socket") or f"{host}:{self.port}"
 

@@ -191,7 +191,7 @@ def _context(
     choices = choices_of(config, rules.target_name)
     choices[FULL_IMAGES] = ", ".join(map(str, selection.needs_full_images))
     if config.target is not None and config.keeps_changes:
-        choices[FORM] = config.target.form
+        choices[FORM] = config.target.form if config.has_change_tables else config.target.endpoint.scheme
     dropped = {table: left for table, schema in selection.tables.items() if (left := rules.left_out(schema))}
     return PreflightContext(
         config.name,

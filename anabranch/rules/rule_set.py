@@ -90,7 +90,7 @@ class RuleSet:
         for rule in self._rules:
             if any(pattern.matches(table) for pattern in rule.include):
                 found = rule.target.render(table)
-                return change_table(found) if self.keeps_changes else found
+                return change_table(found) if self._config.has_change_tables else found
         return None
 
     def includes(self, table: TableId) -> bool:

@@ -33,7 +33,7 @@ def target_of(job: JobView) -> RowTarget:
     """Return the target of a job that keeps rows. Raises ConfigError for one that keeps changes: it cannot do that."""
     if job.config.keeps_changes:
         raise ConfigError(
-            'the job keeps changes ([target] form = "change_tables"): there are no rows to load, to compare or to go back from',
+            f"the job keeps changes ({job.config.kept_changes}): there are no rows to load, to compare or to go back from",
             job=job.config.name,
             hint="use a job of its own for the rows",
         )
@@ -44,7 +44,7 @@ def require_rows(job: JobView) -> None:
     """Raise ConfigError for a job that keeps changes, where something is asked that only rows can do."""
     if job.config.keeps_changes:
         raise ConfigError(
-            'the job keeps changes ([target] form = "change_tables"): there are no rows to load, to compare or to go back from',
+            f"the job keeps changes ({job.config.kept_changes}): there are no rows to load, to compare or to go back from",
             job=job.config.name,
             hint="use a job of its own for the rows",
         )

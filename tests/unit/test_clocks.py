@@ -22,6 +22,7 @@ READ_IN = {
     "capture/uncommitted.py": "shown: when the first rows of an open transaction were put beside the trail",
     "connectors/postgresql/source/wal_stream.py": "shown by the source: when we reported to it last",
     "connectors/mysql/lookout.py": "shown: since when somebody is in our way, of the seconds that the server tells",
+    "connectors/kafka/target/state_forms.py": "shown: when something was noted",
     "cutover/machine.py": "shown: when a step was noted, and the downtime of that",
     "job/certifying.py": "shown: when a certificate was made",
     "job/ddl_plan_gone.py": "shown: the name that a kept table would have now",

@@ -29,6 +29,7 @@ ENCODE = "write special characters of a user or password as %XX, or use ${VARIAB
 OPTIONS = "ssl_ca, ssl_cert, ssl_key, ssl_mode, unix_socket"
 ORIGIN = 'expected "anabranch:NAME" for what the job NAME has written, or an origin that the log names'
 SOURCES = "one of mysql://, mariadb://, postgresql://"
+TARGETS = f"{SOURCES}, kafka://"
 POSTGRESQL_MODES = (
     "disable, prefer, require, verify-ca, verify-full, disabled, preferred, required, verify_ca, verify_identity"
 )
@@ -158,7 +159,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "scheme by its nickname": (
         target("postgres://u:${PW}@h/d"),
-        [f"line 5, [target] url: unknown URL scheme 'postgres'; expected {SOURCES}; did you mean postgresql://?"],
+        [f"line 5, [target] url: unknown URL scheme 'postgres'; expected {TARGETS}; did you mean postgresql://?"],
     ),
     "both ends": (
         GOOD.replace("mysql://repl:${PW}@127.0.0.1:3306", "postgresql://${U1}:p@h").replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.connectors.memory.database import Database
 from anabranch.connectors.memory.target.apply import MemoryWriter
-from anabranch.contracts import Begun, ValueRules
+from anabranch.contracts import Begun, Enforced, ValueRules
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
@@ -17,6 +17,8 @@ class MemoryAppender:
 
     Delivery: what an epoch appends and its checkpoint are there together or not at all; a fenced owner commits nothing."""
 
+    takes_emptied = True
+
     def __init__(self, database: Database, rules: ValueRules) -> None:
         self._database = database
         self._epochs = MemoryWriter(database, rules)
@@ -26,6 +28,9 @@ class MemoryAppender:
     def claim(self, job: str, owner: str) -> Checkpoint:
         self.rollback()
         return self._epochs.claim(job, owner)
+
+    def enforced(self) -> Enforced:
+        return self._epochs.enforced()
 
     def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
         self.rollback()

@@ -30,6 +30,8 @@ class MysqlChangeWriter(MysqlWriter):
     Delivery: what an epoch appends and its checkpoint commit together or not at all; a fenced owner commits nothing. Nobody
     sees a part of a transaction, or its place before its rows."""
 
+    takes_emptied = False  # SQL Server's change tables have no row for it
+
     def append(self, batch: ChangeBatch) -> None:
         for changes in batch.tables:
             self._append(changes)

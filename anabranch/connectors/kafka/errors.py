@@ -1,0 +1,96 @@
+"""Errors of librdkafka and of brokers as ours: the one table.
+
+https://kafka.apache.org/protocol#protocol_error_codes lists a broker's codes, librdkafka's own begin with an underscore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from anabranch.errors import ConfigError, RowRefused, TargetError, TargetUnavailable
+
+_E = KafkaError
+RIGHTS = {
+    _E.TOPIC_AUTHORIZATION_FAILED: "the job's user may not do this with a topic",
+    _E.CLUSTER_AUTHORIZATION_FAILED: "the job's user may not do this at the cluster",
+    _E.GROUP_AUTHORIZATION_FAILED: "the job's user may not read as group anabranch",
+    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the job's user may not use transactional ids that begin with anabranch.",
+}
+RIGHTS_HINT = (
+    "give it WRITE, DESCRIBE and (to make them) CREATE on its topics, all of that and READ on topics anabranch.*, and WRITE on "
+    "transactional ids anabranch.*: docs/howto/kafka.md has the commands"
+)
+LOGIN = (
+    _E._AUTHENTICATION,
+    _E.SASL_AUTHENTICATION_FAILED,
+    _E.ILLEGAL_SASL_STATE,
+    _E.UNSUPPORTED_SASL_MECHANISM,
+    _E._SSL,
+)
+TOO_LARGE = (_E.MSG_SIZE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE)
+# Somebody else began with the transactional id, or the coordinator has given the transaction up.
+FENCED = (
+    _E._FENCED,
+    _E.PRODUCER_FENCED,
+    _E.INVALID_PRODUCER_EPOCH,
+    _E.INVALID_PRODUCER_ID_MAPPING,
+    _E.UNKNOWN_PRODUCER_ID,
+    _E.INVALID_TXN_STATE,
+    _E._STATE,
+)
+REPLICAS = (_E.NOT_ENOUGH_REPLICAS, _E.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+ABSENT = (_E.UNKNOWN_TOPIC_OR_PART, _E._UNKNOWN_TOPIC, _E._UNKNOWN_PARTITION, _E.UNKNOWN_TOPIC_ID)
+AWAY = (_E._TRANSPORT, _E._ALL_BROKERS_DOWN, _E._RESOLVE, _E._TIMED_OUT, _E._MSG_TIMED_OUT, _E.REQUEST_TIMED_OUT)
+REFUSES = (
+    _E.INVALID_CONFIG,
+    _E.INVALID_PARTITIONS,
+    _E.INVALID_REPLICATION_FACTOR,
+    _E.POLICY_VIOLATION,
+    _E.TOPIC_EXCEPTION,
+    _E.UNSUPPORTED_VERSION,
+    _E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    _E.INVALID_TRANSACTION_TIMEOUT,
+)
+
+
+def of(error: Any) -> Any:
+    """Return the KafkaError that an exception carries."""
+    return error.args[0] if isinstance(error, KafkaException) else error
+
+
+def translated_error(error: Any, doing: str) -> TargetError | ConfigError:
+    """Return our error for a KafkaError. `doing`: what was tried, as in "create topics"."""
+    code, text = error.code(), f"cannot {doing}: {error.str()}"
+    if code in RIGHTS:
+        return TargetError(f"{text} ({RIGHTS[code]})", hint=RIGHTS_HINT)
+    if code in LOGIN:
+        hint = "check user, password, sasl_mechanism and ssl_mode of the URL against the listener at that port"
+        return TargetError(text, hint=hint)
+    if code in TOO_LARGE:
+        hint = "raise max.message.bytes of the topic and [target.options] largest_message, or leave the row out"
+        return RowRefused(text, hint=hint)
+    if code in REPLICAS:
+        hint = "bring the brokers of its replicas back; min.insync.replicas of the topic says how many there have to be"
+        return TargetUnavailable(f"{text} (not enough in-sync replicas)", hint=hint)
+    if code in FENCED:
+        hint = "it is looked up, and tried again; [target.options] transaction_timeout_s is what one may take"
+        what = "another process has written for the job, or the transaction took too long"
+        return TargetUnavailable(f"{text} ({what})", hint=hint)
+    if code in AWAY:
+        return TargetUnavailable(text)
+    if code == _E._INVALID_ARG:
+        return ConfigError(text, hint="check the URL and [target.options]")
+    return TargetError(text) if code in REFUSES or code in ABSENT else TargetUnavailable(text)
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise errors of Kafka inside the block as ours."""
+    try:
+        yield
+    except KafkaException as error:
+        raise translated_error(of(error), doing) from error

@@ -1,0 +1,73 @@
+"""Kafka as a target: the descriptor. The driver is imported when a connector is asked for, not before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from anabranch.connectors.kafka.target.options import USUAL, KafkaTargetOptions
+
+if TYPE_CHECKING:
+    from anabranch.connectors.kafka.target.rowless import NoCatalog, NoTables
+    from anabranch.contracts import Appender, ChangeTables, Checks, TargetStore, TypeMap, ValueRules
+    from anabranch.databases import Options
+    from anabranch.model.endpoint import Endpoint
+
+
+@dataclass
+class KafkaTarget:
+    """A Kafka cluster in the role of target: the endpoint and its options and nothing else, so it pickles."""
+
+    endpoint: Endpoint
+    options: KafkaTargetOptions = USUAL
+
+    @cached_property
+    def types(self) -> TypeMap:
+        from anabranch.connectors.kafka.target.typemap import KafkaTypes
+
+        return KafkaTypes()
+
+    def store(self) -> TargetStore:
+        from anabranch.connectors.kafka.target.store import KafkaStore
+
+        return KafkaStore(self.endpoint, self.options)
+
+    def writer(self, rules: ValueRules, bypass_constraints: bool) -> Appender:
+        return self.appender(rules)
+
+    def appender(self, rules: ValueRules) -> Appender:
+        from anabranch.connectors.kafka.target.appender import KafkaAppender
+
+        return KafkaAppender(self.endpoint, self.options)
+
+    def change_tables(self, rules: ValueRules) -> ChangeTables:
+        from anabranch.connectors.kafka.target.beginning import KafkaTopics
+
+        return KafkaTopics(self.endpoint, self.options)
+
+    def catalog(self) -> NoCatalog:
+        from anabranch.connectors.kafka.target.rowless import NoCatalog
+
+        return NoCatalog()
+
+    def tables(self, rules: ValueRules) -> NoTables:
+        from anabranch.connectors.kafka.target.rowless import NoTables
+
+        return NoTables()
+
+    def checks(self) -> Checks:
+        from anabranch.connectors.kafka.target.preflight import KafkaChecks
+
+        return KafkaChecks(self.endpoint, self.options)
+
+
+def connector(endpoint: Endpoint, options: Options = USUAL) -> KafkaTarget:
+    """Return the target connector. Raises ModuleNotFoundError without the driver."""
+    import confluent_kafka  # noqa: F401 - asked whether it is there
+
+    assert isinstance(options, KafkaTargetOptions), "so the registry says"
+    return KafkaTarget(endpoint, options)
+
+
+change_connector = connector  # there is no other form

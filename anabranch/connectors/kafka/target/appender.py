@@ -1,0 +1,225 @@
+"""Appending changes to topics: an epoch's messages, the checkpoint and the states of tables are one Kafka transaction.
+
+Compare-and-set of the checkpoint is that of every change of a job's state (changing.py): what this process knows of it holds as
+long as nobody else has begun with the transactional id, and Kafka commits nothing once somebody has. What does not live here:
+what a message is (`rows/messages/`), topics (topics.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from anabranch.connectors.kafka import errors
+from anabranch.connectors.kafka.errors import translated_error
+from anabranch.connectors.kafka.target import state_forms as forms
+from anabranch.connectors.kafka.target.changing import Changing
+from anabranch.connectors.kafka.target.names import topic_name
+from anabranch.connectors.kafka.target.options import KafkaTargetOptions
+from anabranch.connectors.kafka.target.producing import Producing, settings_of
+from anabranch.connectors.kafka.target.records import Key, Value
+from anabranch.connectors.kafka.target.topics import found_topics, refuse_changed
+from anabranch.contracts import Begun, Enforced
+from anabranch.errors import AnabranchError, Fenced, StateError
+from anabranch.model.ddl_changes import DdlChange
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
+from anabranch.rows.appended import ChangeBatch
+from anabranch.rows.aside import AsideChange
+from anabranch.rows.conflict import NotedConflict
+from anabranch.rows.messages.format import Format, Settings
+from anabranch.rows.messages.formats import format_of
+from anabranch.rows.net import TargetTable
+
+Changes = dict[Key, Value | None]
+
+
+class KafkaAppender:
+    """Appends changes as messages, and keeps the job's state with them.
+
+    Delivery: what an epoch appends and its checkpoint are one Kafka transaction; a fenced owner commits nothing. A reader of
+    committed messages sees each source transaction whole, and once."""
+
+    takes_emptied = True
+
+    def __init__(self, endpoint: Endpoint, options: KafkaTargetOptions) -> None:
+        self._endpoint, self._options = endpoint, options
+        self._changing: Changing | None = None
+        self._format: Format | None = None
+        self._producing: Producing | None = None
+        self._job = ""
+        self._moves: tuple[Checkpoint, Checkpoint] | None = None  # of the open epoch
+        self._changes: Changes = {}
+
+    # --- whose turn it is ---------------------------------------------------------------------------------------------
+
+    def claim(self, job: str, owner: str) -> Checkpoint:
+        self.close()
+        self._job = job
+        self._changing = Changing(self._endpoint, job, settings_of(self._options))
+        claimed: list[Checkpoint] = []
+
+        def decide(records: Mapping[Key, Value]) -> Mapping[Key, Value | None]:
+            found = forms.checkpoint_of(records)
+            if found is None:
+                raise StateError("the target has no checkpoint of this job", job=job)
+            claimed.append(replace(found, owner=owner))
+            return {forms.CHECKPOINT: forms.checkpoint_value(claimed[-1])}
+
+        self._changing.change(decide)
+        self._know_topics(self._changing)
+        return claimed[-1]
+
+    def enforced(self) -> Enforced:
+        """Return that nothing acts: messages have no keys and no triggers that do."""
+        return Enforced(keys=False, triggers=False)
+
+    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
+        self.rollback()
+        changing = self._claimed()
+        found = self._found(now, changing.producer is not None)
+        if changing.producer is None:
+            changing.begin()  # which ends what another process writes now, but for the owner it is no longer looked at
+            found = self._found(now, True)
+            self._know_topics(changing)
+        if _place(found) != _place(now):
+            return Begun.APPLIED if _place(found) == _place(then) else Begun.REPLAN
+        try:
+            changing.begin().begin_transaction()
+        except KafkaException as error:
+            raise self._lost(error, "begin an epoch") from error
+        assert self._format is not None, "the topics are known"
+        assert self._producing is not None, "the topics are known"
+        self._format.begin()
+        self._producing.begin()
+        self._moves, self._changes = (now, then), {}
+        return Begun.OPEN
+
+    def append(self, batch: ChangeBatch) -> None:
+        self._open()
+        assert self._format is not None and self._producing is not None, "an epoch is open"
+        self._produce(self._format.messages(batch))
+
+    def end(self, table: TargetTable, at: int) -> None:
+        """Note nothing: a topic just has no more messages of the table, whose state says why."""
+        self._open()
+
+    def commit(self) -> None:
+        now, then = self._open()
+        changing = self._claimed()
+        assert self._format is not None and self._producing is not None, "an epoch is open"
+        self._produce(self._format.end())
+        moved = forms.checkpoint_value(replace(then, owner=now.owner))
+        changes: Changes = {forms.CHECKPOINT: moved, **self._changes}
+        try:
+            changing.write(changes)
+            changing.commit(changes)
+        except KafkaException as error:
+            refused = self._producing.refusal()
+            raise refused or self._lost(error, "commit an epoch") from error
+        self._moves, self._changes = None, {}
+
+    def rollback(self) -> None:
+        was_open, self._moves, self._changes = self._moves is not None, None, {}
+        if was_open and self._changing is not None:
+            self._changing.abort()
+
+    def close(self) -> None:
+        self.rollback()
+        if self._changing is not None:
+            self._changing.close()  # `begin` opens another one: who has claimed goes on
+        self._format = self._producing = None
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def save_table(self, job: str, state: TableState) -> None:
+        self._open()
+        self._changes |= forms.table_values(state)
+
+    def forget_table(self, job: str, table: TableId) -> None:
+        self._open()
+        records = self._known()
+        key = forms.table_key(table)
+        if key in records and forms.table_of(records, key, True).is_untouched:
+            self._changes |= forms.no_table(table)
+
+    def note_ddl(self, job: str, change: DdlChange) -> None:
+        self._open()
+        self._changes |= forms.ddl_values(self._known(), change)
+
+    def note(self, job: str, conflict: NotedConflict) -> None:
+        raise StateError("messages are compared with nothing: there are no conflicts", job=job)
+
+    def set_aside(self, job: str, change: AsideChange) -> int:
+        raise StateError("nothing is set aside of a log of messages", job=job)
+
+    def settle_aside(self, job: str, before: TableState, numbers: object, discarded: bool) -> None:
+        raise StateError("nothing is set aside of a log of messages", job=job)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _claimed(self) -> Changing:
+        if self._changing is None:
+            raise StateError("nothing was claimed yet")
+        return self._changing
+
+    def _open(self) -> tuple[Checkpoint, Checkpoint]:
+        if self._moves is None:
+            raise StateError("no epoch is open")
+        return self._moves
+
+    def _known(self) -> Mapping[Key, Value]:
+        """Return the records with what this epoch has changed so far."""
+        there = {**self._claimed().records.there, **self._changes}
+        return {key: value for key, value in there.items() if value is not None}
+
+    def _found(self, now: Checkpoint, is_known: bool) -> Checkpoint:
+        """Return where the target is. `is_known`: nobody can have moved it; else it is read, without ending what others do."""
+        records = self._claimed().records
+        if not is_known:
+            records.refresh()
+        found = forms.checkpoint_of(records.there)
+        if found is None:
+            raise StateError("the checkpoint is gone", job=self._job)
+        if found.owner != now.owner:
+            raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
+        return found
+
+    def _know_topics(self, changing: Changing) -> None:
+        """Make ready what makes messages, and what sends them. Raises TargetError for topics that are not what they were."""
+        noted = forms.topics_of(changing.records.there)
+        found = found_topics(self._endpoint, noted)
+        refuse_changed(noted, found)
+        settings = Settings(
+            job=self._job,
+            source="",
+            database="",
+            topic=lambda table: topic_name(self._options.topic, self._job, table.target),
+        )
+        self._format = format_of(self._options.format, settings)
+        limits = {name: one.largest for name, one in found.items()}
+        self._producing = Producing(self._options, noted, limits)
+
+    def _produce(self, messages: Any) -> None:
+        assert self._producing is not None, "an epoch is open"
+        producer = self._claimed().producer
+        assert producer is not None, "an epoch is open"
+        try:
+            self._producing.produce(producer, messages)
+        except KafkaException as error:
+            raise self._lost(error, "write messages") from error
+
+    def _lost(self, error: KafkaException, doing: str) -> AnabranchError:
+        """Give the epoch up after an error, and return it as ours. Whoever still owns the job begins again."""
+        self._moves, self._changes = None, {}
+        self._claimed().give_up()
+        return translated_error(errors.of(error), doing)
+
+
+def _place(checkpoint: Checkpoint) -> tuple[int, int]:
+    return checkpoint.epoch, checkpoint.position.sequence

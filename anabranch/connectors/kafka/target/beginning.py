@@ -1,0 +1,97 @@
+"""The beginning of a job at a Kafka: its topics, made or taken as they are, and noted with its state.
+
+A topic that nobody has noted counts as the job's where it has no messages: a process that died has made it, or somebody who
+reads already. What does not live here: making topics (topics.py), their names (names.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.connectors.kafka.target import state_forms as forms
+from anabranch.connectors.kafka.target.changing import Changes, Changing
+from anabranch.connectors.kafka.target.names import refused, topic_name
+from anabranch.connectors.kafka.target.options import KafkaTargetOptions
+from anabranch.connectors.kafka.target.records import Key, Value
+from anabranch.connectors.kafka.target.topics import (
+    FoundTopic,
+    add_partitions,
+    found_topics,
+    make_topics,
+    refuse_changed,
+    with_messages,
+)
+from anabranch.errors import StateError, TargetError
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+
+OTHERS = (
+    'take other names ([target.options] topic), write behind what is there (topics = "existing"), or delete them if nobody '
+    "reads them any more"
+)
+
+
+@dataclass
+class KafkaTopics:
+    """The topics of a job's tables."""
+
+    endpoint: Endpoint
+    options: KafkaTargetOptions
+
+    def begin(
+        self, job: str, uuid: str, tables: Sequence[tuple[TableSchema, TargetTable]], at: int, commit_time: int
+    ) -> None:
+        refuse_names(self.options, job, [table.target for _, table in tables])
+        names = [topic_name(self.options.topic, job, table.target) for _, table in tables]
+        changing = Changing(self.endpoint, job)
+        try:
+            changing.begin()
+            noted = forms.topics_of(changing.records.there)
+            refuse_changed(noted, found_topics(self.endpoint, noted))
+            made = self._made(name for name in names if name not in noted)
+
+            def decide(records: Mapping[Key, Value]) -> Changes:
+                new = {name: forms.NotedTopic(name, one.id, one.partitions) for name, one in made.items()}
+                keys = {name: (forms.TOPIC, name) for name in new}
+                return {keys[name]: forms.topic_value(one) for name, one in new.items() if keys[name] not in records}
+
+            changing.change(decide)
+        finally:
+            changing.close()
+
+    def _made(self, wanted: Iterable[str]) -> dict[str, FoundTopic]:
+        """Return topics, made where the job makes them. Raises TargetError."""
+        names, options = list(dict.fromkeys(wanted)), self.options
+        if options.topics == "existing":
+            found = found_topics(self.endpoint, names)
+            if missing := sorted(set(names) - found.keys()):
+                what = f'[target.options] topics = "existing", and there are no topics {", ".join(missing)}'
+                raise TargetError(what, hint='make them, or let the job do it (topics = "create")')
+            return found
+        before = found_topics(self.endpoint, names)
+        refuse_used(with_messages(self.endpoint, before.values()))
+        make_topics(self.endpoint, options, (name for name in names if name not in before))
+        if few := {name: options.partitions for name, one in before.items() if one.partitions < options.partitions}:
+            add_partitions(self.endpoint, few)
+        found = found_topics(self.endpoint, names)
+        if many := sorted(name for name, one in found.items() if one.partitions > options.partitions):
+            what = f"topics {', '.join(many)} are there, and have more than {options.partitions} partitions"
+            raise TargetError(what, hint="delete them, or say so in the job file ([target.options] partitions)")
+        return found
+
+    def close(self) -> None: ...
+
+
+def refuse_names(options: KafkaTargetOptions, job: str, tables: Iterable[TableId]) -> None:
+    """Raise TargetError for tables that cannot have a topic."""
+    if found := [why for _, why in refused(options.topic, job, tables)]:
+        raise TargetError("; ".join(found), hint="[target.options] topic, or [[rules]] target, gives other names")
+
+
+def refuse_used(topics: Sequence[str]) -> None:
+    """Raise StateError where topics have messages of others."""
+    if topics:
+        raise StateError(f"topics {', '.join(topics)} have messages that are not the job's", hint=OTHERS)

@@ -1,0 +1,39 @@
+"""Options of a Kafka as a target: `[target.options]` of the job file. No driver is imported here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from anabranch.databases import Options, whole_number
+
+
+@dataclass(frozen=True)
+class KafkaTargetOptions(Options):
+    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(("topic", "partitions"))
+
+    format: Literal["plain"] = "plain"
+    """What a message contains."""
+    topic: str = "{schema}.{table}"
+    """The topic of a table; `{job}`, `{schema}` and `{table}` are put in, the two last as the rules name the table at the
+    target."""
+    topics: Literal["create", "existing"] = "create"
+    """Make the topics, which must not have messages of others, or write behind what topics have that somebody has made."""
+    partitions: int = whole_number(1, 1, 10000)
+    """The number of partitions that a topic is made with. A key is in one of them for ever."""
+    replication: int | None = whole_number(None, 1, 32767)
+    """The number of replicas that topics are made with, that of the job's state among them; without it as the cluster has
+    it."""
+    largest_message: int = whole_number(20971520, 1024, 1 << 30)
+    """The bytes that a message may have, key and headers with it, before it is compressed. A topic that the job makes takes as
+    many; a larger row stops the job, which names it."""
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"
+    """How messages travel and are kept."""
+    linger_ms: int = whole_number(20, 0, 900000)
+    """Milliseconds that a message waits for others to travel with, where nobody waits for its transaction."""
+    transaction_timeout_s: int = whole_number(300, 10, 86400)
+    """Seconds that one transaction may take, at most `transaction.max.timeout.ms` of the brokers. Where a job dies and nobody
+    starts it again, readers of committed messages wait as long for what comes behind it."""
+
+
+USUAL = KafkaTargetOptions()

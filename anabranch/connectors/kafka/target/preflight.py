@@ -1,0 +1,115 @@
+"""Can this cluster take the job's messages? Every check reads only; what fails says what mends it.
+
+What does not live here: whether the source's log has whole rows (the source's checks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.connectors.kafka.connection import administrator, brokers, patience
+from anabranch.connectors.kafka.errors import translated
+from anabranch.connectors.kafka.target import state_forms as forms
+from anabranch.connectors.kafka.target.beginning import OTHERS
+from anabranch.connectors.kafka.target.names import refused, topic_name
+from anabranch.connectors.kafka.target.options import KafkaTargetOptions
+from anabranch.connectors.kafka.target.records import Records
+from anabranch.connectors.kafka.target.topics import ANEW, AROUND, BATCH_BYTES, FoundTopic, found_topics, with_messages
+from anabranch.connectors.sql.findings import failed, ok, warning
+from anabranch.contracts import PreflightContext
+from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.endpoint import Endpoint
+from anabranch.rows.messages.format import Settings
+from anabranch.rows.messages.formats import format_of
+from anabranch.rows.net import TargetTable
+
+
+class KafkaChecks:
+    def __init__(self, endpoint: Endpoint, options: KafkaTargetOptions) -> None:
+        self._endpoint, self._options = endpoint, options
+
+    def run(self, context: PreflightContext) -> list[CheckResult]:
+        """Run all checks. Raises TargetUnavailable, or TargetError when the cluster refuses us."""
+        found = [*self._cluster(), *self._names(context), *self._values(context)]
+        if any(result.verdict == CheckVerdict.FAILED for result in found):
+            return found
+        return [*found, *self._topics(context)]
+
+    def close(self) -> None: ...
+
+    def _cluster(self) -> Iterator[CheckResult]:
+        with translated("ask the cluster"):
+            told = administrator(self._endpoint).list_topics(timeout=patience(self._endpoint))
+        count, wanted = len(told.brokers), self._options.replication or 1
+        if wanted > count:
+            what = f"the cluster at {brokers(self._endpoint)} has {count} brokers, [target.options] replication is {wanted}"
+            yield failed("brokers", what, "at most as many replicas as there are brokers")
+        else:
+            yield ok("brokers", f"the cluster at {brokers(self._endpoint)} answers: {count} brokers")
+
+    def _names(self, context: PreflightContext) -> Iterator[CheckResult]:
+        by_target = {table.target: table for table in context.targets.values()}
+        for table, why in refused(self._options.topic, context.job, by_target):
+            yield failed(
+                "topics", why, "[target.options] topic, or [[rules]] target, gives it another name", by_target[table]
+            )
+
+    def _values(self, context: PreflightContext) -> Iterator[CheckResult]:
+        settings = Settings(
+            context.job, "", "", lambda table: topic_name(self._options.topic, context.job, table.target)
+        )
+        for why in format_of(self._options.format, settings).check(list(context.targets.values())):
+            yield failed("messages", why, "leave the column out ([[tables]] columns.drop), or take another format")
+        for table in context.targets.values():
+            yield from _rows(table, context)
+
+    def _topics(self, context: PreflightContext) -> Iterator[CheckResult]:
+        records, options = Records(self._endpoint, context.job), self._options
+        records.refresh()
+        noted = forms.topics_of(records.there)
+        records.close()
+        names = {topic_name(options.topic, context.job, table.target): table for table in context.targets.values()}
+        found = found_topics(self._endpoint, {*names, *noted})
+        used = with_messages(self._endpoint, (one for name, one in found.items() if name not in noted))
+        bad = [
+            result
+            for name, table in names.items()
+            for result in (
+                *self._topic(name, table, found.get(name), noted.get(name)),
+                *(self._used(name, table) if name in used else ()),
+            )
+        ]
+        yield from bad
+        if not any(result.verdict == CheckVerdict.FAILED for result in bad):
+            yield ok("topics", f"{len(names)} topics, {len(names.keys() - found.keys())} of them to be made")
+
+    def _used(self, name: str, table: TargetTable) -> Iterator[CheckResult]:
+        if self._options.topics == "create":
+            yield failed("topics", f"topic {name} has messages that are not the job's", OTHERS, table)
+
+    def _topic(
+        self, name: str, table: TargetTable, found: FoundTopic | None, noted: forms.NotedTopic | None
+    ) -> Iterator[CheckResult]:
+        if found is None:
+            if noted is not None:
+                yield failed("topics", f"topic {name} is gone, and with it what it had", ANEW, table)
+            elif self._options.topics == "existing":
+                yield failed("topics", f"there is no topic {name}", 'make it, or topics = "create"', table)
+            return
+        if found.largest is not None and found.largest < BATCH_BYTES + AROUND // 2:
+            what = f"topic {name} takes {found.largest} bytes at once, fewer than messages travel in together"
+            yield failed("topics", what, f"set its max.message.bytes to {BATCH_BYTES + AROUND} or more", table)
+        if noted is not None and found.partitions > noted.partitions:
+            what = f"topic {name} has {found.partitions} partitions by now, {noted.partitions} when the job began"
+            hint = "keys stay where they are, so the new ones stay empty; to spread them, begin anew with other topics"
+            yield warning("topics", what, hint, table)
+
+
+def _rows(table: TargetTable, context: PreflightContext) -> Iterator[CheckResult]:
+    """Check that no foreign key changes rows without the log telling of it (K1)."""
+    keys = [] if context.logs_cascades else context.tables[table.source].foreign_keys
+    if acting := [f"foreign key {key.name}" for key in keys if key.changes_rows]:
+        why = f"the source's log does not have the rows that {', '.join(acting)} removes or changes"
+        yield failed(
+            "changes", why, "leave the table out ([[rules]] exclude), or let the application remove such rows", table
+        )

@@ -1,0 +1,135 @@
+"""The state of a job as records of its own compacted topic: what is committed there, by key, and where the topic is.
+
+Topic `anabranch.JOB` has one partition. A record's key is a JSON list, its value a JSON object; a tombstone removes it. What
+does not live here: writing (changing.py), what the values mean (state_forms.py).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from anabranch.connectors.kafka import errors
+from anabranch.connectors.kafka.connection import administrator, committed_reader, patience
+from anabranch.connectors.kafka.errors import translated
+from anabranch.errors import TargetUnavailable
+from anabranch.model.endpoint import Endpoint
+
+PREFIX = "anabranch."
+# What is committed becomes readable a moment later, when the broker has written so into each partition. Whoever left a
+# transaction open and is gone is not waited for any longer.
+BECOMES_READABLE_S, PAUSE_S = 2.0, 0.005
+
+Key = tuple[str | int, ...]
+Value = Mapping[str, Any]
+
+
+def topic_of(job: str) -> str:
+    """Return the topic that has the state of a job, which is also its transactional id."""
+    return PREFIX + job
+
+
+def encoded(key: Key) -> bytes:
+    return json.dumps(key, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def encoded_value(value: Value | None) -> bytes | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+class Records:
+    """The committed records of one job, as of the last `refresh`. One consumer, made on first use."""
+
+    def __init__(self, endpoint: Endpoint, job: str) -> None:
+        self._endpoint, self._place = endpoint, TopicPartition(topic_of(job), 0)
+        self._consumer: Consumer | None = None
+        self._administrator: AdminClient | None = None
+        self._read = -1  # the offset up to which everything is known; -1: nothing was read yet
+        self.there: dict[Key, Value] = {}
+        self.is_there = False  # the topic
+
+    def refresh(self) -> None:
+        """Read what was committed before this call. Raises TargetUnavailable, TargetError."""
+        with translated("read the job's state"):
+            end = self._end()
+            if end is None:
+                self._forget()
+                return
+            self.is_there = True
+            if end < self._read:  # the topic was removed, and made again
+                self._forget()
+            if end != self._read:
+                self._read_to(end)
+
+    def took(self, changes: Iterable[tuple[Key, Value | None]]) -> None:
+        """Take over what this process has committed; it is read again later, to the same effect."""
+        self.is_there = True
+        for key, value in changes:
+            self._put(key, value)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = self._administrator = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self.there, self._read, self.is_there = {}, -1, False
+
+    def _end(self) -> int | None:
+        """Return the offset up to which records are readable, once those are that were written before; None where there is no
+        topic."""
+        written = self._latest(IsolationLevel.READ_UNCOMMITTED)
+        until = time.monotonic() + BECOMES_READABLE_S
+        while written is not None:
+            readable = self._latest(IsolationLevel.READ_COMMITTED)
+            if readable is None or readable >= written or time.monotonic() > until:
+                return readable
+            time.sleep(PAUSE_S)
+        return None
+
+    def _latest(self, isolation: IsolationLevel) -> int | None:
+        if self._administrator is None:
+            self._administrator = administrator(self._endpoint)
+        asked = {self._place: OffsetSpec.latest()}
+        limit = patience(self._endpoint)
+        try:
+            (found,) = self._administrator.list_offsets(
+                asked, isolation_level=isolation, request_timeout=limit
+            ).values()
+            return int(found.result(limit + 1).offset)
+        except KafkaException:
+            told = self._administrator.list_topics(self._place.topic, timeout=limit).topics[self._place.topic].error
+            if told is not None and told.code() in errors.ABSENT:
+                return None  # and not just without a leader at this moment
+            raise
+
+    def _read_to(self, end: int) -> None:
+        if self._consumer is None or self._read < 0:
+            self._consumer = self._consumer or committed_reader(self._endpoint)
+            self._consumer.assign([TopicPartition(self._place.topic, 0, OFFSET_BEGINNING)])
+        until = time.monotonic() + patience(self._endpoint)
+        while self._read < end:
+            message = self._consumer.poll(0.2)
+            if message is None:
+                if time.monotonic() > until:
+                    raise TargetUnavailable(f"topic {self._place.topic} could not be read up to its end")
+                continue
+            if message.error() is None:
+                self._put(tuple(json.loads(message.key())), json.loads(message.value()) if message.value() else None)
+                self._read = max(self._read, message.offset() + 1)
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                self._read = message.offset()
+            else:
+                raise KafkaException(message.error())
+
+    def _put(self, key: Key, value: Value | None) -> None:
+        if value is None:
+            self.there.pop(key, None)
+        else:
+            self.there[key] = value

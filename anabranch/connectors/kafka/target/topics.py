@@ -1,0 +1,156 @@
+"""Topics of a cluster: the one with a job's state, and those that it writes, which are made once and then known by their id and
+number of partitions.
+
+What does not live here: names (names.py), noting topics with the job's state (beginning.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
+
+from anabranch.connectors.kafka import errors
+from anabranch.connectors.kafka.connection import administrator, patience
+from anabranch.connectors.kafka.errors import translated, translated_error
+from anabranch.connectors.kafka.target.options import KafkaTargetOptions
+from anabranch.connectors.kafka.target.state_forms import NotedTopic
+from anabranch.errors import TargetError, TargetUnavailable
+from anabranch.model.endpoint import Endpoint
+
+PAUSE_S = 0.02
+BATCH_BYTES = 1_000_000  # of messages that travel together: fewer than a topic usually takes
+AROUND = 4096  # bytes of a batch's head and a message's own lengths, beside key, value and headers
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """A topic as it is. `largest`: the bytes that a message may have there, None where the user may not ask."""
+
+    name: str
+    id: str
+    partitions: int
+    largest: int | None = None
+
+
+def make_state_topic(endpoint: Endpoint, options: KafkaTargetOptions, topic: str) -> None:
+    """Make the topic of a job's state; nothing happens where it is there. Raises TargetError."""
+    config = {"cleanup.policy": "compact", "compression.type": "producer"}
+    _create(endpoint, [_new(topic, 1, options, config)])
+
+
+def make_topics(endpoint: Endpoint, options: KafkaTargetOptions, names: Iterable[str]) -> None:
+    """Make topics of messages; those that are there stay as they are. Raises TargetError."""
+    config = {"max.message.bytes": str(max(options.largest_message, BATCH_BYTES) + AROUND)}
+    _create(endpoint, [_new(name, options.partitions, options, config) for name in names])
+
+
+def add_partitions(endpoint: Endpoint, topics: Mapping[str, int]) -> None:
+    """Give topics as many partitions."""
+    made = [NewPartitions(topic, count) for topic, count in topics.items()]
+    client = administrator(endpoint)
+    with translated("add partitions"):
+        for one in client.create_partitions(made, request_timeout=patience(endpoint)).values():
+            one.result()
+
+
+def remove_topic(endpoint: Endpoint, topic: str) -> None:
+    """Remove a topic, and wait until nobody is told of it any more."""
+    client = administrator(endpoint)
+    with translated(f"remove topic {topic}"):
+        try:
+            client.delete_topics([topic], operation_timeout=patience(endpoint))[topic].result()
+        except KafkaException as error:
+            if errors.of(error).code() not in errors.ABSENT:
+                raise
+    _comes(lambda: not found_topics(endpoint, [topic]), patience(endpoint))
+
+
+def found_topics(endpoint: Endpoint, names: Iterable[str]) -> dict[str, FoundTopic]:
+    """Return those of the topics that are there."""
+    wanted, found = list(names), dict[str, FoundTopic]()
+    if not wanted:
+        return found
+    client, limit = administrator(endpoint), patience(endpoint)
+    with translated("look for topics"):
+        for name, one in client.describe_topics(TopicCollection(wanted), request_timeout=limit).items():
+            try:
+                told: Any = one.result()
+            except KafkaException as error:
+                if errors.of(error).code() not in errors.ABSENT:
+                    raise
+                continue
+            found[name] = FoundTopic(name, str(told.topic_id), len(told.partitions))
+    return {name: _measured(client, topic, limit) for name, topic in found.items()}
+
+
+def _measured(client: AdminClient, topic: FoundTopic, limit: float) -> FoundTopic:
+    resource = ConfigResource(ResourceType.TOPIC, topic.name)
+    try:
+        (told,) = client.describe_configs([resource], request_timeout=limit).values()
+        return FoundTopic(topic.name, topic.id, topic.partitions, int(told.result()["max.message.bytes"].value))
+    except KafkaException as error:
+        if errors.of(error).code() not in errors.RIGHTS:
+            raise
+        return topic  # a message that is too large is then refused by the broker
+
+
+def with_messages(endpoint: Endpoint, topics: Iterable[FoundTopic]) -> list[str]:
+    """Return the names of topics that have, or have had, messages."""
+    places = [TopicPartition(one.name, number) for one in topics for number in range(one.partitions)]
+    if not places:
+        return []
+    client, limit = administrator(endpoint), patience(endpoint)
+    with translated("look whether topics are empty"):
+        asked = client.list_offsets(dict.fromkeys(places, OffsetSpec.latest()), request_timeout=limit)
+        return sorted({place.topic for place, told in asked.items() if told.result().offset > 0})
+
+
+def refuse_changed(noted: Mapping[str, NotedTopic], found: Mapping[str, FoundTopic]) -> None:
+    """Raise TargetError for a topic that is gone, that somebody has made again, or that has fewer partitions: what readers were
+    promised is not there any more."""
+    for name, topic in noted.items():
+        there = found.get(name)
+        if there is None:
+            raise TargetError(f"topic {name} is gone, and with it what it had", hint=ANEW)
+        if there.id != topic.id:
+            raise TargetError(f"topic {name} was removed and made again: it lacks what it had", hint=ANEW)
+        if there.partitions < topic.partitions:
+            what = f"topic {name} has {there.partitions} partitions, {topic.partitions} when the job began"
+            raise TargetError(what, hint=ANEW)
+
+
+ANEW = "begin again: anabranch drop JOB --execute, then run the job"
+
+
+def _new(topic: str, partitions: int, options: KafkaTargetOptions, config: dict[str, str]) -> NewTopic:
+    replication = -1 if options.replication is None else options.replication
+    return NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=config)
+
+
+def _create(endpoint: Endpoint, topics: list[NewTopic]) -> None:
+    if not topics:
+        return
+    client = administrator(endpoint)
+    limit = patience(endpoint)
+    for name, one in client.create_topics(topics, operation_timeout=limit, request_timeout=limit + 1).items():
+        try:
+            one.result()
+        except KafkaException as error:
+            if errors.of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise translated_error(errors.of(error), f"make topic {name}") from error
+    names = {topic.topic for topic in topics}
+    if not _comes(lambda: found_topics(endpoint, names).keys() == names, limit):
+        raise TargetUnavailable(f"topics were made, and are not there yet: {', '.join(sorted(names))}")
+
+
+def _comes(true: Callable[[], bool], seconds: float) -> bool:
+    """Wait until brokers tell of a change that the controller has made. Returns whether they do."""
+    end = time.monotonic() + seconds
+    while not (is_true := true()) and time.monotonic() < end:
+        time.sleep(PAUSE_S)
+    return is_true

@@ -1,0 +1,119 @@
+"""A private Kafka for tests: one broker that is its own controller (KRaft), on free loopback ports, without a password.
+
+Its programs come from Maven Central. A server keeps everything in one directory and can be started again there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from anabranch import log
+from anabranch.testing import maven, packages
+from anabranch.testing.cache import ServerUnavailable, cache_directory, fetched
+from anabranch.testing.packages import Software
+from anabranch.testing.processes import Daemon, Surroundings, give_away
+from anabranch.testing.recipes import HOST
+from anabranch.testing.servers import Server, free_port
+
+VERSION = "4.3.0"
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>anabranch</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging><dependencies><dependency>
+<groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency></dependencies>
+</project>"""
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+_HINT = "install maven to fetch it with"
+# What one broker can have: https://kafka.apache.org/43/documentation.html#brokerconfigs. Topics are made by those alone who
+# mean to; a timer looks often for transactions that took too long; nothing waits for members of a group.
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "inter.broker.listener.name": "BROKER",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+    "log.retention.ms": "-1",
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+}
+_MEMORY = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+def find_kafka(*, fetch: bool = True) -> Software:
+    """The classes of a broker: in the cache, else from Maven Central."""
+    name = f"kafka-{VERSION}"
+    home = cache_directory() / name
+    if not home.is_dir() and not fetch:
+        raise ServerUnavailable("no Kafka yet", hint=f"Kafka {VERSION} is fetched when first needed")
+    home = fetched(home.name, _fill)
+    java = packages.find_java(fetch=fetch)
+    return Software("kafka", VERSION, home, (java.parent,), (java.parent.parent,))
+
+
+def start_kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -> Server:
+    """A private Kafka. `settings` (`message.max.bytes`) come after, and override, the defaults."""
+    directory = directory.resolve()
+    software = find_kafka()
+    surroundings = Surroundings(
+        directory=directory, log=directory / "server.log", environment={"LC_ALL": "C"}, reads=(software.home,)
+    )
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    port, file = free_port(), directory / "server.properties"
+    _write(file, directory, port, settings or {})
+    give_away(directory)
+    java: list[str | Path] = [software.program("java"), *_MEMORY, "-cp", f"{software.home}/*"]
+    cluster = uuid.uuid5(uuid.NAMESPACE_URL, str(directory)).hex[:22]
+    surroundings.run([*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", file])
+    daemon = Daemon(surroundings, [*java, "kafka.Kafka", file], lambda pid: _answers(port))
+    daemon.start()
+    return Server("kafka", VERSION, HOST, port, "", "", datadir=directory / "data", _daemon=daemon)
+
+
+def _write(file: Path, directory: Path, port: int, settings: Mapping[str, str]) -> None:
+    controller = free_port()
+    listeners = f"BROKER://{HOST}:{port}"
+    own = {
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "listeners": f"{listeners},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": listeners,
+        "log.dirs": str(directory / "data"),
+    }
+    lines = {**_SETTINGS, **own, **settings}
+    file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
+
+def _answers(port: int) -> bool:
+    """Whether the broker listens, which it does once it may serve."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def _fill(scratch: Path) -> None:
+    mvn = maven.find_mvn("no Kafka", _HINT)
+    pom, repository, into = scratch / "pom.xml", scratch / "repository", scratch / "libs"
+    pom.write_text(_POM.format(version=VERSION))
+    log.get().info("fetching_kafka", version=VERSION, megabytes=44)
+    command = [mvn, "-q", "-B", "-Dstyle.color=never", "-f", str(pom), f"-Dmaven.repo.local={repository}", _COPY]
+    asked = ["-DincludeScope=runtime", f"-DoutputDirectory={into}"]
+    done = subprocess.run([*command, *asked], capture_output=True, text=True)
+    if done.returncode or not any(into.glob("kafka_2.13-*.jar")):
+        reason = " / ".join((done.stdout + done.stderr).strip().splitlines()[:2])
+        raise ServerUnavailable(
+            f"mvn cannot fetch Kafka {VERSION}: {reason}", hint="check the network and mvn's settings"
+        )
+    for jar in into.glob("*.jar"):
+        jar.rename(scratch / jar.name)
+    for place in (repository, into):
+        shutil.rmtree(place)
+    pom.unlink()

@@ -1,0 +1,211 @@
+"""A Kafka as a target: what a program reads with `read_committed`, from every source, while the job dies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from anabranch import failpoints
+from anabranch.errors import ConfigError, PreflightFailed, RowRefused, StateError, TargetError
+from anabranch.model.ids import TableId
+from anabranch.testing.databases import Database, unique_name
+from anabranch.testing.in_time import until
+from anabranch.testing.servers import Server
+from rigs.job_here import JobHere
+from rigs.scenario import Scenario
+from rigs.scenario_kafka import Read, Reader, to_kafka, topics_of, with_whole_rows
+from rigs.scenario_postgresql import FromPostgres
+
+SOURCES = ["mysql", "logical_postgresql", pytest.param("mariadb", marks=pytest.mark.long)]
+PLACES = ("apply.appended", "apply.saved", "apply.commit", "apply.committed")
+ITEM = "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20), n INT)"
+
+
+@pytest.fixture(params=SOURCES)
+def here(
+    request: pytest.FixtureRequest,
+    source_database: Callable[[Server], Database],
+    target_database: Database,
+    kafka: Server,
+    tmp_path: Path,
+) -> Iterator[JobHere]:
+    source = source_database(request.getfixturevalue(request.param))
+    kind = FromPostgres if request.param == "logical_postgresql" else Scenario
+    made = kind(source, target_database, tmp_path, name=unique_name("job"))
+    to_kafka(made, kafka, options='topic = "{job}.{table}"\npartitions = 3')
+    source.execute(ITEM, *with_whole_rows(made, "item", "scenario_mark"))
+    yield JobHere(made)
+    made.close()
+
+
+def _transaction(draw: random.Random, rows: dict[int, tuple[str | None, int]]) -> list[str]:
+    """Statements of one transaction, which leave other rows behind."""
+    made = []
+    for _ in range(draw.randint(1, 6)):
+        key, other = draw.randint(1, 12), draw.choice([None, "a", "b", "ä"])
+        shown = "NULL" if other is None else f"'{other}'"
+        if key not in rows:
+            rows[key] = (other, draw.randint(0, 9))
+            made.append(f"INSERT INTO item VALUES ({key}, {shown}, {rows[key][1]})")
+        elif draw.random() < 0.4:
+            del rows[key]
+            made.append(f"DELETE FROM item WHERE id = {key}")
+        else:
+            rows[key] = (other, rows[key][1] + 1)
+            made.append(f"UPDATE item SET v = {shown}, n = n + 1 WHERE id = {key}")
+    return made
+
+
+def test_a_reader_gets_every_transaction_once_and_whole_while_the_job_dies(here: JobHere, kafka: Server) -> None:
+    made, draw, rows = here.made, random.Random(20261128), dict[int, tuple[str | None, int]]()
+    for place in ("changes.made", "changes.known"):
+        failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+        with pytest.raises(failpoints.FailpointReached):
+            here.load()
+        failpoints.arm({})
+    here.load()
+    reader, met, sizes = Reader(kafka, [f"{made.name}.item"]), [], []
+    for number in range(12):
+        for _ in range(3):
+            statements = _transaction(draw, rows)
+            sizes.append(len(statements))
+            made.source.execute("BEGIN", *statements, "COMMIT")
+        failpoints.arm({failpoints.VARIABLE: f"{PLACES[number % 4]}=raise"} if number % 3 else {})
+        try:
+            here.stream()
+        except failpoints.FailpointReached:
+            met.append(PLACES[number % 4])
+        finally:
+            failpoints.arm({})
+        reader.look()
+    here.stream()
+    reader.look()
+    assert set(met) == set(PLACES)
+    changes = [(sequence, [one for one in each if one.value is not None]) for sequence, each in reader.by_transaction()]
+    assert [len(each) for _, each in changes] == sizes, "each transaction once, and whole"
+    found: dict[int, Any] = {}
+    places: dict[int, set[int]] = {}
+    for key in {one.key["id"] for one in reader.seen}:
+        mine = [one for one in reader.seen if one.key["id"] == key]
+        assert [one.sequence for one in mine] == sorted(one.sequence for one in mine), "in the source's order"
+        places[key] = {one.partition for one in mine}
+        last = [one for one in mine if one.value is not None][-1].value
+        if last["after"] is not None:
+            found[key] = (last["after"]["v"], last["after"]["n"])
+    assert all(len(where) == 1 for where in places.values()), "a key is in one partition"
+    assert len(set.union(*places.values())) > 1
+    assert found == rows == {key: tuple(rest) for key, *rest in made.source.query("SELECT id, v, n FROM item")}
+
+
+def _values(read: list[Read]) -> list[tuple[Any, Any]]:
+    return [(one.key, None if one.value is None else one.value["op"]) for one in read]
+
+
+def test_what_needs_rows_is_refused_and_what_is_refused_is_named(here: JobHere, kafka: Server) -> None:
+    made, source = here.made, here.made.source
+    to_kafka(made, kafka, options='topic = "{job}.{table}"\nlargest_message = 4000')
+    source.execute("CREATE TABLE other (id INT PRIMARY KEY, t TEXT)", *with_whole_rows(made, "other"))
+    here.load()
+    here.load()  # nothing to do
+    for refused in (
+        lambda: here.load(TableId(made.schema, "item")),
+        here.verify,
+        here.job.arm,
+        here.job.plan_drill,
+        here.job.plan_cutover,
+        here.job.resume,
+        here.job.reverse,
+        lambda: here.job.rewind("0@", execute=True),
+    ):
+        with pytest.raises((ConfigError, StateError)):
+            refused()
+    reader, others = Reader(kafka, [f"{made.name}.item"]), Reader(kafka, [f"{made.name}.other"])
+    source.execute(
+        "INSERT INTO item VALUES (1, 'one', 1)", "TRUNCATE TABLE item", "INSERT INTO item VALUES (2, 'two', 2)"
+    )
+    source.execute("UPDATE item SET id = 3 WHERE id = 2", "DELETE FROM item WHERE id = 3")
+    here.stream()
+    assert _values(reader.look()) == [
+        ({"id": 1}, "insert"),
+        (None, "truncate"),
+        ({"id": 2}, "insert"),
+        ({"id": 2}, "delete"),
+        ({"id": 2}, None),
+        ({"id": 3}, "insert"),
+        ({"id": 3}, "delete"),
+        ({"id": 3}, None),
+    ]
+    source.execute("INSERT INTO other VALUES (1, 'small')", f"INSERT INTO other VALUES (2, '{'x' * 5000}')")
+    source.execute("INSERT INTO other VALUES (3, 'small')")
+    with pytest.raises(RowRefused, match=r"bytes for topic .*which takes 4000; its key: .*2") as stopped:
+        here.stream()
+    assert stopped.value.position is not None and stopped.value.table == f"{made.schema}.other"
+    assert _values(others.look()) == [({"id": 1}, "insert")], "what is in front of it"
+    here.job.skip(stopped.value.position, execute=True)
+    here.stream()
+    assert _values(others.look()) == [({"id": 3}, "insert")]
+    source.execute(
+        "ALTER TABLE other ADD v INT", "INSERT INTO other VALUES (4, 'x', 1)", "INSERT INTO item VALUES (5, 'x', 5)"
+    )
+    here.stream()
+    (target,) = here.job.status()["targets"]
+    states = {table["source"].rpartition(".")[2]: table["state"] for table in target["tables"]}
+    assert (states["item"], states["other"]) == ("streaming", "parked")
+    assert (_values(others.look()), _values(reader.look())) == ([], [({"id": 5}, "insert")])
+
+
+def test_topics_of_others_are_refused_and_those_of_the_job_are_watched(here: JobHere, kafka: Server) -> None:
+    made, source = here.made, here.made.source
+    name = f"{made.name}.item"
+    administrator = AdminClient({"bootstrap.servers": f"{kafka.host}:{kafka.port}"})
+    administrator.create_topics([NewTopic(name, 1, 1)])[name].result()
+    producer = Producer({"bootstrap.servers": f"{kafka.host}:{kafka.port}"})
+    producer.produce(name, b"{}")
+    producer.flush()
+    with pytest.raises(PreflightFailed, match="has messages that are not the job's"):
+        here.load()
+    administrator.delete_topics([name])[name].result()
+    until(lambda: name not in topics_of(kafka), "the topic is gone")
+    administrator.create_topics([NewTopic(name, 1, 1)])[name].result()  # by a reader that came first
+    here.load()
+    source.execute(*(f"INSERT INTO item VALUES ({key}, 'x', 0)" for key in range(20)))
+    here.stream()
+    reader = Reader(kafka, [name])
+    assert {one.partition for one in reader.look()} == {0, 1, 2}, "as the job file says"
+    places = {one.key["id"]: one.partition for one in reader.seen}
+    administrator.create_partitions([NewPartitions(name, 5)])[name].result()
+    until(lambda: len(administrator.list_topics(name).topics[name].partitions) == 5, "it has more partitions")
+    source.execute("UPDATE item SET n = 1 WHERE id >= 0")
+    here.stream()
+    assert {one.key["id"]: one.partition for one in reader.look()} == places, "a key stays where it is"
+    assert "has 5 partitions by now, 3 when the job began" in "\n".join(map(str, here.job.preflight().results))
+    administrator.delete_topics([name])[name].result()
+    until(lambda: name not in topics_of(kafka), "the topic is gone")
+    administrator.create_topics([NewTopic(name, 3, 1)])[name].result()
+    until(lambda: name in topics_of(kafka), "it is there again")
+    source.execute("DELETE FROM item WHERE id = 1")
+    with pytest.raises(TargetError, match="was removed and made again"):
+        here.stream()
+
+
+def test_a_job_of_processes_writes_messages_and_says_how_far_it_is(here: JobHere, kafka: Server) -> None:
+    made = here.made
+    made.is_quick = True
+    made.run_until_caught_up()
+    made.source.execute("INSERT INTO item VALUES (1, 'one', 1)")
+    made.run_until_caught_up()
+    reader = Reader(kafka, [f"{made.name}.item"])
+    assert _values(reader.look()) == [({"id": 1}, "insert")]
+    (target,) = made.status()["targets"]
+    assert {table["state"] for table in target["tables"]} == {"streaming"}
+    assert "keeps changes" in made.cli("verify", code=2).stderr
+    assert f"anabranch.{made.name}" in topics_of(kafka)
+    made.cli("drop", "--execute")
+    assert f"anabranch.{made.name}" not in topics_of(kafka)
+    assert f"{made.name}.item" in topics_of(kafka), "what readers read stays"

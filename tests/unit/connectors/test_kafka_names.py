@@ -1,0 +1,121 @@
+"""Names of topics, and what a cluster is told of a URL; no server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.config import JobConfig, describe_change, load_job
+from anabranch.config.url import parse_url
+from anabranch.connectors.kafka.connection import settings
+from anabranch.connectors.kafka.target.names import LONGEST, topic_name, why_not
+from anabranch.connectors.kafka.target.names import refused as refused_names
+from anabranch.connectors.kafka.target.typemap import KafkaTypes
+from anabranch.errors import ConfigError
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.rules.rule_set import RuleSet
+
+ORDERS = TableId("shop", "orders")
+
+
+def endpoint(text: str) -> Endpoint:
+    found, problems = parse_url(text, {"PW": "s/@ret"}, needs_database=False, role="target")
+    assert found is not None, problems
+    return found
+
+
+def test_a_template_puts_job_schema_and_table_in() -> None:
+    assert topic_name("{job}.{schema}.{table}.v1", "copy", ORDERS) == "copy.shop.orders.v1"
+    assert topic_name("{else}-{table}", "copy", ORDERS) == "{else}-orders"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("shop.orders", ""),
+        ("x" * LONGEST, ""),
+        ("x" * (LONGEST + 1), "up to 249"),
+        ("größe", "ASCII"),
+        ("a b", "ASCII"),
+        ("", "ASCII"),
+        ("..", "Kafka's own"),
+        ("__consumer_offsets", "Kafka's own"),
+        ("anabranch.copy", "state of jobs"),
+    ],
+)
+def test_names_that_no_topic_can_have_are_refused(name: str, why: str) -> None:
+    assert why in why_not(name) and bool(why) == bool(why_not(name))
+
+
+def test_two_tables_never_meet_in_one_topic() -> None:
+    tables = [TableId("a", "b_c"), TableId("a_b", "c"), TableId("a", "d")]
+    assert [table for table, _ in refused_names("{schema}.{table}", "copy", tables)] == [TableId("a_b", "c")]
+    assert len(list(refused_names("all", "copy", tables))) == 2
+    assert not list(refused_names("{schema}-{table}", "copy", tables))
+
+
+def test_a_url_names_brokers_and_how_to_enter() -> None:
+    plain = endpoint("kafka://a,b:9093")
+    assert settings(plain)["bootstrap.servers"] == "a:9092,b:9093"
+    assert settings(plain)["security.protocol"] == "PLAINTEXT"
+    assert endpoint("kafka://a").place == "a:9092"
+    known = settings(endpoint("kafka://me:${PW}@a:1,[::1]:2?ssl_ca=/ca.pem&sasl_mechanism=scram-sha-256"))
+    assert known["bootstrap.servers"] == "a:1,[::1]:2"
+    assert (known["sasl.username"], known["sasl.password"]) == ("me", "s/@ret")
+    assert (known["security.protocol"], known["sasl.mechanism"]) == ("SASL_SSL", "SCRAM-SHA-256")
+    assert known["ssl.endpoint.identification.algorithm"] == "https"
+    encrypted = settings(endpoint("kafka://a?ssl_mode=require"))
+    assert encrypted["security.protocol"] == "SSL" and not encrypted["enable.ssl.certificate.verification"]
+    assert settings(endpoint("kafka://me:x@a"))["sasl.mechanism"] == "SCRAM-SHA-512"
+    with pytest.raises(ConfigError, match="sasl_mechanism"):
+        settings(endpoint("kafka://me:x@a?sasl_mechanism=GSSAPI"))
+
+
+@pytest.mark.parametrize("text", ["kafka://", "kafka://a:1,,b:2", "kafka://a:1,b:x", "kafka://a?unknown=1"])
+def test_a_url_that_cannot_be_is_refused(text: str) -> None:
+    assert parse_url(text, {}, needs_database=False, role="target")[0] is None
+
+
+JOB = """\
+name = "copy"
+[source]
+url = "mysql://a@127.0.0.1"
+[target]
+url = "kafka://a:9092"
+[[rules]]
+include = ["shop.*"]
+target = "sales.{table}"
+"""
+
+
+def load(tmp_path: Path, text: str) -> JobConfig:
+    (tmp_path / "job.toml").write_text(text)
+    return load_job(tmp_path / "job.toml", {})
+
+
+def test_a_job_to_a_kafka_keeps_changes_under_the_names_of_its_rules(tmp_path: Path) -> None:
+    config = load(tmp_path, JOB)
+    assert config.keeps_changes and not config.has_change_tables
+    assert RuleSet(config, KafkaTypes()).target_of(ORDERS) == TableId("sales", "orders")
+    more = load(tmp_path, JOB + "[target.options]\npartitions = 4\n")
+    (change,) = describe_change(config.fingerprint(), more.fingerprint())
+    assert "partitions" in change.what, "keys are where they are"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (JOB + '[[targets]]\nname = "b"\nurl = "mysql://b@127.0.0.1"\n', "[[targets]] beside"),
+        (JOB.replace("[target]", '[[targets]]\nname = "b"'), "keeps changes and no rows"),
+        (JOB + "[reverse]\nenabled = true\n", "[reverse] enabled beside [target] url = kafka://"),
+        (JOB.replace('a:9092"', 'a:9092"\nform = "change_tables"'), "a database that keeps tables"),
+        (JOB + '[apply]\non_error = "park"\n', 'on_error = "park" beside'),
+        (JOB.replace("mysql://a@127.0.0.1", "kafka://a"), "cannot be a source"),
+    ],
+)
+def test_what_goes_with_rows_alone_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, text)
+    assert words in "\n".join(map(str, refused.value.problems)) + str(refused.value)
