@@ -123,6 +123,7 @@ POINTS = {
     "apply.asking": "the trail is held for a table that waits for a decision about a change, the target does not say so yet",
     "apply.altered.behind": "a table that resumes is altered at its place, its state does not say so yet",
     "apply.caught.up": "a table that resumes is altered at its place, and has to go on from there",
+    "ddl.replaced": "a person's statements have altered a table at the target, which does not know of the decision yet",
     "ddl.decided": "a table may go on behind a decision about a change, others that waited with it are not told yet",
     "apply.ddl.noted": "what became of a change of a definition is noted in the epoch's transaction",
     "apply.conflict": "an epoch was rolled back after a conflict, before it goes row by row",

@@ -40,6 +40,7 @@ from anabranch.model.column_changes import (
     IGNORED,
     OF_INDEXES,
     PARK,
+    REPLACE,
     ColumnChange,
     TableActions,
     leaving_out,
@@ -144,6 +145,8 @@ class Altering:
                 altered = self._altered(barrier, state, actions)
                 if line := asks(altered, actions):
                     return self._asking.ask_behind(sequence, barrier, states, line)
+                if decided and decided[0] == REPLACE:  # a person has done it
+                    altered = replace(altered, steps=(), indexes=NO_CHANGES)
                 self.settled(barrier.table)
                 left = self._alter_apart(sequence, altered)
                 upto = sequence if barrier is barriers[-1] else sequence - 1  # others are altered there, too
@@ -316,8 +319,9 @@ class Altering:
         after = {t: catch_up(s, upto) for t, s in states.items() if t != table}
         after[table] = catch_up(states[table], upto, altered.schema, altered.indexes)
         work.states |= after
-        said = f"{decided[0]}, decided by {decided[1]}" if decided else ""
-        why = ", ".join(filter(None, (outcome_of(altered, barrier, left), said)))
+        why = told(decided)
+        if not decided or decided[0] != REPLACE:
+            why = ", ".join(filter(None, (outcome_of(altered, barrier, left), why)))
         work.decided.append(
             Decided(after[table], sequence, barrier.statement, Outcome.ALTERED, why, self._rule(barrier.schema))
         )
@@ -466,6 +470,14 @@ def left_beside(altered: AlteredTable, renamed: Mapping[str, str]) -> Iterator[s
 
 def _former(name: str, renamed: Mapping[str, str]) -> Iterator[str]:
     return (former for former, to in renamed.items() if to == name)
+
+
+def told(decided: Sequence[str]) -> str:
+    """Return who has decided what, for people, with the statements that were run instead; "" where nobody has."""
+    if not decided:
+        return ""
+    what, by, *statements = decided
+    return "; ".join([f"{what}, decided by {by}", *statements])
 
 
 def left_behind(table: TableId) -> str:

@@ -1,5 +1,5 @@
-"""`anabranch ddl ls|show|plan|approve|skip`: the outcome of the source's ALTER TABLE statements at every target, a forecast,
-and decisions about those in front of which a table waits.
+"""`anabranch ddl ls|show|plan|approve|skip|replace`: the outcome of the source's ALTER TABLE statements at every target, a
+forecast, and decisions about those in front of which a table waits.
 
 What does not live here: the definitions themselves (`schema ls`), reading the notes (`Job.ddl_changes`), making a plan
 (`Job.plan_ddl`), carrying a decision out (`Job.decide_ddl`).
@@ -127,16 +127,34 @@ def approve(job: str, target: str | None, number: int) -> None:
 def skip(job: str, target: str | None, number: int) -> None:
     """Go on without the change with number N at the target.
 
-    For a dropped column, which the target then keeps with NULL in rows that come, and for another default. Anything else is
-    refused: rows would not fit.
+    For a dropped column, which the target then keeps with NULL in rows that come, for an added one, which it stays without,
+    and for another default. Anything else is refused: rows would not fit.
     """
     _decide(job, target, number, "skip")
 
 
-def _decide(job: str, target: str | None, number: int, decision: str) -> None:
+@ddl.command()
+@job_argument
+@target_option
+@click.argument("number", metavar="N", type=click.IntRange(min=1))
+@click.option(
+    "--sql", metavar="STATEMENT", multiple=True, help="Run this at the target first; several go in this order."
+)
+@log_level("warning")
+def replace(job: str, target: str | None, number: int, sql: tuple[str, ...]) -> None:
+    """Go on behind the change with number N, with a table that you have altered.
+
+    In place of what the job would do at the target: by the statements given here, or by your own hand before. The table is
+    looked at then, and refused with what differs where it does not take the rows behind the change. What its rows have in
+    columns that came or changed is your word.
+    """
+    _decide(job, target, number, "replace", sql)
+
+
+def _decide(job: str, target: str | None, number: int, decision: str, statements: tuple[str, ...] = ()) -> None:
     from anabranch.job import Job
 
-    for name in Job.from_file(job).on(target).decide_ddl(number, decision):
+    for name in Job.from_file(job).on(target).decide_ddl(number, decision, statements):
         click.echo(f"{name} goes on from change {number}")
 
 

@@ -80,6 +80,7 @@ from anabranch.contracts.store import JobStore, TableStates, TargetStore
 from anabranch.contracts.tables import (
     LabelTables,
     PlansAltering,
+    RunsStatements,
     SeenTables,
     StandingTables,
     TargetCatalog,
@@ -180,6 +181,7 @@ __all__ = [
     "RowAgain",
     "RowTarget",
     "RowWriter",
+    "RunsStatements",
     "SeenTables",
     "Select",
     "Shadow",

@@ -90,6 +90,15 @@ class SeenTables(Protocol):
 
 
 @runtime_checkable
+class RunsStatements(Protocol):
+    """Lets TargetTables run a person's own statements; an ability that not all have."""
+
+    def run_statements(self, statements: Sequence[str]) -> None:
+        """Run each, in this order, as the job's user. They are durable when it returns; where one fails none of them is, if the
+        server can take them back. Raises TargetError with what the server says."""
+
+
+@runtime_checkable
 class PlansAltering(Protocol):
     """Lets TargetTables say what altering a table would do; an ability that not all have."""
 

@@ -439,13 +439,14 @@ class Job(JobView):
 
             return ddl_changes(self, TableId.parse(table) if table else None)
 
-    def decide_ddl(self, number: int, decision: str = "apply") -> list[TableId]:
+    def decide_ddl(self, number: int, decision: str = "apply", statements: Sequence[str] = ()) -> list[TableId]:
         """Let the table that waits in front of change `number` (`ddl_changes`) go on, with those that wait with it: behind it
-        ("apply"), or without it at the target ("skip"). Returns them. Raises ConfigError where that cannot be decided so."""
-        with self._named("ddl", decision=decision, number=number):
+        ("apply"), without it at the target ("skip"), or with what a person has altered there, also by these statements
+        ("replace"). Returns them. Raises ConfigError where that cannot be decided so."""
+        with self._named("ddl", decision=decision, number=number, statements=list(statements)):
             from anabranch.lifecycle.ddl_decisions import decide
 
-            return decide(self, number, decision)
+            return decide(self, number, decision, statements)
 
     def plan_ddl(self, statement: str) -> DdlPlan:
         """Return what would become of a statement at this target. Runs nothing. Raises ConfigError for what is not planned."""

@@ -12,8 +12,18 @@ from anabranch.apply.decided import process
 from anabranch.apply.life.park import together
 from anabranch.errors import ConfigError
 from anabranch.failpoints import reach
+from anabranch.lifecycle import replacing
 from anabranch.lifecycle.parking import without_the_rest
-from anabranch.model.column_changes import ASK, DECISIONS, IGNORES, SKIP, kinds_between
+from anabranch.model.column_changes import (
+    ASK,
+    DECISIONS,
+    IGNORES,
+    REPLACE,
+    SKIP,
+    Untold,
+    kinds_between,
+    leaving_out,
+)
 from anabranch.model.ddl_changes import Outcome
 from anabranch.model.table_life import decide as decided
 from anabranch.trail import requests, retention
@@ -21,11 +31,12 @@ from anabranch.trail.reader import TrailReader
 from anabranch.view.opened import store_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from anabranch.contracts import TargetStore
     from anabranch.model.ddl_changes import DdlChange
     from anabranch.model.ids import TableId
+    from anabranch.model.schema import TableSchema
     from anabranch.model.table_life import TableState
     from anabranch.view.job_view import JobView
 
@@ -33,10 +44,10 @@ LS = "anabranch ddl ls JOB lists them"
 RELOAD = "load the table again: anabranch load JOB --table {} --recreate"
 
 
-def decide(job: JobView, number: int, decision: str) -> list[TableId]:
+def decide(job: JobView, number: int, decision: str, statements: Sequence[str] = ()) -> list[TableId]:
     """Let the table that waits in front of change `number` go on, with those that wait with it; apply does it, now or when it
-    starts. `decision`: APPLY or SKIP. Returns these tables. Raises ConfigError for a change in front of which nothing waits,
-    and for one that cannot be decided so."""
+    starts. `decision`: APPLY, SKIP or REPLACE, where `statements` are run at the target before its table is looked at. Returns
+    these tables. Raises ConfigError for a change in front of which nothing waits, and for one that cannot be decided so."""
     assert decision in DECISIONS, decision
     name = job.config.name
     with store_of(job) as store:
@@ -52,18 +63,24 @@ def decide(job: JobView, number: int, decision: str) -> list[TableId]:
         _refuse_lost(job, change, group, states)
         if decision == SKIP:
             _refuse_skip(job, change)
-        _save(job, store, sorted(group, key=lambda one: one.facts.asked is not None), decision)
+        if decision == REPLACE:
+            behind = _behind(job, change, state)
+            replacing.run(job, statements)
+            reach("ddl.replaced")
+            replacing.refuse_unlike(job, behind)
+        group.sort(key=lambda one: one.facts.asked is not None)
+        _save(job, store, group, decision, [process(), *statements])
     return [one.source for one in group]
 
 
-def _save(job: JobView, store: TargetStore, group: list[TableState], decision: str) -> None:
+def _save(job: JobView, store: TargetStore, group: list[TableState], decision: str, by: Sequence[str]) -> None:
     """Let the tables go on, in this order. The one that is asked for is the last: until it goes on the others wait for it, and
     the decision can be made again by whoever finds them so."""
     for one in group:
         assert one.facts.resumes is not None, "it waits at a place"
         retention.hold(job.trail, job.names.table(one.source), one.facts.resumes)
         if one.is_parked:
-            store.states.save_table(job.config.name, decided(one, decision, process()), one)
+            store.states.save_table(job.config.name, decided(one, decision, by), one)
             reach("ddl.decided")
 
 
@@ -98,6 +115,20 @@ def _refuse_lost(
             if why:
                 told = f"{table} cannot go on from change {change.number}: {why}"
                 raise ConfigError(told, job=name, hint=RELOAD.format(table))
+
+
+def _behind(job: JobView, change: DdlChange, state: TableState) -> TableSchema:
+    """Return the definition behind the change, as the target would have it. Raises ConfigError where a table is dropped."""
+    assert state.schema is not None
+    with TrailReader(job.trail) as trail:
+        history = trail.history
+        entries = history.alterations(change.source, state.schema.version, change.sequence)
+        schema = next((one.schema for one in entries if one.sequence == change.sequence), None)
+        if schema is None or history.was_dropped(schema):
+            hint = f"anabranch ddl approve JOB {change.number}, or skip"
+            raise ConfigError("only a change of columns can be replaced", job=job.config.name, hint=hint)
+        untold = Untold(renamed=tuple(history.renamed(schema).items()))
+    return leaving_out(state.schema, schema, untold, job.config.column_actions(change.source).answered(REPLACE))
 
 
 def _refuse_skip(job: JobView, change: DdlChange) -> None:

@@ -88,6 +88,7 @@ class TableActions:
 Follows = Callable[["TableId"], frozenset[ColumnChange]]
 """Returns the kinds of changes behind which a table of the source goes on."""
 SKIP = "skip"  # a decision about a change that the job file asks for, as APPLY is
+REPLACE = "replace"  # another one: the target's table was altered by a person, and takes the rows behind the change
 IGNORES = {
     ColumnChange.ADD: IGNORE,
     ColumnChange.DROP: KEEP,
@@ -99,6 +100,7 @@ IGNORES = {
 DECISIONS: Mapping[str, Actions] = {
     APPLY: dict.fromkeys(ColumnChange, APPLY),
     SKIP: IGNORES,
+    REPLACE: dict.fromkeys(ColumnChange, APPLY),
 }
 
 ActionsOf = Callable[["TableId"], TableActions]

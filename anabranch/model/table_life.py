@@ -367,9 +367,9 @@ def ask(state: TableState, reason: str, sequence: int, asked: bool) -> TableStat
 
 
 @_step(Life.PARKED, after=Life.LOADING)
-def decide(state: TableState, decision: str, by: str) -> TableState:
-    """Go on from the place of a change about which a person has decided."""
-    told = (decision, by) if state.facts.asked is not None else ()
+def decide(state: TableState, decision: str, by: Sequence[str]) -> TableState:
+    """Go on from the place of a change about which a person has decided. `by`: who, and statements that were run instead."""
+    told = (decision, *by) if state.facts.asked is not None else ()
     return replace(resume(state), reason="", facts=replace(resume(state).facts, decided=told))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import failpoints
-from anabranch.errors import ConfigError, StoppedByChange
+from anabranch.errors import ConfigError, StoppedByChange, TargetError
 from anabranch.model.ddl_changes import DdlChange, Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import open_window
@@ -348,3 +348,42 @@ def test_a_decision_is_about_the_kinds_that_are_asked_for(here: JobHere) -> None
     here.job.decide_ddl(noted(here)[-1].number, "skip")
     streams(here)
     assert values(here, "m") == [None, None, None, 4] and "skip, decided by" in noted(here)[-1].why
+
+
+@pytest.mark.parametrize("here", [("mariadb", "postgresql"), ("mysql", "mariadb")], indirect=True, ids=" to ".join)
+def test_a_person_may_alter_the_target_in_place_of_a_change(here: JobHere) -> None:
+    """By statements of the command, or before it; what does not take the rows behind the change is refused."""
+    made, there = here.made, f"{here.made.there}.item"
+    made.source.execute("ALTER TABLE item ADD n INT, DROP goes", "INSERT INTO item VALUES (3, 'three', 3)")
+    here.stream()
+    change = noted(here)[-1]
+    for statements, why in (([], "column n is missing"), ([f"ALTER TABLE {there} ADD n smallint"], "needed is int")):
+        with pytest.raises(ConfigError, match=why):
+            here.job.decide_ddl(change.number, "replace", statements)
+        assert made.states()["item"] == "parked"
+    with pytest.raises(TargetError, match="no_such"):
+        here.job.decide_ddl(change.number, "replace", [f"ALTER TABLE {there} DROP COLUMN no_such"])
+    made.target.execute(f"ALTER TABLE {there} DROP COLUMN n")
+    mine = f"ALTER TABLE {there} ADD n bigint"
+    here.job.decide_ddl(change.number, "replace", [mine])
+    here.stream()
+    assert made.states()["item"] == "streaming" and values(here, "n") == [None, None, 3]
+    assert values(here, "goes") == [1, 2, None] and "bigint" in mine
+    (change,) = noted(here)
+    assert change.outcome is Outcome.ALTERED and change.why.startswith("replace, decided by ") and mine in change.why
+    made.source.execute("ALTER TABLE item ADD m INT NOT NULL DEFAULT 7", "INSERT INTO item VALUES (4, 'four', 4, 5)")
+    here.stream()
+    change, mine = noted(here)[-1], f"ALTER TABLE {there} ADD m int NOT NULL DEFAULT 7"
+    assert dies(here, "ddl.replaced", lambda: here.job.decide_ddl(change.number, "replace", [mine]))
+    assert made.states()["item"] == "parked"
+    here.job.decide_ddl(change.number, "replace")
+    assert dies(here, "apply.altered.behind")
+    here.stream()
+    assert made.states()["item"] == "streaming" and values(here, "m") == [7, 7, 7, 5]
+    assert noted(here)[-1].version == change.version + 1
+    made.write_job('[ddl]\ndrop_table = "ask"\n')
+    here.apply(is_built=True)
+    made.source.execute("DROP TABLE other")
+    here.stream()
+    with pytest.raises(ConfigError, match="only a change of columns"):
+        here.job.decide_ddl(noted(here, "other")[-1].number, "replace")

@@ -82,6 +82,12 @@ class MysqlTables:
                 return []
             return standing.differences(schema, table, existing, self._rules, self._server(connection))
 
+    def run_statements(self, statements: Sequence[str]) -> None:
+        connection = self._session()
+        with translated("run the statements given"), connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
     def stands(self, table: TargetTable) -> bool:
         connection = self._session()
         with translated(f"look at {table.target}"):

@@ -106,6 +106,12 @@ class PostgresLoader:
                 if before is not None:
                     made_anew.give_back(connection, table, before)
 
+    def run_statements(self, statements: Sequence[str]) -> None:
+        connection = self._session()
+        with translated("run the statements given"), connection.transaction():
+            for statement in statements:
+                connection.execute(statement.encode())
+
     def stands(self, table: TargetTable) -> bool:
         connection = self._session()
         with translated(f"look at {table.target}"), connection.transaction():
