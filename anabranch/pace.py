@@ -20,6 +20,7 @@ class Pace:
 
     apply_tick: float = 0.2  # between two looks whether apply is to stop
     apply_chores: float = 1.0  # between two rounds of what apply does beside its epochs: reloads, joins, indexes
+    apply_clean_up: float = 300.0  # between two looks at which changes have been at a target for long enough
     apply_register: float = 5.0  # between two notes of where apply is
     capture_read: float = 0.2  # longest wait for the source's log to give something
     capture_heartbeat: float = 0.5  # between two notes that the log went on without rows of ours

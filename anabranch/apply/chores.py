@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from anabranch.apply.aside.release import settle_wishes
+from anabranch.apply.cleaning import Cleaning
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
 from anabranch.apply.life.finish import Finisher
@@ -36,6 +37,7 @@ class Chores:
     finisher: Finisher
     standing: PairStanding
     deletes: PairDeletes
+    cleaning: Cleaning
 
     @property
     def is_consistent(self) -> bool:
@@ -65,6 +67,7 @@ class Chores:
         self.repairer.look(self.applier)
         self.standing.look(self.applier)
         self.deletes.look(self.applier)
+        self.cleaning.look()
 
     def finish(self) -> bool:
         """Note what was built, and start building what is left, once everything is consistent. Returns whether it is."""

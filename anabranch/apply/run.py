@@ -21,6 +21,7 @@ from anabranch.apply.carry_out import CarryOut
 from anabranch.apply.cascades.cascade import refuse_far_cascades
 from anabranch.apply.cascades.computed import AskedSource
 from anabranch.apply.chores import Chores
+from anabranch.apply.cleaning import Cleaning
 from anabranch.apply.creating import Creating
 from anabranch.apply.dropping import Dropping
 from anabranch.apply.epoch import Applier
@@ -305,7 +306,7 @@ class ApplyRun:
         rereader = Rereader(self.source, resolver, self.rules, self.settings.lock, identity, self.stop)
         standing = PairStanding(self._is_compared)
         deletes = PairDeletes(self.source, resolver, self.settings.twin, self._is_compared)
-        chores = Chores(applier, following, rereader, Repairer(rereader), finisher, standing, deletes)
+        chores = Chores(applier, following, rereader, Repairer(rereader), finisher, standing, deletes, Cleaning(writer))
         progress.look()
         refuse_far_cascades(progress.context, progress.states, store.states.others(self.job))
         chores.before_first_epoch()

@@ -7,7 +7,7 @@ drill's in `shadow`, those of two active sites in `pair`. None has more than eig
 ability that not every database has is a protocol of its own, and one object may have several.
 """
 
-from anabranch.contracts.appender import Appender, AppendTarget, ChangeTables, KeepsChanges
+from anabranch.contracts.appender import Appender, AppendTarget, ChangeTables, CleansUp, KeepsChanges
 from anabranch.contracts.checks import Checks, PreflightContext
 from anabranch.contracts.fence import (
     ComparingSource,
@@ -122,6 +122,7 @@ __all__ = [
     "Cascader",
     "ChangeTables",
     "Checks",
+    "CleansUp",
     "ComparingSource",
     "ComputedReader",
     "ComputingReader",

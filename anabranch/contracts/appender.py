@@ -62,6 +62,16 @@ class Appender(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class CleansUp(Protocol):
+    """Lets changes go that have been at the target for as long as the job wants to keep them."""
+
+    def clean_up(self, elapsed: int) -> bool:
+        """Remove a piece of them, between epochs, and return whether there may be more. Readers may not ask for them any more
+        before the first of them goes. Does nothing where changes are kept for ever. `elapsed`: seconds for which apply has run
+        since the last call that had some. May be repeated after any error. Raises TargetUnavailable."""
+
+
 class AppendTarget(TargetConnector, Protocol):
     """A target that keeps changes: there is nothing to load, to merge or to verify row by row."""
 

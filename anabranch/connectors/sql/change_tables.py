@@ -31,6 +31,11 @@ def instance_of(table: TableId) -> str:
     return table.name.removesuffix(SUFFIX)
 
 
+def instance_table(instance: str) -> TableId:
+    """Return the change table of a capture instance."""
+    return TableId(SCHEMA, instance + SUFFIX)
+
+
 def utc(commit_time: int) -> datetime:
     """Return a time in UTC, without a zone. `commit_time`: microseconds since 1970."""
     return (EPOCH + timedelta(microseconds=commit_time)).replace(tzinfo=None)

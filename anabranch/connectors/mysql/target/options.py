@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from anabranch.databases import Options
+from anabranch.databases import Options, whole_number
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,9 @@ class MysqlTargetOptions(Options):
     """`false` keeps what the job writes out of this server's own binary log, so that its replicas, and a restore by that log,
     do not have it: for copies that are thrown away, as [a drill](../howto/fail-back-drill.md) makes them. It needs a right
     (`SESSION_VARIABLES_ADMIN`, MariaDB: `BINLOG ADMIN`)."""
+    retain_changes_hours: int = whole_number(72, 0)
+    """How long a target [that keeps changes](../howto/change-tables.md) has each of them, in hours for which apply has run
+    since; 0 for ever. A target that keeps rows has no use for it."""
 
 
 USUAL = MysqlTargetOptions()

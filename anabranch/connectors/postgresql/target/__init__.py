@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from anabranch.connectors.postgresql.target.options import USUAL, PostgresTargetOptions
 from anabranch.databases import NONE
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class PostgresTarget:
 class PostgresChangeTarget(PostgresTarget):
     """A PostgreSQL database that keeps changes in schema `cdc`; whatever else is there is that of every PostgreSQL."""
 
+    options: PostgresTargetOptions = USUAL
+
     def change_tables(self, rules: ValueRules) -> ChangeTables:
         from anabranch.connectors.postgresql.target.change_tables.instances import PostgresChangeTables
 
@@ -99,7 +102,7 @@ class PostgresChangeTarget(PostgresTarget):
     def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
         from anabranch.connectors.postgresql.target.change_tables.writer import PostgresChangeWriter
 
-        return PostgresChangeWriter(self.endpoint, rules, bypass_constraints)
+        return PostgresChangeWriter(self.endpoint, rules, bypass_constraints, self.options.retain_changes_hours)
 
     def checks(self) -> Checks:
         from anabranch.connectors.postgresql.target.change_tables.checks import PostgresChangeChecks
@@ -114,11 +117,11 @@ def connector(endpoint: Endpoint, options: Options = NONE) -> RowTarget:
     return PostgresTarget(endpoint)
 
 
-def change_connector(endpoint: Endpoint, options: Options = NONE) -> RowTarget:
+def change_connector(endpoint: Endpoint, options: PostgresTargetOptions = USUAL) -> RowTarget:
     """Return the connector of a target that keeps changes. Raises ModuleNotFoundError without the driver."""
     import psycopg  # noqa: F401 - asked whether it is there
 
-    return PostgresChangeTarget(endpoint)
+    return PostgresChangeTarget(endpoint, options)
 
 
 def recipe_for(asked: Asked) -> EndRecipe:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from anabranch.databases import Options
+from anabranch.databases import Options, whole_number
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,9 @@ class PostgresTargetOptions(Options):
     """The type for geometry: EWKB as bytes, or PostGIS's own."""
     vector: Literal["real[]", "vector"] = "real[]"
     """The type for vectors: an array, or pgvector's own."""
+    retain_changes_hours: int = whole_number(72, 0)
+    """How long a target [that keeps changes](../howto/change-tables.md) has each of them, in hours for which apply has run
+    since; 0 for ever. A target that keeps rows has no use for it."""
 
 
 USUAL = PostgresTargetOptions()

@@ -55,6 +55,7 @@ TABLES = {
     "index_columns": f"""
   capture_instance {functions.TEXT} NOT NULL, column_name {functions.COLUMN} NOT NULL, index_ordinal INT NOT NULL,
   PRIMARY KEY (capture_instance, index_ordinal)""",
+    "retention_marks": "seconds BIGINT NOT NULL PRIMARY KEY, start_lsn BINARY(10) NOT NULL",
     "lsn_time_mapping": """
   start_lsn BINARY(10) NOT NULL PRIMARY KEY, tran_begin_time DATETIME(6) NULL, tran_end_time DATETIME(6) NOT NULL,
   tran_id VARBINARY(10) NULL, tran_begin_lsn BINARY(10) NULL, `position` LONGTEXT NOT NULL,

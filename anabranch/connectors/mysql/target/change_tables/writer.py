@@ -7,21 +7,27 @@ what a row has in it (`rows/change_table.py`), creating the tables (`instances.p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
 
 from anabranch.connectors.mysql.target.apply import MysqlWriter
-from anabranch.connectors.mysql.target.errors import translated
-from anabranch.connectors.mysql.target.session import Connection, ask, run
+from anabranch.connectors.mysql.target.errors import NO_TABLE, translated
+from anabranch.connectors.mysql.target.session import Connection, ask, quoted, run, table_name
 from anabranch.connectors.mysql.target.staging import send_rows, way_into
-from anabranch.connectors.sql.appended import last_before, places, staged
+from anabranch.connectors.sql.appended import LSN, last_before, places, staged
 from anabranch.connectors.sql.change_tables import instance_of
+from anabranch.connectors.sql.cleaning import PLACES, START, piece
 from anabranch.contracts import Conflict
+from anabranch.model.ids import TableId
 from anabranch.rows.appended import ChangeBatch, Committed, TableChanges
 from anabranch.rows.net import TargetTable
 
 LATEST = "SELECT start_lsn, tran_end_time FROM cdc.lsn_time_mapping ORDER BY start_lsn DESC LIMIT 1"
 END = "UPDATE cdc.change_tables SET end_lsn = %s WHERE capture_instance = %s AND end_lsn IS NULL"
 NOTE = "INSERT INTO cdc.lsn_time_mapping (start_lsn, tran_end_time, `position`) VALUES "
-AT_ONCE = 500  # places in one statement
+NOTED_AT_ONCE = 500  # places in one statement
 
 
 class MysqlChangeWriter(MysqlWriter):
@@ -54,14 +60,47 @@ class MysqlChangeWriter(MysqlWriter):
         with translated(f"end {table.target}", table.source):
             run(connection, END, last_before(at), instance_of(table.target))
 
+    def clean_up(self, elapsed: int) -> bool:
+        if not (hours := self._options.retain_changes_hours):
+            return False
+        session = _Cleaning(self._outside())
+        with translated("clean up change tables"):
+            return piece(session, hours, elapsed)
+
     def _note_times(self, transactions: Sequence[Committed]) -> None:
         """Note when transactions were committed. A large one comes in several batches, each of which may name it."""
         connection, _ = self._transaction()
         with translated("note the times of transactions"):
             new = [*_new(connection, transactions)]
-            for some in (new[at : at + AT_ONCE] for at in range(0, len(new), AT_ONCE)):
+            for some in (new[at : at + NOTED_AT_ONCE] for at in range(0, len(new), NOTED_AT_ONCE)):
                 values = [value for row in some for value in row]
                 run(connection, NOTE + ", ".join(["(%s, %s, %s)"] * len(some)), *values)
+
+
+@dataclass(frozen=True)
+class _Cleaning:
+    """A connection, as far as the clean-up needs it."""
+
+    connection: Connection
+
+    def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return ask(self.connection, sql, *values)
+
+    def run(self, sql: str, *values: object) -> int:
+        return run(self.connection, sql, *values)
+
+    def remove(self, table: TableId, below: bytes, most: int) -> int:
+        place = quoted(START if table == PLACES else LSN)
+        some = f"{place} < %s ORDER BY {place} LIMIT {most}"
+        try:
+            return self.run(f"DELETE FROM {table_name(table)} WHERE {some}", below)
+        except pymysql.err.Error as error:
+            if error.args[0] != NO_TABLE:
+                raise
+            return 0  # somebody has dropped what had ended
+
+    def commit(self) -> None:
+        self.connection.commit()
 
 
 def _new(connection: Connection, transactions: Sequence[Committed]) -> Iterator[tuple[object, ...]]:

@@ -51,6 +51,7 @@ CREATE TABLE IF NOT EXISTS cdc.lsn_time_mapping (
   start_lsn bytea PRIMARY KEY, tran_begin_time timestamp, tran_end_time timestamp NOT NULL, tran_id bytea,
   tran_begin_lsn bytea, "position" text NOT NULL)
 """,
+    "CREATE TABLE IF NOT EXISTS cdc.retention_marks (seconds bigint PRIMARY KEY, start_lsn bytea NOT NULL)",
     "CREATE INDEX IF NOT EXISTS lsn_time_mapping_nonunique_idx ON cdc.lsn_time_mapping (tran_end_time)",
 )
 HAS_INSTANCES: LiteralString = "SELECT to_regclass('cdc.change_tables') IS NOT NULL"

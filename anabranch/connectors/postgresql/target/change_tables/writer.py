@@ -7,13 +7,21 @@ here: what a row has in it (`rows/change_table.py`), creating the tables (instan
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
 from anabranch.connectors.postgresql.target.copy_in import refuse_miscount
 from anabranch.connectors.postgresql.target.staging import copy_rows
-from anabranch.connectors.sql.appended import last_before, places, staged
+from anabranch.connectors.sql.appended import LSN, last_before, places, staged
 from anabranch.connectors.sql.change_tables import instance_of
+from anabranch.connectors.sql.cleaning import PLACES, START, piece
+from anabranch.contracts import ValueRules
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
 from anabranch.rows.appended import ChangeBatch, Committed, TableChanges
 from anabranch.rows.net import TargetTable
 
@@ -33,6 +41,13 @@ class PostgresChangeWriter(PostgresWriter):
 
     takes_emptied = False  # SQL Server's change tables have no row for it
 
+    def __init__(
+        self, endpoint: Endpoint, rules: ValueRules, bypass_constraints: bool = False, retain_hours: int = 0
+    ) -> None:
+        """Set up the writer. `retain_hours`: how long changes are kept, 0 for ever."""
+        super().__init__(endpoint, rules, bypass_constraints)
+        self._retain_hours = retain_hours
+
     def append(self, batch: ChangeBatch) -> None:
         for changes in batch.tables:
             self._append(changes)
@@ -51,9 +66,39 @@ class PostgresChangeWriter(PostgresWriter):
         with translated(f"end {table.target}", table.source):
             connection.execute(END.encode(), [last_before(at), instance_of(table.target)])
 
+    def clean_up(self, elapsed: int) -> bool:
+        if not self._retain_hours:
+            return False
+        session = _Cleaning(self._outside())
+        with translated("clean up change tables"):
+            return piece(session, self._retain_hours, elapsed)
+
     def _note_times(self, transactions: Sequence[Committed]) -> None:
         """Note when transactions were committed. A large one comes in several batches, each of which may name it."""
         connection, _ = self._transaction()
         with translated("note the times of transactions"):
             found = connection.execute(LATEST.encode()).fetchone()
             connection.execute(NOTE.encode(), [*places(transactions, found[0] if found else None)])
+
+
+@dataclass(frozen=True)
+class _Cleaning:
+    """A connection, as far as the clean-up needs it."""
+
+    connection: Connection
+
+    def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return self.connection.execute(sql.encode(), values).fetchall()
+
+    def run(self, sql: str, *values: object) -> int:
+        return self.connection.execute(sql.encode(), values).rowcount
+
+    def remove(self, table: TableId, below: bytes, most: int) -> int:
+        name, place = qualified(table), quote(START if table == PLACES else LSN)
+        if self.ask("SELECT to_regclass(%s) IS NULL", name)[0][0]:
+            return 0  # somebody has dropped what had ended
+        some = f"SELECT ctid FROM {name} WHERE {place} < %s ORDER BY {place} LIMIT {most}"
+        return self.run(f"DELETE FROM {name} WHERE ctid = ANY (ARRAY({some}))", below)
+
+    def commit(self) -> None:
+        self.connection.commit()

@@ -1,0 +1,146 @@
+"""Old changes leave change tables, at a real PostgreSQL, MySQL and MariaDB: a reader gets an error, and never a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+
+from anabranch import failpoints
+from anabranch.connectors.sql import cleaning
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.in_time import until
+from anabranch.testing.servers import Server
+from anabranch.view.opened import end_of
+from anabranch.view.options import value_rules
+from rigs.change_readers import ITEM, Reader, keep_changes, whole_rows
+from rigs.job_here import JobHere
+from rigs.scenario import Scenario
+from rigs.scenario_mysql_target import MysqlToMysql
+
+WAYS = [
+    ("mysql", "postgresql"),
+    ("mysql", "mariadb"),
+    pytest.param(("mysql", "mysql"), marks=pytest.mark.long),
+    pytest.param(("mysql", "mysql56"), marks=pytest.mark.servers),
+    pytest.param(("mysql", "mysql9"), marks=pytest.mark.servers),
+]
+HOURS = 72
+REFUSED = "insufficient number of arguments"
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: "-".join(way))
+def here(
+    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
+) -> Iterator[JobHere]:
+    source = source_database(request.getfixturevalue(request.param[0]))
+    target = create_database(request.getfixturevalue(request.param[1]), "changes")
+    is_postgresql = request.param[1] == "postgresql"
+    if not is_postgresql:
+        target.execute("DROP DATABASE IF EXISTS cdc")
+    made = (Scenario if is_postgresql else MysqlToMysql)(source, target, tmp_path, name=unique_name("job"))
+    keep_changes(made)
+    source.execute(ITEM, *whole_rows(made, "item", "scenario_mark"))
+    yield JobHere(made)
+    if not is_postgresql:
+        made.cli("drop", "--execute", code=None)
+        target.execute("DROP DATABASE IF EXISTS cdc")
+    drop_database(target)
+
+
+def _clean_up(here: JobHere, *elapsed: int) -> None:
+    """Clean up as apply does that has run for so long, until nothing is left."""
+    job = here.job
+    with closing(end_of(job).writer(value_rules(job), False)) as writer:
+        writer.claim(job.config.name, unique_name("owner"))
+        for seconds in elapsed:
+            is_left = writer.clean_up(seconds)  # type: ignore[attr-defined]
+            while is_left:
+                is_left = writer.clean_up(0)  # type: ignore[attr-defined]
+
+
+def _count(made: Scenario) -> tuple[int, int]:
+    """Return how many changes and places there are."""
+    quote = '"{}"' if made.target.server.name == "postgresql" else "`{}`"
+    changes = made.target.query(f"SELECT count(*) FROM cdc.{quote.format('public_item_CT')}")[0][0]
+    return int(changes), int(made.target.query("SELECT count(*) FROM cdc.lsn_time_mapping")[0][0])
+
+
+def _refused(ask: Callable[[bytes, bytes], Any], since: bytes, to: bytes) -> None:
+    with pytest.raises((psycopg.Error, pymysql.Error), match=REFUSED):
+        ask(since, to)
+
+
+def test_old_changes_go_and_a_reader_gets_no_gap(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, reader = here.made, Reader(here.made)
+    monkeypatch.setattr(cleaning, "AT_ONCE", 2)
+    here.load()
+    begin = reader.one("fn_cdc_get_min_lsn('public_item')")
+    made.source.execute(*(f"INSERT INTO item VALUES ({key}, 'old', 0)" for key in range(1, 8)))
+    here.stream()
+    reader.look()
+    _clean_up(here, 600, HOURS * 3600 - 1)
+    assert _count(made) == (7, 8), "nothing has been there for so long since a place was noted"
+    made.source.execute("UPDATE item SET n = 1 WHERE id = 1", "DELETE FROM item WHERE id = 2")
+    here.stream()
+    for place, left in (("changes.low_end_moved", (9, 10)), ("changes.removed", (7, 10))):
+        failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+        with pytest.raises(failpoints.FailpointReached):
+            _clean_up(here, 1)
+        failpoints.arm({})
+        assert _count(made)[1] == left[1] and _count(made)[0] >= left[0] - 2
+        low = reader.one("fn_cdc_get_min_lsn('public_item')")
+        assert begin < low
+        _refused(reader.changes, begin, low)
+        _refused(reader.net, begin, low)
+    _clean_up(here, 0)
+    low = reader.one("fn_cdc_get_min_lsn('public_item')")
+    assert low == reader.read, "the newest place of then, and what it has, stay"
+    assert _count(made) == (4, 3), "the last old change, an update of two rows, a delete"
+    reader.look()
+    assert len(reader.rows_read) == 6 and reader.rows_read[1] == ("old", 1)
+    made.source.execute("INSERT INTO item VALUES (9, 'new', 9)")
+    here.stream()
+    reader.look()
+    assert reader.rows_read[9] == ("new", 9)
+
+
+def test_what_is_cleaned_up_while_a_statement_reads_is_an_error_or_is_read(here: JobHere) -> None:
+    """A procedure has a view of its own for each statement: its range is looked at in the one that reads."""
+    made, reader = here.made, Reader(here.made)
+    here.load()
+    made.source.execute(*(f"INSERT INTO item VALUES ({key}, 'old', 0)" for key in range(1, 8)))
+    here.stream()
+    begin, end = reader.one("fn_cdc_get_min_lsn('public_item')"), reader.one("fn_cdc_get_max_lsn()")
+    _clean_up(here, 1)
+    if made.target.server.name == "postgresql":
+        asked = f"fn_cdc_get_all_changes_public_item('\\x{begin.hex()}', '\\x{end.hex()}', 'all')"
+        with closing(made.target.connect()) as session, session.transaction():
+            session.execute(f"DECLARE reading CURSOR FOR SELECT * FROM cdc.{asked}")
+            _clean_up(here, HOURS * 3600)
+            assert len(session.execute("FETCH ALL FROM reading").fetchall()) == 7
+    else:
+        asked = "cdc.fn_cdc_refuse_arguments('public_item', 'x', %s, %s, 'all', 'all')"
+        gated = f"(SELECT {asked} * GET_LOCK('gate', 240) AS fine LIMIT 1) AS asked"
+        rows = (
+            f"SELECT c.id FROM {gated} STRAIGHT_JOIN cdc.`public_item_CT` AS c"
+            " WHERE asked.fine = 1 AND c.`__$start_lsn` BETWEEN %s AND %s"
+        )
+        waits = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'User lock'"
+        with closing(made.target.connect()) as gate, ThreadPoolExecutor(1) as beside:
+            gate.cursor().execute("SELECT GET_LOCK('gate', 240)")
+            begun = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+            read = beside.submit(made.target.query, rows, [begin, end, begin, end], init_command=begun)
+            until(lambda: made.target.query(waits)[0][0] == 1, "the reader stands in the middle of its statement")
+            _clean_up(here, HOURS * 3600)
+            gate.cursor().execute("SELECT RELEASE_LOCK('gate')")
+            assert len(read.result()) == 7, "one view for the range and the rows"
+    assert _count(made) == (1, 1)
+    _refused(reader.changes, begin, end)
+    assert len(reader.changes(end, end)) == 1
