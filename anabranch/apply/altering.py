@@ -18,7 +18,7 @@ from anabranch.apply.abilities import StateWriter
 from anabranch.apply.asking import Asking, NotAltered, schemas_of
 from anabranch.apply.column_steps import Fits, NotFollowed, Stops, altered_table, asks, refuse_aside
 from anabranch.apply.creating import Creating
-from anabranch.apply.decided import Decided, passed, rule_of
+from anabranch.apply.decided import AS_IT_IS, Decided, passed, rule_of
 from anabranch.apply.feed import altering_at
 from anabranch.apply.progress import Progress
 from anabranch.apply.stage import Parked
@@ -449,6 +449,7 @@ def outcome_of(altered: AlteredTable, barrier: Barrier, left: Sequence[str]) -> 
     """Return what is to be said of a table that goes on by its next definition; `left`: what was not done."""
     missing = list(left_beside(altered, dict(barrier.untold.renamed)))
     missing += [f"{IGNORED}: {', '.join(altered.ignored)}"] if altered.ignored else []
+    missing += [f"{AS_IT_IS}: {barrier.reason}"] if barrier.reason else []
     said = [] if altered.steps or altered.indexes or barrier.untold.swapped or missing else [LEFT_OUT]
     if added := altered.indexes.added:
         said.append(f"{BUILT_BEHIND}: {', '.join(added)}")

@@ -72,6 +72,7 @@ class AppendCarrier:
                     self.writer.end(tables[one.table], one.sequence)
             work.count(part.counts())
             work.park(part.parked)
+            work.ignore(part.ignored)
         progress.commit(then, work)
 
     def _told(self, reason: Exception, feed: Feed) -> RowRefused:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from anabranch.model.column_changes import (
     IGNORE,
     ActionsOf,
     ColumnChange,
+    TableActions,
     kinds_between,
 )
 from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from anabranch.trail.history import SchemaHistory
 
 BEHIND = "the table waits in front of an earlier change"
+AS_IT_IS = "the target's table stays as it is"
 NOT_STREAMING = {True: "the table is parked", False: "its load was not through"}
 
 
@@ -100,6 +102,16 @@ def rule_of(schema: TableSchema | None, history: SchemaHistory, actions: Actions
         kinds = [ColumnChange.DROP_TABLE]
     # an index goes with its column, and of several changes those count that something is done about
     kinds = [kind for kind in kinds if kind not in BESIDE_COLUMNS or told.of(kind) != IGNORE] or kinds
+    return _rule(kinds, told)
+
+
+def rule_beside(kinds: Iterable[str], told: TableActions) -> DdlRule:
+    """Return the keys of the job file that decide about changes of these kinds, which may have none."""
+    known = [kind for kind in sorted(BESIDE_COLUMNS) if kind in kinds]
+    return _rule(known, told) if known else DdlRule("", IGNORE)
+
+
+def _rule(kinds: Sequence[ColumnChange], told: TableActions) -> DdlRule:
     said = dict.fromkeys(map(told.of, kinds))
     sections = dict.fromkeys(told.said.get(kind, DDL) for kind in kinds) or {DDL: None}
     keys = (f"{name} {', '.join(kind for kind in kinds if told.said.get(kind, DDL) == name)}" for name in sections)

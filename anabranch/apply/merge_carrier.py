@@ -328,3 +328,4 @@ def _note(part: Group, work: Work) -> None:
     work.reread_waiting(part)
     work.count(part.counts())
     work.park(part.parked)
+    work.ignore(part.ignored)

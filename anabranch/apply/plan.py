@@ -6,7 +6,7 @@ that cascades reach, its beginning, too), a cascade that later images depend on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.filter import with_filter_columns
 from anabranch.apply.images import END, ORDINAL_BITS, Images, gather, order_of, sequence_of
 from anabranch.apply.pair import refuse_truncates, refuse_unfit
-from anabranch.apply.stage import Group, Parked, Stage
+from anabranch.apply.stage import Group, Ignored, Parked, Stage
 from anabranch.apply.unconverted import refuse_unconverted
 from anabranch.apply.waiting_rows import without_waiting
 from anabranch.model.ids import TableId
@@ -58,6 +58,7 @@ def group(chunks: Sequence[Chunk], context: ApplyContext, filtered: FilterImages
         [(o, t) for o, t in _truncates(barriers, context, base) if o < parked.get(t.source, END)],
         [_parked(c, b) for _, c, b in barriers if b.kind is BarrierKind.PARK],
         {table: waiting for table, (_, waiting) in clean.items()},
+        list(_ignored(barriers, context, base)),
     )
 
 
@@ -86,6 +87,15 @@ def _truncates(
         if barrier.kind is BarrierKind.TRUNCATE and followed and not is_loaded(followed, sequence_of(order, base)):
             found.append((order, followed.table))
     return found
+
+
+def _ignored(barriers: Sequence[tuple[int, Chunk, Barrier]], context: ApplyContext, base: int) -> Iterator[Ignored]:
+    """Yield the statements behind which followed tables go on as they are. One before a table's load is none."""
+    for order, chunk, barrier in barriers:
+        followed = context.tables.get(barrier.table)
+        if barrier.kind is BarrierKind.NOTE and followed and not is_loaded(followed, sequence_of(order, base)):
+            kinds = tuple(barrier.reason.split(", "))
+            yield Ignored(barrier.table, chunk.first_sequence + barrier.tx, kinds, barrier.statement)
 
 
 def is_loaded(followed: Followed, sequence: int) -> bool:

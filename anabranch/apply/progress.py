@@ -179,7 +179,13 @@ class Progress:
         """Return the record of what an epoch changes besides rows. It begins with the present context and states, or
         with those given."""
         states = dict(self.states if states is None else states)
-        return Work(self.context if context is None else context, states, self.target_of, self._has_joined)
+        return Work(
+            self.context if context is None else context,
+            states,
+            self.target_of,
+            self._has_joined,
+            self.settings.actions,
+        )
 
     def _has_joined(self, table: TableId, sequence: int) -> bool:
         """Return whether the table was brought in again after `sequence`."""

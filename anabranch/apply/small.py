@@ -59,6 +59,7 @@ def plan(part: Group, context: ApplyContext) -> Planned:
     orders = [order for order, _ in part.truncates] + [change.order for change in part.changes]
     found.apart.update(sequence_of(order, part.base) for order in orders)
     found.apart.update(one.sequence for one in part.parked)
+    found.apart.update(one.sequence for one in part.ignored)
     for table, images in part.images.items():
         if _fits(context.tables[table], context, part.base):
             reader = _Reader(images, context.tables[table].table, part.base)

@@ -32,6 +32,16 @@ class Parked:
 
 
 @dataclass(frozen=True)
+class Ignored:
+    """A statement that a table goes on behind, with the target's table as it is. `kinds`: of what it changes."""
+
+    table: TableId
+    sequence: int
+    kinds: tuple[str, ...]
+    statement: str
+
+
+@dataclass(frozen=True)
 class Stage:
     """A stage. It is carried out in this order: truncates, nets (in their order where the target enforces foreign keys,
     else in any), cascades. `ahead`: cascades that come before the net at a place (K7). `reread`: keys that the load
@@ -54,6 +64,7 @@ class Group:
     truncates: Sequence[tuple[int, TargetTable]]
     parked: Sequence[Parked]
     waiting: Mapping[TableId, frozenset[KeyTexts]] = field(default_factory=dict)  # of tables with rows to be read again
+    ignored: Sequence[Ignored] = ()
 
     def within(self, start: int, stop: int) -> Group:
         """Return the part with start <= order < stop."""
@@ -66,6 +77,7 @@ class Group:
             [(o, t) for o, t in self.truncates if start <= o < stop],
             [p for p in self.parked if low <= p.sequence < high],
             self.waiting,
+            [one for one in self.ignored if low <= one.sequence < high],
         )
 
     def counts(self) -> dict[TableId, int]:

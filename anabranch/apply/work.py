@@ -10,9 +10,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from anabranch.apply.context import ApplyContext, Followed, KeyTexts, closed
-from anabranch.apply.decided import Decided
-from anabranch.apply.stage import Group, Parked, RemovedByKeys
+from anabranch.apply.decided import AS_IT_IS, Decided, rule_beside
+from anabranch.apply.stage import Group, Ignored, Parked, RemovedByKeys
 from anabranch.failpoints import reach
+from anabranch.model.column_changes import APPLY_ALL, ActionsOf
 from anabranch.model.ddl_changes import Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.parked_reasons import tells_dropped
@@ -38,11 +39,13 @@ class Work:
         states: dict[TableId, TableState],
         target_of: Callable[[TableId], TableId | None],
         has_joined: Callable[[TableId, int], bool] = lambda table, sequence: False,
+        actions: ActionsOf = lambda table: APPLY_ALL,
     ) -> None:
         """Begin with a context and states. `has_joined`: whether a table that parked at a sequence was brought in again
-        later."""
+        later; `actions`: the job file's words about changes of a table."""
         self._context, self._changed = context, dict[TableId, Followed]()
         self.states, self._target_of, self._has_joined = states, target_of, has_joined
+        self._actions = actions
         self.counts = Counter[TableId]()
         self.conflicts = Counter[tuple[TableId, str]]()
         self.removed = RemovedByKeys()
@@ -116,6 +119,14 @@ class Work:
                     self.decided.append(_decided(state, one, Outcome.PARKED))
                 self.states[one.table] = park(state, reason)
         self.leave(one.table for one in parked if (state := self.states.get(one.table)) and state.is_parked)
+
+    def ignore(self, ignored: Iterable[Ignored]) -> None:
+        """Note statements behind which tables go on, with the target's as they are."""
+        for one in ignored:
+            if (state := self.states.get(one.table)) is not None and not state.is_parked:
+                rule = rule_beside(one.kinds, self._actions(one.table))
+                why = f"{AS_IT_IS}: {', '.join(one.kinds)}"
+                self.decided.append(Decided(state, one.sequence, one.statement, Outcome.IGNORED, why, rule))
 
     def _forgets(self, dropped: Parked) -> bool:
         """Return whether the target has nothing of a table that was dropped at the source, and nobody brings it in

@@ -7,7 +7,7 @@ A table that is parked takes its foreign-key component with it: half of it would
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from anabranch import log, waits
 from anabranch.capture import altered, created, dropped
 from anabranch.capture.begin import Wanted, read_definitions
+from anabranch.capture.beside import kinds_of
 from anabranch.capture.copies import Copies, tell_keys
 from anabranch.capture.kept_catalog import KeptCatalog
 from anabranch.capture.older import PATIENCE
@@ -205,7 +206,9 @@ class DefinitionKeeper:
             return []
         if self._drops_acting_key(facts, named) or not self._is_of_engine(named, facts.engine):
             return []
-        return self._altered(named[0], statement, shown, follows)
+        kinds = kinds_of(facts, self.trail.history.in_force()[named[0]])
+        beside = ", ".join(kind for kind in kinds if kind not in BESIDE_COLUMNS)
+        return [replace(one, reason=beside) for one in self._altered(named[0], statement, shown, follows)]
 
     def _altered(
         self, table: TableId, statement: LogStatement, shown: str, follows: frozenset[ColumnChange]
@@ -374,7 +377,14 @@ class DefinitionKeeper:
             changed += named
         reason = "its definition changed at the source"
         parked = self._park([*dict.fromkeys([*changed, *unsettled])], reason, statement.sql)
-        return parked + self._new_tables(now, facts, statement)
+        return [*parked, *self._noted(facts, named, statement.sql), *self._new_tables(now, facts, statement)]
+
+    def _noted(self, facts: StatementFacts, named: Iterable[TableId], statement: str) -> Iterator[Barrier]:
+        """Yield what is said of tables that go on as they are, with indexes, keys or the like that are not followed."""
+        in_force = self.trail.history.in_force()
+        for table in named if facts.beside else ():
+            if schema := in_force.get(table):
+                yield Barrier(0, 0, BarrierKind.NOTE, table, statement, ", ".join(kinds_of(facts, schema)))
 
     def _new_tables(self, tables: Iterable[TableId], facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
         """Park new tables. Only those that the statement names tell it: others came by ones that the log has further on."""

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from anabranch.apply import decided
 from anabranch.apply.column_steps import NotFollowed, Stops, altered_table, asks
 from anabranch.contracts import AlteringDialect, Conflict, ForeseeingDialect, PlansAltering
 from anabranch.errors import ConfigError, TargetError, TargetUnavailable
@@ -113,8 +114,10 @@ def plan(job: JobView, statement: str) -> DdlPlan:
     actions = job.config.column_actions(then.id)
     beside = sorted(altered.kinds & BESIDE_COLUMNS) if altered else [ColumnChange.INDEXES] * facts.indexes
     if facts.kind is StatementKind.ALTER and actions.followed.isdisjoint(beside):
-        said = f"{', '.join(map(actions.line, beside))}: " if beside else ""
-        return DdlPlan(*known, Outcome.PASSED, f"{said}{AS_IT_IS}")
+        if not facts.beside:
+            return DdlPlan(*known, Outcome.PASSED, AS_IT_IS)
+        said = [*map(actions.line, beside), f"{decided.AS_IT_IS}: {', '.join(facts.beside)}"]
+        return DdlPlan(*known, Outcome.IGNORED, "; ".join(said))
     return of_steps(job, known, lambda: _steps(job, then, altered), actions)
 
 

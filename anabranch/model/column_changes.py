@@ -47,6 +47,15 @@ OF_TABLES = frozenset((ColumnChange.CREATE, ColumnChange.SWAP, ColumnChange.DROP
 """The kinds that are no changes of columns, but of whole tables."""
 BESIDE_COLUMNS = frozenset((ColumnChange.INDEXES, ColumnChange.UNIQUE_KEYS))
 """The kinds of which the source alone sees to what they ask of rows: a target may do without them."""
+CHECKS, FOREIGN_KEYS, COMMENTS, PARTITIONS, OTHER_INDEXES = NEVER_FOLLOWED = (
+    "checks",
+    "foreign keys",
+    "comments",
+    "partitions",
+    "full-text and spatial indexes",
+)
+"""What changes beside columns and is never followed: the target's table stays as it is, and the change is noted."""
+CONSTRAINTS = "constraints"  # of which a statement does not say what they are
 OWN_KEY_ALONE = OF_TABLES | BESIDE_COLUMNS
 """The kinds of which only their own keys say something, and not the one for all."""
 OF_INDEXES = {ColumnChange.INDEXES: False, ColumnChange.UNIQUE_KEYS: True}  # -> whether they are unique

@@ -24,7 +24,7 @@ class Outcome(StrEnum):
     dropped, and the target had no rows of it. STOPPED, of a plan alone: the job would stop there.
     WAITING: the table stands in front of it until a person decides. DROPPED: the target's table was dropped, too. KEPT: it was
     dropped at the source, and the target's table stands there, under its own name or another, and is not replicated.
-    RENAMED: the table goes on under its next name."""
+    RENAMED: the table goes on under its next name. IGNORED: the table goes on, and the target's stays as it is."""
 
     ALTERED = "altered"
     CREATED = "created"
@@ -36,6 +36,7 @@ class Outcome(StrEnum):
     DROPPED = "dropped"
     KEPT = "kept"
     RENAMED = "renamed"
+    IGNORED = "ignored"
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,11 +81,13 @@ class BarrierKind(StrEnum):
     PARK = "park"  # from here on the table is not replicated
     SCHEMA = "schema"  # from here on `schema` is in force: first sight, or a table that joins
     ALTER = "alter"  # from here on `schema` is in force: the source altered a table that is followed
+    NOTE = "note"  # `reason` names kinds of what the source altered of a table that goes on as it is
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Something that happens to a table between rows: everything before (tx, ordinal) first, then it. `untold`: of an ALTER."""
+    """Something that happens to a table between rows: everything before (tx, ordinal) first, then it. `untold`: of an ALTER.
+    `reason` of a NOTE, and of an ALTER that does more than `schema` says: kinds of what is not followed, with commas."""
 
     tx: int
     ordinal: int

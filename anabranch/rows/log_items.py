@@ -121,7 +121,7 @@ class StatementFacts:
     another. `dropped_keys`: names of what an ALTER drops that may be foreign keys of its table. `renames`: former and next
     names, in the order of a RENAME TABLE, or of an ALTER TABLE that does nothing else. `makes_anew`: of a DROP that is CREATE
     OR REPLACE: a new table has the name. `indexes`: it makes, drops or renames indexes or unique keys, or may do so, whatever
-    else it does.
+    else it does. `beside`: kinds of what an ALTER changes that no row asks for, as BESIDE_COLUMNS and NEVER_FOLLOWED name them.
     """
 
     kind: StatementKind
@@ -132,6 +132,7 @@ class StatementFacts:
     renames: tuple[tuple[TableId, TableId], ...] = ()
     makes_anew: bool = False
     indexes: bool = False
+    beside: tuple[str, ...] = ()
 
 
 LogItem = (

@@ -18,7 +18,7 @@ from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.rows.chunk import META, Chunk, Op, TableRows
+from anabranch.rows.chunk import META, BarrierKind, Chunk, Op, TableRows
 from anabranch.rows.lines import cells, lines
 from anabranch.spark.where import read_columns
 from anabranch.trail.reader import TrailReader
@@ -183,7 +183,8 @@ def _chunks(trail: TrailReader, watched: Watched, after: int, upto: int) -> Iter
 
 def _has_barrier(chunk: Chunk, watched: Watched) -> bool:
     """Return whether the table was emptied, parked or defined anew: that concerns all of its rows."""
-    return any(str(barrier.table) in watched.names for barrier in chunk.barriers)
+    concern = (barrier for barrier in chunk.barriers if barrier.kind is not BarrierKind.NOTE)
+    return any(str(barrier.table) in watched.names for barrier in concern)
 
 
 @dataclass(frozen=True)

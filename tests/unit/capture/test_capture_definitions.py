@@ -74,7 +74,15 @@ def barriers(chunk: Chunk | None) -> list[tuple[BarrierKind, str]]:
 
 
 def seen(keeper: DefinitionKeeper, sql: str) -> list[tuple[BarrierKind, str]]:
-    return barriers(keeper.on_statement(LogStatement(sql, "shop", HERE)))
+    """Return the barriers of a statement, but for notes of what is not followed."""
+    found = barriers(keeper.on_statement(LogStatement(sql, "shop", HERE)))
+    return [one for one in found if one[0] is not BarrierKind.NOTE]
+
+
+def noted(keeper: DefinitionKeeper, sql: str) -> dict[str, str]:
+    """Return what is noted of tables that go on as they are, by their names; or what is noted beside what they follow."""
+    chunk = keeper.on_statement(LogStatement(sql, "shop", HERE))
+    return {one.table.name: one.reason for one in (chunk.barriers if chunk else ())}
 
 
 def test_rule_33_only_of_a_memory_table_a_delete_without_condition_is_a_truncate(keep: Callable) -> None:
@@ -280,6 +288,35 @@ def test_rule_17_a_table_goes_on_behind_columns_that_are_certain(keep: Callable)
     then = keeper.source.now[TableId("shop", "other")]
     keeper.source.now[then.id] = replace(then, columns=(*then.columns, added))
     assert seen(keeper, "ALTER TABLE other ADD a INT DEFAULT 5") == [(BarrierKind.PARK, "other")]
+
+
+@pytest.mark.parametrize(
+    ("sql", "kinds"),
+    [
+        ("CREATE INDEX i ON orders (n)", "indexes"),
+        ("CREATE UNIQUE INDEX i ON orders (n)", "unique_keys"),
+        ("CREATE FULLTEXT INDEX i ON orders (n)", "full-text and spatial indexes"),
+        ("ALTER TABLE orders ADD CONSTRAINT c CHECK (n > 0), ADD UNIQUE (n)", "checks, unique_keys"),
+        ("ALTER TABLE orders ADD CONSTRAINT FOREIGN KEY (n) REFERENCES t (id), ADD FOREIGN KEY (n) REFERENCES t (id)",
+         "foreign keys"),
+        ("ALTER TABLE orders DROP CONSTRAINT u", "unique_keys"),
+        ("ALTER TABLE orders DROP CONSTRAINT some", "constraints"),
+        ("ALTER TABLE orders ALTER CHECK c NOT ENFORCED", "checks"),
+        ("ALTER TABLE orders ENGINE=InnoDB COMMENT='x'", "comments"),
+        ("ALTER TABLE orders PARTITION BY HASH (id) PARTITIONS 4", "partitions"),
+        ("ALTER TABLE orders ADD PARTITION (PARTITION p VALUES LESS THAN (5))", "partitions"),
+        ("ALTER TABLE orders REMOVE PARTITIONING", "partitions"),
+    ],
+)  # fmt: skip
+def test_what_is_not_followed_is_noted(keep: Callable, sql: str, kinds: str) -> None:
+    """Once, of a table that goes on; nothing is said of how rows are stored."""
+    keeper = keep(with_keys(table("orders"), unique="u"), table("other"))
+    assert noted(keeper, sql) == {"orders": kinds}
+    for quiet in ("FORCE", "ENGINE=InnoDB", "AUTO_INCREMENT=5", "ROW_FORMAT=DYNAMIC", "DISABLE KEYS"):
+        assert noted(keeper, f"ALTER TABLE orders {quiet}") == {}
+    assert noted(keeper, "CREATE INDEX i ON elsewhere.orders (n)") == {}
+    keeper.follows = lambda table: frozenset((ColumnChange.INDEXES,))
+    assert noted(keeper, "ALTER TABLE orders ADD KEY k (n), COMMENT 'x'") == {"orders": "comments"}
 
 
 def test_unique_keys_are_followed_where_the_job_asks_for_them(keep: Callable) -> None:

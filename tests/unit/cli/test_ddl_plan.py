@@ -132,9 +132,9 @@ FOUND = {
         "apply",
         STREAMS,
         f"ALTER TABLE {trail_source.ORDERS} ADD KEY k (id)",
-        "passed",
+        "ignored",
         0,
-        "stay as they are",
+        "stays as it is: indexes",
     ),
 }
 

@@ -15,6 +15,7 @@ from itertools import islice, pairwise
 
 from anabranch.connectors.mysql.source import altered_columns, copied_tables, created_tables, index_clauses
 from anabranch.connectors.mysql.source.column_clauses import Unknown
+from anabranch.connectors.mysql.source.kinds_beside import kind_of_index, kinds_beside
 from anabranch.connectors.mysql.source.statement_tokens import TOKEN, Token, tokens
 from anabranch.connectors.mysql.source.statement_words import (
     ACTING,
@@ -229,10 +230,16 @@ class _Statement:
             return StatementFacts(StatementKind.COLUMNS, (table,))
         dropped = tuple(self._dropped_keys(clauses))
         stops = [*(at for at, _ in clauses[1:]), len(self.tokens)]
-        parts = (self.tokens[at:stop] for (at, _), stop in zip(clauses, stops, strict=False))
+        parts = [self.tokens[at:stop] for (at, _), stop in zip(clauses, stops, strict=False)]
         indexes = any(map(index_clauses.is_about_index, parts))
-        engine = self._given_engine(clauses)
-        return StatementFacts(StatementKind.ALTER, (table,), engine=engine, dropped_keys=dropped, indexes=indexes)
+        return StatementFacts(
+            StatementKind.ALTER,
+            (table,),
+            engine=self._given_engine(clauses),
+            dropped_keys=dropped,
+            indexes=indexes,
+            beside=kinds_beside(parts),
+        )
 
     def clauses_of_alter(self) -> list[list[Token]]:
         """Return the tokens of each clause of ALTER TABLE, CREATE INDEX and DROP INDEX as such; none of any other
@@ -298,7 +305,10 @@ class _Statement:
             return StatementFacts(StatementKind.UNKNOWN)
         kind = StatementKind.COLUMNS if self._is_primary(self.at) else StatementKind.ALTER
         is_plain = kind is StatementKind.ALTER and {"FULLTEXT", "SPATIAL"}.isdisjoint(words[:4])
-        return StatementFacts(kind, (self._table_at(words.index("ON", self.at) + 1),), indexes=is_plain)
+        about = kind_of_index(words[:4])
+        return StatementFacts(
+            kind, (self._table_at(words.index("ON", self.at) + 1),), indexes=is_plain, beside=(about,)
+        )
 
     def _is_primary(self, at: int) -> bool:
         """Return whether the index that is named here is the primary key."""

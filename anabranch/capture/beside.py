@@ -1,0 +1,29 @@
+"""What a statement changes of a table beside columns: kinds of which the job follows some, and notes the others.
+
+What does not live here: reading statements (the source's dialect), indexes that are followed (`altered.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.model.column_changes import CHECKS, CONSTRAINTS, FOREIGN_KEYS, ColumnChange
+
+if TYPE_CHECKING:
+    from anabranch.model.schema import TableSchema
+    from anabranch.rows.log_items import StatementFacts
+
+
+def kinds_of(facts: StatementFacts, table: TableSchema) -> list[str]:
+    """Return the kinds of what a statement changes beside columns. `table`: as it is defined before it, which says what a
+    constraint is that goes by its name alone."""
+    found = [kind for kind in facts.beside if kind != CONSTRAINTS]
+    if CONSTRAINTS in facts.beside:
+        gone = {name.lower() for name in facts.dropped_keys}
+        names = {
+            str(ColumnChange.UNIQUE_KEYS): (index.name for index in table.indexes if index.unique),
+            FOREIGN_KEYS: (key.name for key in table.foreign_keys),
+            CHECKS: (check.name for check in table.checks),
+        }
+        found += [kind for kind, some in names.items() if any(name.lower() in gone for name in some)] or [CONSTRAINTS]
+    return list(dict.fromkeys(found))
