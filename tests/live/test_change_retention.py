@@ -144,3 +144,20 @@ def test_what_is_cleaned_up_while_a_statement_reads_is_an_error_or_is_read(here:
     assert _count(made) == (1, 1)
     _refused(reader.changes, begin, end)
     assert len(reader.changes(end, end)) == 1
+
+
+def test_apply_cleans_up_beside_its_epochs(here: JobHere) -> None:
+    made, reader = here.made, Reader(here.made)
+    here.load()
+    made.source.execute("INSERT INTO item VALUES (1, 'old', 0)", "INSERT INTO item VALUES (2, 'newest of then', 0)")
+    here.stream()
+    then = reader.one("fn_cdc_get_max_lsn()")
+    made.target.execute(
+        "INSERT INTO cdc.retention_marks SELECT 1, start_lsn FROM cdc.lsn_time_mapping ORDER BY 2 DESC LIMIT 1",
+        f"INSERT INTO cdc.retention_marks SELECT {HOURS * 3600 + 1}, start_lsn FROM cdc.retention_marks",
+    )
+    with here.running():
+        made.source.execute("INSERT INTO item VALUES (3, 'new', 0)")
+        until(lambda: _count(made) == (2, 2), "what was there before is gone, what has come since is there")
+    assert reader.one("fn_cdc_get_min_lsn('public_item')") == then
+    assert [row[4] for row in reader.changes(then, reader.one("fn_cdc_get_max_lsn()"))] == [2, 3]
