@@ -121,7 +121,10 @@ class KafkaAppender:
             changing.commit(changes)
         except KafkaException as error:
             refused = self._producing.refusal()
-            raise refused or self._lost(error, "commit an epoch") from error
+            lost = self._lost(error, "commit an epoch")
+            if errors.of(error).code() in errors.FENCED:
+                self._found(now, False)  # says so where somebody has taken over
+            raise refused or lost from error
         self._moves, self._changes = None, {}
 
     def rollback(self) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.connection import administrator, committed_reader, patience
 from anabranch.connectors.kafka.errors import translated
-from anabranch.errors import TargetUnavailable
+from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 
 PREFIX = "anabranch."
@@ -55,16 +55,23 @@ class Records:
 
     def refresh(self) -> None:
         """Read what was committed before this call. Raises TargetUnavailable, TargetError."""
-        with translated("read the job's state"):
-            end = self._end()
-            if end is None:
-                self._forget()
-                return
-            self.is_there = True
-            if end < self._read:  # the topic was removed, and made again
-                self._forget()
-            if end != self._read:
-                self._read_to(end)
+        try:
+            with translated("read the job's state"):
+                self._refresh()
+        except AnabranchError:
+            self.close()  # a client that has met a broker as it started may go on telling that a topic has no leader
+            raise
+
+    def _refresh(self) -> None:
+        end = self._end()
+        if end is None:
+            self._forget()
+            return
+        if end < self._read:  # the topic was removed, and made again
+            self._forget()
+        self.is_there = True
+        if end != self._read:
+            self._read_to(end)
 
     def took(self, changes: Iterable[tuple[Key, Value | None]]) -> None:
         """Take over what this process has committed; it is read again later, to the same effect."""

@@ -1,0 +1,154 @@
+"""An Appender at a Kafka by itself: the contract, processes that wake up late, commands beside it, a broker that dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from anabranch.connectors.kafka.target import KafkaTarget
+from anabranch.connectors.kafka.target.options import KafkaTargetOptions
+from anabranch.contracts import Begun, TargetStore
+from anabranch.errors import Fenced, TargetUnavailable
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.schema import Column, TableSchema
+from anabranch.model.state import Skipped
+from anabranch.rows.appended import Appended, ChangeBatch, Committed
+from anabranch.rows.chunk import Op
+from anabranch.testing.conformance import appender
+from anabranch.testing.conformance.appender import JOB, RULES, AppendSubject, Epochs, changes, table, transaction
+from anabranch.testing.databases import unique_name
+from anabranch.testing.in_time import until
+from anabranch.testing.servers import Server
+from rigs.scenario_kafka import Read, Reader, topics_of
+
+TABLES = [table("a"), table("b")]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def made(kafka: Server) -> Iterator[tuple[KafkaTarget, Reader]]:
+    prefix = unique_name("topic")
+    options = KafkaTargetOptions(topic=prefix + ".{table}", transaction_timeout_s=10)
+    target = KafkaTarget(Endpoint("kafka", kafka.host, kafka.port, "", ""), options)
+    columns = (Column("id", LogicalType(Kind.INT64), "bigint"), Column("word", LogicalType(Kind.TEXT), "text"))
+    with closing(target.store()) as store:
+        store.jobs.save_job(JOB, {"uuid": "1"})
+        with closing(target.change_tables(RULES)) as topics:
+            topics.begin(JOB, "1", [(TableSchema(one.source, columns), one) for one in TABLES], 0, 0)
+        yield target, Reader(kafka, [f"{prefix}.a", f"{prefix}.b"])
+    with closing(target.store()) as store:
+        store.jobs.drop(JOB)
+    until(lambda: f"anabranch.{JOB}" not in topics_of(kafka), "the state is gone")
+
+
+@pytest.fixture
+def subject(made: tuple[KafkaTarget, Reader]) -> AppendSubject:
+    target, reader = made
+
+    def appended() -> list[Appended]:
+        reader.look()
+        found = [_appended(one) for one in reader.seen if one.value is not None]
+        return sorted(found, key=lambda one: (one.transaction.sequence, one.ordinal))
+
+    return AppendSubject(target, appended)
+
+
+def _appended(read: Read) -> Appended:
+    sequence, _, position = read.value["position"].partition("@")
+    time = datetime.fromisoformat(read.value["commit_time"])
+    gtid = read.headers["anabranch.transaction"]
+    committed = Committed(int(sequence), position, (time - EPOCH) // timedelta(microseconds=1), gtid)
+    of = next(one for one in TABLES if one.source.name == read.topic.rpartition(".")[2])
+    return Appended(of, committed, read.value["ordinal"], read.value["before"], read.value["after"])
+
+
+# A message of `plain` does not say where a transaction was made first, as the first check asks.
+@pytest.mark.parametrize("check", appender.CHECKS[1:], ids=lambda check: check.__name__)
+def test_appender(check: Callable[[AppendSubject], None], subject: AppendSubject) -> None:
+    check(subject)
+
+
+def _batch(number: int, word: str = "x") -> ChangeBatch:
+    return ChangeBatch((transaction(number),), [changes(TABLES[0], (Op.INSERT, number, 0, number, word))])
+
+
+def test_pitfall_79_who_was_only_interrupted_goes_on_and_a_zombie_does_not(subject: AppendSubject) -> None:
+    old = Epochs(subject)
+    old.do(_batch(1))
+    with closing(subject.connector.store()) as store:
+        then = old.next(_batch(2))
+        assert old.appender.begin(old.now, then) is Begun.OPEN
+        old.appender.append(_batch(2))
+        store.journal.skip(JOB, Skipped(9, "log.1:900", 0, {}))  # a command: it ends the epoch that is open
+        with pytest.raises(TargetUnavailable, match="another process has written"):
+            old.appender.commit()
+        old.do(_batch(2, "again"))
+        assert [one.sequence for one in store.journal.skipped(JOB)] == [9]
+        assert old.appender.begin(old.now, old.next(_batch(3))) is Begun.OPEN
+        old.appender.append(_batch(3))
+        new = Epochs(subject, "owner-2")
+        new.do(_batch(3, "new"))
+        with pytest.raises(Fenced):
+            old.appender.commit()
+        with pytest.raises(Fenced):
+            old.appender.begin(old.now, old.next(_batch(3)))
+        new.do(_batch(4))  # which the zombie has not disturbed
+        assert store.jobs.checkpoint(JOB) == new.now
+    assert appender.words(subject.appended()) == [(1, 0, "x"), (2, 0, "again"), (3, 0, "new"), (4, 0, "x")]
+    old.appender.close()
+    new.appender.close()
+
+
+def test_of_two_who_change_a_state_at_once_none_is_lost(made: tuple[KafkaTarget, Reader]) -> None:
+    target, _ = made
+
+    def skip(numbers: range) -> None:
+        store: TargetStore = target.store()
+        with closing(store):
+            for number in numbers:
+                store.journal.skip(JOB, Skipped(number, f"log.1:{number}", 0, {}))
+
+    with ThreadPoolExecutor(2) as both:
+        for one in [both.submit(skip, range(0, 6, 2)), both.submit(skip, range(1, 6, 2))]:
+            one.result()
+    with closing(target.store()) as store:
+        assert [one.sequence for one in store.journal.skipped(JOB)] == list(range(6))
+
+
+def test_a_broker_that_dies_loses_and_doubles_nothing(subject: AppendSubject, kafka: Server) -> None:
+    epochs = Epochs(subject)
+    epochs.do(_batch(1))
+    then = epochs.next(_batch(2))
+    assert epochs.appender.begin(epochs.now, then) is Begun.OPEN
+    epochs.appender.append(_batch(2))
+    kafka.kill()
+    kafka.start()
+    address = AdminClient({"bootstrap.servers": f"{kafka.host}:{kafka.port}"})
+    until(lambda: address.list_topics(timeout=30).brokers, "it serves again")
+
+    with suppress(TargetUnavailable):  # or the broker has had all of it before
+        epochs.appender.commit()
+
+    def again() -> bool:
+        """What apply does: it looks where the target is, and does what is missing."""
+        try:
+            found = epochs.appender.begin(epochs.now, then)
+            if found is Begun.OPEN:
+                epochs.appender.append(_batch(2))
+                epochs.appender.commit()
+        except TargetUnavailable as away:
+            print(away)
+            return False
+        return found in (Begun.OPEN, Begun.APPLIED)
+
+    until(again, "the epoch is committed")
+    epochs.now = then
+    epochs.do(_batch(3))
+    assert appender.words(subject.appended()) == [(1, 0, "x"), (2, 0, "x"), (3, 0, "x")]
+    epochs.appender.close()
