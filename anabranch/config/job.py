@@ -19,6 +19,7 @@ from anabranch.config.lines import line_of
 from anabranch.config.section import Section, refuse
 from anabranch.config.sections.apply import Apply
 from anabranch.config.sections.capture import Capture
+from anabranch.config.sections.compat import Compat
 from anabranch.config.sections.cutover import Cutover
 from anabranch.config.sections.ddl import ADDITIVE, Ddl
 from anabranch.config.sections.load import Load
@@ -67,6 +68,7 @@ class JobConfig(Section):
     retry: Retry = Retry.model_construct()
     trace: Trace = Trace.model_construct()
     metrics: Metrics = Metrics.model_construct()
+    compat: Compat = Compat.model_construct()
     cutover: Cutover = Cutover.model_construct()
     reverse: Reverse = Reverse.model_construct()
     pair: Pair | None = None

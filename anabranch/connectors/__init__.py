@@ -55,7 +55,8 @@ def recipe(name: str, role: str, asked: Asked) -> EndRecipe | None:
 
     Raises ConfigError for a database that cannot be that."""
     make = _maker(name, role, RECIPE)
-    found: EndRecipe | None = make(asked) if make is not None else None
+    with _installed(name):
+        found: EndRecipe | None = make(asked) if make is not None else None
     return found
 
 

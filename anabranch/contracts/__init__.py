@@ -32,6 +32,7 @@ from anabranch.contracts.log import (
     ValueGuard,
 )
 from anabranch.contracts.pair import OlderRow, PairCatalog, PairWriter, RowAgain
+from anabranch.contracts.progress_view import ShowsProgress
 from anabranch.contracts.reader import (
     ComputedReader,
     HashingReader,
@@ -189,6 +190,7 @@ __all__ = [
     "ShadowedSource",
     "SharedReader",
     "SharingReader",
+    "ShowsProgress",
     "SnapshotReader",
     "SourceCatalog",
     "SourceConnector",

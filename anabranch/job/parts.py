@@ -18,12 +18,13 @@ from anabranch.contracts import Emptying, drift_of
 from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, LoadWatcher, part
 from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
+from anabranch.lifecycle.compat import show_progress
 from anabranch.lifecycle.pair_start import note_pairing, refuse_unlike_twin, twin_of
 from anabranch.spark.engine import Engine, SparkEngine
 from anabranch.trail.reader import has_begun
 from anabranch.view.definitions import logs_cascades
 from anabranch.view.identity import followed_identity, new_trail_uuid, trail_uuid
-from anabranch.view.opened import end_of, require_rows, source_of, spark_home
+from anabranch.view.opened import end_of, require_rows, source_of, spark_home, store_of
 from anabranch.view.options import log_options, source_limits, target_limits, value_rules
 from anabranch.view.refusals import (
     refuse_changed_job,
@@ -96,6 +97,8 @@ def run_apply(job: JobView, engine: Engine | None = None) -> None:
         refuse_changed_job(job)
         note_pairing(job)
         refuse_unlike_twin(job)
+        with store_of(job) as store:
+            show_progress(job, store)
         source = source_of(job)
         ApplyRun(
             job=job.config.name,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch import log
 from anabranch.contracts import SourceSetUp
 from anabranch.errors import SourceError, StateError, TrailLocked
+from anabranch.lifecycle.compat import show_progress
 from anabranch.model.markers import jobs_among
 from anabranch.model.pairing import Pairing
 from anabranch.trail import identity
@@ -129,6 +130,7 @@ def prepare_target(job: JobView, store: TargetStore) -> None:
             **pair_facts(job),
         },
     )
+    show_progress(job, store)
 
 
 def _origins(job: JobView, job_uuid: str, before: Mapping[str, str]) -> dict[str, str]:

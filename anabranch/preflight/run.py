@@ -215,7 +215,7 @@ def choices_of(config: JobConfig, target: str) -> dict[str, str]:
     """Return what the job file says for this target, as PreflightContext has it."""
     choices = {
         f"{section}.{key}": _text(value)
-        for section in ("load", "capture", "apply", "types", "ddl")
+        for section in ("load", "capture", "apply", "types", "ddl", "compat")
         for key, value in getattr(config, section).model_dump(by_alias=True).items()
     }
     choices |= {f"types.{kind}": chosen for kind, chosen in config.type_choices(target).items()}

@@ -153,23 +153,11 @@ OWN_SETTINGS: Mapping[str, tuple[Item, ...]] = {
 }
 
 
-def _kafka(release: Release, asked: Asked) -> Iterator[Step]:
-    items = (
-        check("the addresses of all brokers, as host:9092,host:9092"),
-        setting("auto.create.topics.enable = false", "else a consumer may make a topic before the job does"),
-        setting("message.max.bytes = 20971520", "the largest row that is delivered"),
-    )
-    yield Step("target.broker", "The brokers", items)
-    text = "topics <database>.<schema>.<table>: names of letters, digits, dot, underscore and hyphen, 249 at most"
-    yield Step("target.tables", "The tables", (check(text),))
-
-
 STEPS: Mapping[tuple[str, str], Callable[[Release, Asked], Iterator[Step]]] = {
     ("oracle", SOURCE): _oracle_source,
     ("oracle", TARGET): _oracle_target,
     ("sqlserver", SOURCE): _sqlserver_source,
     ("sqlserver", TARGET): _sqlserver_target,
-    ("kafka", TARGET): _kafka,
     **{
         (name, role): _alike(role)
         for name in ("vastbase-g100", "vastbase-e100", "opengauss", "gaussdb")

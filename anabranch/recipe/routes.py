@@ -51,7 +51,7 @@ FAMILIES: Mapping[str, Family] = {
     "vastbase-e100": Family("Vastbase E100", ("3.0",)),
     "opengauss": Family("openGauss", ("3.0",)),
     "gaussdb": Family("GaussDB (for openGauss)", ("v500r002c10",)),
-    "kafka": Family("Kafka", ()),
+    "kafka": Family("Kafka", (), "kafka"),
 }
 NICKNAMES = {"postgres": "postgresql", "pg": "postgresql", "maria": "mariadb", "mssql": "sqlserver", "g100": "vastbase-g100",
              "e100": "vastbase-e100"}  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from anabranch import connectors
-from anabranch.databases import SOURCE, TARGET
+from anabranch.databases import SOURCE, TARGET, registry
 from anabranch.errors import ConfigError
 from anabranch.model.recipe import Asked, Step, step_names
 from anabranch.recipe.later import later_steps
@@ -84,10 +84,12 @@ def steps_by_check(source: str, target: str) -> dict[str, str]:
 
 def _end(role: str, release: Release, asked: Asked) -> End:
     scheme = FAMILIES[release.name].connector
-    made = connectors.recipe(scheme, role, replace(asked, version=release.version)) if scheme else None
+    is_ours = scheme and role in registry()[scheme].roles
+    made = connectors.recipe(scheme, role, replace(asked, version=release.version)) if is_ours else None
     if made is None:
         title = FAMILIES[release.name].title
-        return End(role, release, later_steps(release, role, asked), f"the connector of {title} comes later")
+        why = f"{title} is no {role}" if scheme else f"the connector of {title} comes later"
+        return End(role, release, later_steps(release, role, asked), why)
     if release.version < made.oldest:
         oldest = ".".join(map(str, made.oldest)).removesuffix(".0")
         return End(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,34 +18,10 @@ from anabranch.testing.torture.ends import version_of
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import job_at_mysql
+from rigs.users import user_at
 
 Make = Callable[[Server], Database]
 TABLE = ("CREATE TABLE orders (id int PRIMARY KEY, name varchar(40))", "INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
-LOGIN = {
-    "mysql": "CREATE USER '{0}'@'%' IDENTIFIED BY '{1}'",
-    "mariadb": "CREATE USER '{0}'@'%' IDENTIFIED BY '{1}'",
-    "postgresql": "CREATE ROLE \"{0}\" LOGIN PASSWORD '{1}'",
-}
-GONE = {
-    "mysql": ("DROP USER '{0}'@'%'",),
-    "mariadb": ("DROP USER '{0}'@'%'",),
-    "postgresql": ('DROP OWNED BY "{0}" CASCADE', 'DROP ROLE "{0}"'),
-}
-
-
-@contextmanager
-def user_at(*databases: Database) -> Iterator[tuple[str, str]]:
-    """Yield a user who may log in at these servers, and do nothing more, with its password."""
-    user, password = f"u{secrets.token_hex(5)}", "p"
-    done = []
-    try:
-        for database in databases:
-            database.execute(LOGIN[database.server.name].format(user, password))
-            done.append(database)
-        yield user, password
-    finally:
-        for database in done:
-            database.execute(*(text.format(user) for text in GONE[database.server.name]))
 
 
 def release_of(database: Database) -> Release:

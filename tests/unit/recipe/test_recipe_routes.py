@@ -25,6 +25,7 @@ OF_SERVERS = {
     ("mysql", "target"): ("preflight_server.py", "preflight_rights.py", "preflight_cluster.py"),
     ("postgresql", "source"): ("preflight_server.py", "preflight_publication.py", "preflight_decoder.py", "rights.py"),
     ("postgresql", "target"): ("preflight_server.py",),
+    ("kafka", "target"): ("preflight.py",),
 }
 OF_TABLES = {"target.names", "source.settings"}  # in these files, and about tables or the job file
 
@@ -90,7 +91,9 @@ def test_a_pair_that_this_release_runs_is_refused_only_where_exbase_alone_is_ask
         written("mysql:5.5", "postgresql:12", only_exbase=True)
     assert refused.value.hint.startswith("mysql:5.5 goes to vastbase-g100:2.2.5, vastbase-g100:2.2.10; ")
     assert direction(Release("postgresql", "12"), Release("mysql", "5.5")) == "", "the way back has no 5.5"
-    assert written("mariadb:10.11", "postgresql:18").runs
+    assert written("mariadb:10.11", "postgresql:18").runs and written("mysql:8.0", "kafka").runs
+    with pytest.raises(ConfigError, match="Kafka is no source"):
+        written("kafka", "mysql:8.0")
 
 
 def test_rights_are_statements_for_the_named_user_and_quoted() -> None:
@@ -121,7 +124,7 @@ def test_the_verb_prints_text_and_json() -> None:
 
 def test_every_check_of_a_server_has_its_step() -> None:
     for (database, role), files in OF_SERVERS.items():
-        steps = steps_by_check(database, database)
+        steps = steps_by_check("mysql" if database == "kafka" else database, database)
         found = {check for name in files for check in checks_of(CONNECTORS / database / role / name, role)} - OF_TABLES
         assert len(found) > 3, (database, role)
         assert found - steps.keys() == set(), f"{database} {role}: a step of its recipe has to name them"

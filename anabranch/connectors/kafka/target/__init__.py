@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from anabranch.contracts import Appender, ChangeTables, Checks, TargetStore, TypeMap, ValueRules
     from anabranch.databases import Options
     from anabranch.model.endpoint import Endpoint
+    from anabranch.model.recipe import Asked, EndRecipe
 
 
 @dataclass
@@ -71,3 +72,10 @@ def connector(endpoint: Endpoint, options: Options = USUAL) -> KafkaTarget:
 
 
 change_connector = connector  # there is no other form
+
+
+def recipe_for(asked: Asked) -> EndRecipe:
+    """Return what has to be set up at a Kafka before it is a target."""
+    from anabranch.connectors.kafka.target.recipe import recipe_of
+
+    return recipe_of(asked)

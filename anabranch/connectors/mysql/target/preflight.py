@@ -10,7 +10,12 @@ from anabranch.connectors.mysql.target.options import USUAL, MysqlTargetOptions
 from anabranch.connectors.mysql.target.preflight_acting import check_triggers, check_versioned
 from anabranch.connectors.mysql.target.preflight_cluster import check_cluster, check_keys_wanted
 from anabranch.connectors.mysql.target.preflight_facts import Check, Live
-from anabranch.connectors.mysql.target.preflight_rights import check_rights, check_state, check_truncate
+from anabranch.connectors.mysql.target.preflight_rights import (
+    check_progress_view,
+    check_rights,
+    check_state,
+    check_truncate,
+)
 from anabranch.connectors.mysql.target.preflight_server import (
     check_connections,
     check_engine,
@@ -80,6 +85,7 @@ SERVER_CHECKS: tuple[Check, ...] = (
     check_connections,
     check_rights,
     check_truncate,
+    check_progress_view,
     check_state,
 )
 TABLE_CHECKS: tuple[Check, ...] = (

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from anabranch.connectors.mysql.registered import STATE
 from anabranch.connectors.mysql.rights import TO_WRITE, as_pattern, grant
-from anabranch.connectors.mysql.target import migrate
+from anabranch.connectors.mysql.target import migrate, progress_view
 from anabranch.connectors.mysql.target.preflight_cluster import kind
 from anabranch.connectors.mysql.target.preflight_facts import Live
 from anabranch.connectors.sql.findings import failed, ok, some
@@ -18,6 +18,7 @@ from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 
 OF_STATE = tuple(migrate.RIGHTS.split(", "))
+EXBASE = "compat.exbase"  # in PreflightContext.user_choices
 TRUNCATE, LOCKS = "truncate", "LOCK TABLES"  # [apply] truncate, and what it needs besides (emptying.py)
 
 
@@ -41,6 +42,21 @@ def check_state(live: Live) -> Iterator[CheckResult]:
             return
         if coming:
             yield ok("state", f"the first start brings the database {STATE} to this release: {coming}")
+
+
+def check_progress_view(live: Live) -> Iterator[CheckResult]:
+    """Check that `kafkaoffset` can be made in the user's own database, where the job file asks for it."""
+    if live.context.user_choices.get(EXBASE) != "true":
+        return
+    schema, found = progress_view.own_database(live.connection), progress_view.is_shown(live.connection)
+    lacking = _lacking(live, progress_view.RIGHTS, [TableId(schema, progress_view.NAME)])
+    if lacking and not found:
+        hint = grant(", ".join(progress_view.RIGHTS), f"{as_pattern(schema)}.*", live.user)
+        yield failed("compat", f"{live.user} lacks {', '.join(lacking)} on the database {schema}", hint)
+    elif found is None:
+        yield failed("compat", *progress_view.taken(live.connection))
+    else:
+        yield ok("compat", f"{schema}.{progress_view.NAME} shows the progress of jobs")
 
 
 def check_truncate(live: Live) -> Iterator[CheckResult]:

@@ -17,6 +17,7 @@ from anabranch.connectors.mysql.target.preflight_server import (
     OUR_CONNECTIONS,
     SETTINGS,
 )
+from anabranch.connectors.mysql.target.progress_view import RIGHTS as VIEW_RIGHTS
 from anabranch.model.recipe import Asked, EndRecipe, Item, Step, check, made, setting, statement
 
 
@@ -73,10 +74,15 @@ def _user(asked: Asked) -> tuple[Step, ...]:
     on_state = statement(
         grant(migrate.RIGHTS, f"`{STATE}`.*", user), "the job's state, in the same transaction as its rows"
     )
+    own = grant(", ".join(VIEW_RIGHTS), f"{as_pattern(asked.user)}.*", user)
+    on_view = statement(own, "where [compat] exbase = true: make the view kafkaoffset there", is_optional=True)
     return (
         Step("target.user", "The job's user", (login,)),
         Step(
-            "target.rights", "Its rights", (*on_tables, on_state), ("target.rights", "target.state", "target.truncate")
+            "target.rights",
+            "Its rights",
+            (*on_tables, on_state, on_view),
+            ("target.rights", "target.state", "target.truncate", "target.compat"),
         ),
         Step(
             "target.made",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pymysql
 
 from anabranch.connectors.mysql.target.migrate import DENIED
+from anabranch.connectors.mysql.target.progress_view import hide
 from anabranch.connectors.mysql.target.session import Connection, logged, one, quoted, run, transaction
 from anabranch.connectors.mysql.target.stage_sweep import sweep
 from anabranch.connectors.mysql.target.state_session import only_one
@@ -50,6 +51,7 @@ def remove(connection: Connection, job: str) -> None:
 
 
 def _remove_state(connection: Connection) -> None:
+    hide(connection)
     for name in ALL:
         run(connection, f"DROP TABLE IF EXISTS `anabranch`.{quoted(name)}")
     if one(connection, OTHERS) is None:

@@ -13,6 +13,7 @@ from anabranch.connectors.mysql.target.cutover_notes import MysqlCutovers
 from anabranch.connectors.mysql.target.jobs import MysqlJobs
 from anabranch.connectors.mysql.target.journal import MysqlJournal
 from anabranch.connectors.mysql.target.migrate import migrate, shipped
+from anabranch.connectors.mysql.target.progress_view import show
 from anabranch.connectors.mysql.target.state_session import StateSession, only_one
 from anabranch.connectors.mysql.target.states import MysqlTableStates
 from anabranch.connectors.mysql.target.verified import MysqlVerified
@@ -43,6 +44,11 @@ class MysqlStore:
         once: the first does it, the others find it done."""
         with self._session("prepare the database anabranch") as connection, only_one(connection):
             migrate(connection, self._migrations)
+
+    def show_progress(self) -> None:
+        """Make `kafkaoffset` in the user's own database, as ShowsProgress has it."""
+        with self._session("show progress as exBase does") as connection, only_one(connection):
+            show(connection)
 
     def close(self) -> None:
         self._session.close()

@@ -24,6 +24,7 @@ from anabranch.connectors.postgresql.target.preflight_server import (
     STATE,
     check_connections,
     check_encoding,
+    check_progress_view,
     check_schemas,
     check_state,
     check_table_rights,
@@ -87,6 +88,7 @@ SERVER_CHECKS: tuple[Check, ...] = (
     check_writable,
     check_connections,
     check_schemas,
+    check_progress_view,
     check_state,
 )
 LIVE_CHECKS: tuple[Check, ...] = (

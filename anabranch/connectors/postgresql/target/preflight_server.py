@@ -10,6 +10,7 @@ from anabranch.connectors.postgresql.room import rooms
 from anabranch.connectors.postgresql.target.migrate import may_alter, pending, shipped, statements
 from anabranch.connectors.postgresql.target.partitions import plan_partitions
 from anabranch.connectors.postgresql.target.preflight_facts import WRITABLE, Live
+from anabranch.connectors.postgresql.target.progress_view import HINT, TAKEN, VIEW, is_shown
 from anabranch.connectors.postgresql.target.stage_sweep import stage_prefix
 from anabranch.connectors.sql.findings import failed, ok, warning
 from anabranch.errors import StateError
@@ -19,6 +20,7 @@ from anabranch.model.room import judged
 OLDEST = 120000  # shortest float text: https://www.postgresql.org/docs/release/12.0/
 TESTED = (18,)  # releases that this project's own test runs have written to
 STATE = "target.state"
+EXBASE = "compat.exbase"  # in PreflightContext.user_choices
 _NOT_OPEN = """
 SELECT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = 'anabranch' AND NOT has_schema_privilege(n.oid, 'USAGE'))
 """
@@ -140,6 +142,19 @@ def _check_release(live: Live) -> Iterator[CheckResult]:
     elif lacking:
         why = f"the schema anabranch is of an earlier release, and {live.user} does not own its tables: {names}"
         yield failed("state", why, statements(lacking, live.user))
+
+
+def check_progress_view(live: Live) -> Iterator[CheckResult]:
+    """Check that `public.kafkaoffset` can be made, where the job file asks for it."""
+    if live.context.user_choices.get(EXBASE) != "true":
+        return
+    found = is_shown(live.connection)
+    if found is None:
+        yield failed("compat", TAKEN, HINT)
+    elif not found and not live.true("SELECT has_schema_privilege('public', 'CREATE')"):
+        yield failed("compat", f"{live.user} may not make the view {VIEW}", may_create_in("public", live.user))
+    else:
+        yield ok("compat", f"{VIEW} shows the progress of jobs")
 
 
 def check_table_rights(live: Live) -> Iterator[CheckResult]:

@@ -46,6 +46,8 @@ def _user(asked: Asked) -> tuple[Step, ...]:
         statement(may_create(asked.database, asked.user), "make schema anabranch, and schemas that are missing"),
         *(statement(may_create_in(one, asked.user), MAKE, one != PUBLIC) for one in asked.schemas),
     ]
+    why = "where [compat] exbase = true: make the view kafkaoffset there"
+    items.append(statement(may_create_in(PUBLIC, asked.user), why, is_optional=True))
     if asked.version >= (PARAMETER_GRANTS_SINCE // 10_000,):
         items.append(statement(grant_statement(asked.user), SUPERUSER, is_optional=True))
     else:
@@ -60,7 +62,7 @@ def _user(asked: Asked) -> tuple[Step, ...]:
     state = made(
         "schema anabranch, with the state of all jobs", "docs/reference/state.md has every table; anabranch drop JOB"
     )
-    checks = ("rights", "state", "session_replication_role")
+    checks = ("rights", "state", "session_replication_role", "compat")
     return (
         Step("target.user", "The job's user", (login, line)),
         Step("target.rights", "Its rights", tuple(items), tuple(f"target.{name}" for name in checks)),

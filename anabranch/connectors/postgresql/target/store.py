@@ -16,6 +16,7 @@ from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.target import aside, conflicts, cutover_notes, ddl_notes, skipped, trace, verified
 from anabranch.connectors.postgresql.target.migrate import migrate, shipped
+from anabranch.connectors.postgresql.target.progress_view import hide, show
 from anabranch.connectors.postgresql.target.stage_sweep import sweep
 from anabranch.connectors.sql.migrations import KNOWS, Migration, newest
 from anabranch.errors import Fenced, StateError
@@ -161,6 +162,12 @@ class PostgresStore:
         with self._session("prepare the schema anabranch") as connection, connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
             migrate(connection, self._migrations)
+
+    def show_progress(self) -> None:
+        """Make `public.kafkaoffset`, as ShowsProgress has it."""
+        with self._session("show progress as exBase does") as connection, connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+            show(connection)
 
     def job(self, job: str) -> dict[str, str] | None:
         row = self._read("read the job", READ_JOB, [job])
@@ -437,6 +444,7 @@ def _drop_rows(connection: Connection, job: str) -> None:
         return
     if _one(connection, IS_PUBLISHED):  # a job that reads here knows by these tables what others have written
         return
+    hide(connection)
     for name in (*mine, "meta"):
         connection.execute(f"DROP TABLE anabranch.{name}".encode())
     try:

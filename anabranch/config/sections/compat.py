@@ -1,0 +1,13 @@
+"""`[compat]` of the job file."""
+
+from __future__ import annotations
+
+from anabranch.config.section import Section
+
+
+class Compat(Section):
+    """Show a job to programs that were made for another product ([how](../howto/coming-from-exbase.md))."""
+
+    exbase: bool = False
+    """The target has exBase's table `kafkaoffset`, as a view over the state: `public.kafkaoffset` of a PostgreSQL, at a MySQL
+    or MariaDB in the database that is named as the job's user. Something else of that name stays, and preflight fails."""
