@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anabranch.errors import ConfigError
+from anabranch.rows.messages.debezium.envelope import DebeziumFormat
 from anabranch.rows.messages.format import Format, Settings
 from anabranch.rows.messages.plain import PlainFormat
 
-FORMATS: Mapping[str, Callable[[Settings], Format]] = {"plain": PlainFormat}
+FORMATS: Mapping[str, Callable[[Settings], Format]] = {"debezium": DebeziumFormat, "plain": PlainFormat}
 
 
 def format_of(name: str, settings: Settings) -> Format:

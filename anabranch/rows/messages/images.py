@@ -26,6 +26,7 @@ INSERT, UPDATE, DELETE, TOMBSTONE = range(4)
 NEEDS_KEYS = (
     "the source's log needs the key of every changed row: binlog_row_image = FULL, or a REPLICA IDENTITY with the key"
 )
+WHOLE_ROWS = "write whole rows to the source's log: binlog_row_image = FULL, or ALTER TABLE … REPLICA IDENTITY FULL"
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -35,13 +36,11 @@ Cell = Callable[[LogicalType, Any], Any]  # a column's JSON texts
 @dataclass(frozen=True)
 class Images:
     """n images of a table: `keys` (None: the table has no key) and `rows` are JSON objects, `partial` says of each whether it
-    lacks columns. `cells`: the JSON texts of each column; image i has those of column c iff `carried[i, c]`."""
+    lacks columns."""
 
     keys: Any
     rows: Any
     partial: Bools
-    cells: list[Any]
-    carried: Bools
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,9 @@ class Events:
 
 def images_of(changes: TableChanges, cell: Cell, absent: Callable[[LogicalType], str] | None = None) -> Images:
     """Return the images of a table's changes. What an update's new image leaves out is taken from its old one, where that has
-    it; else the object does not have it, or has what `absent` gives for its type."""
+    it; else the object does not have it, or has what `absent` gives for its type, and null in an old image."""
     table = changes.table
+    new = (changes.op == Op.AFTER) | (changes.op == Op.INSERT)
     after, places = changes.op == Op.AFTER, np.arange(len(changes.op))
     after[0] = False  # nothing is in front of the first one
     after[1:] &= changes.op[:-1] == Op.BEFORE
@@ -73,10 +73,13 @@ def images_of(changes: TableChanges, cell: Cell, absent: Callable[[LogicalType],
         if filled.any():
             column = column.take(pa.array(np.where(filled, places - 1, places)))
             carried[:, at] |= filled
+        missing = new & ~carried[:, at]
+        if absent is not None and missing.any():
+            column = pc.if_else(pa.array(missing), pa.scalar(absent(type), column.type), column)
         columns.append(column)
     keys = _keys(changes, columns, carried) if table.key else None
-    rows = _objects(table.columns, columns, carried)
-    return Images(keys, rows, np.logical_not(carried.all(axis=1)), columns, carried)
+    rows = _objects(table.columns, columns, carried if absent is None else np.ones_like(carried))
+    return Images(keys, rows, np.logical_not(carried.all(axis=1)))
 
 
 def _keys(changes: TableChanges, columns: Sequence[Any], carried: Bools) -> Any:

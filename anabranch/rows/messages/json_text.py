@@ -27,6 +27,11 @@ def literal(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def compact(value: object) -> str:
+    """Return a value as JSON without blanks between tokens."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def joined(parts: Sequence[Any]) -> Any:
     """Join columns and constant texts, row by row. There is at least one column; nulls are written `null`."""
     arrays = [part for part in parts if not isinstance(part, str)]
@@ -78,8 +83,10 @@ def data_of(array: Any) -> Any:
 
 
 def floats(array: Any) -> Any:
-    """Return the shortest numbers that read back equal; what is none is a string."""
+    """Return the shortest numbers that read back equal; what is none is a string. Each has a point or an exponent, so that
+    readers take none for a whole number, which has no -0."""
     texts = pc.cast(array, pa.string())
+    texts = pc.if_else(pc.match_substring_regex(texts, r"^-?\d+$"), pc.binary_join_element_wise(texts, ".0", ""), texts)
     if not array.null_count and np.isfinite(array.to_numpy(zero_copy_only=False)).all():
         return texts
     for raw, written in _NO_NUMBERS.items():

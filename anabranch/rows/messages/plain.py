@@ -123,9 +123,8 @@ def without(values: Any, gone: Any) -> Any:
 
 
 def keys_of(images: Images, keyed: Any) -> tuple[Any, Any]:
-    """Return the keys of events and their hashes; a table without a key has none, and hashes of its images."""
+    """Return the keys of events, and None, or no keys and hashes of images for a table without a key."""
     if images.keys is not None:
-        found = picked(images.keys, keyed)
-        return found, hashes(found.cast(pa.large_string()).cast(pa.large_binary()))
+        return picked(images.keys, keyed), None
     rows = picked(images.rows, keyed)
     return pa.nulls(len(keyed), pa.string()), hashes(rows.cast(pa.large_string()).cast(pa.large_binary()))

@@ -117,8 +117,8 @@ class Engine:
         self.program: Program | None = None
 
     def run(self, sink: Mapping[str, str] | None = None) -> None:
-        files = [_written(self.home / "engine", self.properties)]
-        files += [] if sink is None else [_written(self.home / "sink", sink)]
+        files = [written(self.home / "engine", self.properties)]
+        files += [] if sink is None else [written(self.home / "sink", sink)]
         program, *options = self._command
         self.program = Program([program, *LOGS, *options, *files], {})
 
@@ -199,7 +199,7 @@ class Debezium:
         return self._engine
 
 
-def _written(file: Path, properties: Mapping[str, str]) -> Path:
+def written(file: Path, properties: Mapping[str, str]) -> Path:
     """It has a password in it."""
     file.touch(mode=0o600)
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))

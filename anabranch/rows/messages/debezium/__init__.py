@@ -1,0 +1,1 @@
+"""The format `debezium`: envelope, values of types, sources, schemas."""
