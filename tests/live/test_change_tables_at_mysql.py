@@ -189,7 +189,7 @@ def test_what_has_no_row_stops_and_what_changes_its_definition_ends(here: JobHer
 
 
 def test_a_reader_needs_the_rights_that_the_page_names(here: JobHere) -> None:
-    made, reader = here.made, unique_name("reader")[-30:]
+    made, reader = here.made, unique_name("r")
     made.source.execute("CREATE TABLE hidden (id INT PRIMARY KEY)", *whole_rows(made, "hidden"))
     here.load()
     made.source.execute("INSERT INTO item VALUES (4, 'x', 4)")
@@ -215,7 +215,7 @@ def test_a_reader_needs_the_rights_that_the_page_names(here: JobHere) -> None:
 
 
 def test_preflight_says_what_change_tables_lack(here: JobHere) -> None:
-    made, source, user = here.made, here.made.source, unique_name("job")[-30:]
+    made, source, user = here.made, here.made.source, unique_name("job")
     long = "x" * 50
     source.execute(f"CREATE TABLE {long} (id INT PRIMARY KEY)", *whole_rows(made, long))
     made.target.execute(
