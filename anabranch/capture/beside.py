@@ -1,4 +1,4 @@
-"""What a statement changes of a table beside columns: kinds of which the job follows some, and notes the others.
+"""Changes of a table beside its columns, as a statement has them: kinds that the job follows, and those that it only notes.
 
 What does not live here: reading statements (the source's dialect), indexes that are followed (`altered.py`).
 """

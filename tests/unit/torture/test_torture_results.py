@@ -41,6 +41,7 @@ RARE = {
     "apply.one": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
     "apply.altering": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.altering.filled": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
+    "ddl.replaced": "live/test_asked_changes.py::test_a_person_may_alter_the_target_in_place_of_a_change",
     "apply.altered.apart": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.created": "live/test_created_tables.py::test_rule_17_tables_come_with_their_first_row",
     "apply.dropping": "live/test_dropped_tables.py::test_rule_17_tables_go_at_their_place",
