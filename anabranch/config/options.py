@@ -130,8 +130,8 @@ def model_of(kind: type[Options]) -> type[BaseModel]:
     hints = get_type_hints(kind)
     made = {one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(kind)}
     with warnings.catch_warnings():
-        # A key may be called `json`; what it hides is a deprecated method of pydantic that nobody here calls.
-        warnings.filterwarnings("ignore", message='Field name "json"')
+        # A key may be called `json` or `schema`; they hide deprecated methods of pydantic that nobody here calls.
+        warnings.filterwarnings("ignore", message='Field name "(json|schema)"')
         model: type[BaseModel] = create_model(kind.__name__, __config__=Section.model_config, **made)  # type: ignore[call-overload]  # names and types are data here
     return model
 

@@ -209,3 +209,20 @@ def test_a_job_of_processes_writes_messages_and_says_how_far_it_is(here: JobHere
     made.cli("drop", "--execute")
     assert f"anabranch.{made.name}" not in topics_of(kafka)
     assert f"{made.name}.item" in topics_of(kafka), "what readers read stays"
+
+
+def test_envelopes_are_debeziums_where_the_job_file_says_so(here: JobHere, kafka: Server) -> None:
+    made, source = here.made, here.made.source
+    to_kafka(made, kafka, options='topic = "{job}.{table}"\nformat = "debezium"\ntombstones = false')
+    here.load()
+    source.execute(
+        "INSERT INTO item VALUES (1, 'one', 1)", "UPDATE item SET n = 2 WHERE id = 1", "DELETE FROM item WHERE id = 1"
+    )
+    here.stream()
+    found = [one.value for one in Reader(kafka, [f"{made.name}.item"]).look()]
+    assert [(one["op"], one["before"], one["after"]) for one in found] == [
+        ("c", None, {"id": 1, "v": "one", "n": 1}),
+        ("u", {"id": 1, "v": "one", "n": 1}, {"id": 1, "v": "one", "n": 2}),
+        ("d", {"id": 1, "v": "one", "n": 2}, None),
+    ]
+    assert {one["source"]["connector"] for one in found} == {source.server.name}

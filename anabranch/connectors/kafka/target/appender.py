@@ -17,7 +17,7 @@ from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changing
-from anabranch.connectors.kafka.target.names import topic_name
+from anabranch.connectors.kafka.target.formats import format_for
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.producing import Producing, settings_of
 from anabranch.connectors.kafka.target.records import Key, Value
@@ -32,8 +32,7 @@ from anabranch.model.table_life import TableState
 from anabranch.rows.appended import ChangeBatch
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
-from anabranch.rows.messages.format import Format, Settings
-from anabranch.rows.messages.formats import format_of
+from anabranch.rows.messages.format import Format
 from anabranch.rows.net import TargetTable
 
 Changes = dict[Key, Value | None]
@@ -198,13 +197,7 @@ class KafkaAppender:
         noted = forms.topics_of(changing.records.there)
         found = found_topics(self._endpoint, noted)
         refuse_changed(noted, found)
-        settings = Settings(
-            job=self._job,
-            source="",
-            database="",
-            topic=lambda table: topic_name(self._options.topic, self._job, table.target),
-        )
-        self._format = format_of(self._options.format, settings)
+        self._format = format_for(self._options, self._job, changing.records.there)
         limits = {name: one.largest for name, one in found.items()}
         self._producing = Producing(self._options, noted, limits)
 

@@ -10,10 +10,16 @@ from anabranch.databases import Options, whole_number
 
 @dataclass(frozen=True)
 class KafkaTargetOptions(Options):
-    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(("topic", "partitions"))
+    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(("topic", "partitions", "format", "schema", "decimal"))
 
-    format: Literal["plain"] = "plain"
-    """What a message contains."""
+    format: Literal["plain", "debezium"] = "plain"
+    """What a message contains: [both formats](kafka-messages.md)."""
+    schema: bool = False
+    """With `debezium`: values and keys say what they are made of, as Kafka Connect's JSON converter has it."""
+    tombstones: bool = True
+    """Let a message without a value follow each delete, by which a compacted topic forgets the row."""
+    decimal: Literal["string", "precise"] = "string"
+    """With `debezium`: decimals as text, or as the bytes of Kafka Connect's `Decimal`."""
     topic: str = "{schema}.{table}"
     """The topic of a table; `{job}`, `{schema}` and `{table}` are put in, the two last as the rules name the table at the
     target."""

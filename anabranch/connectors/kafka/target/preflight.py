@@ -11,6 +11,7 @@ from anabranch.connectors.kafka.connection import administrator, brokers, patien
 from anabranch.connectors.kafka.errors import translated
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.beginning import OTHERS
+from anabranch.connectors.kafka.target.formats import format_for
 from anabranch.connectors.kafka.target.names import refused, topic_name
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import Records
@@ -19,8 +20,6 @@ from anabranch.connectors.sql.findings import failed, ok, warning
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
-from anabranch.rows.messages.format import Settings
-from anabranch.rows.messages.formats import format_of
 from anabranch.rows.net import TargetTable
 
 
@@ -55,10 +54,8 @@ class KafkaChecks:
             )
 
     def _values(self, context: PreflightContext) -> Iterator[CheckResult]:
-        settings = Settings(
-            context.job, "", "", lambda table: topic_name(self._options.topic, context.job, table.target)
-        )
-        for why in format_of(self._options.format, settings).check(list(context.targets.values())):
+        made = format_for(self._options, context.job, {})
+        for why in made.check(list(context.targets.values())):
             yield failed("messages", why, "leave the column out ([[tables]] columns.drop), or take another format")
         for table in context.targets.values():
             yield from _rows(table, context)
