@@ -33,7 +33,7 @@ STATEMENTS = (
 
 
 @pytest.mark.parametrize("pair", [("mariadb", "postgresql"), ("mysql", "mariadb")], ids=" to ".join)
-def test_rule_19_what_is_not_followed_is_noted_and_parks_nothing(
+def test_what_is_not_followed_is_noted_and_parks_nothing(
     pair: tuple[str, str],
     request: pytest.FixtureRequest,
     source_database: Callable[[Server], Database],
