@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
@@ -186,6 +187,58 @@ def test_what_has_no_row_stops_and_what_changes_its_definition_ends(here: JobHer
     here.stream()
     rows = made.target.query("SELECT v FROM cdc.`public_item_CT` WHERE id = 1 ORDER BY `__$start_lsn`")
     assert rows == [("one",), ("new",)]
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "READ COMMITTED"])
+def test_a_reader_waits_for_nobody_and_nobody_for_a_reader(here: JobHere, isolation: str) -> None:
+    made, asked = here.made, Asked(here.made)
+    here.load()
+    made.source.execute("INSERT INTO item VALUES (1, 'one', 1)")
+    here.stream()
+    begin, end = asked.one("fn_cdc_get_min_lsn('public_item')"), asked.one("fn_cdc_get_max_lsn()")
+    reader, epoch = made.target.connect(autocommit=False), made.target.connect(autocommit=False)
+    try:
+        _run(reader, f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}", "SET SESSION innodb_lock_wait_timeout = 1")
+        _run(epoch, "SET SESSION innodb_lock_wait_timeout = 1", *_epoch("item"))
+        calls = [f"CALL cdc.fn_cdc_get_{which}_changes_public_item(%s, %s, 'all')" for which in ("all", "net")]
+        for call in calls:
+            assert [row[-3:] for row in _rows(reader, call, begin, end)] == [(1, "one", 1)], "while an epoch is open"
+        assert _rows(reader, "SELECT cdc.fn_cdc_get_max_lsn()") == [(end,)]
+        epoch.rollback()
+        _run(epoch, *_epoch("item"))  # which waits for no lock of the reader, whose transaction is open
+        epoch.rollback()
+        made.source.execute("INSERT INTO item VALUES (2, 'two', 2)")
+        here.stream()
+        for call in calls:
+            assert [row[-3:] for row in _rows(reader, call, begin, end)] == [(1, "one", 1)]
+        newest = end if isolation == "REPEATABLE READ" else asked.one("fn_cdc_get_max_lsn()")
+        assert _rows(reader, "SELECT cdc.fn_cdc_get_max_lsn()") == [(newest,)], "a view of its own, or the newest"
+    finally:
+        reader.close()
+        epoch.close()
+
+
+def _epoch(table: str) -> list[str]:
+    """Return statements that write what an epoch does: rows, their place, the end of an instance."""
+    return [
+        f"INSERT INTO cdc.`public_{table}_CT` (`__$start_lsn`, `__$seqval`, `__$operation`)"
+        " VALUES (REPEAT(X'EE', 10), REPEAT(X'EE', 10), 2)",
+        "INSERT INTO cdc.lsn_time_mapping (start_lsn, tran_end_time, `position`)"
+        " VALUES (REPEAT(X'EE', 10), UTC_TIMESTAMP(6), 'x')",
+        f"UPDATE cdc.change_tables SET end_lsn = REPEAT(X'EE', 10) WHERE capture_instance = 'public_{table}'",
+    ]
+
+
+def _run(connection: Any, *statements: str) -> None:
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def _rows(connection: Any, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())
 
 
 def test_a_reader_needs_the_rights_that_the_page_names(here: JobHere) -> None:

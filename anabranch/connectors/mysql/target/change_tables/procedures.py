@@ -2,7 +2,9 @@
 
 `CALL cdc.fn_cdc_get_all_changes_<instance>(from, to, filter)` answers with a set of rows, or with the error. The range is
 looked at in the statement that reads: it has one view of all tables, so that what is cleaned up meanwhile makes an error,
-never a gap.
+never a gap. All of them are SELECT: what a function reads for any other statement (`DO`, `SET`) is locked until the reader's
+transaction ends, which appending would wait for.
+https://dev.mysql.com/doc/refman/8.0/en/innodb-consistent-read.html
 Statements as text. What does not live here: the refusal, and functions that give a value (`functions.py`).
 """
 
@@ -36,7 +38,8 @@ def _procedure(instance: str, called: str, other: str, rows: str) -> str:
     return f"""
 CREATE PROCEDURE cdc.{quoted(called + instance)}({ARGUMENTS}) READS SQL DATA SQL SECURITY INVOKER
 BEGIN
-  DO {refuse};
+  DECLARE refused INT;
+  SELECT {refuse} INTO refused;
   {rows.replace("{asked}", asked)};
 END
 """

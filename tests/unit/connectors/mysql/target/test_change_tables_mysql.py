@@ -41,6 +41,9 @@ def test_procedures_refuse_before_they_read_and_in_what_reads() -> None:
     assert list(made) == ["fn_cdc_get_all_changes_s_t", "fn_cdc_get_net_changes_s_t"]
     for statement in made.values():
         assert statement.count("cdc.fn_cdc_refuse_arguments('s_t', ") == 2 and "`v``w`" in statement
+        assert "SELECT cdc.fn_cdc_refuse_arguments(" in statement and "DO cdc." not in statement, (
+            "DO locks what it reads"
+        )
         assert "SQL SECURITY INVOKER" in statement and "LIMIT 1) AS asked STRAIGHT_JOIN" in statement
     assert len(dict(procedures.of_instance("s_t", "`cdc`.`s_t_CT`", ("id",), ()))) == 1, "no net changes without a key"
 
