@@ -29,7 +29,6 @@ READ_IN = {
     "job/keep_verifying.py": "shown: when a table was compared; which comes next, and any order would do",
     "job/way_back.py": "shown: when the cut-over of the other way was taken back",
     "lifecycle/vouching.py": "shown: when somebody gave a table its place",
-    "rows/messages/debezium/envelope.py": "shown: when a message was made",
     "cli/main.py": "the name of a file with a traceback",
 }
 
