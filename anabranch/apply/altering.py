@@ -317,7 +317,7 @@ class Altering:
         left = [*left, *self._alter_within(altered)]
         work = progress.work()
         after = {t: catch_up(s, upto) for t, s in states.items() if t != table}
-        after[table] = catch_up(states[table], upto, altered.schema, altered.indexes)
+        after[table] = catch_up(states[table], upto, altered.schema, altered.indexes, altered.passed)
         work.states |= after
         why = told(decided)
         if not decided or decided[0] != REPLACE:
@@ -363,7 +363,7 @@ class Altering:
         left: Mapping[TableId, Sequence[str]],
     ) -> Iterator[Decided]:
         for table, one in altered.items():
-            state = alter(self.progress.states[table], one.schema, one.indexes)
+            state = alter(self.progress.states[table], one.schema, one.indexes, one.passed)
             why = outcome_of(one, barriers[table], left[table])
             yield Decided(state, sequence, barriers[table].statement, Outcome.ALTERED, why, self._rule(one.schema))
 
@@ -429,7 +429,7 @@ class Altering:
         for table, one in altered.items():
             if left := self._alter_within(one):
                 notes[table] = replace(notes[table], why="; ".join(filter(None, (notes[table].why, *left))))
-            work.states[table] = alter(work.states[table], one.schema, one.indexes)
+            work.states[table] = alter(work.states[table], one.schema, one.indexes, one.passed)
             if is_apart(table, work.context):
                 rows, policy = self.tables.where(one.schema), self.tables.on_conflict(one.schema)
                 work.follow(still_followed(work.followed(table), one, rows, policy))

@@ -23,7 +23,7 @@ from anabranch.model.column_changes import (
     ignored,
 )
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
-from anabranch.model.index_changes import NO_CHANGES, IndexChanges, index_changes
+from anabranch.model.index_changes import NO_CHANGES, IndexChanges, index_changes, passed_over
 from anabranch.model.schema import TableSchema
 from anabranch.rows.altered import (
     AlteredTable,
@@ -101,7 +101,8 @@ def altered_table(
         raise NotFollowed("the job's rules make another table of it now")
     indexes = reduce(IndexChanges.plus, beside.values(), NO_CHANGES)
     left_out = ignored(former[0], now[0], untold)
-    return AlteredTable(*former, *now, steps, indexes, frozenset(beside), left_out)
+    passed = passed_over(former[0], now[0], dict(untold.renamed), indexes)
+    return AlteredTable(*former, *now, steps, indexes, frozenset(beside), passed, left_out)
 
 
 def _beside(

@@ -67,6 +67,29 @@ def index_changes(
     return IndexChanges(tuple(came), tuple(name for name in gone if name not in moved), tuple(pairs))
 
 
+def passed_over(
+    then: TableSchema, now: TableSchema, renamed: Mapping[str, str], followed: IndexChanges
+) -> tuple[str, ...]:
+    """Return indexes and unique keys that came, and that are not followed: nobody would take them off again. `followed`: what
+    is. Of one that is not over columns alone, or whose definition is the latest one, its name tells whether it came."""
+    before = {index.name: index for index in then.indexes}
+    kept = {*followed.added, *(name for _, name in followed.renamed)}
+    by_name = bool(then.numbers or now.numbers)
+    return tuple(
+        index.name
+        for index in now.indexes
+        if index.name not in kept and _came(before.get(index.name), index, renamed, by_name)
+    )
+
+
+def _came(before: Index | None, now: Index, renamed: Mapping[str, str], by_name: bool) -> bool:
+    if before is None:
+        return True
+    if by_name or not (is_followed(before) and is_followed(now)):
+        return not by_name and is_followed(before) is not is_followed(now)
+    return before.unique is not now.unique or not _is_same(_with_names(before, renamed), now)
+
+
 def _of(table: TableSchema, unique: bool) -> Iterator[Index]:
     return (index for index in table.indexes if is_followed(index) and index.unique is unique)
 

@@ -345,9 +345,12 @@ def begin_altering(state: TableState, sequence: int) -> TableState:
 
 
 @_step(Life.STREAMING, after=Life.STREAMING)
-def alter(state: TableState, schema: TableSchema, indexes: IndexChanges = NO_CHANGES) -> TableState:
-    """Follow the table by its next definition, which its target's table has by now, but for indexes that come."""
-    return replace(state, schema=schema, facts=replace(_indexed(state, schema, indexes), altering=None))
+def alter(
+    state: TableState, schema: TableSchema, indexes: IndexChanges = NO_CHANGES, passed: Sequence[str] = ()
+) -> TableState:
+    """Follow the table by its next definition, which its target's table has by now, but for indexes that come. `passed`: those
+    that come, and that the target is to be without."""
+    return replace(state, schema=schema, facts=replace(_indexed(state, schema, indexes, passed), altering=None))
 
 
 @_step(Life.STREAMING, after=Life.STREAMING)
@@ -375,14 +378,18 @@ def decide(state: TableState, decision: str, by: Sequence[str]) -> TableState:
 
 @_step(Life.LOADING, after=Life.LOADING)
 def catch_up(
-    state: TableState, sequence: int, schema: TableSchema | None = None, indexes: IndexChanges = NO_CHANGES
+    state: TableState,
+    sequence: int,
+    schema: TableSchema | None = None,
+    indexes: IndexChanges = NO_CHANGES,
+    passed: Sequence[str] = (),
 ) -> TableState:
     """Note how far a table has come that resumes. `schema`: its next definition, which its target's table has by now, but for
-    indexes that come."""
+    indexes that come; `passed` as for `alter`."""
     facts = replace(state.facts, resumes=sequence)
     if schema is None:
         return replace(state, facts=facts)
-    facts = replace(_indexed(state, schema, indexes), resumes=sequence, altering=None, asked=None, decided=())
+    facts = replace(_indexed(state, schema, indexes, passed), resumes=sequence, altering=None, asked=None, decided=())
     return replace(state, schema=schema, facts=facts)
 
 
@@ -450,16 +457,22 @@ def _unbuilt(facts: Facts) -> Facts:
     return replace(facts, built=False, not_built=(), adding=(), others=others)
 
 
-def _indexed(state: TableState, schema: TableSchema, changes: IndexChanges) -> Facts:
-    """Return the facts with the indexes that are to be built. Behind one that goes, others over the same columns may have to
-    be: a target builds one of them."""
+def _indexed(state: TableState, schema: TableSchema, changes: IndexChanges, passed: Sequence[str]) -> Facts:
+    """Return the facts with the indexes that are to be built, and those that are not. Behind one that goes, others over the
+    same columns may have to be: a target builds one of them."""
     names, there = dict(changes.renamed), {index.name for index in schema.indexes}
     wanted = [names.get(name, name) for name in state.facts.adding] + list(changes.added)
     before = state.schema.indexes if state.schema else ()
-    gone = {index.columns for index in before if index.name in changes.dropped}
-    wanted += [index.name for index in schema.indexes if is_followed(index) and index.columns in gone]
-    adding = tuple(name for name in dict.fromkeys(wanted) if name in there)
-    return replace(state.facts, adding=adding, left_out=schema.left_out)
+    had = {index.name: index.columns for index in before if index.name not in state.facts.passed}
+    gone = {had[name] for name in changes.dropped if name in had}
+    passed = [*(names.get(name, name) for name in state.facts.passed if name not in changes.dropped), *passed]
+    passed = [name for name in dict.fromkeys(passed) if name in there and name not in changes.added]
+    built = [index for index in schema.indexes if index.name not in passed]
+    wanted += [index.name for index in built if is_followed(index) and index.columns in gone]
+    adding = tuple(name for name in dict.fromkeys(wanted) if name in there and name not in passed)
+    of_gone = tuple(f"index {name} of " for name in changes.dropped)
+    not_built = tuple(line for line in state.facts.not_built if not line.startswith(of_gone))
+    return replace(state.facts, adding=adding, not_built=not_built, passed=tuple(passed), left_out=schema.left_out)
 
 
 def read_stored(state: str, reason: str, facts: Mapping[str, str]) -> tuple[Life, Facts]:

@@ -74,6 +74,7 @@ class AlteredTable:
     steps: tuple[Step, ...]
     indexes: IndexChanges = NO_CHANGES
     beside: frozenset[ColumnChange] = frozenset()
+    passed: tuple[str, ...] = ()  # indexes (source's names) that come, and that the job file does not follow
     ignored: tuple[str, ...] = ()  # columns (source's names) that come, and that the target stays without
 
     @property

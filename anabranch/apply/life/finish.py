@@ -184,10 +184,13 @@ def _which(state: TableState) -> tuple[int, int]:
 
 def _left(state: TableState) -> TableState:
     """Return the table as it is to be built. One that was built has only the indexes that came since: what else the target has
-    lost meanwhile somebody has taken off."""
-    if not state.facts.built or state.schema is None:
+    lost meanwhile somebody has taken off. Indexes that came and are not followed are not built: nobody would take them off."""
+    if state.schema is None:
         return state
-    indexes = tuple(index for index in state.schema.indexes if index.name in state.facts.adding)
+    followed = tuple(index for index in state.schema.indexes if index.name not in state.facts.passed)
+    if not state.facts.built:
+        return replace(state, schema=replace(state.schema, indexes=followed))
+    indexes = tuple(index for index in followed if index.name in state.facts.adding)
     columns = tuple(
         replace(c, has_default=c.nullable, default=None, default_is_expression=False) for c in state.schema.columns
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from anabranch.apply.life.finish import Finisher, _deepest_first
+from anabranch.apply.life.finish import Finisher, _deepest_first, _left
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Action, TableSchema
+from anabranch.model.schema import Action, Index, TableSchema
 from anabranch.model.table_life import TableState, catch_up
 from rigs.chunks import INT, reference, schema
 
@@ -116,3 +116,13 @@ def test_who_was_refused_a_row_waits_for_the_keys_of_its_table_and_hears_of_them
     assert next(looks, None) is None, "it was waited for"
     assert not finisher.settle(first.source, stop) and not finisher.settle(second.source, lambda: True)
     assert list(worked_at) == [] and finisher.settle(second.source, lambda: False)
+
+
+def test_an_index_that_came_and_is_not_followed_is_not_built_with_the_others_either() -> None:
+    """The table's keys may not be built yet as it comes, and are looked at again where the target refused one of them."""
+    table = replace(schema("a", {"id": INT, "n": INT}, ["id"]), indexes=(Index("i", ("n",)), Index("u", ("n",), True)))
+    before = state(table)
+    for built, adding, wanted in ((False, (), ["i"]), (True, ("i",), ["i"]), (True, (), [])):
+        facts = replace(before.facts, built=built, adding=adding, passed=("u",))
+        found = _left(replace(before, facts=facts)).schema
+        assert found is not None and [index.name for index in found.indexes] == wanted

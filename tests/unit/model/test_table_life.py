@@ -56,6 +56,7 @@ FACTS = (
     ("apply", "me"),
     ("5@b.1:7", "me", "now"),
     ("by_v",),
+    ("by_c",),
     ("note",),
 )
 FULL = Facts(*FACTS, {"later": "x"})
