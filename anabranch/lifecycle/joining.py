@@ -118,7 +118,8 @@ class Joining:
         self._source_report(table, now).require()
         if not logs_cascades(self.job, self.source):
             values = value_rules(self.job)
-            Report(self.name, tuple(check_cascades(self.job.rules, [now[table]], values))).require()
+            others = [s.schema for one, s in self.states().items() if s.schema and one != table]
+            Report(self.name, tuple(check_cascades(self.job.rules, [now[table]], values, others))).require()
             if awaits:
                 self._await_parents(table, now)
         return now
@@ -296,8 +297,9 @@ class Joining:
 
     def _source_report(self, table: TableId, now: Mapping[TableId, TableSchema]) -> Report:
         """Return the findings of the source's preflight about this table."""
+        lacks = {state.source: state.facts.left_out for state in self.states().values() if state.source != table}
         with closing(self.source.checks()) as checks:
-            dropped = {one: self.job.rules.dropped(one) for one in now}
+            dropped = {one: (*self.job.rules.dropped(one), *lacks.get(one, ())) for one in now}
             results = checks.run(PreflightContext(self.name, {}, now, {}, dropped))
         return Report(self.name, tuple(result for result in results if result.table == str(table)))
 

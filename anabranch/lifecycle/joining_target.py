@@ -62,6 +62,12 @@ class AtTarget:
                 return []
             return tables.differences(schema, self.job.rules.target_table(schema))
 
+    def lacks(self, table: TableId, state: TableState | None) -> tuple[str, ...]:
+        """Return the columns that the target's table is without because they came later, and that a load would write: not
+        those that the job leaves out by now."""
+        dropped = self.job.rules.dropped(table)
+        return tuple(name for name in (state.facts.left_out if state else ()) if name not in dropped)
+
     def rename_labels(self, schema: TableSchema) -> None:
         """Rename labels of the target's types that the source has renamed since."""
         then = [state.schema for state in self._states().values() if state.schema]
@@ -79,8 +85,7 @@ class AtTarget:
     def refuse_other_columns(self, now: TableSchema) -> None:
         """Refuse columns that do not take the rows, where the target's table stays with its rows."""
         state = self._states().get(now.id)
-        left_out = state.facts.left_out if state else ()
-        if other := [*(f"it has no column {name}" for name in left_out), *self.differences(now)]:
+        if other := [*(f"it has no column {name}" for name in self.lacks(now.id, state)), *self.differences(now)]:
             raise ConfigError(
                 f"{self.job.rules.target_table(now).target} stays as it is with --keep: {'; '.join(other)}",
                 job=self.job.config.name,
@@ -97,7 +102,7 @@ class AtTarget:
             then = tables.as_renamed(state.schema, now) if isinstance(tables, LabelTables) else state.schema
             steps = list(tables.script([(now, self.job.rules.target_table(now))]))
         other = self.differences(now)
-        if now.same_definition(then) and not (state.facts.recreate or state.facts.left_out or other):
+        if now.same_definition(then) and not (state.facts.recreate or self.lacks(now.id, state) or other):
             return
         would = f"--recreate would drop {state.target} at the target and create it anew:"
         raise ConfigError(

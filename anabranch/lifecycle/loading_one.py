@@ -145,7 +145,9 @@ class LoadingOne(Copying):
 
     def _is_made_otherwise(self, joining: Joining, state: TableState | None, schema: TableSchema) -> bool:
         """Return whether the target table may be another than one that is made now."""
-        if state is None or not state.generation or state.facts.recreate or state.facts.left_out:
+        if state is None or not state.generation or state.facts.recreate:
+            return True
+        if joining.at_target.lacks(schema.id, state):
             return True
         return bool(state.schema and not _is_made_as(state.schema, schema)) or bool(
             joining.at_target.differences(schema)

@@ -5,7 +5,7 @@ It can where it knows every row and column that such a key looks at. What does n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from anabranch.contracts import ValueRules
 from anabranch.errors import AnabranchError
@@ -19,11 +19,15 @@ CHECK = "job.cascades"
 OTHER_ACTION = "declare the key with RESTRICT at the source"
 
 
-def check_cascades(rules: RuleSet, tables: Iterable[TableSchema], values: ValueRules) -> Iterator[CheckResult]:
-    """Check foreign keys whose effects the source's log does not show. Also for a single table that is to join the others."""
+def check_cascades(
+    rules: RuleSet, tables: Iterable[TableSchema], values: ValueRules, others: Iterable[TableSchema] = ()
+) -> Iterator[CheckResult]:
+    """Check foreign keys whose effects the source's log does not show. Also for a single table that is to join the `others`,
+    as their targets have them."""
     tables = list(tables)
+    left_out = {schema.id: rules.left_out(schema) for schema in (*others, *tables)}
     keys = [(child, key) for child in tables for key in child.foreign_keys if key.changes_rows]
-    found = [result for child, key in keys for result in _check(rules, child.id, key)]
+    found = [result for child, key in keys for result in _check(rules, child.id, key, left_out)]
     found += [result for child, key in keys for result in _check_unwritten(rules, child, key, tables)]
     found += [result for child in tables for result in _check_computed(rules, child, values)]
     found += _circles({child.id: child for child, _ in keys})
@@ -36,7 +40,9 @@ def check_cascades(rules: RuleSet, tables: Iterable[TableSchema], values: ValueR
         )
 
 
-def _check(rules: RuleSet, child: TableId, key: ForeignKey) -> Iterator[CheckResult]:
+def _check(
+    rules: RuleSet, child: TableId, key: ForeignKey, left_out: Mapping[TableId, Collection[str]]
+) -> Iterator[CheckResult]:
     parent, place = key.parent, _place(key)
     if not rules.includes(parent):
         message = f"{place} changes rows, which the source's log does not show, and the job leaves {parent} out"
@@ -48,9 +54,11 @@ def _check(rules: RuleSet, child: TableId, key: ForeignKey) -> Iterator[CheckRes
         message = f"{place} changes rows, which the source's log does not show, and {filtered} has a filter"
         yield _failed(child, message, f"take the filter out, exclude a table, or {OTHER_ACTION}")
     pairs = ((child, key.columns), (parent, key.parent_columns))
-    lost = [f"{table}.{c}" for table, columns in pairs for c in columns if c in rules.dropped(table)]
+    lost = [(t, c) for t, columns in pairs for c in columns if c in left_out.get(t, rules.dropped(t))]
     if lost:
-        message = f"{place} changes rows, which the source's log does not show, and the job drops {', '.join(lost)}"
+        drops = "the job drops" if all(c in rules.dropped(t) for t, c in lost) else "the target is without"
+        names = ", ".join(f"{t}.{c}" for t, c in lost)
+        message = f"{place} changes rows, which the source's log does not show, and {drops} {names}"
         yield _failed(child, message, f"replicate the column, exclude the table, or {OTHER_ACTION}")
 
 

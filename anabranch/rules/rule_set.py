@@ -424,7 +424,7 @@ def _dropped_keys(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tupl
 def _doubled_names(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tuple[str, ...], str]]:
     seen: dict[str, str] = {}
     for column in schema.columns:
-        if column.name in entry.columns.drop:
+        if column.left_out or column.name in entry.columns.drop:
             continue
         name = entry.columns.rename.get(column.name, column.name)
         if name in seen:

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.config import load_job
 from anabranch.connectors.mysql.target.typemap import MysqlTypes
+from anabranch.model.checks import CheckVerdict
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Column, ForeignKey, TableSchema
+from anabranch.preflight.cascades import check_cascades
+from anabranch.rules.rule_set import RuleSet
 from rigs.preflight import ALL, HEAD, INT, End, failures, run, table
 
 CASCADE, SET_NULL, RESTRICT = Action.CASCADE, Action.SET_NULL, Action.RESTRICT
@@ -67,6 +71,18 @@ def test_rule_01_columns_of_a_cascade_may_not_be_dropped(tmp_path: Path) -> None
     text = ALL + entry("shop.b", 'columns = { drop = ["n"] }')
     (message,) = failed(tmp_path, text, child())
     assert message.endswith("and the job drops shop.b.n")
+
+
+def test_rule_01_columns_of_a_cascade_may_not_be_left_out_at_the_target(tmp_path: Path) -> None:
+    """Also those of a parent that streams, and that the child is to join."""
+    (tmp_path / "job.toml").write_text(ALL)
+    found = RuleSet(load_job(tmp_path / "job.toml", {}), MysqlTypes())
+    (left,) = check_cascades(found, [child().leaving_out(["n"]), table("shop.a")], found.values)
+    assert left.message.endswith("and the target is without shop.b.n")
+    (left,) = check_cascades(found, [child()], found.values, [table("shop.a").leaving_out(["id"])])
+    assert left.message.endswith("and the target is without shop.a.id")
+    (fine,) = check_cascades(found, [child()], found.values, [table("shop.a")])
+    assert fine.verdict is CheckVerdict.OK
 
 
 def test_rule_01_columns_of_a_cascade_may_not_be_computed_by_the_target(tmp_path: Path) -> None:

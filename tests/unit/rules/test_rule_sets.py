@@ -150,6 +150,14 @@ def test_settings_that_do_not_fit_the_table(tmp_path: Path, settings: str, messa
     assert message in str(caught.value)
 
 
+def test_a_column_may_have_the_name_of_one_that_was_left_out_when_it_came(tmp_path: Path) -> None:
+    came = replace(CUSTOMERS, columns=(*CUSTOMERS.columns, Column("note", TEXT, "text")))
+    found = rules(tmp_path, customers('columns = { drop = ["where"], rename = { fname = "note" } }'))
+    assert found.target_table(came.leaving_out(["note"])).columns == ("id", "note", "total", "country")
+    with pytest.raises(ConfigError, match="fname and note would both be called note"):
+        found.target_table(came)
+
+
 @pytest.mark.parametrize(
     ("where", "columns"),
     [
