@@ -189,6 +189,33 @@ def test_what_has_no_row_stops_and_what_changes_its_definition_ends(here: JobHer
     assert rows == [("one",), ("new",)]
 
 
+def test_net_changes_tell_keys_apart_as_the_source_does(here: JobHere) -> None:
+    made, source, asked = here.made, here.made.source, Asked(here.made)
+    text = "TEXT" if source.server.name == "postgresql" else "VARCHAR(700) COLLATE utf8mb4_bin"
+    source.execute(f"CREATE TABLE word (k {text} PRIMARY KEY, n INT)", *whole_rows(made, "word"))
+    if source.server.name != "postgresql":
+        source.execute("CREATE TABLE loose (k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, n INT)")
+    here.load()
+    begin = asked.one("fn_cdc_get_max_lsn()")
+    long = "ä" * 600  # more bytes than a server sorts by
+    keys = ["a", "A", "ä", long + "1", long + "2", *(["a "] if source.server.name == "postgresql" else [])]
+    for key in keys:
+        source.execute(f"INSERT INTO word VALUES ('{key}', 0)")
+    for key in reversed(keys):
+        source.execute(f"UPDATE word SET n = n + 1 WHERE k = '{key}'")
+    here.stream()
+    end = asked.one("fn_cdc_get_max_lsn()")
+    assert asked.net(begin, end, of="word") == {(2, key, 1) for key in keys}
+    if source.server.name != "postgresql":
+        source.execute("INSERT INTO loose VALUES ('a', 1)")
+        here.stream()
+        begin = asked.one("fn_cdc_increment_lsn(%s)", asked.one("fn_cdc_get_max_lsn()"))
+        source.execute("UPDATE loose SET k = 'A' WHERE k = 'a'")
+        here.stream()
+        rows = asked.rows("fn_cdc_get_net_changes_public_loose", begin, asked.one("fn_cdc_get_max_lsn()"), "all")
+        assert [(row[1], *row[3:]) for row in rows] == [(1, "a", 1), (2, "A", 1)], "the old key first"
+
+
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "READ COMMITTED"])
 def test_a_reader_waits_for_nobody_and_nobody_for_a_reader(here: JobHere, isolation: str) -> None:
     made, asked = here.made, Asked(here.made)

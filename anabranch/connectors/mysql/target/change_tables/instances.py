@@ -186,7 +186,7 @@ def _create(connection: Connection, wanted: Wanted, release: Release) -> None:
     schema, table, columns = wanted
     instance, name = instance_of(table.target), table_name(table.target)
     run(connection, create_table(schema.id, table.target, columns, release))
-    for called, statement in procedures.of_instance(instance, name, [column.name for column in columns], table.key):
+    for called, statement in procedures.of_instance(instance, name, columns, table.key):
         _routine(connection, "PROCEDURE", called, statement)
 
 

@@ -10,23 +10,30 @@ Statements as text. What does not live here: the refusal, and functions that giv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from anabranch.connectors.mysql.target.change_tables.functions import PLACE, TEXT
+from anabranch.connectors.mysql.target.columns import MadeColumn
 from anabranch.connectors.mysql.target.session import quoted
 from anabranch.connectors.mysql.target.words import literal
 from anabranch.connectors.sql.change_tables import ALL, COLUMNS, NET
 
 ARGUMENTS = f"from_lsn {PLACE}, to_lsn {PLACE}, row_filter_option {TEXT}"
+# https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html#sysvar_max_sort_length
+SORTED = 1024  # bytes of a value by which a server sorts
 LSN, _, SEQVAL, OPERATION, MASK, _ = map(quoted, COLUMNS)
 
 
-def of_instance(instance: str, table: str, columns: Sequence[str], key: Sequence[str]) -> Iterator[tuple[str, str]]:
+def of_instance(
+    instance: str, table: str, columns: Sequence[MadeColumn], key: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     """Yield the procedures of one change table: name and statement. `table`: its name, qualified and quoted; without a `key`
     there are no net changes."""
-    yield ALL + instance, _procedure(instance, ALL, "all update old", _all_changes(table, columns))
+    names = [column.name for column in columns]
+    yield ALL + instance, _procedure(instance, ALL, "all update old", _all_changes(table, names))
     if key:
-        yield NET + instance, _procedure(instance, NET, "all with merge", _net_changes(table, columns, key))
+        one = ", ".join(_told_apart(column for column in columns if column.name in key))
+        yield NET + instance, _procedure(instance, NET, "all with merge", _net_changes(table, names, one))
 
 
 def _procedure(instance: str, called: str, other: str, rows: str) -> str:
@@ -54,9 +61,20 @@ def _all_changes(table: str, columns: Sequence[str]) -> str:
     ORDER BY c.{LSN}, c.{SEQVAL}, c.{OPERATION}"""
 
 
-def _net_changes(table: str, columns: Sequence[str], key: Sequence[str]) -> str:
+def _told_apart(key: Iterable[MadeColumn]) -> Iterator[str]:
+    """Yield what is the same in all rows of one key, and in no others: texts by their bytes, since a collation may take for one
+    what the source tells apart. Of a long value a server sorts the first bytes only, so a digest stands beside it."""
+    for column in key:
+        name = f"c.{quoted(column.name)}"
+        yield f"CAST({name} AS BINARY)" if column.is_text else name
+        if column.index_bytes is None or column.index_bytes > SORTED:
+            yield f"SHA2({name}, 256)"
+
+
+def _net_changes(table: str, columns: Sequence[str], key: str) -> str:
     """Return the query for what became of each row in the end. A key's first row in the range tells whether it was there before
-    (deleted, or an old image), its last one whether it is there afterwards. Older releases have no window functions."""
+    (deleted, or an old image), its last one whether it is there afterwards; of a changed key the old one comes first.
+    `key`: what is grouped by. Older releases have no window functions."""
     place = f"CONCAT(c.{LSN}, c.{SEQVAL}, CHAR(c.{OPERATION}))"
 
     def at(alias: str, end: str) -> str:
@@ -70,8 +88,8 @@ def _net_changes(table: str, columns: Sequence[str], key: Sequence[str]) -> str:
       CAST(NULL AS BINARY(128)) AS {MASK}{"".join(f", ends.{quoted(name)}" for name in columns)}
     FROM {{asked}} STRAIGHT_JOIN (
       SELECT MIN({place}) AS begin_place, MAX({place}) AS end_place FROM {table} AS c
-      WHERE c.{LSN} BETWEEN from_lsn AND to_lsn GROUP BY {", ".join(f"c.{quoted(name)}" for name in key)}) AS places
+      WHERE c.{LSN} BETWEEN from_lsn AND to_lsn GROUP BY {key}) AS places
     STRAIGHT_JOIN {table} AS begins ON {at("begins", "begin_place")}
     STRAIGHT_JOIN {table} AS ends ON {at("ends", "end_place")}
     WHERE asked.fine = 1 AND (begins.{OPERATION} IN (1, 3) OR ends.{OPERATION} IN (2, 4))
-    ORDER BY ends.{LSN}, ends.{SEQVAL}"""
+    ORDER BY ends.{LSN}, ends.{SEQVAL}, ends.{OPERATION}"""

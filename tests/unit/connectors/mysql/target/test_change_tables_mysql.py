@@ -5,6 +5,7 @@ from __future__ import annotations
 from anabranch.connectors.mysql.target.change_tables import functions, procedures
 from anabranch.connectors.mysql.target.change_tables.instances import captured, create_table
 from anabranch.connectors.mysql.target.change_tables.names import folded, is_too_long
+from anabranch.connectors.mysql.target.columns import MadeColumn
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.contracts import ValueRules
 from anabranch.model.change_names import change_table
@@ -12,6 +13,8 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.net import TargetTable
+
+COLUMNS = (MadeColumn("id", "id", "int", True), MadeColumn("v`w", "v`w", "varchar(9)", True))
 
 
 def test_every_column_may_be_null_and_the_key_is_the_order_of_rows() -> None:
@@ -37,7 +40,7 @@ def test_names_that_are_one_to_a_server() -> None:
 
 
 def test_procedures_refuse_before_they_read_and_in_what_reads() -> None:
-    made = dict(procedures.of_instance("s_t", "`cdc`.`s_t_CT`", ("id", "v`w"), ("id",)))
+    made = dict(procedures.of_instance("s_t", "`cdc`.`s_t_CT`", COLUMNS, ("id",)))
     assert list(made) == ["fn_cdc_get_all_changes_s_t", "fn_cdc_get_net_changes_s_t"]
     for statement in made.values():
         assert statement.count("cdc.fn_cdc_refuse_arguments('s_t', ") == 2 and "`v``w`" in statement
@@ -45,7 +48,19 @@ def test_procedures_refuse_before_they_read_and_in_what_reads() -> None:
             "DO locks what it reads"
         )
         assert "SQL SECURITY INVOKER" in statement and "LIMIT 1) AS asked STRAIGHT_JOIN" in statement
-    assert len(dict(procedures.of_instance("s_t", "`cdc`.`s_t_CT`", ("id",), ()))) == 1, "no net changes without a key"
+    assert len(dict(procedures.of_instance("s_t", "`cdc`.`s_t_CT`", COLUMNS, ()))) == 1, "no net changes without a key"
+
+
+def test_keys_are_told_apart_by_their_bytes() -> None:
+    columns = [
+        MadeColumn("a", "a", "varchar(20)", True, "utf8mb4", "utf8mb4_general_ci"),
+        MadeColumn("b", "b", "longtext", True),
+        MadeColumn("c", "c", "varbinary(2000)", True),
+        MadeColumn("d", "d", "float", True),
+    ]
+    made = dict(procedures.of_instance("s_t", "`cdc`.`s_t_CT`", [*COLUMNS, *columns], ("a", "b", "c", "d")))
+    by = "CAST(c.`a` AS BINARY), CAST(c.`b` AS BINARY), SHA2(c.`b`, 256), c.`c`, SHA2(c.`c`, 256), c.`d`"
+    assert f"GROUP BY {by})" in made["fn_cdc_get_net_changes_s_t"], "a float has more digits than it is written with"
 
 
 def test_functions_tell_a_server_that_logs_what_they_do() -> None:
