@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.contracts import Shadow, UnlikeRow
 from anabranch.cutover.following import Following
+from anabranch.errors import StateError
 from anabranch.job.drill_report import DrilledRow, DrilledTable
 from anabranch.job.drill_writes import Writes, watching
+from anabranch.model.column_changes import left_out_now
 from anabranch.model.ids import TableId
 from anabranch.rules.way_back import TableBack, WayBack
 from anabranch.view.job_view import JobView
@@ -134,7 +136,11 @@ class _Compared:
             schema = catalog.tables(lambda table: table == wanted, whole=False)[wanted]
         with store_of(self.job) as store:
             state = store.states.table(self.job.config.name, wanted)
-        form = self.job.rules.target_table(schema.leaving_out(state.facts.left_out if state else ()))
+        then = state.schema.leaving_out(state.facts.left_out) if state and state.schema else schema
+        if (there := left_out_now(then, schema)) is None:
+            told = "the source altered its columns during the drill, and the target is without some of them"
+            raise StateError(told, table=str(wanted), hint="let the job come there, then drill again")
+        form = self.job.rules.target_table(there)
         names = dict(zip(form.source_columns, form.columns, strict=True)) | dict(form.computed)
         return list(schema.primary_key), [name for name, there in names.items() if there not in self.table.drop]
 

@@ -20,6 +20,7 @@ from anabranch.contracts import SpelledTypes
 from anabranch.databases import registry
 from anabranch.errors import ConfigError, StateError
 from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.column_changes import left_out_now
 from anabranch.model.ids import TableId
 from anabranch.model.markers import origin_of
 from anabranch.model.schema import TableSchema
@@ -116,8 +117,8 @@ def _ends(job: JobView) -> Ends:
     with catalog_of(source) as catalog:
         mine = own_targets(catalog.writers(), trail_uuid(job) or "") - states.keys()
         now = catalog.tables(lambda table: job.rules.includes(table) and table not in mine, whole=False)
-    left = {table: state.facts.left_out for table, state in states.items()}
-    now = {table: schema.leaving_out(left.get(table, ())) for table, schema in now.items()}
+    left_out = {table: left_out_now(_form(states.get(table), schema), schema) for table, schema in now.items()}
+    now = {table: left_out[table] or schema for table, schema in now.items()}
     return Ends(
         now,
         _made(job, [target for table in now if (target := job.rules.target_of(table))]),
@@ -127,8 +128,14 @@ def _ends(job: JobView) -> Ends:
         frozenset(table for table, state in states.items() if not (state.is_parked or state.is_built)),
         shared,
         bool(states),
+        altered=frozenset(table for table, schema in left_out.items() if schema is None),
         **_foreseen(job),
     )
+
+
+def _form(state: TableState | None, now: TableSchema) -> TableSchema:
+    """Return the definition that the target has of a table, marked by what it is without; of one that it lacks, `now`."""
+    return state.schema.leaving_out(state.facts.left_out) if state and state.schema else now
 
 
 def _foreseen(job: JobView) -> dict[str, Any]:

@@ -247,6 +247,18 @@ def leaving_out(then: TableSchema, now: TableSchema, untold: Untold, actions: Ta
     return now.leaving_out(names)
 
 
+def left_out_now(then: TableSchema, now: TableSchema) -> TableSchema | None:
+    """Return the source's definition of now without the columns that the target of `then` is without; None where it is not
+    certain which these are: the target has not come by what altered them, and columns have no numbers."""
+    if not then.left_out:
+        return now.leaving_out(())
+    if all(column.number for column in (*then.columns, *now.columns)):
+        numbers = {column.number for column in then.columns if column.left_out}
+        return now.leaving_out([column.name for column in now.columns if column.number in numbers])
+    names = [[column.name for column in table.columns] for table in (then, now)]
+    return now.leaving_out(then.left_out) if names[0] == names[1] else None
+
+
 def ignored(then: TableSchema, now: TableSchema, untold: Untold) -> tuple[str, ...]:
     """Return the columns that came, and that a target of these definitions is without."""
     renamed = dict(untold.renamed)

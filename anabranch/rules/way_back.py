@@ -72,7 +72,7 @@ class Ends:
     `back`: that of the source in the role of a target. `parked`: source tables whose target is behind; `unready`: those
     that the job loads or builds indexes and keys of. `shared`: target tables that other jobs write to.
     `has_begun`: the job knows of its tables already. `spelled`: the logical type that a column of the target has, by how its
-    type is spelled."""
+    type is spelled. `altered`: source tables of which it is not known yet which columns the target is without."""
 
     at_source: Mapping[TableId, TableSchema]
     at_target: Mapping[TableId, TableSchema]
@@ -83,6 +83,7 @@ class Ends:
     shared: Collection[TableId] = ()
     has_begun: bool = False
     spelled: Callable[[str], LogicalType | None] = _nobody_knows
+    altered: Collection[TableId] = ()
 
 
 def way_back(config: JobConfig, rules: RuleSet, ends: Ends) -> WayBack:
@@ -102,6 +103,7 @@ def way_back(config: JobConfig, rules: RuleSet, ends: Ends) -> WayBack:
         found, results = one.turned(widened)
         tables.append(found)
         findings += results
+    findings += _altered(tables, ends)
     findings += _several_into_one(tables, ends)
     findings += _parents(tables, ends, left_out)
     findings += _widened(widened)
@@ -131,6 +133,16 @@ def _left_out(config: JobConfig, rules: RuleSet, ends: Ends) -> Iterator[tuple[T
             yield table, f'[reverse] exclude has "{named}"'
         elif table in ends.parked:
             yield table, "it is parked, so the target's rows are behind the source's"
+
+
+def _altered(tables: Collection[TableBack], ends: Ends) -> Iterator[CheckResult]:
+    for one in tables:
+        if one.written in ends.altered:
+            text = (
+                "the source altered its columns, and the target, which is without some of them, has not come there yet"
+            )
+            hint = f"let the job come there (anabranch run JOB --until-caught-up), or {OR_EXCLUDE.format(table=one.written)}"
+            yield CheckResult(COLUMNS, CheckVerdict.FAILED, text, hint, str(one.written))
 
 
 def _several_into_one(tables: Collection[TableBack], ends: Ends) -> Iterator[CheckResult]:

@@ -18,6 +18,7 @@ from anabranch.model.column_changes import (
     ignored,
     kinds_between,
     leaving_out,
+    left_out_now,
 )
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ddl_changes import digest_of
@@ -106,3 +107,18 @@ def test_a_target_stays_without_columns_that_it_has_left_out() -> None:
     assert leaving_out(two, replace(THEN, columns=(ID, B)), taken, APPLY_ALL).left_out == ()
     both = leaving_out(two, replace(THEN, columns=(ID, A, B, c)), Untold(), ignores)
     assert (both.left_out, ignored(two, both, Untold())) == (("b", "c"), ("c",))
+
+
+def test_what_a_target_is_without_is_found_in_the_definition_of_now_or_not_certain() -> None:
+    c, without_b = replace(A, name="c"), replace(THEN, columns=(ID, A, B)).leaving_out(["b"])
+    now = replace(THEN, columns=(ID, A, B))
+    assert (same := left_out_now(without_b, now)) is not None and same.left_out == ("b",)
+    for columns in ((ID, B), (ID, A), (ID, A, B, c), (ID, B, A)):  # the first: b is gone, and a has its name
+        assert left_out_now(without_b, replace(THEN, columns=columns)) is None
+    assert left_out_now(THEN, replace(THEN, columns=(ID, B))) is not None  # a target that has all of them
+    id_, a, b = (replace(one, number=number) for number, one in enumerate((ID, A, B), 1))
+    numbered = replace(THEN, columns=(id_, a, b)).leaving_out(["b"])
+    gone = left_out_now(numbered, replace(THEN, columns=(id_, replace(b, number=2))))
+    assert gone is not None and gone.left_out == ()
+    renamed = left_out_now(numbered, replace(THEN, columns=(id_, a, replace(c, number=3))))
+    assert renamed is not None and renamed.left_out == ("c",)
