@@ -216,6 +216,31 @@ def test_net_changes_tell_keys_apart_as_the_source_does(here: JobHere) -> None:
         assert [(row[1], *row[3:]) for row in rows] == [(1, "a", 1), (2, "A", 1)], "the old key first"
 
 
+def test_rights_on_single_routines_stay_when_change_tables_are_made_again(here: JobHere) -> None:
+    made, user = here.made, unique_name("r")
+    failpoints.arm({failpoints.VARIABLE: "changes.made=raise"})
+    with pytest.raises(failpoints.FailpointReached):
+        here.load()
+    failpoints.arm({})
+    all_changes, net = (f"PROCEDURE cdc.fn_cdc_get_{which}_changes_public_item" for which in ("all", "net"))
+    made.target.execute(
+        f"CREATE USER '{user}'@'%' IDENTIFIED BY 'Read-3r'",
+        f"GRANT EXECUTE ON {all_changes} TO '{user}'@'%'",
+        f"GRANT EXECUTE ON FUNCTION cdc.fn_cdc_get_max_lsn TO '{user}'@'%'",
+        f"ALTER {net} COMMENT 'of another release'",
+    )
+    try:
+        here.load()
+        shown = "\n".join(row[0] for row in made.target.query(f"SHOW GRANTS FOR '{user}'@'%'"))
+        assert "fn_cdc_get_all_changes_public_item" in shown and "fn_cdc_get_max_lsn" in shown
+        comments = made.target.query(
+            "SELECT ROUTINE_COMMENT FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = 'cdc'"
+        )
+        assert all(comment.startswith("anabranch ") for (comment,) in comments), "another release's is made anew"
+    finally:
+        made.target.execute(f"DROP USER '{user}'@'%'")
+
+
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "READ COMMITTED"])
 def test_a_reader_waits_for_nobody_and_nobody_for_a_reader(here: JobHere, isolation: str) -> None:
     made, asked = here.made, Asked(here.made)

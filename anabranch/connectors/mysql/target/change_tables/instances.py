@@ -7,6 +7,7 @@ before a call has ended. What does not live here: rows (`writer.py`), routines (
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from anabranch.connectors.mysql.target import ddl
@@ -72,6 +73,8 @@ ADD_KEY = "INSERT INTO cdc.index_columns VALUES (%s, %s, %s)"
 ADD_PLACE = """
 INSERT INTO cdc.lsn_time_mapping VALUES (%s, NULL, %s, NULL, NULL, %s) ON DUPLICATE KEY UPDATE start_lsn = VALUES(start_lsn)
 """
+COMMENTS = "SELECT ROUTINE_COMMENT FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = 'cdc'"
+DIGEST = 40  # characters, of a comment's 64 at the oldest servers
 LSN, END, SEQVAL, OPERATION, MASK, COMMAND = COLUMNS
 # What stands around a table's own columns in its change table.
 HEAD = (
@@ -116,10 +119,11 @@ class MysqlChangeTables:
                     _note(connection, uuid, one, start)
                 run(connection, ADD_PLACE, start, utc(commit_time), str(at))
             reach("changes.noted")
+            routines = _Routines(connection)
             for one in wanted:
-                _create(connection, one, release)
+                _create(connection, routines, one, release)
             for name, statement in functions.shared():
-                _routine(connection, "FUNCTION", name, statement)
+                routines.make("FUNCTION", name, statement)
 
     def close(self) -> None:
         if self._open is not None and self._open.open:
@@ -182,12 +186,12 @@ def _note(connection: Connection, uuid: str, wanted: Wanted, start: bytes) -> No
         run(connection, ADD_KEY, instance, name, ordinal)
 
 
-def _create(connection: Connection, wanted: Wanted, release: Release) -> None:
+def _create(connection: Connection, routines: _Routines, wanted: Wanted, release: Release) -> None:
     schema, table, columns = wanted
     instance, name = instance_of(table.target), table_name(table.target)
     run(connection, create_table(schema.id, table.target, columns, release))
     for called, statement in procedures.of_instance(instance, name, columns, table.key):
-        _routine(connection, "PROCEDURE", called, statement)
+        routines.make("PROCEDURE", called, statement)
 
 
 def create_table(source: TableId, target: TableId, columns: Sequence[MadeColumn], release: Release) -> str:
@@ -207,7 +211,18 @@ def _options(release: Release) -> str:
     return f" ENGINE=InnoDB{how} DEFAULT CHARSET=utf8mb4 COLLATE={by_bytes(release.collations)}"
 
 
-def _routine(connection: Connection, kind: str, name: str, statement: str) -> None:
-    """Make a routine, or make it anew: what a call that was killed has left may be of another release."""
-    run(connection, f"DROP {kind} IF EXISTS cdc.{quoted(name)}")
-    run(connection, statement)
+class _Routines:
+    """Makes routines. Each tells by its comment what it was made of: one that is the same stays, with the rights that readers
+    have been given on it; what a call that was killed has left may be of another release, and is made anew."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._there = {str(comment) for (comment,) in ask(connection, COMMENTS)}
+
+    def make(self, kind: str, name: str, statement: str) -> None:
+        mark = f"anabranch {hashlib.sha256(statement.encode()).hexdigest()[:DIGEST]}"
+        if mark in self._there:
+            return
+        run(self._connection, f"DROP {kind} IF EXISTS cdc.{quoted(name)}")
+        run(self._connection, statement)
+        run(self._connection, f"ALTER {kind} cdc.{quoted(name)} COMMENT {literal(mark)}")
