@@ -184,11 +184,12 @@ def test_topics_of_others_are_refused_and_those_of_the_job_are_watched(here: Job
     source.execute("UPDATE item SET n = 1 WHERE id >= 0")
     here.stream()
     assert {one.key["id"]: one.partition for one in reader.look()} == places, "a key stays where it is"
-    assert "has 5 partitions by now, 3 when the job began" in "\n".join(map(str, here.job.preflight().results))
+    assert "has 5 partitions by now, the job writes to the first 3" in "\n".join(map(str, here.job.preflight().results))
     administrator.delete_topics([name])[name].result()
     until(lambda: name not in topics_of(kafka), "the topic is gone")
     administrator.create_topics([NewTopic(name, 3, 1)])[name].result()
     until(lambda: name in topics_of(kafka), "it is there again")
+    assert "was removed and made again" in "\n".join(map(str, here.job.preflight().results))
     source.execute("DELETE FROM item WHERE id = 1")
     with pytest.raises(TargetError, match="was removed and made again"):
         here.stream()

@@ -33,6 +33,9 @@ OTHERS = (
     "reads them any more"
 )
 
+FEW = "add partitions to it; or say [target.options] partitions, which moves keys to other partitions than they had"
+MANY = "delete them, or say so in the job file ([target.options] partitions)"
+
 
 @dataclass
 class KafkaTopics:
@@ -54,7 +57,10 @@ class KafkaTopics:
             made = self._made(name for name in names if name not in noted)
 
             def decide(records: Mapping[Key, Value]) -> Changes:
-                new = {name: forms.NotedTopic(name, one.id, one.partitions) for name, one in made.items()}
+                partitions = (
+                    self.options.partitions
+                )  # the first ones of more: a key stays where an earlier beginning put it
+                new = {name: forms.NotedTopic(name, one.id, partitions) for name, one in made.items()}
                 keys = {name: (forms.TOPIC, name) for name in new}
                 return {keys[name]: forms.topic_value(one) for name, one in new.items() if keys[name] not in records}
 
@@ -70,6 +76,10 @@ class KafkaTopics:
             if missing := sorted(set(names) - found.keys()):
                 what = f'[target.options] topics = "existing", and there are no topics {", ".join(missing)}'
                 raise TargetError(what, hint='make them, or let the job do it (topics = "create")')
+            if why := [
+                too_few(one, options) for _, one in sorted(found.items()) if one.partitions < options.partitions
+            ]:
+                raise TargetError("; ".join(why), hint=FEW)
             return found
         before = found_topics(self.endpoint, names)
         refuse_used(with_messages(self.endpoint, before.values()))
@@ -79,10 +89,15 @@ class KafkaTopics:
         found = found_topics(self.endpoint, names)
         if many := sorted(name for name, one in found.items() if one.partitions > options.partitions):
             what = f"topics {', '.join(many)} are there, and have more than {options.partitions} partitions"
-            raise TargetError(what, hint="delete them, or say so in the job file ([target.options] partitions)")
+            raise TargetError(what, hint=MANY)
         return found
 
     def close(self) -> None: ...
+
+
+def too_few(topic: FoundTopic, options: KafkaTargetOptions) -> str:
+    """Return the words for a topic that lacks partitions: keys would be in others than the job file's number says."""
+    return f"topic {topic.name} has {topic.partitions} partitions, [target.options] partitions is {options.partitions}"
 
 
 def refuse_names(options: KafkaTargetOptions, job: str, tables: Iterable[TableId]) -> None:

@@ -26,7 +26,8 @@ class KafkaTargetOptions(Options):
     topics: Literal["create", "existing"] = "create"
     """Make the topics, which must not have messages of others, or write behind what topics have that somebody has made."""
     partitions: int = whole_number(1, 1, 10000)
-    """The number of partitions that a topic is made with. A key is in one of them for ever."""
+    """The number of partitions that a topic is made with, or, of one that is there, the first so many that the job writes to. A
+    key is in one of them for ever."""
     replication: int | None = whole_number(None, 1, 32767)
     """The number of replicas that topics are made with, that of the job's state among them; without it as the cluster has
     it."""

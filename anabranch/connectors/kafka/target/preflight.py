@@ -10,12 +10,20 @@ from collections.abc import Iterator
 from anabranch.connectors.kafka.connection import administrator, brokers, patience
 from anabranch.connectors.kafka.errors import translated
 from anabranch.connectors.kafka.target import state_forms as forms
-from anabranch.connectors.kafka.target.beginning import OTHERS
+from anabranch.connectors.kafka.target.beginning import FEW, MANY, OTHERS, too_few
 from anabranch.connectors.kafka.target.formats import format_for
 from anabranch.connectors.kafka.target.names import refused, topic_name
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import Records
-from anabranch.connectors.kafka.target.topics import ANEW, AROUND, BATCH_BYTES, FoundTopic, found_topics, with_messages
+from anabranch.connectors.kafka.target.topics import (
+    ANEW,
+    AROUND,
+    BATCH_BYTES,
+    FoundTopic,
+    changed,
+    found_topics,
+    with_messages,
+)
 from anabranch.connectors.sql.findings import failed, ok, warning
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult, CheckVerdict
@@ -68,7 +76,8 @@ class KafkaChecks:
         names = {topic_name(options.topic, context.job, table.target): table for table in context.targets.values()}
         found = found_topics(self._endpoint, {*names, *noted})
         used = with_messages(self._endpoint, (one for name, one in found.items() if name not in noted))
-        bad = [
+        bad = [failed("topics", why, ANEW, names.get(name)) for name, why in changed(noted, found)]
+        bad += [
             result
             for name, table in names.items()
             for result in (
@@ -88,16 +97,31 @@ class KafkaChecks:
         self, name: str, table: TargetTable, found: FoundTopic | None, noted: forms.NotedTopic | None
     ) -> Iterator[CheckResult]:
         if found is None:
-            if noted is not None:
-                yield failed("topics", f"topic {name} is gone, and with it what it had", ANEW, table)
-            elif self._options.topics == "existing":
+            if noted is None and self._options.topics == "existing":
                 yield failed("topics", f"there is no topic {name}", 'make it, or topics = "create"', table)
             return
         if found.largest is not None and found.largest < BATCH_BYTES + AROUND // 2:
             what = f"topic {name} takes {found.largest} bytes at once, fewer than messages travel in together"
             yield failed("topics", what, f"set its max.message.bytes to {BATCH_BYTES + AROUND} or more", table)
-        if noted is not None and found.partitions > noted.partitions:
-            what = f"topic {name} has {found.partitions} partitions by now, {noted.partitions} when the job began"
+        yield from self._partitions(found, table, noted)
+
+    def _partitions(
+        self, found: FoundTopic, table: TargetTable, noted: forms.NotedTopic | None
+    ) -> Iterator[CheckResult]:
+        """Check that keys find the partitions that the job file says, or said when the job began."""
+        options = self._options
+        written = options.partitions if noted is None else noted.partitions
+        if noted is None and options.topics == "existing" and found.partitions < written:
+            yield failed("topics", too_few(found, options), FEW, table)
+        elif noted is None and options.topics == "create" and found.partitions > written:
+            what = f"topic {found.name} is there, and has {found.partitions} partitions, more than {written}"
+            yield failed("topics", what, MANY, table)
+        elif noted is None and found.partitions > written:
+            what = f"topic {found.name} has {found.partitions} partitions, the job will write to the first {written}"
+            hint = "as [target.options] partitions says; say the number of all of them where no key is in the topic yet"
+            yield warning("topics", what, hint, table)
+        elif noted is not None and found.partitions > written:
+            what = f"topic {found.name} has {found.partitions} partitions by now, the job writes to the first {written}"
             hint = "keys stay where they are, so the new ones stay empty; to spread them, begin anew with other topics"
             yield warning("topics", what, hint, table)
 

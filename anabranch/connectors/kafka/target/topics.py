@@ -7,7 +7,7 @@ What does not live here: names (names.py), noting topics with the job's state (b
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,15 +113,20 @@ def with_messages(endpoint: Endpoint, topics: Iterable[FoundTopic]) -> list[str]
 def refuse_changed(noted: Mapping[str, NotedTopic], found: Mapping[str, FoundTopic]) -> None:
     """Raise TargetError for a topic that is gone, that somebody has made again, or that has fewer partitions: what readers were
     promised is not there any more."""
+    for _, why in changed(noted, found):
+        raise TargetError(why, hint=ANEW)
+
+
+def changed(noted: Mapping[str, NotedTopic], found: Mapping[str, FoundTopic]) -> Iterator[tuple[str, str]]:
+    """Yield the topics that are not what they were, each with why."""
     for name, topic in noted.items():
         there = found.get(name)
         if there is None:
-            raise TargetError(f"topic {name} is gone, and with it what it had", hint=ANEW)
-        if there.id != topic.id:
-            raise TargetError(f"topic {name} was removed and made again: it lacks what it had", hint=ANEW)
-        if there.partitions < topic.partitions:
-            what = f"topic {name} has {there.partitions} partitions, {topic.partitions} when the job began"
-            raise TargetError(what, hint=ANEW)
+            yield name, f"topic {name} is gone, and with it what it had"
+        elif there.id != topic.id:
+            yield name, f"topic {name} was removed and made again: it lacks what it had"
+        elif there.partitions < topic.partitions:
+            yield name, f"topic {name} has {there.partitions} partitions, the job writes to {topic.partitions}"
 
 
 ANEW = "begin again: anabranch drop JOB --execute, then run the job"

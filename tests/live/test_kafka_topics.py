@@ -1,0 +1,79 @@
+"""Topics of a job at a Kafka: which are taken, which are refused, how they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from anabranch.connectors.kafka.target import KafkaTarget
+from anabranch.connectors.kafka.target import state_forms as forms
+from anabranch.connectors.kafka.target.options import KafkaTargetOptions
+from anabranch.connectors.kafka.target.records import Records
+from anabranch.errors import TargetError
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.schema import Column, TableSchema
+from anabranch.testing.conformance.appender import RULES, table
+from anabranch.testing.databases import unique_name
+from anabranch.testing.servers import Server
+
+TABLE = table("a")
+SCHEMA = TableSchema(TABLE.source, (Column("id", LogicalType(Kind.INT64), "bigint"),))
+
+
+class Jobs:
+    """Jobs at a cluster that write to one topic."""
+
+    def __init__(self, kafka: Server) -> None:
+        self.endpoint = Endpoint("kafka", kafka.host, kafka.port, "", "")
+        self.administrator = AdminClient({"bootstrap.servers": f"{kafka.host}:{kafka.port}"})
+        self.topic, self._begun = unique_name("topic"), set[str]()
+
+    def begin(self, job: str, **options: object) -> None:
+        target = KafkaTarget(self.endpoint, KafkaTargetOptions(topic=self.topic, **options))  # type: ignore[arg-type]
+        self._begun.add(job)
+        with closing(target.store()) as store:
+            store.jobs.save_job(job, {"uuid": job})
+        with closing(target.change_tables(RULES)) as topics:
+            topics.begin(job, job, [(SCHEMA, TABLE)], 0, 0)
+
+    def noted(self, job: str) -> dict[str, int]:
+        with closing(Records(self.endpoint, job)) as records:
+            records.refresh()
+            return {name: one.partitions for name, one in forms.topics_of(records.there).items()}
+
+    def drop(self, job: str) -> None:
+        with closing(KafkaTarget(self.endpoint).store()) as store:
+            store.jobs.drop(job)
+        self._begun.discard(job)
+
+    def make(self, partitions: int, name: str = "", **config: str) -> None:
+        topic = name or self.topic
+        self.administrator.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
+
+    def config(self, topic: str) -> dict[str, str]:
+        (told,) = self.administrator.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        return {name: one.value for name, one in told.result().items()}
+
+    def close(self) -> None:
+        for job in list(self._begun):
+            self.drop(job)
+
+
+@pytest.fixture
+def jobs(kafka: Server) -> Iterator[Jobs]:
+    with closing(Jobs(kafka)) as made:
+        yield made
+
+
+def test_a_topic_that_is_there_is_written_in_as_many_partitions_as_the_job_file_says(jobs: Jobs) -> None:
+    job = unique_name("job")
+    jobs.make(5)
+    with pytest.raises(TargetError, match=r"has 5 partitions, .* is 6"):
+        jobs.begin(job, topics="existing", partitions=6)
+    assert jobs.noted(job) == {}
+    jobs.begin(job, topics="existing", partitions=3)
+    assert jobs.noted(job) == {jobs.topic: 3}, "where an earlier beginning put its keys"
