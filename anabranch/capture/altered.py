@@ -51,9 +51,9 @@ def go_on(
     statement: LogStatement,
     shown: str,
     follows: frozenset[ColumnChange],
-) -> list[Barrier]:
-    """Put the definition behind the statement in force, and return the barrier that says so; [] where it is not certain, or the
-    change is of a kind that is not one of `follows`.
+) -> list[Barrier] | None:
+    """Put the definition behind the statement in force, and return the barrier that says so; None where it is not certain, []
+    where nothing of it is known to the job, or the change is of a kind that is not one of `follows`.
 
     `shown`: the statement as people may see it. A prepared transaction with rows of the job may have some of the former
     definition, and is decided behind the statement: then nothing goes on.
@@ -66,7 +66,9 @@ def go_on(
     except SourceError as refused:  # the user may not see all of the table any more
         log.get().warning("definition_not_read", table=str(table), reason=refused.message)
         after = None
-    if after is None or after.schema is then or not after.kinds - BESIDE_COLUMNS <= follows:
+    if after is None:
+        return None
+    if after.schema is then or not after.kinds - BESIDE_COLUMNS <= follows:
         return []
     if after.kinds and not after.kinds & follows:
         return []

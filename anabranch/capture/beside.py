@@ -8,10 +8,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.model.column_changes import CHECKS, CONSTRAINTS, FOREIGN_KEYS, ColumnChange
+from anabranch.model.index_changes import is_followed
 
 if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
     from anabranch.rows.log_items import StatementFacts
+
+
+UNCERTAIN_KEY = (
+    "the source drops or renames its unique key {name}, and what becomes of it is not certain: the target's may refuse "
+    "rows; load the table again"
+)
+
+
+def key_that_goes(facts: StatementFacts, table: TableSchema, is_certain: bool) -> str:
+    """Return the reason to park a table of which a statement drops or renames a unique key, or may do so, "" for any other.
+    `is_certain`: what becomes of the keys that are followed is known."""
+    gone = {name.lower() for name in facts.gone_indexes}
+    going = (index for index in table.indexes if index.unique and index.name.lower() in gone)
+    names = [index.name for index in going if not (is_certain and is_followed(index))]
+    return UNCERTAIN_KEY.format(name=names[0]) if names else ""
 
 
 def kinds_of(facts: StatementFacts, table: TableSchema) -> list[str]:

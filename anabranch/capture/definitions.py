@@ -16,7 +16,7 @@ import pyarrow as pa
 from anabranch import log, waits
 from anabranch.capture import altered, created, dropped
 from anabranch.capture.begin import Wanted, read_definitions
-from anabranch.capture.beside import kinds_of
+from anabranch.capture.beside import key_that_goes, kinds_of
 from anabranch.capture.copies import Copies, tell_keys
 from anabranch.capture.kept_catalog import KeptCatalog
 from anabranch.capture.older import PATIENCE
@@ -195,26 +195,32 @@ class DefinitionKeeper:
         named = [table for table in facts.tables if table in self.trail.history.in_force()]
         if facts.kind != StatementKind.COLUMNS or len(named) != 1 or not (follows := self.follows(named[0])):
             return []
-        return self._altered(named[0], statement, shown, follows)
+        return self._altered(named[0], statement, shown, follows) or []
 
     def _indexed(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
         """Let a table go on with the indexes and unique keys that a statement makes, drops or renames, where the job file
-        follows these. Returns [] for any other statement: the source sees to what indexes ask of rows. What later ones have
-        made of this and of other tables shows at their places: a transaction that alters a table parks none."""
+        follows these, or park it where a unique key goes that is not followed. Returns [] for any other statement: the source
+        sees to what indexes ask of rows. What later ones have made of this and of other tables shows at their places: a
+        transaction that alters a table parks none."""
         named = [table for table in facts.tables if table in self.trail.history.in_force()]
         if not facts.indexes or len(named) != 1 or not (follows := self.follows(named[0]) & BESIDE_COLUMNS):
             return []
         if self._drops_acting_key(facts, named) or not self._is_of_engine(named, facts.engine):
             return []
-        kinds = kinds_of(facts, self.trail.history.in_force()[named[0]])
-        beside = ", ".join(kind for kind in kinds if kind not in BESIDE_COLUMNS)
-        return [replace(one, reason=beside) for one in self._altered(named[0], statement, shown, follows)]
+        then, is_about_keys = self.trail.history.in_force()[named[0]], ColumnChange.UNIQUE_KEYS in follows
+        beside = ", ".join(kind for kind in kinds_of(facts, then) if kind not in BESIDE_COLUMNS)
+        if is_about_keys and (reason := key_that_goes(facts, then, is_certain=True)):
+            return self._park(named, reason, shown)
+        found = self._altered(named[0], statement, shown, follows)
+        if found is None and is_about_keys and (reason := key_that_goes(facts, then, is_certain=False)):
+            return self._park(named, reason, shown)
+        return [replace(one, reason=beside) for one in found or ()]
 
     def _altered(
         self, table: TableId, statement: LogStatement, shown: str, follows: frozenset[ColumnChange]
-    ) -> list[Barrier]:
+    ) -> list[Barrier] | None:
         if table in self.unsettled and self._is_before(statement.mark, self.unsettled[table]):
-            return []
+            return None
         barriers = altered.go_on(self.kept, self.trail, table, statement, shown, follows)
         if barriers:
             self.reselect()

@@ -330,6 +330,59 @@ def test_unique_keys_are_followed_where_the_job_asks_for_them(keep: Callable) ->
     assert [index.name for index in keeper.select(orders).indexes] == ["i"]
 
 
+@pytest.mark.parametrize(
+    ("sql", "prepared", "becomes"),
+    [
+        ("ALTER TABLE orders DROP INDEX u", False, BarrierKind.ALTER),
+        ("SET STATEMENT lock_wait_timeout=5 FOR ALTER TABLE orders DROP INDEX u", False, BarrierKind.ALTER),
+        ("ALTER TABLE orders DROP INDEX U", True, BarrierKind.PARK),
+        ("DROP INDEX u ON orders", True, BarrierKind.PARK),
+        ("ALTER TABLE orders RENAME KEY u TO w", True, BarrierKind.PARK),
+        ("ALTER TABLE orders DROP CONSTRAINT u", True, BarrierKind.PARK),
+        ("CREATE OR REPLACE UNIQUE INDEX u ON orders (id)", True, BarrierKind.PARK),
+        ("ALTER TABLE orders DROP INDEX u, COMMENT 'it\\'s'", False, BarrierKind.PARK),
+        ("ALTER TABLE orders COMMENT 'it\\', DROP INDEX u, COMMENT ''", False, BarrierKind.PARK),
+        ("ALTER TABLE orders DROP INDEX u, ADD INDEX i (never)", False, BarrierKind.PARK),
+        ("ALTER TABLE orders DROP INDEX low", False, BarrierKind.PARK),  # over an expression
+        ("ALTER TABLE orders DROP INDEX i", True, None),
+        ("ALTER TABLE orders ADD UNIQUE w (n)", True, None),
+        ("ALTER TABLE orders COMMENT 'it\\'s'", False, None),
+    ],
+)
+def test_rule_17_a_unique_key_that_goes_is_followed_or_parks_its_table(
+    keep: Callable, monkeypatch: pytest.MonkeyPatch, sql: str, prepared: bool, becomes: BarrierKind | None
+) -> None:
+    """The target's would refuse rows that the source takes. One that is missing refuses none."""
+    monkeypatch.setattr("anabranch.capture.kept_catalog.BEHIND_SECONDS", 0.0)
+    known = (
+        Index("u", ("n",), True),
+        Index("i", ("n",)),
+        Index("low", (), True, kind="functional", parts=("(abs(n))",)),
+    )
+    keeper = keep(replace(table("orders"), indexes=known))
+    keeper.follows = lambda table: frozenset((ColumnChange.UNIQUE_KEYS,))
+    if prepared:
+        keeper.trail.staging.prepare("x", HERE, left_out=[TableId("shop", "other")])
+    chunk = keeper.on_statement(LogStatement(sql, "shop", HERE))
+    found = [one for one in (chunk.barriers if chunk else ()) if one.kind is not BarrierKind.NOTE]
+    assert [one.kind for one in found] == ([becomes] if becomes else [])
+    if becomes is BarrierKind.PARK:
+        assert "unique key" in found[0].reason and "load the table again" in found[0].reason
+
+
+def test_a_unique_key_that_goes_from_a_table_that_is_not_read_parks_it(
+    keep: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = keep(replace(table("orders"), indexes=(Index("u", ("n",), True),)))
+    keeper.follows = lambda table: frozenset((ColumnChange.UNIQUE_KEYS,))
+
+    def tables(*_: object) -> None:
+        raise SourceError("no answer")
+
+    monkeypatch.setattr(keeper.source, "tables", tables)
+    assert seen(keeper, "ALTER TABLE orders DROP INDEX u") == [(BarrierKind.PARK, "orders")]
+
+
 def test_indexes_are_followed_where_the_job_asks_for_them(keep: Callable) -> None:
     """A statement that changes nothing the job knows of is none; one that alters columns goes on in any case."""
     keeper = keep(table("orders"), table("other"))

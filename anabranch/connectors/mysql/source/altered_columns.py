@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from anabranch.connectors.mysql.source import index_clauses
@@ -65,18 +64,31 @@ def indexed(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSch
     """Return a table behind a statement that changes no column, nor any key but indexes: what else is in it is passed over, and
     indexes that are not read. None where an index is over a column that is not known, where there is none, and where rows of
     the table may be told apart by a unique key that the statement is about."""
-    said, about = [], list(filter(index_clauses.is_about_index, clauses))
-    for clause in about:
-        with suppress(Unknown, IndexError, ValueError):
-            said.append(index_clauses.read(clause))
-    if not about or (not then.primary_key and index_clauses.may_change_unique(clauses, then)):
+    about = list(filter(index_clauses.is_about_index, clauses))
+    said = _read_indexes(about)
+    if not about or said is None or index_clauses.is_late(said, then, now):
+        return None
+    if not then.primary_key and index_clauses.may_change_unique(clauses, then):
         return None
     try:
-        table = index_clauses.with_added(index_clauses.without_gone(then, said), said, now)
+        table = index_clauses.with_added(index_clauses.without_gone(then, said), said, then, now)
     except Unknown:
         return None
     kinds = kinds_beside(then, table, {})
     return Altered(table if kinds else then, kinds)
+
+
+def _read_indexes(clauses: Sequence[Sequence[Token]]) -> list[index_clauses.IndexClause] | None:
+    """Return what clauses about indexes say, without those that come and are not read; None where one of the others is not:
+    what goes has to be known."""
+    said = []
+    for clause in clauses:
+        try:
+            said.append(index_clauses.read(clause))
+        except (Unknown, IndexError, ValueError):
+            if clause[0].word != "ADD":
+                return None
+    return said
 
 
 class _Behind:
@@ -109,7 +121,7 @@ class _Behind:
             self._default(given.name, given.default)
         for added in (one for one in said if isinstance(one, Adds)):
             self._add(added.said)
-        self.table = index_clauses.with_added(self.table, indexes, self.now)
+        self.table = index_clauses.with_added(self.table, indexes, self.then, self.now)
         if indexes:
             self.kinds |= kinds_beside(self.then, self.table, dict(self.renamed))
         return Altered(self.table, frozenset(self.kinds), Untold(tuple(self.renamed), tuple(self.filled)))

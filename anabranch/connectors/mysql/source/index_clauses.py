@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, islice
 
 from anabranch.connectors.mysql.source.column_clauses import Unknown, parts
 from anabranch.connectors.mysql.source.statement_tokens import Token
@@ -24,7 +24,7 @@ HIDING = {"INVISIBLE": True, "IGNORED": True}  # MySQL's word and MariaDB's
 
 @dataclass(frozen=True)
 class AddsIndex:
-    """`name`: "" where the server gives one."""
+    """`name`: "" where the server gives one. `if_missing`: it says IF NOT EXISTS."""
 
     name: str
     columns: tuple[str, ...]
@@ -32,6 +32,7 @@ class AddsIndex:
     descending: tuple[bool, ...]
     invisible: bool = False
     unique: bool = False
+    if_missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,18 @@ def read(clause: Sequence[Token]) -> IndexClause:
     early."""
     verb, rest = clause[0].word, list(_without_if(clause[2:]))
     if verb == "ADD":
-        return _added_unique(clause) if clause[1].word in ("UNIQUE", "CONSTRAINT") else _added(rest)
+        made = _added_unique(clause) if clause[1].word in ("UNIQUE", "CONSTRAINT") else _added(rest)
+        return replace(made, if_missing=any(token.word == "IF" and not token.depth for token in clause))
     name = _name(rest[0])
     if verb == "DROP":
         return DropsIndex(name, clause[1].word == "CONSTRAINT")
     return RenamesIndex(name, _name(rest[2]))
+
+
+def gone_names(clauses: Iterable[Sequence[Token]]) -> tuple[str, ...]:
+    """Return the names of indexes and unique keys that clauses of ALTER TABLE drop or rename, or may do so."""
+    about = (clause for clause in clauses if clause[0].word in ("DROP", "RENAME") and is_about_index(clause))
+    return tuple(name.text for clause in about for name in islice(_without_if(clause[2:]), 1))
 
 
 def of_create(tokens: Sequence[Token]) -> list[list[Token]]:
@@ -123,7 +131,7 @@ def _without_if(tokens: Sequence[Token]) -> Iterator[Token]:
 def _added_unique(clause: Sequence[Token]) -> AddsIndex:
     """Read ADD [CONSTRAINT [name]] UNIQUE [INDEX | KEY] [name] (…). Of two names the index has the second one."""
     at = next(place for place, token in enumerate(clause) if token.word == "UNIQUE")
-    named = [token for token in _without_if(clause[2:at]) if token.kind in ("name", "word")]
+    named = [token for token in _without_if(clause[2:at]) if token.kind != "mark"]
     rest = clause[at + 1 :]
     rest = list(_without_if(rest[1:] if rest[0].word in WORDS else rest))
     found = replace(_added(rest), unique=True)
@@ -157,7 +165,8 @@ def _is_mark(token: Token, text: str) -> bool:
 
 
 def _name(token: Token) -> str:
-    if token.kind not in ("name", "word"):
+    """Return a name. With the sql_mode ANSI_QUOTES it may look like a text."""
+    if token.kind == "mark":
         raise Unknown
     return token.text
 
@@ -192,16 +201,17 @@ def _former(clause: DropsIndex | RenamesIndex) -> str:
 
 
 def without_gone(table: TableSchema, clauses: Iterable[IndexClause]) -> TableSchema:
-    """Return a table without indexes that go, and those that are renamed by their next names. What the definition does not have
-    is passed over: the job knows nothing of it."""
-    for clause in clauses:
-        named = {index.name.lower(): index for index in table.indexes if is_followed(index)}
-        if isinstance(clause, DropsIndex) and (gone := _dropped(clause, table)):
-            table = replace(table, indexes=tuple(index for index in table.indexes if index is not gone))
-        elif isinstance(clause, RenamesIndex) and (former := named.get(clause.former.lower())):
-            renamed = replace(former, name=clause.name)
-            table = replace(table, indexes=tuple(renamed if one is former else one for one in table.indexes))
-    return table
+    """Return a table without indexes that go, and those that are renamed by their next names. All clauses mean the names of
+    before the statement, in any order. What the definition does not have is passed over: the job knows nothing of it."""
+    said = list(clauses)
+    gone = [_dropped(clause, table) for clause in said if isinstance(clause, DropsIndex)]
+    names = {clause.former.lower(): clause.name for clause in said if isinstance(clause, RenamesIndex)}
+    kept = []
+    for index in table.indexes:
+        if not any(index is one for one in gone):
+            name = names.get(index.name.lower(), "") if is_followed(index) else ""
+            kept.append(replace(index, name=name) if name else index)
+    return replace(table, indexes=tuple(kept))
 
 
 def _dropped(clause: DropsIndex, table: TableSchema) -> Index | None:
@@ -214,18 +224,38 @@ def _dropped(clause: DropsIndex, table: TableSchema) -> Index | None:
     return next((index for index in named if index.unique or not clause.is_constraint), None)
 
 
-def with_added(table: TableSchema, clauses: Iterable[IndexClause], now: TableSchema) -> TableSchema:
-    """Return a table with the indexes that come. `now`: as the catalogue has it. Raises Unknown for a column that the table
-    does not have."""
+def with_added(table: TableSchema, clauses: Iterable[IndexClause], then: TableSchema, now: TableSchema) -> TableSchema:
+    """Return a table with the indexes that come. `then`: as it was before the statement, by which a server decides about IF NOT
+    EXISTS; `now`: as the catalogue has it. Raises Unknown for a column that the table does not have."""
     for clause in clauses:
-        if isinstance(clause, AddsIndex) and (index := _made(clause, table, now)) is not None:
-            table = replace(table, indexes=(*table.indexes, index))
+        if not isinstance(clause, AddsIndex):
+            continue
+        index, known = _made(clause, table, now), _named(table, clause.name)
+        if index is None or (clause.if_missing and _named(then, clause.name)) or (known and _agrees(index, known)):
+            continue
+        kept = tuple(one for one in table.indexes if one is not known)  # which is of before: the server took the name
+        table = replace(table, indexes=(*kept, index))
     return table
 
 
+def is_late(clauses: Iterable[IndexClause], then: TableSchema, now: TableSchema) -> bool:
+    """Return whether a unique key comes that only the catalogue tells, and that it may not show yet."""
+    added = (one for one in clauses if isinstance(one, AddsIndex) and not _named(then, one.name))
+    return any(map(_needs_catalogue, added)) and all(index in then.indexes for index in now.indexes)
+
+
+def _needs_catalogue(clause: AddsIndex) -> bool:
+    """Return whether the statement alone does not say that a unique key came, or by which name."""
+    return clause.unique and (clause.if_missing or not clause.name)
+
+
+def _named(table: TableSchema, name: str) -> Index | None:
+    return next((index for index in table.indexes if name and index.name.lower() == name.lower()), None)
+
+
 def _made(clause: AddsIndex, table: TableSchema, now: TableSchema) -> Index | None:
-    """Return the index that a clause makes, None where the table has one of its name: IF NOT EXISTS, or a definition that was
-    read behind the statement."""
+    """Return the index that a clause makes. None for a unique key that is without a name, or may have been there, where the
+    catalogue does not show it by the usual name: the job would not know it when it goes."""
     names = {column.name.lower(): column.name for column in table.columns}
     if not {name.lower() for name in clause.columns} <= names.keys():
         raise Unknown
@@ -235,20 +265,22 @@ def _made(clause: AddsIndex, table: TableSchema, now: TableSchema) -> Index | No
         clause.name, columns, clause.unique, prefixes, descending=clause.descending, invisible=clause.invisible
     )
     known = {index.name.lower() for index in table.indexes}
-    if clause.name.lower() in known:
-        return None
+    usual = clause.name or _usual_name(columns[0], known)
     for shown in now.indexes:
-        is_it = shown.name.lower() == clause.name.lower() if clause.name else shown.name.lower() not in known
+        is_named = shown.name.lower() == usual.lower()
+        is_it = is_named or (not clause.name and not clause.unique and shown.name.lower() not in known)
         if is_it and is_followed(shown) and _agrees(made, shown):
             return shown
-    return made if clause.name else replace(made, name=_usual_name(columns[0], known))
+    return None if _needs_catalogue(clause) else replace(made, name=usual)
 
 
 def _agrees(made: Index, shown: Index) -> bool:
-    """Return whether the catalogue has the index. A server may index the beginning of a column where the statement has all."""
+    """Return whether this is the index. A server may index the beginning of a column where the statement has all, but not for a
+    unique key."""
     prefixes = zip(made.prefixes, shown.prefixes or (None,) * len(shown.columns), strict=False)
-    is_alike = made.columns == shown.columns and made.unique is shown.unique
-    return is_alike and all(said in (None, there) for said, there in prefixes)
+    if made.columns != shown.columns or made.unique is not shown.unique:
+        return False
+    return all(said == there or (said is None and not made.unique) for said, there in prefixes)
 
 
 def _usual_name(column: str, known: set[str]) -> str:

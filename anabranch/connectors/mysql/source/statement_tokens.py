@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-TOKEN = re.compile(
-    r"""
+_PATTERN = r"""
       (?P<space>   \s+ | /\*(?!M?!).*?(?:\*/|\Z) | --(?=\s|\Z)[^\n]* | \#[^\n]* )   # ordinary comments are space
     | (?P<executed> /\*M?!\d* | \*/ )                                              # so are the marks of executed ones
     | (?P<name>    `(?:[^`]|``)*`? )
     | (?P<string>  '(?:[^'\\]|\\.|'')*'? | "(?:[^"\\]|\\.|"")*"? )
     | (?P<word>    [\w$\u0080-\U0010ffff]+ )
     | (?P<mark>    . )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+    """
+TOKEN = re.compile(_PATTERN, re.VERBOSE | re.DOTALL)
+# With the sql_mode NO_BACKSLASH_ESCAPES a backslash is a sign as any other.
+_WITHOUT_ESCAPES = re.compile(re.sub(r"\\\\\]\|\\\\\.", "]", _PATTERN), re.VERBOSE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,10 @@ class Token:
         return self.text.upper() if self.kind == "word" else ""
 
 
-def tokens(sql: str) -> Iterator[Token]:
+def tokens(sql: str, escapes: bool = True) -> Iterator[Token]:
+    """Cut a statement. `escapes`: a backslash in a text goes with the next sign."""
     depth = 0
-    for found in TOKEN.finditer(sql):
+    for found in (TOKEN if escapes else _WITHOUT_ESCAPES).finditer(sql):
         kind, text = str(found.lastgroup), found[0]
         if kind in ("space", "executed"):
             continue

@@ -56,7 +56,15 @@ class MysqlDialect:
         self.folds_names, self.family = False, "mysql"
 
     def facts(self, sql: str, default_schema: str) -> StatementFacts:
-        statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
+        found = self._facts(list(tokens(sql)), default_schema)
+        if found.kind is not StatementKind.ALTER or not _ENDS_BY_MODE.search(sql):
+            return found
+        other = self._facts(list(tokens(sql, escapes=False)), default_schema)  # a text may hide a clause
+        gone = (*found.gone_indexes, *other.gone_indexes)
+        return replace(found, indexes=found.indexes or other.indexes or bool(gone), gone_indexes=gone)
+
+    def _facts(self, tokens: list[Token], default_schema: str) -> StatementFacts:
+        statement = _Statement(tokens, default_schema, self.folds_names)
         try:
             return statement.facts()
         except IndexError:  # it ends where a name is expected
@@ -71,9 +79,10 @@ class MysqlDialect:
         found = list(tokens(sql))
         try:
             kind = _Statement(found, default_schema, self.folds_names).facts().kind
-            clauses = _Statement(found, default_schema, self.folds_names).clauses_of_alter()
             if kind is StatementKind.ALTER:
-                return altered_columns.indexed(clauses, then, now)
+                inner = _Statement(_behind_set(found), default_schema, self.folds_names)
+                return altered_columns.indexed(inner.clauses_of_alter(), then, now)
+            clauses = _Statement(found, default_schema, self.folds_names).clauses_of_alter()
             return altered_columns.behind(clauses, then, now)
         except (IndexError, ValueError, ArithmeticError):  # a text that no server takes: it parks, and capture goes on
             return None
@@ -226,11 +235,12 @@ class _Statement:
         if renamed:
             alone = ((table, renamed[0]),) if len(clauses) == 1 else ()
             return StatementFacts(StatementKind.RENAME, (table, *renamed), renames=alone)
-        if is_ignoring or not self._keep_columns(clauses):
-            return StatementFacts(StatementKind.COLUMNS, (table,))
-        dropped = tuple(self._dropped_keys(clauses))
         stops = [*(at for at, _ in clauses[1:]), len(self.tokens)]
         parts = [self.tokens[at:stop] for (at, _), stop in zip(clauses, stops, strict=False)]
+        gone = index_clauses.gone_names(parts)
+        if is_ignoring or not self._keep_columns(clauses):
+            return StatementFacts(StatementKind.COLUMNS, (table,), gone_indexes=gone)
+        dropped = tuple(self._dropped_keys(clauses))
         indexes = any(map(index_clauses.is_about_index, parts))
         return StatementFacts(
             StatementKind.ALTER,
@@ -239,6 +249,7 @@ class _Statement:
             dropped_keys=dropped,
             indexes=indexes,
             beside=kinds_beside(parts),
+            gone_indexes=gone,
         )
 
     def clauses_of_alter(self) -> list[list[Token]]:
@@ -291,12 +302,8 @@ class _Statement:
 
     def _after_set_statement(self) -> StatementFacts:
         """Classify the statement in MariaDB's SET STATEMENT variable = value FOR statement."""
-        if self._word(1) == "STATEMENT":
-            for at, token in enumerate(self.tokens):
-                if token.word == "FOR" and not token.depth:
-                    inner = _Statement(self.tokens[at + 1 :], self.schema, self.folds).facts()
-                    return replace(inner, indexes=False)
-        return _HARMLESS
+        inner = _behind_set(self.tokens)
+        return _HARMLESS if inner is self.tokens else _Statement(inner, self.schema, self.folds).facts()
 
     def _index(self) -> StatementFacts:
         """Classify CREATE or DROP INDEX … ON table."""
@@ -305,10 +312,12 @@ class _Statement:
             return StatementFacts(StatementKind.UNKNOWN)
         kind = StatementKind.COLUMNS if self._is_primary(self.at) else StatementKind.ALTER
         is_plain = kind is StatementKind.ALTER and {"FULLTEXT", "SPATIAL"}.isdisjoint(words[:4])
-        about = kind_of_index(words[:4])
-        return StatementFacts(
-            kind, (self._table_at(words.index("ON", self.at) + 1),), indexes=is_plain, beside=(about,)
-        )
+        about: tuple[str, ...] = (kind_of_index(words[:4]),)
+        gone: tuple[str, ...] = ()
+        if words[0] == "DROP" or "REPLACE" in words[: self.at]:
+            gone = index_clauses.gone_names([[Token("word", "DROP"), Token("word", "INDEX"), *self.tokens[self.at :]]])
+        table = self._table_at(words.index("ON", self.at) + 1)
+        return StatementFacts(kind, (table,), indexes=is_plain, beside=about, gone_indexes=gone)
 
     def _is_primary(self, at: int) -> bool:
         """Return whether the index that is named here is the primary key."""
@@ -515,6 +524,15 @@ class _Statement:
     def _mark(self, text: str, ahead: int = 0) -> bool:
         at = self.at + ahead
         return at < len(self.tokens) and self.tokens[at].kind == "mark" and self.tokens[at].text == text
+
+
+def _behind_set(tokens: list[Token]) -> list[Token]:
+    """Return the statement in MariaDB's SET STATEMENT variable = value FOR statement, any other one as it is."""
+    if [token.word for token in tokens[:2]] != ["SET", "STATEMENT"]:
+        return tokens
+    places = (at for at, token in enumerate(tokens) if token.word == "FOR" and not token.depth)
+    at = next(places, None)
+    return tokens if at is None else tokens[at + 1 :]
 
 
 _VERBS: Mapping[str, Callable[[_Statement], StatementFacts]] = {
