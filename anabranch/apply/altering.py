@@ -81,7 +81,9 @@ class Altering:
     writer: StateWriter
     tables: Tables
     fits: Fits = lambda type: NOT_KNOWN  # how the target stores a type
-    settled: Callable[[TableId], object] = lambda table: None  # waits for keys of a table that are being built
+    settled: Callable[[TableId, bool], object] = lambda table, waits: (
+        None
+    )  # waits for keys of a table that are being built
     creating: Creating | None = None  # None: tables that the source makes are parked
 
     @property
@@ -106,7 +108,7 @@ class Altering:
                     self._asking.ask(sequence, every, barrier, line)
                     return
                 found[table] = altered
-                self.settled(table)
+                self.settled(table, not altered.is_all_behind)
                 left[table] = self._alter_apart(sequence, found[table])
             except NotAltered as refusal:
                 refused[table] = refusal.why
@@ -147,7 +149,7 @@ class Altering:
                     return self._asking.ask_behind(sequence, barrier, states, line)
                 if decided and decided[0] == REPLACE:  # a person has done it
                     altered = replace(altered, steps=(), indexes=NO_CHANGES)
-                self.settled(barrier.table)
+                self.settled(barrier.table, not altered.is_all_behind)
                 left = self._alter_apart(sequence, altered)
                 upto = sequence if barrier is barriers[-1] else sequence - 1  # others are altered there, too
                 states = self._commit_behind(sequence, altered, barrier, states, decided, upto, left)

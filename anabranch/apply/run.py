@@ -296,7 +296,7 @@ class ApplyRun:
                 writer,
                 self.tables,
                 self._fit,
-                lambda table: finisher.make_way(table, self.stop),
+                lambda table, waits: finisher.make_way(table, self.stop, waits),
                 Creating(self.job, self.target, self.rules, self.settings.choices),
             ),
             waiting=self.watcher.waiting,

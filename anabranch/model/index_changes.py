@@ -82,6 +82,16 @@ def passed_over(
     )
 
 
+def may_refuse(then: TableSchema, now: TableSchema, name: str) -> bool:
+    """Return whether rows of now may break a unique key of then: no other one sees to its columns."""
+    index = next((one for one in then.indexes if one.name == name), None)
+    if index is None or not index.unique:
+        return False
+    others = [one.columns for one in now.indexes if one.unique and is_followed(one) and not any(one.prefixes)]
+    others += [now.primary_key] if now.primary_key else []
+    return not any(set(columns) <= set(index.columns) for columns in others)
+
+
 def _came(before: Index | None, now: Index, renamed: Mapping[str, str], by_name: bool) -> bool:
     if before is None:
         return True

@@ -19,6 +19,8 @@ from rigs.scenario_mysql_target import MysqlToMysql
 TABLES = (
     "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20), n INT, m INT, UNIQUE KEY by_m (m), KEY by_v (v))",
     "INSERT INTO item (id, v, n, m) VALUES (1, 'one', 1, 1), (2, 'two', 2, 2)",
+    "CREATE TABLE part (id INT PRIMARY KEY, item INT, UNIQUE KEY by_item (item), FOREIGN KEY (item) REFERENCES item (id))",
+    "INSERT INTO part VALUES (1, 1)",
 )
 PAIRS = [
     ("mariadb", "postgresql"),
@@ -160,3 +162,11 @@ def test_a_plan_shows_what_becomes_of_a_unique_key(here: JobHere) -> None:
     assert dropped.altering and "by_m" in dropped.altering.statements[0]
     here.made.write_job("")
     assert here.job.plan_ddl("DROP INDEX by_m ON item").outcome is Outcome.IGNORED
+
+
+def test_a_key_that_a_foreign_key_needs_is_gone_before_the_rows_that_it_would_refuse(here: JobHere) -> None:
+    here.made.source.execute(
+        "ALTER TABLE part DROP INDEX by_item, ADD INDEX of_item (item)", "INSERT INTO part VALUES (2, 1), (3, 1)"
+    )
+    _builds(here, "part")
+    assert _keys(here, "part") == set()

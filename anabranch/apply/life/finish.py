@@ -13,7 +13,7 @@ from anabranch import log
 from anabranch.apply.closure import closure
 from anabranch.apply.tables import Tables
 from anabranch.contracts import RowTarget, ValueRules
-from anabranch.errors import AnabranchError, TargetUnavailable
+from anabranch.errors import AnabranchError, TargetBusy, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, TableSchema
@@ -82,10 +82,12 @@ class Finisher:
             self._results.pop(table, None)
             return table not in self._at
 
-    def make_way(self, table: TableId, stop: Callable[[], bool]) -> None:
-        """Wait, a minute at most, while keys of the table are being built, and begin with it anew behind what alters it now."""
+    def make_way(self, table: TableId, stop: Callable[[], bool], waits: bool) -> None:
+        """Wait, a minute at most, while keys of the table are being built, and begin with it anew behind what alters it now.
+        `waits`: what is being built may have to be taken off again. Raises TargetBusy where it is not through by then."""
         self.settle(table, stop)
-        self.lets_go(table)
+        if not self.lets_go(table) and waits:
+            raise TargetBusy(f"keys of {table} are being built", table=str(table), hint="tried again by itself")
 
     def settle(self, table: TableId, stop: Callable[[], bool]) -> bool:
         """Wait, a minute at most, while keys of the table are being built. Returns True if some were since this was

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from anabranch.apply.life.finish import Finisher, _deepest_first, _left
+from anabranch.errors import TargetBusy
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Index, TableSchema
 from anabranch.model.table_life import TableState, catch_up
@@ -126,3 +129,19 @@ def test_an_index_that_came_and_is_not_followed_is_not_built_with_the_others_eit
         facts = replace(before.facts, built=built, adding=adding, passed=("u",))
         found = _left(replace(before, facts=facts)).schema
         assert found is not None and [index.name for index in found.indexes] == wanted
+
+
+def test_a_table_that_is_altered_waits_for_its_keys_unless_it_may_go_on_beside_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A key that goes would be built behind the statement that takes it off, and nobody would take it off again."""
+    monkeypatch.setattr("anabranch.apply.life.finish.SETTLE_SECONDS", 0.0)
+    one = state(schema("a", {"id": INT}, ["id"]))
+    finisher = Finisher("shop", NOBODY, NOBODY, NOBODY)
+    worked_at = finisher._some({one.source: one})
+    next(worked_at)
+    finisher.make_way(one.source, lambda: False, False)
+    with pytest.raises(TargetBusy):
+        finisher.make_way(one.source, lambda: False, True)
+    assert list(worked_at) == []
+    finisher.make_way(one.source, lambda: False, True)

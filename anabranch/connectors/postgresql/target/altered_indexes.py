@@ -19,16 +19,23 @@ from anabranch.connectors.postgresql.target.indexes import plan_index, plan_inde
 from anabranch.connectors.postgresql.target.planned import Planned
 from anabranch.connectors.postgresql.target.printed_definitions import index_definition
 from anabranch.connectors.postgresql.verbatim import NotCarried
+from anabranch.contracts import Conflict
+from anabranch.model.index_changes import may_refuse
 from anabranch.rows.altered import AlteredTable
 
 NOT_THERE = "the target has none of this name and definition"
 
 
 def alter(connection: Connection, altered: AlteredTable) -> list[str]:
-    """Drop and rename indexes, in the open transaction. Returns what was not done, and why. Errors of the driver pass that mean
-    something else than a refusal."""
+    """Drop and rename indexes, in the open transaction. Returns what was not done, and why. Raises Conflict for a unique key
+    that stays and may refuse rows of the source. Errors of the driver pass that mean something else than a refusal."""
     left = []
-    for what, statement in planned(connection, altered):
+    for name in altered.indexes.dropped:
+        own, said = _found(connection, altered, name)
+        if own and (said := _attempt(connection, f"DROP INDEX {_place(altered, own)}")):
+            _refuse_standing(altered, name, said)
+        left += [f"index {name} is not dropped: {said}"] if said else []
+    for what, statement in _renamed(connection, altered):
         said = _attempt(connection, statement) if statement.startswith(("DROP ", "ALTER ")) else statement
         left += [f"{what}: {said}"] if said else []
     return left
@@ -39,6 +46,18 @@ def planned(connection: Connection, altered: AlteredTable) -> Iterator[tuple[str
     for name in altered.indexes.dropped:
         own, why = _found(connection, altered, name)
         yield f"index {name} is not dropped", f"DROP INDEX {_place(altered, own)}" if own else why
+    yield from _renamed(connection, altered)
+
+
+def _refuse_standing(altered: AlteredTable, name: str, why: str) -> None:
+    if may_refuse(altered.former, altered.schema, name):
+        text = (
+            f"unique key {name} of {altered.table.target} cannot be dropped, and would refuse rows that the source has"
+        )
+        raise Conflict(altered.table.source, f"{text}: {why}")
+
+
+def _renamed(connection: Connection, altered: AlteredTable) -> Iterator[tuple[str, str]]:
     for former, name in altered.indexes.renamed:
         (own, why), to = _found(connection, altered, former), _next_name(connection, altered, name)
         statement = f"ALTER INDEX {_place(altered, own)} RENAME TO {quote(to)}" if own and to else why
@@ -58,7 +77,9 @@ def _place(altered: AlteredTable, name: str) -> str:
 
 def _next_name(connection: Connection, altered: AlteredTable, name: str) -> str:
     """Return the name that a load would give to the index, "" where it would build none."""
-    index = next(one for one in altered.schema.indexes if one.name == name)
+    index = next((one for one in altered.schema.indexes if one.name == name), None)
+    if index is None:
+        return ""
     try:
         found = plan_index(index, altered.schema, altered.table)
     except NotCarried:
@@ -79,7 +100,9 @@ def _found(connection: Connection, altered: AlteredTable, name: str) -> tuple[st
 
 def _own(connection: Connection, altered: AlteredTable, name: str) -> str:
     """Return the name of the index here that stands for one of the source's, "" where there is none."""
-    index = next(one for one in altered.former.indexes if one.name == name)
+    index = next((one for one in altered.former.indexes if one.name == name), None)
+    if index is None:
+        return ""
     try:
         found = plan_index(index, altered.former, altered.former_table)
     except NotCarried:
