@@ -17,6 +17,7 @@ LONGEST_NAME = 64  # https://dev.mysql.com/doc/refman/8.0/en/identifier-length.h
 
 # Since which release it has a name of its own; before it is SUPER.
 LOG_RIGHTS = {"mysql": ((8, 0, 14), "SESSION_VARIABLES_ADMIN"), "mariadb": ((10, 5, 2), "BINLOG ADMIN")}
+ROUTINES = ("CREATE ROUTINE", "ALTER ROUTINE")  # what a target that keeps changes needs besides
 # Of whoever writes to tables of a database. TRIGGER: without it nobody sees what fires for rows that we write. TEMPORARY: rows
 # of an epoch wait in tables of the session.
 TO_WRITE = (

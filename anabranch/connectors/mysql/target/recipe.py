@@ -7,7 +7,7 @@ by.
 from __future__ import annotations
 
 from anabranch.connectors.mysql.registered import STATE
-from anabranch.connectors.mysql.rights import TO_WRITE, as_pattern, grant
+from anabranch.connectors.mysql.rights import ROUTINES, TO_WRITE, as_pattern, grant
 from anabranch.connectors.mysql.target import migrate
 from anabranch.connectors.mysql.target.preflight_facts import NAMES
 from anabranch.connectors.mysql.target.preflight_server import (
@@ -18,6 +18,7 @@ from anabranch.connectors.mysql.target.preflight_server import (
     SETTINGS,
 )
 from anabranch.connectors.mysql.target.progress_view import RIGHTS as VIEW_RIGHTS
+from anabranch.model.change_names import SCHEMA
 from anabranch.model.recipe import Asked, EndRecipe, Item, Step, check, made, setting, statement
 
 
@@ -74,6 +75,8 @@ def _user(asked: Asked) -> tuple[Step, ...]:
     on_state = statement(
         grant(migrate.RIGHTS, f"`{STATE}`.*", user), "the job's state, in the same transaction as its rows"
     )
+    changes = grant(", ".join((*TO_WRITE, *ROUTINES)), f"`{SCHEMA}`.*", user)
+    on_changes = statement(changes, 'where form = "change_tables": make and fill change tables', is_optional=True)
     own = grant(", ".join(VIEW_RIGHTS), f"{as_pattern(asked.user)}.*", user)
     on_view = statement(own, "where [compat] exbase = true: make the view kafkaoffset there", is_optional=True)
     return (
@@ -81,7 +84,7 @@ def _user(asked: Asked) -> tuple[Step, ...]:
         Step(
             "target.rights",
             "Its rights",
-            (*on_tables, on_state, on_view),
+            (*on_tables, on_state, on_changes, on_view),
             ("target.rights", "target.state", "target.truncate", "target.compat"),
         ),
         Step(

@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.connectors.mysql.registered import STATE
-from anabranch.connectors.mysql.rights import grant
+from anabranch.connectors.mysql.rights import ROUTINES, grant
 from anabranch.connectors.mysql.target.change_tables.instances import FOOT, HEAD, captured, has_instances
-from anabranch.connectors.mysql.target.change_tables.names import LONGEST, folded, is_too_long
+from anabranch.connectors.mysql.target.change_tables.names import (
+    COLUMN_HINT,
+    LONGEST,
+    folded,
+    is_too_long,
+    refused_columns,
+)
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.preflight import MysqlTargetChecks
 from anabranch.connectors.mysql.target.preflight_cluster import check_cluster
@@ -42,7 +48,6 @@ from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
 
 KNOWN = "SELECT 1 FROM cdc.change_tables WHERE capture_instance = %s AND source_schema = %s AND source_table = %s"
-ROUTINES = ("CREATE ROUTINE", "ALTER ROUTINE")
 # Which rights let a server that logs trust who makes a function.
 # https://dev.mysql.com/doc/refman/8.0/en/stored-programs-logging.html · https://mariadb.com/kb/en/grant/#binlog-admin
 TRUSTED = {"mysql": ("SUPER",), "mariadb": ("SUPER", "BINLOG ADMIN")}
@@ -94,6 +99,8 @@ def check_instances(live: Live) -> Iterator[CheckResult]:
         elif other is not table:
             what = f"{instance} and {instance_of(other.target)} are one name to this server"
             yield failed("change_tables", what, hint, table)
+        elif why := refused_columns(table):
+            yield failed("change_tables", why, COLUMN_HINT, table)
         elif source.schema.lower() in (SCHEMA, STATE):
             what = RESERVED if source.schema.lower() == SCHEMA else f"jobs keep their state in database {STATE}"
             yield failed("change_tables", what, "leave the table out: [[rules]] exclude", table)

@@ -13,7 +13,13 @@ from collections.abc import Sequence
 from anabranch.connectors.mysql.target import ddl
 from anabranch.connectors.mysql.target.begin import one_begins
 from anabranch.connectors.mysql.target.change_tables import functions, procedures
-from anabranch.connectors.mysql.target.change_tables.names import LONGEST, folded, is_too_long
+from anabranch.connectors.mysql.target.change_tables.names import (
+    COLUMN_HINT,
+    LONGEST,
+    folded,
+    is_too_long,
+    refused_columns,
+)
 from anabranch.connectors.mysql.target.collations import by_bytes
 from anabranch.connectors.mysql.target.columns import MadeColumn, plain_columns
 from anabranch.connectors.mysql.target.errors import translated
@@ -165,6 +171,8 @@ def _refuse_names(new: Sequence[Wanted]) -> None:
         if (other := seen.setdefault(folded(table.target), table)) is not table:
             what = f"{instance} and {instance_of(other.target)} are one name to this server"
             raise TargetError(what, table=str(table.source), hint=hint)
+        if why := refused_columns(table):
+            raise TargetError(why, table=str(table.source), hint=COLUMN_HINT)
 
 
 def _refuse_standing(connection: Connection, table: TargetTable) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.connectors.mysql.target.change_tables import functions, procedures
 from anabranch.connectors.mysql.target.change_tables.instances import captured, create_table
-from anabranch.connectors.mysql.target.change_tables.names import folded, is_too_long
+from anabranch.connectors.mysql.target.change_tables.names import MOST, folded, is_too_long, refused_columns
 from anabranch.connectors.mysql.target.columns import MadeColumn
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.contracts import ValueRules
@@ -36,7 +36,18 @@ def test_every_column_may_be_null_and_the_key_is_the_order_of_rows() -> None:
 def test_names_that_are_one_to_a_server() -> None:
     assert folded(TableId("cdc", "shop_Café_CT")) == folded(TableId("cdc", "shop_CAFE_CT"))
     assert folded(TableId("cdc", "shop_a_CT")) != folded(TableId("cdc", "shop_b_CT"))
+    assert folded(TableId("cdc", "shop_straße_CT")) == folded(TableId("cdc", "shop_Strase_CT")), "ß is s there"
     assert is_too_long(TableId("cdc", "x" * 42 + "_CT")) and not is_too_long(TableId("cdc", "x" * 41 + "_CT"))
+
+
+def test_columns_that_a_change_table_has_no_room_for() -> None:
+    def refused(*names: str) -> str:
+        types = (LogicalType(Kind.TEXT, native="text"),) * len(names)
+        return refused_columns(TargetTable(TableId("s", "t"), TableId("cdc", "s_t_CT"), names, types, ()))
+
+    assert refused("id", "__$Operation") == "a change table has columns of its own that are called __$Operation"
+    most = [f"c{number}" for number in range(MOST)]
+    assert not refused(*most) and refused("id", *most) == "it has 1012 columns, a change table has room for 1011"
 
 
 def test_procedures_refuse_before_they_read_and_in_what_reads() -> None:
