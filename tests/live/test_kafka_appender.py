@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from anabranch.connectors.kafka.target import KafkaTarget
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.contracts import Begun, TargetStore
-from anabranch.errors import Fenced, TargetUnavailable
+from anabranch.errors import Fenced, RowRefused, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.state import Skipped
-from anabranch.rows.appended import Appended, ChangeBatch, Committed
+from anabranch.rows.appended import Appended, ChangeBatch, Committed, Emptied
 from anabranch.rows.chunk import Op
 from anabranch.testing.conformance import appender
 from anabranch.testing.conformance.appender import JOB, RULES, AppendSubject, Epochs, changes, table, transaction
@@ -103,6 +104,50 @@ def test_pitfall_79_who_was_only_interrupted_goes_on_and_a_zombie_does_not(subje
     assert appender.words(subject.appended()) == [(1, 0, "x"), (2, 0, "again"), (3, 0, "new"), (4, 0, "x")]
     old.appender.close()
     new.appender.close()
+
+
+def _configure(kafka: Server, topic: str, name: str, value: str) -> None:
+    """Change a setting of a topic, and wait until the broker goes by it."""
+    client = AdminClient({"bootstrap.servers": f"{kafka.host}:{kafka.port}"})
+    change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+    client.incremental_alter_configs([resource])[resource].result()
+
+    def is_set() -> bool:
+        (told,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        return bool(told.result()[name].value == value)
+
+    until(is_set, f"{topic} has {name}")
+
+
+def _refusal(epochs: Epochs, *batches: ChangeBatch) -> RowRefused:
+    assert epochs.appender.begin(epochs.now, epochs.next(batches[-1])) is Begun.OPEN
+    with pytest.raises(RowRefused) as refused:
+        for batch in batches:
+            epochs.appender.append(batch)
+        epochs.appender.commit()
+    epochs.appender.rollback()
+    return refused.value
+
+
+def test_what_a_broker_refuses_is_named_also_where_more_messages_follow(
+    subject: AppendSubject, made: tuple[KafkaTarget, Reader], kafka: Server
+) -> None:
+    epochs, topic = Epochs(subject), made[1].topics[0]
+    epochs.do(_batch(1))
+    _configure(kafka, topic, "cleanup.policy", "compact")
+    emptied = ChangeBatch((transaction(2),), [], [Emptied(TABLES[0], 2, 0)])
+    found = _refusal(epochs, emptied)
+    assert found.table == "shop.a" and topic in found.message and "key: none" in found.message
+    assert "cleanup.policy" in found.hint
+    epochs.do(_batch(2))
+    _configure(kafka, topic, "max.message.bytes", "9000")
+    large = random.Random(1).randbytes(9000).hex()
+    found = _refusal(epochs, _batch(3, large), *(_batch(number, large) for number in range(4, 60)))
+    assert found.table == "shop.a" and topic in found.message and '"id"' in found.message, found
+    epochs.do(_batch(3))
+    assert appender.words(subject.appended()) == [(1, 0, "x"), (2, 0, "x"), (3, 0, "x")]
+    epochs.appender.close()
 
 
 def test_of_two_who_change_a_state_at_once_none_is_lost(made: tuple[KafkaTarget, Reader]) -> None:

@@ -32,6 +32,8 @@ LOGIN = (
     _E._SSL,
 )
 TOO_LARGE = (_E.MSG_SIZE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE)
+REFUSED = (*TOO_LARGE, _E.INVALID_RECORD)  # messages that a broker never takes
+PURGED = (_E._PURGE_QUEUE, _E._PURGE_INFLIGHT)  # messages that were given up for another reason
 # Somebody else began with the transactional id, or the coordinator has given the transaction up.
 FENCED = (
     _E._FENCED,
@@ -72,6 +74,12 @@ def translated_error(error: Any, doing: str) -> TargetError | ConfigError:
         return TargetError(text, hint=hint)
     if code in TOO_LARGE:
         hint = "raise max.message.bytes of the topic and [target.options] largest_message, or leave the row out"
+        return RowRefused(text, hint=hint)
+    if code == _E.INVALID_RECORD:
+        hint = (
+            "a compacted topic takes no message without a key (of a table without one, or of TRUNCATE): set its cleanup.policy "
+            "to delete, or leave the transaction out: anabranch skip add JOB POSITION --execute"
+        )
         return RowRefused(text, hint=hint)
     if code in REPLICAS:
         hint = "bring the brokers of its replicas back; min.insync.replicas of the topic says how many there have to be"

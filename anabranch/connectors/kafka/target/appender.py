@@ -23,7 +23,7 @@ from anabranch.connectors.kafka.target.producing import Producing, settings_of
 from anabranch.connectors.kafka.target.records import Key, Value
 from anabranch.connectors.kafka.target.topics import found_topics, refuse_changed
 from anabranch.contracts import Begun, Enforced
-from anabranch.errors import AnabranchError, Fenced, StateError
+from anabranch.errors import AnabranchError, Fenced, RowRefused, StateError
 from anabranch.model.ddl_changes import DdlChange
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -88,14 +88,14 @@ class KafkaAppender:
             self._know_topics(changing)
         if _place(found) != _place(now):
             return Begun.APPLIED if _place(found) == _place(then) else Begun.REPLAN
+        assert self._format is not None, "the topics are known"
+        assert self._producing is not None, "the topics are known"
+        self._producing.begin()
         try:
             changing.begin().begin_transaction()
         except KafkaException as error:
             raise self._lost(error, "begin an epoch") from error
-        assert self._format is not None, "the topics are known"
-        assert self._producing is not None, "the topics are known"
         self._format.begin()
-        self._producing.begin()
         self._moves, self._changes = (now, then), {}
         return Begun.OPEN
 
@@ -119,11 +119,10 @@ class KafkaAppender:
             changing.write(changes)
             changing.commit(changes)
         except KafkaException as error:
-            refused = self._producing.refusal()
             lost = self._lost(error, "commit an epoch")
-            if errors.of(error).code() in errors.FENCED:
+            if not isinstance(lost, RowRefused) and errors.of(error).code() in errors.FENCED:
                 self._found(now, False)  # says so where somebody has taken over
-            raise refused or lost from error
+            raise lost from error
         self._moves, self._changes = None, {}
 
     def rollback(self) -> None:
@@ -212,9 +211,12 @@ class KafkaAppender:
 
     def _lost(self, error: KafkaException, doing: str) -> AnabranchError:
         """Give the epoch up after an error, and return it as ours. Whoever still owns the job begins again."""
+        changing = self._claimed()
+        assert self._producing is not None and changing.producer is not None, "an epoch was begun"
+        cause = self._producing.cause(changing.producer, error)
         self._moves, self._changes = None, {}
-        self._claimed().give_up()
-        return translated_error(errors.of(error), doing)
+        changing.give_up()
+        return cause if isinstance(cause, RowRefused) else translated_error(errors.of(cause), doing)
 
 
 def _place(checkpoint: Checkpoint) -> tuple[int, int]:
