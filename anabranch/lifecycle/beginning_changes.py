@@ -39,9 +39,18 @@ def begin_changes(job: JobView) -> None:
         prepare_target(job, store)
         checkpoint = store.jobs.checkpoint(job.config.name)
         if checkpoint is None:
+            _refuse_lost(job)
             _begin(job, store, definitions(job))
         else:
             hand_on(job, checkpoint.position.sequence)
+
+
+def _refuse_lost(job: JobView) -> None:
+    """Raise StateError for a target that was written to, and has lost its checkpoint: to begin again would repeat changes, or
+    leave out what the trail does not have any more, and say nothing."""
+    if job.names.apply in retention.readers(job.trail):
+        hint = "bring its state back; or begin again: anabranch drop JOB --execute, then run the job"
+        raise StateError("the target has lost the job's checkpoint", job=job.config.name, hint=hint)
 
 
 def _begin(job: JobView, store: TargetStore, schemas: Mapping[TableId, TableSchema]) -> None:

@@ -189,10 +189,18 @@ def test_topics_of_others_are_refused_and_those_of_the_job_are_watched(here: Job
     until(lambda: name not in topics_of(kafka), "the topic is gone")
     administrator.create_topics([NewTopic(name, 3, 1)])[name].result()
     until(lambda: name in topics_of(kafka), "it is there again")
-    assert "was removed and made again" in "\n".join(map(str, here.job.preflight().results))
+    told = "\n".join(map(str, here.job.preflight().results))
+    assert "was removed and made again" in told
+    assert "may be lost with a broker" in told and "have replication 1, min.insync.replicas = 1" in told
     source.execute("DELETE FROM item WHERE id = 1")
     with pytest.raises(TargetError, match="was removed and made again"):
         here.stream()
+    state = f"anabranch.{made.name}"
+    administrator.delete_topics([state])[state].result()
+    until(lambda: state not in topics_of(kafka), "the state is gone")
+    to_kafka(made, kafka, options='topic = "{job}.anew.{table}"\npartitions = 3')
+    with pytest.raises(StateError, match="has lost the job's checkpoint"):
+        here.load()
 
 
 def test_a_job_of_processes_writes_messages_and_says_how_far_it_is(here: JobHere, kafka: Server) -> None:

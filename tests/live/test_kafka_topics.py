@@ -9,10 +9,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from anabranch.connectors.kafka.target import KafkaTarget
+from anabranch.connectors.kafka.target import records as kafka_records
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
-from anabranch.connectors.kafka.target.records import Records
-from anabranch.errors import TargetError
+from anabranch.connectors.kafka.target.records import Records, topic_of
+from anabranch.errors import StateError, TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Column, TableSchema
@@ -77,3 +78,47 @@ def test_a_topic_that_is_there_is_written_in_as_many_partitions_as_the_job_file_
     assert jobs.noted(job) == {}
     jobs.begin(job, topics="existing", partitions=3)
     assert jobs.noted(job) == {jobs.topic: 3}, "where an earlier beginning put its keys"
+
+
+def test_a_topic_has_one_job(jobs: Jobs) -> None:
+    first, second = unique_name("job"), unique_name("job")
+    jobs.begin(first)
+    jobs.begin(first)  # again, after a death
+    for topics in ("create", "existing"):
+        with pytest.raises(StateError, match=f"job {first} writes to topic {jobs.topic}"):
+            jobs.begin(second, topics=topics)
+    assert jobs.noted(second) == {}
+    jobs.drop(first)
+    jobs.begin(second, topics="existing")
+    assert jobs.noted(second) == {jobs.topic: 1}
+
+
+def test_a_state_topic_keeps_what_is_written_to_it(jobs: Jobs) -> None:
+    job, removing, wide = unique_name("job"), unique_name("job"), unique_name("job")
+    jobs.make(1, topic_of(removing), **{"cleanup.policy": "delete"})
+    jobs.make(2, topic_of(wide), **{"cleanup.policy": "compact"})
+    with pytest.raises(TargetError, match=r"cleanup.policy = delete"):
+        jobs.begin(removing)
+    with pytest.raises(TargetError, match="has 2 partitions"):
+        jobs.begin(wide)
+    jobs.begin(job)
+    config = jobs.config(topic_of(job))
+    assert (config["cleanup.policy"], config["segment.ms"]) == ("compact", "600000")
+    with closing(KafkaTarget(jobs.endpoint).store()) as store:
+        store.jobs.save_job(job, {"uuid": job, "definition": "x" * 3_000_000})  # more than a message usually has
+        assert len((store.jobs.job(job) or {})["definition"]) == 3_000_000
+
+
+def test_records_that_were_not_read_for_long_are_read_from_the_beginning(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = unique_name("job")
+    jobs.begin(job)
+    with closing(Records(jobs.endpoint, job)) as records:
+        records.refresh()
+        records.there["skipped", 7] = {}  # as if its removal were compacted away
+        records.refresh()
+        assert ("skipped", 7) in records.there
+        monkeypatch.setattr(kafka_records, "READ_ANEW_S", -1.0)
+        records.refresh()
+        assert ("skipped", 7) not in records.there and ("job",) in records.there

@@ -13,7 +13,7 @@ from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changes, Changing
 from anabranch.connectors.kafka.target.names import refused, topic_name
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
-from anabranch.connectors.kafka.target.records import Key, Value
+from anabranch.connectors.kafka.target.records import TOPIC, Key, Value, noted_elsewhere
 from anabranch.connectors.kafka.target.topics import (
     FoundTopic,
     add_partitions,
@@ -33,6 +33,9 @@ OTHERS = (
     "reads them any more"
 )
 
+SHARED = (
+    "take other names ([target.options] topic); or, if that job is no more, remove it: anabranch drop JOB --execute"
+)
 FEW = "add partitions to it; or say [target.options] partitions, which moves keys to other partitions than they had"
 MANY = "delete them, or say so in the job file ([target.options] partitions)"
 
@@ -54,6 +57,7 @@ class KafkaTopics:
             changing.begin()
             noted = forms.topics_of(changing.records.there)
             refuse_changed(noted, found_topics(self.endpoint, noted))
+            self._refuse_shared(changing, job, names)
             made = self._made(name for name in names if name not in noted)
 
             def decide(records: Mapping[Key, Value]) -> Changes:
@@ -61,12 +65,23 @@ class KafkaTopics:
                     self.options.partitions
                 )  # the first ones of more: a key stays where an earlier beginning put it
                 new = {name: forms.NotedTopic(name, one.id, partitions) for name, one in made.items()}
-                keys = {name: (forms.TOPIC, name) for name in new}
+                keys = {name: (TOPIC, name) for name in new}
                 return {keys[name]: forms.topic_value(one) for name, one in new.items() if keys[name] not in records}
 
             changing.change(decide)
+            self._refuse_shared(
+                changing, job, names
+            )  # of two jobs that begin at once, one at least sees the other here
         finally:
             changing.close()
+
+    def _refuse_shared(self, changing: Changing, job: str, names: Sequence[str]) -> None:
+        """Raise StateError where another job writes to topics; this job's notes of them go, so that nobody is in its way."""
+        if not (shared := noted_elsewhere(self.endpoint, job, names)):
+            return
+        keys: list[Key] = [(TOPIC, name) for name in shared]
+        changing.change(lambda records: {key: None for key in keys if key in records})
+        raise StateError("; ".join(shared_words(shared)), job=job, hint=SHARED)
 
     def _made(self, wanted: Iterable[str]) -> dict[str, FoundTopic]:
         """Return topics, made where the job makes them. Raises TargetError."""
@@ -93,6 +108,10 @@ class KafkaTopics:
         return found
 
     def close(self) -> None: ...
+
+
+def shared_words(shared: Mapping[str, str]) -> list[str]:
+    return [f"job {other} writes to topic {name}" for name, other in sorted(shared.items())]
 
 
 def too_few(topic: FoundTopic, options: KafkaTargetOptions) -> str:

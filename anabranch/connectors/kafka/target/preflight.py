@@ -5,26 +5,29 @@ What does not live here: whether the source's log has whole rows (the source's c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from anabranch.connectors.kafka.connection import administrator, brokers, patience
 from anabranch.connectors.kafka.errors import translated
 from anabranch.connectors.kafka.target import state_forms as forms
-from anabranch.connectors.kafka.target.beginning import FEW, MANY, OTHERS, too_few
+from anabranch.connectors.kafka.target.beginning import FEW, MANY, OTHERS, SHARED, shared_words, too_few
 from anabranch.connectors.kafka.target.formats import format_for
 from anabranch.connectors.kafka.target.names import refused, topic_name
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
-from anabranch.connectors.kafka.target.records import Records
+from anabranch.connectors.kafka.target.records import Records, noted_elsewhere, topic_of
 from anabranch.connectors.kafka.target.topics import (
     ANEW,
     AROUND,
     BATCH_BYTES,
+    STATE_HINT,
     FoundTopic,
     changed,
     found_topics,
+    unfit_state,
+    why_unsafe,
     with_messages,
 )
-from anabranch.connectors.sql.findings import failed, ok, warning
+from anabranch.connectors.sql.findings import failed, ok, some, warning
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
@@ -74,9 +77,16 @@ class KafkaChecks:
         noted = forms.topics_of(records.there)
         records.close()
         names = {topic_name(options.topic, context.job, table.target): table for table in context.targets.values()}
-        found = found_topics(self._endpoint, {*names, *noted})
+        found, state = (
+            found_topics(self._endpoint, {*names, *noted}),
+            found_topics(self._endpoint, [topic_of(context.job)]),
+        )
+        shared = noted_elsewhere(self._endpoint, context.job, names)
         used = with_messages(self._endpoint, (one for name, one in found.items() if name not in noted))
         bad = [failed("topics", why, ANEW, names.get(name)) for name, why in changed(noted, found)]
+        bad += [failed("topics", why, STATE_HINT) for why in unfit_state(state.values())]
+        bad += [failed("topics", why, SHARED) for why in shared_words(shared)]
+        bad += _unsafe([*state.values(), *(one for _, one in sorted(found.items()))])
         bad += [
             result
             for name, table in names.items()
@@ -124,6 +134,19 @@ class KafkaChecks:
             what = f"topic {found.name} has {found.partitions} partitions by now, the job writes to the first {written}"
             hint = "keys stay where they are, so the new ones stay empty; to spread them, begin anew with other topics"
             yield warning("topics", what, hint, table)
+
+
+def _unsafe(topics: Iterable[FoundTopic]) -> Iterator[CheckResult]:
+    """Warn of topics that lose messages, or the job's place, together with a broker."""
+    by_reason: dict[str, list[str]] = {}
+    for topic in topics:
+        if why := why_unsafe(topic):
+            by_reason.setdefault(why, []).append(topic.name)
+    for why, names in by_reason.items():
+        what = f"what is confirmed may be lost with a broker: topics {some(names)} have {why}"
+        yield warning(
+            "topics", what, "replication = 3, min.insync.replicas = 2, no unclean leader election", names=names
+        )
 
 
 def _rows(table: TargetTable, context: PreflightContext) -> Iterator[CheckResult]:

@@ -21,9 +21,12 @@ from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 
 PREFIX = "anabranch."
+TOPIC = "topic"  # the first part of the keys of topics that a job writes
 # What is committed becomes readable a moment later, when the broker has written so into each partition. Whoever left a
 # transaction open and is gone is not waited for any longer.
 BECOMES_READABLE_S, PAUSE_S = 2.0, 0.005
+# A broker forgets a day later that a record was removed: who has not read for long begins at the beginning.
+READ_ANEW_S = 3600.0
 
 Key = tuple[str | int, ...]
 Value = Mapping[str, Any]
@@ -42,6 +45,24 @@ def encoded_value(value: Value | None) -> bytes | None:
     return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def noted_elsewhere(endpoint: Endpoint, job: str, names: Iterable[str]) -> dict[str, str]:
+    """Return those of the topics that other jobs write, each with the job. Jobs whose state we may not see are not asked."""
+    with translated("look for the state of jobs"):
+        told = administrator(endpoint).list_topics(timeout=patience(endpoint)).topics
+    others = [name.removeprefix(PREFIX) for name in told if name.startswith(PREFIX) and name != topic_of(job)]
+    wanted, found = set(names), dict[str, str]()
+    for other in others if wanted else ():
+        records = Records(endpoint, other)
+        try:
+            records.refresh()
+            found |= {str(key[1]): other for key in records.there if key[0] == TOPIC and key[1] in wanted}
+        except (ValueError, TypeError, IndexError):
+            continue  # not a state of ours
+        finally:
+            records.close()
+    return found
+
+
 class Records:
     """The committed records of one job, as of the last `refresh`. One consumer, made on first use."""
 
@@ -52,6 +73,7 @@ class Records:
         self._read = -1  # the offset up to which everything is known; -1: nothing was read yet
         self.there: dict[Key, Value] = {}
         self.is_there = False  # the topic
+        self._asked = 0.0  # when everything up to the end was known, in monotonic seconds
 
     def refresh(self) -> None:
         """Read what was committed before this call. Raises TargetUnavailable, TargetError."""
@@ -67,11 +89,13 @@ class Records:
         if end is None:
             self._forget()
             return
-        if end < self._read:  # the topic was removed, and made again
+        now = time.monotonic()
+        if end < self._read or now - self._asked > READ_ANEW_S:  # the topic was removed, and made again; or see above
             self._forget()
         self.is_there = True
         if end != self._read:
             self._read_to(end)
+        self._asked = now
 
     def took(self, changes: Iterable[tuple[Key, Value | None]]) -> None:
         """Take over what this process has committed; it is read again later, to the same effect."""

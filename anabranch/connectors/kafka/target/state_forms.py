@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anabranch.connectors.kafka.target.records import Key, Value
+from anabranch.connectors.kafka.target.records import TOPIC, Key, Value
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint, Skipped
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 JOB: Key = ("job",)
 CHECKPOINT: Key = ("checkpoint",)
-TABLE, SCHEMA, TOPIC, SKIPPED, DDL, TRACE = "table", "schema", "topic", "skipped", "ddl", "trace"
+TABLE, SCHEMA, SKIPPED, DDL, TRACE = "table", "schema", "skipped", "ddl", "trace"
 Records = Mapping[Key, Value]
 
 

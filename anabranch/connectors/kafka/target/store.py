@@ -15,7 +15,7 @@ from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changes, Changing
 from anabranch.connectors.kafka.target.options import USUAL, KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import PREFIX, Key, Records, Value, encoded, encoded_value, topic_of
-from anabranch.connectors.kafka.target.topics import make_state_topic, remove_topic
+from anabranch.connectors.kafka.target.topics import STATE_BYTES, make_state_topic, remove_topic
 from anabranch.errors import Fenced, StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -237,7 +237,7 @@ class KafkaStore:
         return self._fresh(job).there
 
     def _writer(self, job: str) -> Changing:
-        return self._changing.setdefault(job, Changing(self._endpoint, job))
+        return self._changing.setdefault(job, Changing(self._endpoint, job, {"message.max.bytes": STATE_BYTES}))
 
     def _change(self, job: str, decide: Any) -> None:
         self._writer(job).change(decide)

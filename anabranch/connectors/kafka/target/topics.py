@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -24,6 +24,18 @@ from anabranch.model.endpoint import Endpoint
 
 PAUSE_S = 0.02
 BATCH_BYTES = 1_000_000  # of messages that travel together: fewer than a topic usually takes
+STATE_BYTES = 12 << 20  # that a record of a job's state may have: definitions are the largest
+STATE_CONFIG = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    "max.message.bytes": str(STATE_BYTES + 4096),
+    "segment.bytes": str(16 << 20),  # only whole segments are compacted: all of it is read where a process begins
+    "segment.ms": "600000",
+    "min.cleanable.dirty.ratio": "0.1",
+    "delete.retention.ms": "86400000",  # longer than records.py goes on without reading from the beginning
+}
+SAFE_REPLICAS, SAFE_IN_SYNC = 3, 2  # one broker may be away, and another one be lost
+IN_SYNC, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 AROUND = 4096  # bytes of a batch's head and a message's own lengths, beside key, value and headers
 
 
@@ -35,18 +47,45 @@ class FoundTopic:
     id: str
     partitions: int
     largest: int | None = None
+    replicas: int = 0
+    settings: Mapping[str, str] = field(default_factory=dict)  # empty where the user may not ask
 
 
 def make_state_topic(endpoint: Endpoint, options: KafkaTargetOptions, topic: str) -> None:
-    """Make the topic of a job's state; nothing happens where it is there. Raises TargetError."""
-    config = {"cleanup.policy": "compact", "compression.type": "producer"}
-    _create(endpoint, [_new(topic, 1, options, config)])
+    """Make the topic of a job's state; one that is there is taken if it keeps what is written to it. Raises TargetError."""
+    there = found_topics(endpoint, [topic])
+    if not there:
+        _create(endpoint, [_new(topic, 1, options, STATE_CONFIG | _in_sync(options))])
+        there = found_topics(endpoint, [topic])
+    for why in unfit_state(there.values()):
+        raise TargetError(why, hint=STATE_HINT)
+
+
+def unfit_state(topics: Iterable[FoundTopic]) -> Iterator[str]:
+    """Yield why topics cannot have a job's state: what a broker removes by age or size is lost to the job."""
+    for topic in topics:
+        policy = topic.settings.get("cleanup.policy", "compact")
+        if policy != "compact":
+            yield f"topic {topic.name} has cleanup.policy = {policy}, a job's state is kept by compact alone"
+        if topic.partitions != 1:
+            yield f"topic {topic.name} has {topic.partitions} partitions, a job's state has one"
+
+
+STATE_HINT = "nobody else makes topics named anabranch.*: delete it if nothing needs it, and the job makes its own"
 
 
 def make_topics(endpoint: Endpoint, options: KafkaTargetOptions, names: Iterable[str]) -> None:
     """Make topics of messages; those that are there stay as they are. Raises TargetError."""
-    config = {"max.message.bytes": str(max(options.largest_message, BATCH_BYTES) + AROUND)}
+    config = {"max.message.bytes": str(max(options.largest_message, BATCH_BYTES) + AROUND)} | _in_sync(options)
     _create(endpoint, [_new(name, options.partitions, options, config) for name in names])
+
+
+def why_unsafe(topic: FoundTopic) -> str:
+    """Return what lets a topic lose what it has confirmed where a broker is lost, "" if nothing does."""
+    found = [f"replication {topic.replicas}"] if topic.replicas < SAFE_REPLICAS else []
+    in_sync = int(topic.settings.get(IN_SYNC, SAFE_IN_SYNC))
+    found += [f"{IN_SYNC} = {in_sync}"] if in_sync < SAFE_IN_SYNC else []
+    return ", ".join(found + ([f"{UNCLEAN} = true"] if topic.settings.get(UNCLEAN) == "true" else []))
 
 
 def add_partitions(endpoint: Endpoint, topics: Mapping[str, int]) -> None:
@@ -84,7 +123,8 @@ def found_topics(endpoint: Endpoint, names: Iterable[str]) -> dict[str, FoundTop
                 if errors.of(error).code() not in errors.ABSENT:
                     raise
                 continue
-            found[name] = FoundTopic(name, str(told.topic_id), len(told.partitions))
+            replicas = min((len(one.replicas) for one in told.partitions), default=0)
+            found[name] = FoundTopic(name, str(told.topic_id), len(told.partitions), replicas=replicas)
     return {name: _measured(client, topic, limit) for name, topic in found.items()}
 
 
@@ -92,7 +132,8 @@ def _measured(client: AdminClient, topic: FoundTopic, limit: float) -> FoundTopi
     resource = ConfigResource(ResourceType.TOPIC, topic.name)
     try:
         (told,) = client.describe_configs([resource], request_timeout=limit).values()
-        return FoundTopic(topic.name, topic.id, topic.partitions, int(told.result()["max.message.bytes"].value))
+        settings = {name: str(one.value) for name, one in told.result().items()}
+        return replace(topic, largest=int(settings["max.message.bytes"]), settings=settings)
     except KafkaException as error:
         if errors.of(error).code() not in errors.RIGHTS:
             raise
@@ -130,6 +171,10 @@ def changed(noted: Mapping[str, NotedTopic], found: Mapping[str, FoundTopic]) ->
 
 
 ANEW = "begin again: anabranch drop JOB --execute, then run the job"
+
+
+def _in_sync(options: KafkaTargetOptions) -> dict[str, str]:
+    return {IN_SYNC: str(SAFE_IN_SYNC)} if (options.replication or 0) >= SAFE_REPLICAS else {}
 
 
 def _new(topic: str, partitions: int, options: KafkaTargetOptions, config: dict[str, str]) -> NewTopic:
