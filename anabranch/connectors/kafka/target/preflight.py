@@ -114,6 +114,7 @@ class KafkaChecks:
             what = f"topic {name} takes {found.largest} bytes at once, fewer than messages travel in together"
             yield failed("topics", what, f"set its max.message.bytes to {BATCH_BYTES + AROUND} or more", table)
         yield from self._partitions(found, table, noted)
+        yield from compacted(found, table)
 
     def _partitions(
         self, found: FoundTopic, table: TargetTable, noted: forms.NotedTopic | None
@@ -134,6 +135,21 @@ class KafkaChecks:
             what = f"topic {found.name} has {found.partitions} partitions by now, the job writes to the first {written}"
             hint = "keys stay where they are, so the new ones stay empty; to spread them, begin anew with other topics"
             yield warning("topics", what, hint, table)
+
+
+def compacted(topic: FoundTopic, table: TargetTable) -> Iterator[CheckResult]:
+    """Check that a compacted topic gets keys: brokers refuse other messages there."""
+    if "compact" not in topic.settings.get("cleanup.policy", "").split(","):
+        return
+    what = f"topic {topic.name} is compacted, and takes no message without a key"
+    if not table.key:
+        hint = "set its cleanup.policy to delete, or leave the table out ([[rules]] exclude)"
+        yield failed("topics", f"{what}: the table has none", hint, table)
+    else:
+        hint = (
+            "leave such a transaction out when it stops the job (anabranch skip add), or set cleanup.policy to delete"
+        )
+        yield warning("topics", f"{what}: TRUNCATE would stop the job", hint, table)
 
 
 def _unsafe(topics: Iterable[FoundTopic]) -> Iterator[CheckResult]:
