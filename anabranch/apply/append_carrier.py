@@ -18,7 +18,7 @@ from anabranch.apply.plan import FilterImages, group
 from anabranch.apply.progress import Progress
 from anabranch.apply.refusal import refused
 from anabranch.apply.unconverted import Unconvertible, places, words
-from anabranch.contracts import Appender, Conflict
+from anabranch.contracts import Appender, Conflict, TookTooLong
 from anabranch.errors import RowRefused, StateError
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
@@ -39,14 +39,16 @@ class AppendCarrier:
     writer: Appender
     filtered: FilterImages | None = None
 
-    def carry_out(self, feed: Feed) -> None:
+    def carry_out(self, feed: Feed, again: bool = False) -> None:
         """Carry out the feed in one epoch; where something is refused, in halves, so that all in front of it is delivered and
         the error names the transaction. Raises RowRefused."""
         try:
             self._at_once(feed)
-        except (Conflict, NeedsSlowWay, RowRefused) as reason:
+        except (Conflict, NeedsSlowWay, RowRefused, TookTooLong) as reason:
             self.progress.writer.rollback()
             if feed.upto - feed.after == 1:
+                if isinstance(reason, TookTooLong) and not again:
+                    return self.carry_out(feed, again=True)  # it may have waited for a target that was away
                 raise self._told(reason, feed) from reason
             middle = (feed.after + feed.upto) // 2
             self.carry_out(Feed(feed.trail, feed.after, middle))
@@ -77,6 +79,8 @@ class AppendCarrier:
 
     def _told(self, reason: Exception, feed: Feed) -> RowRefused:
         position, _ = feed.end()
+        if isinstance(reason, TookTooLong):
+            return RowRefused(f"one transaction: {reason.message}", position=str(position), hint=reason.hint)
         if not isinstance(reason, RowRefused):
             assert isinstance(reason, Conflict | NeedsSlowWay)
             return refused(reason, position)

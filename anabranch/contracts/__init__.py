@@ -108,6 +108,7 @@ from anabranch.contracts.writer import (
     RowWriter,
     StagedWriter,
     Stager,
+    TookTooLong,
     Writer,
 )
 from anabranch.model.value_rules import ValueRules
@@ -210,6 +211,7 @@ __all__ = [
     "TargetReader",
     "TargetStore",
     "TargetTables",
+    "TookTooLong",
     "Trial",
     "TryingTarget",
     "TypeMap",

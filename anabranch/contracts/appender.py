@@ -47,7 +47,8 @@ class Appender(Protocol):
         """Add changes behind those that the epoch has. Batches come in the log's order; inside a batch the changes are ordered
         by transaction and ordinal over all its tables, whatever table they are given with.
 
-        Raises RowRefused, with table and position, for a value that the target cannot take; TargetUnavailable."""
+        Raises RowRefused, with table and position, for a value that the target cannot take; TookTooLong, as `commit`, for an
+        epoch that lasted too long; TargetUnavailable."""
 
     def end(self, table: TargetTable, at: int) -> None:
         """Note, with the epoch's commit, that nothing of the table comes behind the transaction in front of sequence `at`: a

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from anabranch.errors import TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint
@@ -37,6 +38,10 @@ class Conflict(Exception):
     ) -> None:
         super().__init__(f"{table}: {what}")
         self.table, self.what, self.key, self.is_taken = table, what, dict(key or {}), is_taken
+
+
+class TookTooLong(TargetUnavailable):
+    """An Appender's epoch was given up by the target since it took longer than one transaction may; nothing of it is there."""
 
 
 class Begun(StrEnum):

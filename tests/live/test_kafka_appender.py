@@ -9,12 +9,13 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from anabranch.connectors.kafka.target import KafkaTarget
+from anabranch.connectors.kafka.target import appender as kafka_appender
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
-from anabranch.contracts import Begun, TargetStore
-from anabranch.errors import Fenced, RowRefused, TargetUnavailable
+from anabranch.contracts import Begun, TargetStore, TookTooLong
+from anabranch.errors import Fenced, RowRefused, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Column, TableSchema
@@ -148,6 +149,62 @@ def test_what_a_broker_refuses_is_named_also_where_more_messages_follow(
     epochs.do(_batch(3))
     assert appender.words(subject.appended()) == [(1, 0, "x"), (2, 0, "x"), (3, 0, "x")]
     epochs.appender.close()
+
+
+def test_a_topic_that_was_made_again_stops_the_job_while_it_runs(
+    subject: AppendSubject, made: tuple[KafkaTarget, Reader], kafka: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_appender, "LOOK_S", 0.0)
+    monkeypatch.setattr(kafka_appender, "LOOK_SHARE", 0)
+    epochs, topic = Epochs(subject), made[1].topics[0]
+    epochs.do(_batch(1))
+    client = AdminClient({"bootstrap.servers": f"{kafka.host}:{kafka.port}"})
+    client.delete_topics([topic])[topic].result()
+    until(lambda: topic not in topics_of(kafka), "it is gone")
+    client.create_topics([NewTopic(topic, 1)])[topic].result()
+    until(lambda: topic in topics_of(kafka), "it is there again")
+    with pytest.raises(TargetError, match="was removed and made again"):
+        epochs.appender.begin(epochs.now, epochs.next(_batch(2)))
+    epochs.appender.close()
+
+
+def test_an_epoch_that_the_cluster_gives_up_by_time_says_so(subject: AppendSubject) -> None:
+    epochs = Epochs(subject)
+    assert epochs.appender.begin(epochs.now, epochs.next(_batch(1))) is Begun.OPEN
+    late: list[TargetUnavailable] = []
+
+    def is_late() -> bool:
+        try:
+            epochs.appender.append(_batch(1))
+        except TargetUnavailable as error:
+            late.append(error)
+        return bool(late)
+
+    until(is_late, "the cluster has given it up")
+    assert isinstance(late[0], TookTooLong) and "longer than 10 seconds" in late[0].message
+    epochs.do(_batch(1, "again"))
+    assert appender.words(subject.appended()) == [(1, 0, "again")]
+    epochs.appender.close()
+
+
+def test_an_epoch_is_not_begun_on_states_that_a_command_has_changed_meanwhile(subject: AppendSubject) -> None:
+    epochs = Epochs(subject)
+    epochs.do(_batch(1))
+    epochs.appender.close()
+    with closing(subject.connector.store()) as store:
+        store.journal.skip(JOB, Skipped(9, "log.1:900", 0, {}))
+    assert epochs.appender.begin(epochs.now, epochs.next(_batch(2))) is Begun.REPLAN
+    epochs.do(_batch(2))
+    epochs.appender.close()
+
+
+def test_a_store_whose_turn_is_over_decides_by_what_is_there(made: tuple[KafkaTarget, Reader]) -> None:
+    target, _ = made
+    with closing(target.store()) as one, closing(target.store()) as other:
+        one.journal.skip(JOB, Skipped(1, "log.1:1", 0, {}))
+        other.journal.unskip(JOB, 1)
+        one.journal.skip(JOB, Skipped(1, "log.1:1", 0, {}))  # which it still knows to be there
+        assert [skipped.sequence for skipped in other.journal.skipped(JOB)] == [1]
 
 
 def test_of_two_who_change_a_state_at_once_none_is_lost(made: tuple[KafkaTarget, Reader]) -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from anabranch.connectors.kafka.errors import translated
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
 
+Client = TypeVar("Client")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USUAL_MECHANISM = "SCRAM-SHA-512"  # which never shows the password, unlike PLAIN
 LONGEST = 60.0  # seconds for an answer where the job file sets no limit
@@ -71,7 +74,7 @@ def patience(endpoint: Endpoint) -> float:
 
 
 def administrator(endpoint: Endpoint) -> AdminClient:
-    return AdminClient(settings(endpoint), logger=SILENT)
+    return _made(AdminClient, settings(endpoint))
 
 
 def committed_reader(endpoint: Endpoint) -> Consumer:
@@ -85,15 +88,21 @@ def committed_reader(endpoint: Endpoint) -> Consumer:
         "auto.offset.reset": "earliest",
         "fetch.wait.max.ms": 50,
     }
-    return Consumer(settings(endpoint) | own, logger=SILENT)
+    return _made(Consumer, settings(endpoint) | own)
 
 
 def transactional(endpoint: Endpoint, name: str, more: dict[str, Any]) -> Producer:
     """Return a producer whose transactions have this transactional id. `more`: settings of how messages travel."""
     own = {"transactional.id": name, "acks": "all", "delivery.report.only.error": True}
-    return Producer(settings(endpoint) | more | own, logger=SILENT)
+    return _made(Producer, settings(endpoint) | more | own)
 
 
 def plain(endpoint: Endpoint) -> Producer:
     """Return a producer without transactions, for what nobody decides by."""
-    return Producer(settings(endpoint) | {"enable.idempotence": True, "acks": "all"}, logger=SILENT)
+    return _made(Producer, settings(endpoint) | {"enable.idempotence": True, "acks": "all"})
+
+
+def _made(kind: Callable[..., Client], told: dict[str, Any]) -> Client:
+    """Return a client. Raises ConfigError for a setting that librdkafka does not take, a file that is not there among them."""
+    with translated("set up a client"):
+        return kind(told, logger=SILENT)

@@ -36,6 +36,7 @@ REFUSED = (*TOO_LARGE, _E.INVALID_RECORD)  # messages that a broker never takes
 PURGED = (_E._PURGE_QUEUE, _E._PURGE_INFLIGHT)  # messages that were given up for another reason
 # Somebody else began with the transactional id, or the coordinator has given the transaction up.
 FENCED = (
+    _E._FATAL,  # of a producer with transactions: it was fenced
     _E._FENCED,
     _E.PRODUCER_FENCED,
     _E.INVALID_PRODUCER_EPOCH,

@@ -7,6 +7,7 @@ what a message is (`rows/messages/`), topics (topics.py).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,9 +21,9 @@ from anabranch.connectors.kafka.target.changing import Changing
 from anabranch.connectors.kafka.target.formats import format_for
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.producing import Producing, settings_of
-from anabranch.connectors.kafka.target.records import Key, Value
-from anabranch.connectors.kafka.target.topics import found_topics, refuse_changed
-from anabranch.contracts import Begun, Enforced
+from anabranch.connectors.kafka.target.records import Key, Value, encoded_value
+from anabranch.connectors.kafka.target.topics import FoundTopic, found_topics, refuse_changed
+from anabranch.contracts import Begun, Enforced, TookTooLong
 from anabranch.errors import AnabranchError, Fenced, RowRefused, StateError
 from anabranch.model.ddl_changes import DdlChange
 from anabranch.model.endpoint import Endpoint
@@ -35,6 +36,11 @@ from anabranch.rows.conflict import NotedConflict
 from anabranch.rows.messages.format import Format
 from anabranch.rows.net import TargetTable
 
+LOOK_S, LOOK_SHARE = 5.0, 20  # topics are looked at again after so long, or so many times as long as a look took
+TOO_LONG = (
+    "raise [target.options] transaction_timeout_s (and transaction.max.timeout.ms of the brokers), or leave the transaction "
+    "out: anabranch skip add JOB POSITION --execute"
+)
 Changes = dict[Key, Value | None]
 
 
@@ -54,6 +60,8 @@ class KafkaAppender:
         self._job = ""
         self._moves: tuple[Checkpoint, Checkpoint] | None = None  # of the open epoch
         self._changes: Changes = {}
+        self._before: dict[Key, bytes | None] = {}  # what was known when it was closed
+        self._look_again = self._began = 0.0  # by the clock of `monotonic`
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
 
@@ -72,6 +80,7 @@ class KafkaAppender:
 
         self._changing.change(decide)
         self._know_topics(self._changing)
+        self._before = {}
         return claimed[-1]
 
     def enforced(self) -> Enforced:
@@ -81,16 +90,20 @@ class KafkaAppender:
     def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
         self.rollback()
         changing = self._claimed()
-        found = self._found(now, changing.producer is not None)
         if changing.producer is None:
-            changing.begin()  # which ends what another process writes now, but for the owner it is no longer looked at
-            found = self._found(now, True)
-            self._know_topics(changing)
+            found, is_same = self._begin_again(changing, now)
+        else:
+            found, is_same = self._found(now, True), True
+            if time.monotonic() > self._look_again:
+                self._look_at_topics(forms.topics_of(changing.records.there))
         if _place(found) != _place(now):
             return Begun.APPLIED if _place(found) == _place(then) else Begun.REPLAN
+        if not is_same:
+            return Begun.REPLAN  # states of tables are others than the epoch was planned with
         assert self._format is not None, "the topics are known"
         assert self._producing is not None, "the topics are known"
         self._producing.begin()
+        self._began = time.monotonic()
         try:
             changing.begin().begin_transaction()
         except KafkaException as error:
@@ -133,6 +146,7 @@ class KafkaAppender:
     def close(self) -> None:
         self.rollback()
         if self._changing is not None:
+            self._before = _decided(self._changing.records.there)
             self._changing.close()  # `begin` opens another one: who has claimed goes on
         self._format = self._producing = None
 
@@ -191,14 +205,37 @@ class KafkaAppender:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
         return found
 
+    def _begin_again(self, changing: Changing, now: Checkpoint) -> tuple[Checkpoint, bool]:
+        """Begin with a new producer, which ends what another process writes now, but for the owner it is no longer looked at.
+        Return where the target is, and whether nobody has changed anything since the records were read."""
+        before = self._before or _decided(changing.records.there)
+        self._found(now, False)
+        try:
+            changing.begin()
+            found = self._found(now, True)
+            self._know_topics(changing)
+        except BaseException:
+            changing.give_up()  # else the next epoch would begin without what was not found out
+            raise
+        self._before = {}
+        return found, _decided(changing.records.there) == before
+
     def _know_topics(self, changing: Changing) -> None:
         """Make ready what makes messages, and what sends them. Raises TargetError for topics that are not what they were."""
         noted = forms.topics_of(changing.records.there)
-        found = found_topics(self._endpoint, noted)
-        refuse_changed(noted, found)
+        found = self._look_at_topics(noted)
         self._format = format_for(self._options, self._job, changing.records.there)
         limits = {name: one.largest for name, one in found.items()}
         self._producing = Producing(self._options, noted, limits)
+
+    def _look_at_topics(self, noted: Mapping[str, forms.NotedTopic]) -> Mapping[str, FoundTopic]:
+        """Return the topics as they are. Raises TargetError for those that are not what they were."""
+        began = time.monotonic()
+        found = found_topics(self._endpoint, noted)
+        refuse_changed(noted, found)
+        ended = time.monotonic()
+        self._look_again = ended + max(LOOK_S, LOOK_SHARE * (ended - began))
+        return found
 
     def _produce(self, messages: Any) -> None:
         assert self._producing is not None, "an epoch is open"
@@ -216,7 +253,17 @@ class KafkaAppender:
         cause = self._producing.cause(changing.producer, error)
         self._moves, self._changes = None, {}
         changing.give_up()
-        return cause if isinstance(cause, RowRefused) else translated_error(errors.of(cause), doing)
+        if isinstance(cause, RowRefused):
+            return cause
+        told, limit = errors.of(cause), self._options.transaction_timeout_s
+        if told.code() in errors.FENCED and time.monotonic() - self._began >= limit:
+            return TookTooLong(f"cannot {doing}: it took longer than {limit} seconds", hint=TOO_LONG)
+        return translated_error(told, doing)
+
+
+def _decided(records: Mapping[Key, Value]) -> dict[Key, bytes | None]:
+    """Return what is committed by decision, in a form that can be compared: all but the trace."""
+    return {key: encoded_value(value) for key, value in records.items() if key[0] != forms.TRACE}
 
 
 def _place(checkpoint: Checkpoint) -> tuple[int, int]:

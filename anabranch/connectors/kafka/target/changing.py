@@ -17,6 +17,7 @@ from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.connection import patience, transactional
 from anabranch.connectors.kafka.errors import translated, translated_error
 from anabranch.connectors.kafka.target.records import Key, Records, Value, encoded, encoded_value, topic_of
+from anabranch.errors import AnabranchError
 from anabranch.model.endpoint import Endpoint
 
 TRIES = 5
@@ -49,10 +50,19 @@ class Changing:
         """Commit what `decide` says for the records that there are. It is called again where somebody came first; what it
         raises passes, and nothing is written then."""
         for left in range(TRIES - 1, -1, -1):
+            was_begun = self.producer is not None  # then another process may have written since
             producer = self.begin()
-            changes = decide(self.records.there)
+            try:
+                changes = decide(self.records.there)
+            except AnabranchError:
+                if not was_begun:
+                    raise
+                changes = {}
             if not changes:
-                return
+                if not was_begun:
+                    return
+                self.give_up()
+                continue
             try:
                 producer.begin_transaction()
                 self.write(changes)

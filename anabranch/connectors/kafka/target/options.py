@@ -31,12 +31,12 @@ class KafkaTargetOptions(Options):
     replication: int | None = whole_number(None, 1, 32767)
     """The number of replicas that topics are made with, that of the job's state among them; without it as the cluster has
     it."""
-    largest_message: int = whole_number(20971520, 1024, 1 << 30)
+    largest_message: int = whole_number(20971520, 1024, 999995904)
     """The bytes that a message may have, key and headers with it, before it is compressed. A topic that the job makes takes as
     many; a larger row stops the job, which names it."""
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"
     """How messages travel and are kept."""
-    linger_ms: int = whole_number(20, 0, 900000)
+    linger_ms: int = whole_number(20, 0, 9000)
     """Milliseconds that a message waits for others to travel with, where nobody waits for its transaction."""
     transaction_timeout_s: int = whole_number(300, 10, 86400)
     """Seconds that one transaction may take, at most `transaction.max.timeout.ms` of the brokers. Where a job dies and nobody

@@ -88,11 +88,13 @@ class Producing:
     def cause(self, producer: Producer, error: KafkaException) -> RowRefused | KafkaException:
         """Return what is behind an error of a transaction: the refusal of one of its messages, else what became of one where
         the error says no more than that the transaction has failed, else the error."""
-        if not self._failed:
-            producer.poll(WAIT_S)  # a message that failed may not have been told of yet
+        try:
+            producer.poll(0 if self._failed else WAIT_S)  # a message that failed may not have been told of yet
+        except KafkaException as fatal:
+            error = fatal  # which says why the producer is at its end
         if (refused := self._refusal()) is not None:
             return refused
-        says_nothing = self._failed and errors.of(error).code() == KafkaError._STATE
+        says_nothing = self._failed and errors.of(error).code() in (KafkaError._STATE, KafkaError._FATAL)
         return KafkaException(self._failed[0][0]) if says_nothing else error
 
     def _refusal(self) -> RowRefused | None:

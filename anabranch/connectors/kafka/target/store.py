@@ -184,10 +184,15 @@ class KafkaStore:
         changes |= {(forms.TRACE, str(one["id"])): one for one in entries if str(one["id"]) not in kept}
         if changes:
             with translated("write the trace"):
-                producer = plain(self._endpoint)
+                producer, failed = plain(self._endpoint), list[Any]()
+
+                def heard(error: Any, message: Any) -> None:
+                    if error is not None:
+                        failed.append(error)
+
                 for key, value in changes.items():
-                    producer.produce(topic_of(job), encoded_value(value), encoded(key), partition=0)
-                return bool(producer.flush(patience(self._endpoint)) == 0)
+                    producer.produce(topic_of(job), encoded_value(value), encoded(key), 0, heard)
+                return producer.flush(patience(self._endpoint)) == 0 and not failed
         return True
 
     def trace(self, job: str, first: str = "") -> list[dict[str, Any]]:

@@ -1,0 +1,18 @@
+"""What librdkafka does not take is an error of the job file, and not a raw one; no server."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.connectors.kafka.connection import administrator, committed_reader, plain, transactional
+from anabranch.errors import ConfigError
+from anabranch.model.endpoint import Endpoint
+
+HERE = (("ssl_mode", "verify-full"), ("ssl_ca", "/nowhere/ca.pem"))
+
+
+def test_a_file_that_is_missing_is_an_error_of_the_job_file() -> None:
+    endpoint = Endpoint("kafka", "127.0.0.1", 1, "", "", options=HERE)
+    for client in (administrator, committed_reader, plain, lambda told: transactional(told, "anabranch.x", {})):
+        with pytest.raises(ConfigError, match=r"ssl\.ca\.location"):
+            client(endpoint)
