@@ -214,6 +214,7 @@ class _Server:
                 self._step(now)
             except Exception as error:  # noqa: BLE001 - the thread's outermost loop: who watches has to go on watching
                 log.get(server=self.name).debug("waits_not_seen", error=repr(error))
+            del sessions  # held while this sleeps, and until the next list is made, they would never end
 
     def _note(self, sessions: list[tuple[Any, Session]], now: float) -> None:
         busy = {session.number for connection, session in sessions if session.is_busy(connection)}

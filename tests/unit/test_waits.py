@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
+import weakref
 
 from anabranch import waits
+from anabranch.testing.in_time import until
 
 
 class Unused:
@@ -29,6 +32,21 @@ def test_a_fork_tells_its_own_listeners_also_once_it_has_a_session() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         waits.publish("server", "it waits")
     assert heard == ["parent"]
+
+
+def test_a_connection_that_nobody_holds_any_more_is_gone() -> None:
+    """Who watches it asks it, and keeps it no longer than that takes."""
+    asked, connection = threading.Event(), Unused()
+
+    def is_busy(one: object) -> bool:
+        asked.set()
+        return False
+
+    is_gone = weakref.ref(connection)
+    waits.register("a server of its own", connection, waits.Session(1, is_busy, lambda one: None), _nobody)
+    assert asked.wait(60)
+    del connection
+    until(lambda: is_gone() is None, "the connection is gone")
 
 
 def _nobody() -> waits.Lookout:
