@@ -223,6 +223,7 @@ def test_of_two_who_change_a_state_at_once_none_is_lost(made: tuple[KafkaTarget,
         assert [one.sequence for one in store.journal.skipped(JOB)] == list(range(6))
 
 
+@pytest.mark.long  # its broker starts again beside whatever else runs; failed once so: see docs/howto/kafka.md
 def test_a_broker_that_dies_loses_and_doubles_nothing(subject: AppendSubject, kafka: Server) -> None:
     epochs = Epochs(subject)
     epochs.do(_batch(1))

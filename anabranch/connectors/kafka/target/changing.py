@@ -42,7 +42,7 @@ class Changing:
             producer = transactional(self._endpoint, topic_of(self._job), self._more)
             with translated("begin to write the job's state"):
                 _again(lambda: producer.init_transactions(patience(self._endpoint)))
-            self.records.refresh()
+            self.records.refresh(is_decided=True)
             self.producer = producer
         return self.producer
 

@@ -75,17 +75,18 @@ class Records:
         self.is_there = False  # the topic
         self._asked = 0.0  # when everything up to the end was known, in monotonic seconds
 
-    def refresh(self) -> None:
-        """Read what was committed before this call. Raises TargetUnavailable, TargetError."""
+    def refresh(self, is_decided: bool = False) -> None:
+        """Read what was committed before this call. `is_decided`: no transaction of the job is open, so all that is written has
+        to become readable, however long a broker that has just started takes for it. Raises TargetUnavailable, TargetError."""
         try:
             with translated("read the job's state"):
-                self._refresh()
+                self._refresh(is_decided)
         except AnabranchError:
             self.close()  # a client that has met a broker as it started may go on telling that a topic has no leader
             raise
 
-    def _refresh(self) -> None:
-        end = self._end()
+    def _refresh(self, is_decided: bool) -> None:
+        end = self._end(is_decided)
         if end is None:
             self._forget()
             return
@@ -112,14 +113,17 @@ class Records:
     def _forget(self) -> None:
         self.there, self._read, self.is_there = {}, -1, False
 
-    def _end(self) -> int | None:
+    def _end(self, is_decided: bool) -> int | None:
         """Return the offset up to which records are readable, once those are that were written before; None where there is no
         topic."""
         written = self._latest(IsolationLevel.READ_UNCOMMITTED)
-        until = time.monotonic() + BECOMES_READABLE_S
+        until = time.monotonic() + (patience(self._endpoint) if is_decided else BECOMES_READABLE_S)
         while written is not None:
             readable = self._latest(IsolationLevel.READ_COMMITTED)
-            if readable is None or readable >= written or time.monotonic() > until:
+            is_late = time.monotonic() > until
+            if is_late and is_decided and readable is not None and readable < written:
+                raise TargetUnavailable(f"topic {self._place.topic} has records that are not readable yet")
+            if readable is None or readable >= written or is_late:
                 return readable
             time.sleep(PAUSE_S)
         return None
