@@ -54,7 +54,7 @@ CHECKS, FOREIGN_KEYS, COMMENTS, PARTITIONS, OTHER_INDEXES = NEVER_FOLLOWED = (
     "partitions",
     "full-text and spatial indexes",
 )
-"""What changes beside columns and is never followed: the target's table stays as it is, and the change is noted."""
+"""Notes a change beside columns that is never followed: the target's table stays as it is."""
 CONSTRAINTS = "constraints"  # of which a statement does not say what they are
 OWN_KEY_ALONE = OF_TABLES | BESIDE_COLUMNS
 """The kinds of which only their own keys say something, and not the one for all."""

@@ -60,9 +60,9 @@ def _clean_up(here: JobHere, *elapsed: int) -> None:
     with closing(end_of(job).writer(value_rules(job), False)) as writer:
         writer.claim(job.config.name, unique_name("owner"))
         for seconds in elapsed:
-            is_left = writer.clean_up(seconds)  # type: ignore[attr-defined]
+            is_left = writer.clean_up(seconds)  # type: ignore[attr-defined]  # this writer cleans up
             while is_left:
-                is_left = writer.clean_up(0)  # type: ignore[attr-defined]
+                is_left = writer.clean_up(0)  # type: ignore[attr-defined]  # this writer cleans up
 
 
 def _count(made: Scenario) -> tuple[int, int]:

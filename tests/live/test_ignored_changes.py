@@ -1,4 +1,4 @@
-"""What a MySQL or MariaDB changes beside columns, and nobody follows, is noted at the target, whose table goes on as it is."""
+"""Note at the target what a MySQL or MariaDB changes beside columns and nobody follows: the table goes on as it is."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def test_a_broker_that_dies_loses_and_doubles_nothing(subject: AppendSubject, ka
         epochs.appender.commit()
 
     def again() -> bool:
-        """What apply does: it looks where the target is, and does what is missing."""
+        """Look where the target is, and do what is missing, as apply does."""
         try:
             found = epochs.appender.begin(epochs.now, then)
             if found is Begun.OPEN:

@@ -34,7 +34,7 @@ class Jobs:
         self.topic, self._begun = unique_name("topic"), set[str]()
 
     def begin(self, job: str, **options: object) -> None:
-        target = KafkaTarget(self.endpoint, KafkaTargetOptions(topic=self.topic, **options))  # type: ignore[arg-type]
+        target = KafkaTarget(self.endpoint, KafkaTargetOptions(topic=self.topic, **options))  # type: ignore[arg-type]  # fields by name
         self._begun.add(job)
         with closing(target.store()) as store:
             store.jobs.save_job(job, {"uuid": job})

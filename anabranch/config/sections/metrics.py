@@ -43,9 +43,9 @@ class Metrics(Section):
     """Answer a monitoring system that asks the running job ([how](../howto/monitor.md))."""
 
     listen: Annotated[str, AfterValidator(_address)] | None = None
-    """Where `anabranch run` answers `GET /metrics` in Prometheus' text form: `"127.0.0.1:9187"`; an IPv6 address stands in
-    brackets. Whoever reaches the address reads names of tables and numbers, no rows; there is no password. When absent nothing
-    listens. An address that is taken is a warning in the log."""
+    """Let `anabranch run` answer `GET /metrics` in Prometheus' text form at this address, `"127.0.0.1:9187"`; an IPv6 one
+    stands in brackets. Whoever reaches the address reads names of tables and numbers, no rows; there is no password. Without it
+    nothing listens. An address that is taken is a warning in the log."""
 
     @property
     def address(self) -> Address | None:

@@ -1,4 +1,4 @@
-"""What a change table and `lsn_time_mapping` get of a batch of changes: columns with their values, places with their times.
+"""Values of a batch of changes for a change table and `lsn_time_mapping`: columns, and places with their times.
 
 What does not live here: what a row has in it (`rows/change_table.py`), statements (a database's `target/change_tables/`).
 """

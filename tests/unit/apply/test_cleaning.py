@@ -63,7 +63,7 @@ def test_what_is_left_goes_piece_by_piece_and_epochs_wait_for_a_moment_only(cloc
         clock[0] += cleaning.ENOUGH
         return slow_piece(elapsed)
 
-    slow.clean_up = piece  # type: ignore[method-assign]
+    slow.clean_up = piece  # type: ignore[method-assign]  # a slow one, for this test
     for times in (1, 2, 3, 3):
         cleans.look()
         assert slow.told == [0] * times

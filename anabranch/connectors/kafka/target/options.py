@@ -13,7 +13,7 @@ class KafkaTargetOptions(Options):
     NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(("topic", "partitions", "format", "schema", "decimal"))
 
     format: Literal["plain", "debezium"] = "plain"
-    """What a message contains: [both formats](kafka-messages.md)."""
+    """Choose what a message contains: [both formats](kafka-messages.md)."""
     schema: bool = False
     """With `debezium`: values and keys say what they are made of, as Kafka Connect's JSON converter has it."""
     tombstones: bool = True

@@ -1,4 +1,4 @@
-"""What a target without rows answers about rows: there are none, and nothing is built."""
+"""Answers about rows for a target that has none: nothing is there, and nothing is built."""
 
 from __future__ import annotations
 

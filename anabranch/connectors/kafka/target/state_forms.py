@@ -1,4 +1,4 @@
-"""What is kept of a job, as keys and values of its records, and back.
+"""Forms of what is kept of a job: keys and values of its records, and back.
 
 What does not live here: reading and writing records (records.py, changing.py). Keys that a later release adds to a value are
 ignored here; a state that only a later release can have written is refused (`read_stored`).

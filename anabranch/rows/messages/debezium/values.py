@@ -150,11 +150,11 @@ def _geometry(type: LogicalType, array: Any) -> Any:
 def _shape(value: bytes) -> str:
     """Return {wkb, srid} of a value that has its reference system inside (EWKB)."""
     order = "little" if value[0] else "big"
-    type = int.from_bytes(value[1:5], order)  # type: ignore[arg-type]
+    type = int.from_bytes(value[1:5], order)  # type: ignore[arg-type]  # order is one of two words
     if not type & 0x20000000:
         return f'{{"wkb":"{base64.b64encode(value).decode()}","srid":null}}'
-    srid = int.from_bytes(value[5:9], order)  # type: ignore[arg-type]
-    plain = value[:1] + (type & ~0x20000000).to_bytes(4, order) + value[9:]  # type: ignore[arg-type]
+    srid = int.from_bytes(value[5:9], order)  # type: ignore[arg-type]  # order is one of two words
+    plain = value[:1] + (type & ~0x20000000).to_bytes(4, order) + value[9:]  # type: ignore[arg-type]  # order is one of two words
     return f'{{"wkb":"{base64.b64encode(plain).decode()}","srid":{srid or "null"}}}'
 
 
