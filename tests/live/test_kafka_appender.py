@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,7 +21,7 @@ from anabranch.errors import Fenced, RowRefused, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.state import Skipped
+from anabranch.model.state import Checkpoint, Skipped
 from anabranch.rows.appended import Appended, ChangeBatch, Committed, Emptied
 from anabranch.rows.chunk import Op
 from anabranch.testing.conformance import appender
@@ -27,10 +29,11 @@ from anabranch.testing.conformance.appender import JOB, RULES, AppendSubject, Ep
 from anabranch.testing.databases import unique_name
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
-from rigs.scenario_kafka import Read, Reader, topics_of
+from rigs.scenario_kafka import Read, Reader, has_given_up, topics_of
 
 TABLES = [table("a"), table("b")]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LIMIT_S = 5  # that a transaction may take: longer than its message takes to be written, also on a slow machine
 
 
 @pytest.fixture
@@ -223,7 +226,6 @@ def test_of_two_who_change_a_state_at_once_none_is_lost(made: tuple[KafkaTarget,
         assert [one.sequence for one in store.journal.skipped(JOB)] == list(range(6))
 
 
-@pytest.mark.long  # its broker starts again beside whatever else runs; failed once so: see docs/howto/kafka.md
 def test_a_broker_that_dies_loses_and_doubles_nothing(subject: AppendSubject, kafka: Server) -> None:
     epochs = Epochs(subject)
     epochs.do(_batch(1))
@@ -237,21 +239,43 @@ def test_a_broker_that_dies_loses_and_doubles_nothing(subject: AppendSubject, ka
 
     with suppress(TargetUnavailable):  # or the broker has had all of it before
         epochs.appender.commit()
-
-    def again() -> bool:
-        """Look where the target is, and do what is missing, as apply does."""
-        try:
-            found = epochs.appender.begin(epochs.now, then)
-            if found is Begun.OPEN:
-                epochs.appender.append(_batch(2))
-                epochs.appender.commit()
-        except TargetUnavailable as away:
-            print(away)
-            return False
-        return found in (Begun.OPEN, Begun.APPLIED)
-
-    until(again, "the epoch is committed")
+    until(lambda: _is_done(epochs, then), "the epoch is committed")
     epochs.now = then
     epochs.do(_batch(3))
     assert appender.words(subject.appended()) == [(1, 0, "x"), (2, 0, "x"), (3, 0, "x")]
     epochs.appender.close()
+
+
+def test_what_a_broker_forgets_to_abort_is_not_committed_later(made: tuple[KafkaTarget, Reader], kafka: Server) -> None:
+    """A transaction whose time is over when its broker starts again ends there without a word in the partition."""
+    target, reader = made
+    hasty = replace(target, options=replace(target.options, transaction_timeout_s=LIMIT_S))
+    epochs = Epochs(AppendSubject(hasty, list))
+    epochs.do(_batch(1))
+    then = epochs.next(_batch(2))
+    began = time.monotonic()
+    assert epochs.appender.begin(epochs.now, then) is Begun.OPEN
+    epochs.appender.append(_batch(2))
+    anything = Reader(kafka, reader.topics, isolation="read_uncommitted")
+    until(lambda: any(one.sequence == 2 for one in anything.look()), "the second transaction is in its partition")
+    kafka.kill()
+    until(lambda: time.monotonic() > began + LIMIT_S, "the transaction has taken longer than it may")
+    kafka.start()
+    until(lambda: has_given_up(kafka, f"anabranch.{JOB}"), "the coordinator has aborted the transaction")
+    until(lambda: _is_done(epochs, then), "the epoch is committed")
+    reader.look()
+    assert [one.sequence for one in reader.seen if one.value is not None] == [1, 2]
+    epochs.appender.close()
+
+
+def _is_done(epochs: Epochs, then: Checkpoint) -> bool:
+    """Look where the target is, and do what is missing of the second epoch, as apply does."""
+    try:
+        found = epochs.appender.begin(epochs.now, then)
+        if found is Begun.OPEN:
+            epochs.appender.append(_batch(2))
+            epochs.appender.commit()
+    except TargetUnavailable as away:
+        print(away)
+        return False
+    return found in (Begun.OPEN, Begun.APPLIED)

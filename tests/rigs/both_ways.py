@@ -100,9 +100,11 @@ class Way:
         return self.here.job
 
     def images(self) -> list[tuple[str, str | None]]:
-        """Table and origin of each row image and barrier in the trail, without what brings in a table that joins."""
+        """Table and origin of each row image and barrier in the trail, without what brings in a table that joins, and without
+        notes: of the keys, too, that the other job makes when its load ends."""
+        unasked = (BarrierKind.SCHEMA, BarrierKind.NOTE)
         with TrailReader(self.job.trail) as trail:
-            every = [row for row in show(trail, after=0) if row.operation != BarrierKind.SCHEMA]
+            every = [row for row in show(trail, after=0) if row.operation not in unasked]
         assert not [row for row in every if row.operation == BarrierKind.PARK], every
         return [(row.table.name, row.origin) for row in every]
 

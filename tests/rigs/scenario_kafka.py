@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from anabranch.testing.in_time import in_time
@@ -17,6 +17,8 @@ from anabranch.testing.servers import Server
 from rigs.scenario import PATIENCE, Scenario
 from rigs.scenario_postgresql import FromPostgres
 
+COMPLETE_ABORT = 5  # a state of a transaction: https://github.com/apache/kafka, TransactionState.java
+Place = tuple[str, int]  # topic and partition
 KAFKA_URL = re.compile(r'\[target\]\nurl = "[^"]*"\n')
 
 
@@ -57,7 +59,7 @@ class Reader:
     topics: Sequence[str]
     isolation: str = "read_committed"
     seen: list[Read] = field(default_factory=list)
-    _places: dict[tuple[str, int], int] = field(default_factory=dict)
+    _places: dict[Place, int] = field(default_factory=dict)
 
     def look(self) -> list[Read]:
         """Read on to what is committed now. Returns what came."""
@@ -68,37 +70,10 @@ class Reader:
             for topic in self.topics
             for number in administrator.list_topics(topic).topics[topic].partitions
         ]
-        ends = _ends(administrator, parts)
-        consumer = Consumer(
-            address
-            | {
-                "group.id": "reader",
-                "isolation.level": self.isolation,
-                "enable.partition.eof": True,
-                "enable.auto.commit": False,
-            }
-        )
-        consumer.assign(
-            [
-                TopicPartition(p.topic, p.partition, self._places.get((p.topic, p.partition), OFFSET_BEGINNING))
-                for p in parts
-            ]
-        )
-        open_ = {place for place, end in ends.items() if end > self._places.get(place, 0)}
-        found, until = list[Read](), time.monotonic() + PATIENCE
-        while open_:
-            in_time(until, f"{open_} could not be read")
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            place = (message.topic(), message.partition())
-            if message.error() is None:
-                found.append(_read(message))
-                self._places[place] = message.offset() + 1
-            elif message.error().code() == KafkaError._PARTITION_EOF and message.offset() >= ends[place]:
-                self._places[place] = message.offset()
-                open_.discard(place)
-        consumer.close()
+        ends = _ends(administrator, parts, self.isolation)
+        behind = {place: end for place, end in ends.items() if end > self._places.get(place, 0)}
+        found = [_read(one) for one in _messages(self.kafka, self._places, behind, self.isolation)]
+        self._places |= behind
         self.seen += found
         return found
 
@@ -110,19 +85,52 @@ class Reader:
         return sorted(found.items())
 
 
-def _ends(administrator: AdminClient, parts: Sequence[TopicPartition]) -> dict[tuple[str, int], int]:
-    """Where what is committed ends: where the log does, once nothing is between two states."""
+def _ends(administrator: AdminClient, parts: Sequence[TopicPartition], isolation: str) -> dict[Place, int]:
+    """Where what is written ends; of what is committed: where that does, once nothing is between two states."""
     until = time.monotonic() + 10.0
     while True:
         committed, written = (
             {(p.topic, p.partition): told.result().offset for p, told in asked.items()}
             for asked in (
-                administrator.list_offsets(dict.fromkeys(parts, OffsetSpec.latest()), isolation_level=isolation)
-                for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+                administrator.list_offsets(dict.fromkeys(parts, OffsetSpec.latest()), isolation_level=level)
+                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
             )
         )
+        if isolation == "read_uncommitted":
+            return written
         if committed == written or time.monotonic() > until:
             return committed
+
+
+def _messages(kafka: Server, places: Mapping[Place, int], ends: Mapping[Place, int], isolation: str) -> list[Message]:
+    """Messages of these partitions, from `places`, or the beginning, to `ends`."""
+    settings = {"group.id": "reader", "enable.partition.eof": True, "enable.auto.commit": False}
+    address = {"bootstrap.servers": f"{kafka.host}:{kafka.port}", "isolation.level": isolation}
+    consumer = Consumer(address | settings)
+    consumer.assign([TopicPartition(*place, places.get(place, OFFSET_BEGINNING)) for place in ends])
+    left, found, until = set(ends), list[Message](), time.monotonic() + PATIENCE
+    while left:
+        in_time(until, f"{left} could not be read")
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        place = (message.topic(), message.partition())
+        if message.error() is None:
+            found.append(message)
+        elif message.error().code() == KafkaError._PARTITION_EOF and message.offset() >= ends[place]:
+            left.discard(place)
+    consumer.close()
+    return found
+
+
+def has_given_up(kafka: Server, transactional_id: str) -> bool:
+    """Whether the coordinator has aborted the newest transaction of this id: its log, which has one partition here, has a
+    record for each state (`TransactionLogValue.json` of Kafka says which byte that is)."""
+    parts = [TopicPartition("__transaction_state", 0)]
+    administrator = AdminClient({"bootstrap.servers": f"{kafka.host}:{kafka.port}"})
+    written = _messages(kafka, {}, _ends(administrator, parts, "read_uncommitted"), "read_uncommitted")
+    states = [one.value()[16] for one in written if one.key()[4:].decode() == transactional_id and one.value()]
+    return states[-1] == COMPLETE_ABORT
 
 
 def _read(message: Any) -> Read:

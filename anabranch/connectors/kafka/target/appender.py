@@ -107,7 +107,7 @@ class KafkaAppender:
         try:
             changing.begin().begin_transaction()
         except KafkaException as error:
-            raise self._lost(error, "begin an epoch") from error
+            raise self._lost(error, "begin an epoch", now) from error
         self._format.begin()
         self._moves, self._changes = (now, then), {}
         return Begun.OPEN
@@ -132,10 +132,7 @@ class KafkaAppender:
             changing.write(changes)
             changing.commit(changes)
         except KafkaException as error:
-            lost = self._lost(error, "commit an epoch")
-            if not isinstance(lost, RowRefused) and errors.of(error).code() in errors.FENCED:
-                self._found(now, False)  # says so where somebody has taken over
-            raise lost from error
+            raise self._lost(error, "commit an epoch", now) from error
         self._moves, self._changes = None, {}
 
     def rollback(self) -> None:
@@ -244,10 +241,11 @@ class KafkaAppender:
         try:
             self._producing.produce(producer, messages)
         except KafkaException as error:
-            raise self._lost(error, "write messages") from error
+            raise self._lost(error, "write messages", self._open()[0]) from error
 
-    def _lost(self, error: KafkaException, doing: str) -> AnabranchError:
-        """Give the epoch up after an error, and return it as ours. Whoever still owns the job begins again."""
+    def _lost(self, error: KafkaException, doing: str, now: Checkpoint) -> AnabranchError:
+        """Give the epoch up after an error, and return it as ours. Whoever still owns the job begins again. Raises Fenced where
+        somebody else does."""
         changing = self._claimed()
         assert self._producing is not None and changing.producer is not None, "an epoch was begun"
         cause = self._producing.cause(changing.producer, error)
@@ -255,6 +253,8 @@ class KafkaAppender:
         changing.give_up()
         if isinstance(cause, RowRefused):
             return cause
+        if errors.of(error).code() in errors.FENCED:
+            self._found(now, False)
         told, limit = errors.of(cause), self._options.transaction_timeout_s
         if told.code() in errors.FENCED and time.monotonic() - self._began >= limit:
             return TookTooLong(f"cannot {doing}: it took longer than {limit} seconds", hint=TOO_LONG)

@@ -16,7 +16,9 @@ from confluent_kafka import KafkaException, Producer
 from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.connection import patience, transactional
 from anabranch.connectors.kafka.errors import translated, translated_error
+from anabranch.connectors.kafka.target.forgotten import abort_forgotten
 from anabranch.connectors.kafka.target.records import Key, Records, Value, encoded, encoded_value, topic_of
+from anabranch.connectors.kafka.target.state_forms import topics_of
 from anabranch.errors import AnabranchError
 from anabranch.model.endpoint import Endpoint
 
@@ -42,7 +44,12 @@ class Changing:
             producer = transactional(self._endpoint, topic_of(self._job), self._more)
             with translated("begin to write the job's state"):
                 _again(lambda: producer.init_transactions(patience(self._endpoint)))
+                abort_forgotten(self._endpoint, producer, [(topic_of(self._job), 0)])
             self.records.refresh(is_decided=True)
+            noted = topics_of(self.records.there).values()
+            with translated("look for what a broker has forgotten"):
+                places = [(topic.name, number) for topic in noted for number in range(topic.partitions)]
+                abort_forgotten(self._endpoint, producer, places)
             self.producer = producer
         return self.producer
 
