@@ -235,3 +235,37 @@ def test_envelopes_are_debeziums_where_the_job_file_says_so(here: JobHere, kafka
         ("d", {"id": 1, "v": "one", "n": 2}, None),
     ]
     assert {one["source"]["connector"] for one in found} == {source.server.name}
+
+
+def test_messages_are_exbases_and_each_commit_is_told_behind_them(here: JobHere, kafka: Server) -> None:
+    made, source = here.made, here.made.source
+    options = 'topic = "{job}.{table}"\nformat = "exbase"\ntransactions = "{job}.transactions"\npartitions = 2'
+    to_kafka(made, kafka, options=options)
+    here.load()
+    source.execute("BEGIN", "INSERT INTO item VALUES (1, 'one', 1)", "UPDATE item SET n = 2 WHERE id = 1",
+                   "DELETE FROM item WHERE id = 1", "COMMIT")  # fmt: skip
+    source.execute("INSERT INTO item VALUES (2, NULL, 2)")
+    here.stream()
+    found = [one.value for one in Reader(kafka, [f"{made.name}.item"]).look()]
+    first = {"id": "1", "v": "one", "n": "1"}
+    assert [
+        (one["commandType"], one["transaction"]["totalOrder"], one["oldColumnValues"], one["newColumnValues"])
+        for one in sorted(found, key=lambda one: one["newColumnValues"].get("id") == "2")
+    ] == [
+        ("INSERT", "1", {}, first),
+        ("UPDATE", "2", first, first | {"n": "2"}),
+        ("DELETE", "3", first | {"n": "2"}, {}),
+        ("INSERT", "1", {}, {"id": "2", "v": None, "n": "2"}),
+    ]
+    integer, text = ("integer", "character varying") if isinstance(made, FromPostgres) else ("int", "varchar")
+    types = {"id": integer, "v": f"{text}(20)", "n": integer}
+    assert [
+        {name: type.replace("int(11)", "int") for name, type in one["dataColumnType"].items()} for one in found
+    ] == [types] * 4
+    commits = Reader(kafka, [f"{made.name}.transactions"]).look()
+    assert [(one.value["commandType"], one.value["transaction"]["totalOrder"]) for one in commits] == [
+        ("COMMIT", "3"),
+        ("COMMIT", "1"),
+    ]
+    assert {one.value["transaction"]["id"] for one in commits} == {one["transaction"]["id"] for one in found}
+    assert {one.partition for one in commits} == {0}

@@ -78,7 +78,8 @@ class Settings:
     """Settings of a job's format. `source`: the name of the source's connector; `database`: the one that it is connected to,
     "" where tables of many are followed. `topic` names the topic of a table; `transactions`: the topic that gets the beginnings
     and ends of transactions, "" for none. `schema`: values and keys say what they are made of. `tombstones`: a delete is
-    followed by one. `decimal`: `string` or `precise`."""
+    followed by one. `decimal`: `string` or `precise`. `types`: the names of the types of a table's columns, as the source
+    spells them where that is known."""
 
     job: str
     source: str
@@ -88,6 +89,7 @@ class Settings:
     schema: bool = False
     tombstones: bool = True
     decimal: str = "string"
+    types: Callable[[TargetTable], Sequence[str]] = lambda table: [str(one) for one in table.types]
 
 
 class Format(Protocol):

@@ -6,10 +6,15 @@ from collections.abc import Callable, Mapping
 
 from anabranch.errors import ConfigError
 from anabranch.rows.messages.debezium.envelope import DebeziumFormat
+from anabranch.rows.messages.exbase import ExbaseFormat
 from anabranch.rows.messages.format import Format, Settings
 from anabranch.rows.messages.plain import PlainFormat
 
-FORMATS: Mapping[str, Callable[[Settings], Format]] = {"debezium": DebeziumFormat, "plain": PlainFormat}
+FORMATS: Mapping[str, Callable[[Settings], Format]] = {
+    "debezium": DebeziumFormat,
+    "exbase": ExbaseFormat,
+    "plain": PlainFormat,
+}
 
 
 def format_of(name: str, settings: Settings) -> Format:

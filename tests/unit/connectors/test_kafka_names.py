@@ -11,6 +11,7 @@ from anabranch.config.url import parse_url
 from anabranch.connectors.kafka.connection import settings
 from anabranch.connectors.kafka.target.names import LONGEST, topic_name, why_not
 from anabranch.connectors.kafka.target.names import refused as refused_names
+from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.typemap import KafkaTypes
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
@@ -51,9 +52,9 @@ def test_names_that_no_topic_can_have_are_refused(name: str, why: str) -> None:
 
 def test_two_tables_never_meet_in_one_topic() -> None:
     tables = [TableId("a", "b_c"), TableId("a_b", "c"), TableId("a", "d")]
-    assert [table for table, _ in refused_names("{schema}.{table}", "copy", tables)] == [TableId("a_b", "c")]
-    assert len(list(refused_names("all", "copy", tables))) == 2
-    assert not list(refused_names("{schema}-{table}", "copy", tables))
+    assert [table for table, _ in refused_names(KafkaTargetOptions(), "copy", tables)] == [TableId("a_b", "c")]
+    assert len(list(refused_names(KafkaTargetOptions(topic="all"), "copy", tables))) == 2
+    assert not list(refused_names(KafkaTargetOptions(topic="{schema}-{table}"), "copy", tables))
 
 
 def test_a_url_names_brokers_and_how_to_enter() -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changes, Changing
-from anabranch.connectors.kafka.target.names import refused, topic_name
+from anabranch.connectors.kafka.target.formats import refuse_options
+from anabranch.connectors.kafka.target.names import WantedTopic, refused, wanted_topics
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import TOPIC, Key, Value, noted_elsewhere
 from anabranch.connectors.kafka.target.topics import (
@@ -50,21 +51,21 @@ class KafkaTopics:
     def begin(
         self, job: str, uuid: str, tables: Sequence[tuple[TableSchema, TargetTable]], at: int, commit_time: int
     ) -> None:
+        refuse_options(self.options)
         refuse_names(self.options, job, [table.target for _, table in tables])
-        names = [topic_name(self.options.topic, job, table.target) for _, table in tables]
+        wanted = wanted_topics(self.options, job, [table.target for _, table in tables])
+        names = list(wanted)
         changing = Changing(self.endpoint, job)
         try:
             changing.begin()
             noted = forms.topics_of(changing.records.there)
             refuse_changed(noted, found_topics(self.endpoint, noted))
             self._refuse_shared(changing, job, names)
-            made = self._made(name for name in names if name not in noted)
+            made = self._made({name: one for name, one in wanted.items() if name not in noted})
 
             def decide(records: Mapping[Key, Value]) -> Changes:
-                partitions = (
-                    self.options.partitions
-                )  # the first ones of more: a key stays where an earlier beginning put it
-                new = {name: forms.NotedTopic(name, one.id, partitions) for name, one in made.items()}
+                # The first partitions of more: a key stays where an earlier beginning put it.
+                new = {name: forms.NotedTopic(name, one.id, wanted[name].partitions) for name, one in made.items()}
                 keys = {name: (TOPIC, name) for name in new}
                 return {keys[name]: forms.topic_value(one) for name, one in new.items() if keys[name] not in records}
 
@@ -83,28 +84,31 @@ class KafkaTopics:
         changing.change(lambda records: {key: None for key in keys if key in records})
         raise StateError("; ".join(shared_words(shared)), job=job, hint=SHARED)
 
-    def _made(self, wanted: Iterable[str]) -> dict[str, FoundTopic]:
+    def _made(self, wanted: Mapping[str, WantedTopic]) -> dict[str, FoundTopic]:
         """Return topics, made where the job makes them. Raises TargetError."""
-        names, options = list(dict.fromkeys(wanted)), self.options
+        names, options = list(wanted), self.options
         if options.topics == "existing":
             found = found_topics(self.endpoint, names)
             if missing := sorted(set(names) - found.keys()):
                 what = f'[target.options] topics = "existing", and there are no topics {", ".join(missing)}'
                 raise TargetError(what, hint='make them, or let the job do it (topics = "create")')
             if why := [
-                too_few(one, options) for _, one in sorted(found.items()) if one.partitions < options.partitions
+                too_few(one, wanted[name])
+                for name, one in sorted(found.items())
+                if one.partitions < wanted[name].partitions
             ]:
                 raise TargetError("; ".join(why), hint=FEW)
             return found
         before = found_topics(self.endpoint, names)
         refuse_used(with_messages(self.endpoint, before.values()))
-        make_topics(self.endpoint, options, (name for name in names if name not in before))
-        if few := {name: options.partitions for name, one in before.items() if one.partitions < options.partitions}:
+        make_topics(self.endpoint, options, (one for name, one in wanted.items() if name not in before))
+        if few := {
+            name: wanted[name].partitions for name, one in before.items() if one.partitions < wanted[name].partitions
+        }:
             add_partitions(self.endpoint, few)
         found = found_topics(self.endpoint, names)
-        if many := sorted(name for name, one in found.items() if one.partitions > options.partitions):
-            what = f"topics {', '.join(many)} are there, and have more than {options.partitions} partitions"
-            raise TargetError(what, hint=MANY)
+        if many := [too_many(one, wanted[name]) for name, one in sorted(found.items()) if has_more(one, wanted[name])]:
+            raise TargetError("; ".join(many), hint=MANY)
         return found
 
     def close(self) -> None: ...
@@ -114,14 +118,22 @@ def shared_words(shared: Mapping[str, str]) -> list[str]:
     return [f"job {other} writes to topic {name}" for name, other in sorted(shared.items())]
 
 
-def too_few(topic: FoundTopic, options: KafkaTargetOptions) -> str:
+def too_few(topic: FoundTopic, wanted: WantedTopic) -> str:
     """Return the words for a topic that lacks partitions: keys would be in others than the job file's number says."""
-    return f"topic {topic.name} has {topic.partitions} partitions, [target.options] partitions is {options.partitions}"
+    return f"topic {topic.name} has {topic.partitions} partitions, [target.options] partitions is {wanted.partitions}"
+
+
+def has_more(topic: FoundTopic, wanted: WantedTopic) -> bool:
+    return topic.partitions > wanted.partitions
+
+
+def too_many(topic: FoundTopic, wanted: WantedTopic) -> str:
+    return f"topic {topic.name} is there, and has {topic.partitions} partitions, more than {wanted.partitions}"
 
 
 def refuse_names(options: KafkaTargetOptions, job: str, tables: Iterable[TableId]) -> None:
     """Raise TargetError for tables that cannot have a topic."""
-    if found := [why for _, why in refused(options.topic, job, tables)]:
+    if found := [why for _, why in refused(options, job, tables)]:
         raise TargetError("; ".join(found), hint="[target.options] topic, or [[rules]] target, gives other names")
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
+from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import PREFIX
 from anabranch.model.ids import TableId
 
@@ -24,6 +26,29 @@ def topic_name(template: str, job: str, table: TableId) -> str:
     return _PLACE.sub(lambda found: values.get(found[1], found[0]), template)
 
 
+def transactions_topic(options: KafkaTargetOptions, job: str) -> str:
+    """Return the topic that is told of transactions, "" for none."""
+    return _PLACE.sub(lambda found: job if found[1] == "job" else found[0], options.transactions)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTopic:
+    """A topic that a job writes, with its number of partitions. `table`: whose it is, as named at the target, None for the
+    one that is told of transactions."""
+
+    name: str
+    partitions: int
+    table: TableId | None
+
+
+def wanted_topics(options: KafkaTargetOptions, job: str, tables: Iterable[TableId]) -> dict[str, WantedTopic]:
+    """Return all topics of a job by their names, those of tables in their order."""
+    made = [WantedTopic(topic_name(options.topic, job, table), options.partitions, table) for table in tables]
+    if topic := transactions_topic(options, job):
+        made.append(WantedTopic(topic, 1, None))
+    return {one.name: one for one in made}
+
+
 def why_not(topic: str) -> str:
     """Say why no topic can have this name, "" where one can."""
     if not _LEGAL.fullmatch(topic):
@@ -35,16 +60,18 @@ def why_not(topic: str) -> str:
     return f"topics {PREFIX}* have the state of jobs" if topic.startswith(PREFIX) else ""
 
 
-def refused(template: str, job: str, tables: Iterable[TableId]) -> Iterator[tuple[TableId, str]]:
-    """Yield tables that cannot have a topic, each with the reason: the name, or another table's topic. Kafka counts `.` and `_`
-    as one character where it names metrics, and makes no two such topics."""
-    same = defaultdict[str, list[TableId]](list)
-    for table in tables:
-        topic = topic_name(template, job, table)
-        same[topic.replace(".", "_")].append(table)
+def refused(options: KafkaTargetOptions, job: str, tables: Iterable[TableId]) -> Iterator[tuple[TableId | None, str]]:
+    """Yield tables that cannot have a topic (None: the topic that is told of transactions), each with the reason: the name, or
+    another one's topic. Kafka counts `.` and `_` as one character where it names metrics, and makes no two such topics."""
+    same = defaultdict[str, list[tuple[TableId | None, str]]](list)
+    wanted: list[tuple[TableId | None, str]] = [(table, topic_name(options.topic, job, table)) for table in tables]
+    if options.transactions:
+        wanted.append((None, transactions_topic(options, job)))
+    for table, topic in wanted:
+        same[topic.replace(".", "_")].append((table, topic))
         if why := why_not(topic):
             yield table, f"{topic!r} cannot be a topic: {why}"
-    for several in same.values():
-        for table in several[1:]:
-            topics = f"{topic_name(template, job, several[0])} and {topic_name(template, job, table)}"
-            yield table, f"{several[0]} and {table} would have topics that Kafka takes for one: {topics}"
+    for (first, topic), *others in same.values():
+        for table, other in others:
+            both = f"{first} and {table or 'the transactions'}"
+            yield table, f"{both} would have topics that Kafka takes for one: {topic} and {other}"

@@ -10,19 +10,25 @@ from anabranch.databases import Options, whole_number
 
 @dataclass(frozen=True)
 class KafkaTargetOptions(Options):
-    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(("topic", "partitions", "format", "schema", "decimal"))
+    NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(
+        ("topic", "partitions", "format", "schema", "decimal", "transactions")
+    )
 
-    format: Literal["plain", "debezium"] = "plain"
-    """Choose what a message contains: [both formats](kafka-messages.md)."""
+    format: Literal["plain", "debezium", "exbase"] = "plain"
+    """Choose what a message contains: [the formats](kafka-messages.md)."""
     schema: bool = False
     """With `debezium`: values and keys say what they are made of, as Kafka Connect's JSON converter has it."""
-    tombstones: bool = True
-    """Let a message without a value follow each delete, by which a compacted topic forgets the row."""
+    tombstones: bool | None = None
+    """Let a message without a value follow each delete, by which a compacted topic forgets the row; without it all formats but
+    `exbase` do."""
     decimal: Literal["string", "precise"] = "string"
     """With `debezium`: decimals as text, or as the bytes of Kafka Connect's `Decimal`."""
     topic: str = "{schema}.{table}"
     """The topic of a table; `{job}`, `{schema}` and `{table}` are put in, the two last as the rules name the table at the
     target."""
+    transactions: str = ""
+    """With `debezium` and `exbase`: the topic, of one partition, that is told of each transaction when all of its messages are
+    there, with `debezium` also in front of them; `{job}` is put in. Without it nobody is told."""
     topics: Literal["create", "existing"] = "create"
     """Make the topics, which must not have messages of others, or write behind what topics have that somebody has made."""
     partitions: int = whole_number(1, 1, 10000)
@@ -41,6 +47,10 @@ class KafkaTargetOptions(Options):
     transaction_timeout_s: int = whole_number(300, 10, 86400)
     """Seconds that one transaction may take, at most `transaction.max.timeout.ms` of the brokers. Where a job dies and nobody
     starts it again, readers of committed messages wait as long for what comes behind it."""
+
+    @property
+    def has_tombstones(self) -> bool:
+        return self.format != "exbase" if self.tombstones is None else self.tombstones
 
 
 USUAL = KafkaTargetOptions()

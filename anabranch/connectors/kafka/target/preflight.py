@@ -10,9 +10,18 @@ from collections.abc import Iterable, Iterator
 from anabranch.connectors.kafka.connection import administrator, brokers, patience
 from anabranch.connectors.kafka.errors import translated
 from anabranch.connectors.kafka.target import state_forms as forms
-from anabranch.connectors.kafka.target.beginning import FEW, MANY, OTHERS, SHARED, shared_words, too_few
+from anabranch.connectors.kafka.target.beginning import (
+    FEW,
+    MANY,
+    OTHERS,
+    SHARED,
+    has_more,
+    shared_words,
+    too_few,
+    too_many,
+)
 from anabranch.connectors.kafka.target.formats import format_for
-from anabranch.connectors.kafka.target.names import refused, topic_name
+from anabranch.connectors.kafka.target.names import WantedTopic, refused, wanted_topics
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import Records, noted_elsewhere, topic_of
 from anabranch.connectors.kafka.target.topics import (
@@ -59,10 +68,10 @@ class KafkaChecks:
 
     def _names(self, context: PreflightContext) -> Iterator[CheckResult]:
         by_target = {table.target: table for table in context.targets.values()}
-        for table, why in refused(self._options.topic, context.job, by_target):
-            yield failed(
-                "topics", why, "[target.options] topic, or [[rules]] target, gives it another name", by_target[table]
-            )
+        for table, why in refused(self._options, context.job, by_target):
+            of = by_target[table] if table else None
+            hint = "[target.options] topic" + (", or [[rules]] target, gives it" if of else " and transactions give it")
+            yield failed("topics", why, f"{hint} another name", of)
 
     def _values(self, context: PreflightContext) -> Iterator[CheckResult]:
         made = format_for(self._options, context.job, {})
@@ -76,7 +85,9 @@ class KafkaChecks:
         records.refresh()
         noted = forms.topics_of(records.there)
         records.close()
-        names = {topic_name(options.topic, context.job, table.target): table for table in context.targets.values()}
+        by_target = {table.target: table for table in context.targets.values()}
+        wanted = wanted_topics(options, context.job, by_target)
+        names = {name: by_target[one.table] if one.table else None for name, one in wanted.items()}
         found, state = (
             found_topics(self._endpoint, {*names, *noted}),
             found_topics(self._endpoint, [topic_of(context.job)]),
@@ -91,7 +102,7 @@ class KafkaChecks:
             result
             for name, table in names.items()
             for result in (
-                *self._topic(name, table, found.get(name), noted.get(name)),
+                *self._topic(wanted[name], table, found.get(name), noted.get(name)),
                 *(self._used(name, table) if name in used else ()),
             )
         ]
@@ -99,34 +110,34 @@ class KafkaChecks:
         if not any(result.verdict == CheckVerdict.FAILED for result in bad):
             yield ok("topics", f"{len(names)} topics, {len(names.keys() - found.keys())} of them to be made")
 
-    def _used(self, name: str, table: TargetTable) -> Iterator[CheckResult]:
+    def _used(self, name: str, table: TargetTable | None) -> Iterator[CheckResult]:
         if self._options.topics == "create":
             yield failed("topics", f"topic {name} has messages that are not the job's", OTHERS, table)
 
     def _topic(
-        self, name: str, table: TargetTable, found: FoundTopic | None, noted: forms.NotedTopic | None
+        self, wanted: WantedTopic, table: TargetTable | None, found: FoundTopic | None, noted: forms.NotedTopic | None
     ) -> Iterator[CheckResult]:
         if found is None:
             if noted is None and self._options.topics == "existing":
-                yield failed("topics", f"there is no topic {name}", 'make it, or topics = "create"', table)
+                yield failed("topics", f"there is no topic {wanted.name}", 'make it, or topics = "create"', table)
             return
         if found.largest is not None and found.largest < BATCH_BYTES + AROUND // 2:
-            what = f"topic {name} takes {found.largest} bytes at once, fewer than messages travel in together"
+            what = f"topic {found.name} takes {found.largest} bytes at once, fewer than messages travel in together"
             yield failed("topics", what, f"set its max.message.bytes to {BATCH_BYTES + AROUND} or more", table)
-        yield from self._partitions(found, table, noted)
-        yield from compacted(found, table)
+        yield from self._partitions(found, wanted, table, noted)
+        if table is not None:
+            yield from compacted(found, table)
 
     def _partitions(
-        self, found: FoundTopic, table: TargetTable, noted: forms.NotedTopic | None
+        self, found: FoundTopic, wanted: WantedTopic, table: TargetTable | None, noted: forms.NotedTopic | None
     ) -> Iterator[CheckResult]:
         """Check that keys find the partitions that the job file says, or said when the job began."""
         options = self._options
-        written = options.partitions if noted is None else noted.partitions
+        written = wanted.partitions if noted is None else noted.partitions
         if noted is None and options.topics == "existing" and found.partitions < written:
-            yield failed("topics", too_few(found, options), FEW, table)
-        elif noted is None and options.topics == "create" and found.partitions > written:
-            what = f"topic {found.name} is there, and has {found.partitions} partitions, more than {written}"
-            yield failed("topics", what, MANY, table)
+            yield failed("topics", too_few(found, wanted), FEW, table)
+        elif noted is None and options.topics == "create" and has_more(found, wanted):
+            yield failed("topics", too_many(found, wanted), MANY, table)
         elif noted is None and found.partitions > written:
             what = f"topic {found.name} has {found.partitions} partitions, the job will write to the first {written}"
             hint = "as [target.options] partitions says; say the number of all of them where no key is in the topic yet"

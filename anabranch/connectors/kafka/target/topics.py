@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.connection import administrator, patience
 from anabranch.connectors.kafka.errors import translated, translated_error
+from anabranch.connectors.kafka.target.names import WantedTopic
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.state_forms import NotedTopic
 from anabranch.errors import TargetError, TargetUnavailable
@@ -34,6 +35,7 @@ STATE_CONFIG = {
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "86400000",  # longer than records.py goes on without reading from the beginning
 }
+ALL_KEPT = {"cleanup.policy": "delete"}  # whatever the cluster's is: messages of one key are about several things there
 SAFE_REPLICAS, SAFE_IN_SYNC = 3, 2  # one broker may be away, and another one be lost
 IN_SYNC, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 AROUND = 4096  # bytes of a batch's head and a message's own lengths, beside key, value and headers
@@ -74,10 +76,13 @@ def unfit_state(topics: Iterable[FoundTopic]) -> Iterator[str]:
 STATE_HINT = "nobody else makes topics named anabranch.*: delete it if nothing needs it, and the job makes its own"
 
 
-def make_topics(endpoint: Endpoint, options: KafkaTargetOptions, names: Iterable[str]) -> None:
+def make_topics(endpoint: Endpoint, options: KafkaTargetOptions, wanted: Iterable[WantedTopic]) -> None:
     """Make topics of messages; those that are there stay as they are. Raises TargetError."""
     config = {"max.message.bytes": str(max(options.largest_message, BATCH_BYTES) + AROUND)} | _in_sync(options)
-    _create(endpoint, [_new(name, options.partitions, options, config) for name in names])
+    _create(
+        endpoint,
+        [_new(one.name, one.partitions, options, config | (ALL_KEPT if one.table is None else {})) for one in wanted],
+    )
 
 
 def why_unsafe(topic: FoundTopic) -> str:
