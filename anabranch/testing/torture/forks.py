@@ -21,15 +21,24 @@ from anabranch.testing.torture.local import Small, run_part
 
 PRELOADED = (
     "anabranch.apply.run",
+    "anabranch.connectors.memory",
+    "anabranch.job.preflight",
+    "anabranch.lifecycle.arming",
     "anabranch.lifecycle.beginning",
+    "anabranch.lifecycle.beginning_changes",
     "anabranch.lifecycle.loading",
     "anabranch.lifecycle.loading_one",
     "anabranch.job.verifying",
+    "encodings.idna",
+    "encodings.utf_8_sig",
     "importlib.readers",
     "numpy.ma",
     "pyarrow.dataset",
+    "pydantic.dataclasses",
+    "pydantic.plugin._loader",
     "sqlglot",
     "sqlite3",
+    "structlog",
 )
 
 

@@ -104,9 +104,30 @@ def results(tally: Tally, seconds: float, servers: Sequence[str], bugs: Any = ()
 
 
 def keep(path: Path, tally: Tally, seconds: float, servers: Sequence[str]) -> None:
-    """Write the file. The bugs in it are people's to write; they stay."""
-    bugs = json.loads(path.read_text()).get("bugs", []) if path.exists() else []
-    path.write_text(json.dumps(results(tally, seconds, servers, bugs), indent=1) + "\n")
+    """Write the file. The bugs in it are people's to write; they stay. A file of the same commit and servers whose last seed is
+    the one before the first of these is added to: a long campaign may be run in parts."""
+    before = json.loads(path.read_text()) if path.exists() else {}
+    now = results(tally, seconds, servers, before.get("bugs", []))
+    path.write_text(json.dumps(_added(before, now) if _goes_on(before, now) else now, indent=1) + "\n")
+
+
+def _goes_on(before: Any, now: Any) -> bool:
+    is_same = all(before.get(name) == now[name] for name in ("commit", "servers"))
+    return is_same and bool(now["commit"]) and before["seeds"][1] + 1 == now["seeds"][0]
+
+
+def _added(before: Any, now: Any) -> dict[str, Any]:
+    """Return the counts of two runs as those of one."""
+    numbers = {name: before[name] + value for name, value in now.items() if isinstance(value, int)}
+    kinds = {
+        name: dict(sorted((Counter(before[name]) + Counter(now[name])).items())) for name in ("by_source", "faults")
+    }
+    points = {
+        name: [one + other for one, other in zip(before["failpoints"][name], counts, strict=True)]
+        for name, counts in now["failpoints"].items()
+    }
+    whole = {"seeds": [before["seeds"][0], now["seeds"][1]], "failed": before["failed"] + now["failed"]}
+    return {**now, **numbers, **kinds, **whole, "failpoints": points}
 
 
 def require_writable(path: Path) -> None:
