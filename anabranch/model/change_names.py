@@ -1,10 +1,11 @@
-"""Names of change tables: the table of changes of `shop.orders` is `cdc.shop_orders_CT`."""
+"""Names of change tables: the table of changes of `shop.orders` is `cdc.shop_orders_CT`; and of the columns that each has."""
 
 from __future__ import annotations
 
 from anabranch.model.ids import TableId
 
 SCHEMA, SUFFIX = "cdc", "_CT"
+COLUMNS = ("__$start_lsn", "__$end_lsn", "__$seqval", "__$operation", "__$update_mask", "__$command_id")
 
 
 def change_table(table: TableId) -> TableId:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.rows.chunk import Chunk, Op, Part
+from anabranch.rows.chunk import META, Chunk, Op, Part, TableRows
 from anabranch.rows.net import TargetTable
 
 Row = Mapping[str, object]
@@ -89,6 +89,22 @@ def committed(chunks: Sequence[Chunk]) -> list[Committed]:
             sequence = chunk.first_sequence + place
             found.append(Committed(sequence, row["native"], row["commit_time"], row["gtid"], row["origin"]))
     return found
+
+
+def changes_of(chunk: Chunk, rows: TableRows, table: TargetTable, places: Sequence[int]) -> TableChanges:
+    """Return the row images that a chunk has of one table, by its names. `places`: of its columns in the definition."""
+    op, tx, ordinal, shape = (rows.batch.column(at).to_numpy(zero_copy_only=False) for at in range(META))
+    presence = np.array([[one.present[place] for place in places] for one in rows.shapes], dtype=bool)
+    columns = [rows.batch.column(META + place) for place in places]
+    return TableChanges(
+        table,
+        op,
+        tx.astype(np.int64) + chunk.first_sequence,
+        ordinal,
+        shape,
+        presence.reshape(len(rows.shapes), len(places)),
+        pa.Table.from_arrays(columns, names=list(table.columns)),
+    )
 
 
 def each_change(batch: ChangeBatch) -> Iterator[Appended]:

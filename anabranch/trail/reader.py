@@ -125,6 +125,10 @@ class TrailReader:
         names = self._refresh()
         return names[0].first_whole if names else self._record().sequence + 1
 
+    def starts(self) -> list[int]:
+        """Return for each segment, in order, the first sequence that can be read from it on; several may have the same."""
+        return [name.first_whole for name in self._refresh()]
+
     def begun(self) -> str:
         """Return the `resume` of the place in the source's log behind which the trail has every transaction; "" where that is
         not known any more: it is in the middle of a transaction, or nothing is published."""

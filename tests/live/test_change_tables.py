@@ -14,6 +14,7 @@ from anabranch import failpoints
 from anabranch.errors import AnabranchError, ConfigError, JobChanged, PreflightFailed, RowRefused, StateError
 from anabranch.job import parts
 from anabranch.model.ids import TableId
+from anabranch.spark.changes import ChangesSource
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.local import LocalEngine, Small
@@ -139,6 +140,23 @@ def test_rows_have_the_layout_and_the_functions_the_answers_of_sql_server(here: 
         with pytest.raises(psycopg.Error, match="insufficient number of arguments") as refused:
             _changes(made, since, to, option)
         assert refused.value.sqlstate == "CD313"
+
+
+def test_spark_reads_the_same_rows_from_the_trail(here: JobHere) -> None:
+    made, draw, rows = here.made, random.Random(19), dict[int, tuple[str | None, int]]()
+    here.load()
+    for _ in range(10):
+        made.source.execute("BEGIN", *transaction(draw, rows), "COMMIT")
+    here.stream()
+    asked = Reader(made)
+    first, last = asked.one("fn_cdc_get_min_lsn('public_item')"), asked.one("fn_cdc_get_max_lsn()")
+    expected = [tuple(row) for row in _changes(made, first, last, "all update old")]
+    options = {"path": str(here.job.trail), "changes": f"{made.schema}.item"}
+    source = ChangesSource(options | {"from": str(int.from_bytes(first[:7], "big") + 1)})
+    reader = source.reader(source.schema())
+    found = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    kept = ("__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "id", "v", "n")
+    assert sorted(tuple(row[name] for name in kept) for row in found) == sorted(expected) != []
 
 
 def test_a_reader_needs_the_rights_that_the_page_names_and_computed_columns_are_values(here: JobHere) -> None:

@@ -12,8 +12,8 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from anabranch.connectors.sql.change_tables import COLUMNS
 from anabranch.connectors.sql.merge_pieces import StageColumn
+from anabranch.model.change_names import COLUMNS
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.position import Position
 from anabranch.rows.appended import Committed, TableChanges

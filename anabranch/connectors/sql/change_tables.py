@@ -19,7 +19,6 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 
 ALL, NET = "fn_cdc_get_all_changes_", "fn_cdc_get_net_changes_"
-COLUMNS = ("__$start_lsn", "__$end_lsn", "__$seqval", "__$operation", "__$update_mask", "__$command_id")
 OUT_OF_RANGE = "CD313"  # our SQLSTATE for SQL Server's error 313, whose words programs look for
 REFUSED = "An insufficient number of arguments were supplied for the procedure or function cdc.{} ... ."
 RESERVED = f"the source's schema is called {SCHEMA}, as that of change tables is"

@@ -37,11 +37,11 @@ from anabranch.connectors.mysql.target.session import (
 from anabranch.connectors.mysql.target.structures import has_database, read_table
 from anabranch.connectors.mysql.target.words import literal
 from anabranch.connectors.sql.appended import last_before
-from anabranch.connectors.sql.change_tables import COLUMNS, instance_of, refuse_jobs, utc
+from anabranch.connectors.sql.change_tables import instance_of, refuse_jobs, utc
 from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
 from anabranch.failpoints import reach
-from anabranch.model.change_names import SCHEMA
+from anabranch.model.change_names import COLUMNS, SCHEMA
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

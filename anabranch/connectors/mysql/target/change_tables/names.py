@@ -10,7 +10,8 @@ from __future__ import annotations
 import unicodedata
 
 from anabranch.connectors.mysql.target.names import NAME_CHARACTERS, target_columns
-from anabranch.connectors.sql.change_tables import COLUMNS, NET, instance_of
+from anabranch.connectors.sql.change_tables import NET, instance_of
+from anabranch.model.change_names import COLUMNS
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
 

@@ -16,7 +16,8 @@ from anabranch.connectors.mysql.target.change_tables.functions import PLACE, TEX
 from anabranch.connectors.mysql.target.columns import MadeColumn
 from anabranch.connectors.mysql.target.session import quoted
 from anabranch.connectors.mysql.target.words import literal
-from anabranch.connectors.sql.change_tables import ALL, COLUMNS, NET
+from anabranch.connectors.sql.change_tables import ALL, NET
+from anabranch.model.change_names import COLUMNS
 
 ARGUMENTS = f"from_lsn {PLACE}, to_lsn {PLACE}, row_filter_option {TEXT}"
 # https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html#sysvar_max_sort_length
