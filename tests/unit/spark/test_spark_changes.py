@@ -13,7 +13,7 @@ import pytest
 from anabranch.errors import ConfigError, RowRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column
-from anabranch.rows.chunk import Barrier, BarrierKind
+from anabranch.rows.chunk import META, Barrier, BarrierKind, Chunk, Part
 from anabranch.rows.chunk import Unconverted as Unread
 from anabranch.spark.changes import ChangesSource
 from anabranch.trail.reader import TrailReader
@@ -74,6 +74,32 @@ def test_rows_are_those_of_a_change_table_each_once_over_all_segments(writer: Tr
     assert places(found) == [1, 3, 3, 3, *range(4, 62)]
     assert places(read(writer, from_="3@log.1:3", to=5)) == [3, 3, 3, 4, 5]
     assert read(writer, from_=62) == [], "nothing has come since"
+
+
+def piece(keys: range, part: Part) -> Chunk:
+    """A part of one large transaction, which inserts rows with the numbers 1, 2, …"""
+    chunk = chunk_of([[("i", row(key)) for key in keys]])
+    (rows,) = chunk.tables
+    ordinals = pa.array([key - 1 for key in keys], pa.int64())
+    batch = rows.batch.set_column(META - 2, rows.batch.schema.field(META - 2), ordinals)
+    return replace(chunk, part=part, tables=(replace(rows, batch=batch),))
+
+
+def test_a_large_transaction_over_several_segments_is_there_whole_once_it_is_committed(writer: TrailWriter) -> None:
+    put(writer, [("i", row(0))])
+    for first in range(1, 401, 100):
+        writer.append(piece(range(first, first + 100), Part.FRAGMENT))
+    writer.flush()
+    assert places(read(writer)) == [1]
+    writer.append(piece(range(401, 501), Part.LAST))
+    put(writer, [("i", row(501))])
+    with TrailReader(writer.directory) as trail:
+        assert len(trail.starts()) > 3
+    found = read(writer)
+    assert [one["id"] for one in found] == list(range(502))
+    assert places(found) == [1, *[2] * 500, 3]
+    assert [int.from_bytes(one["__$seqval"], "big") for one in found[1:-1]] == list(range(1, 501))
+    assert [one["id"] for one in read(writer, from_=3)] == [501]
 
 
 def test_a_range_has_one_definition_and_no_gap(writer: TrailWriter) -> None:
