@@ -1,6 +1,7 @@
-"""A private Kafka for tests: one broker that is its own controller (KRaft), on free loopback ports, without a password.
+"""A private Kafka for tests: one broker that is its own controller (KRaft), on free loopback ports.
 
-Its programs come from Maven Central. A server keeps everything in one directory and can be started again there.
+Its own port asks for no password; others may, as the settings say. Its programs come from Maven Central. A server keeps
+everything in one directory and can be started again there.
 """
 
 from __future__ import annotations
@@ -61,8 +62,11 @@ def find_kafka(*, fetch: bool = True) -> Software:
     return Software("kafka", VERSION, home, (java.parent,), (java.parent.parent,))
 
 
-def start_kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -> Server:
-    """A private Kafka. `settings` (`message.max.bytes`) come after, and override, the defaults."""
+def start_kafka(
+    directory: Path, *, settings: Mapping[str, str] | None = None, listeners: Mapping[str, int] | None = None
+) -> Server:
+    """A private Kafka. `settings` (`message.max.bytes`) come after, and override, the defaults. `listeners`: ports beside its
+    own by name; `listener.security.protocol.map` of the settings says how each is protected."""
     directory = directory.resolve()
     software = find_kafka()
     surroundings = Surroundings(
@@ -70,7 +74,7 @@ def start_kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -
     )
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     port, file = free_port(), directory / "server.properties"
-    _write(file, directory, port, settings or {})
+    _write(file, directory, {"BROKER": port, **(listeners or {})}, settings or {})
     give_away(directory)
     java: list[str | Path] = [software.program("java"), *_MEMORY, "-cp", f"{software.home}/*"]
     cluster = uuid.uuid5(uuid.NAMESPACE_URL, str(directory)).hex[:22]
@@ -80,13 +84,15 @@ def start_kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -
     return Server("kafka", VERSION, HOST, port, "", "", datadir=directory / "data", _daemon=daemon)
 
 
-def _write(file: Path, directory: Path, port: int, settings: Mapping[str, str]) -> None:
+def _write(file: Path, directory: Path, ports: Mapping[str, int], settings: Mapping[str, str]) -> None:
     controller = free_port()
-    listeners = f"BROKER://{HOST}:{port}"
+    listeners = ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
+    # Whoever asks at a listener of a test is told the name that its certificate has.
+    told = ",".join(f"{name}://{HOST if name == 'BROKER' else 'localhost'}:{port}" for name, port in ports.items())
     own = {
         "controller.quorum.voters": f"1@{HOST}:{controller}",
         "listeners": f"{listeners},CONTROLLER://{HOST}:{controller}",
-        "advertised.listeners": listeners,
+        "advertised.listeners": told,
         "log.dirs": str(directory / "data"),
     }
     lines = {**_SETTINGS, **own, **settings}

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from anabranch.connectors.kafka.entering import enter
 from anabranch.connectors.kafka.errors import translated
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
@@ -74,7 +75,7 @@ def patience(endpoint: Endpoint) -> float:
 
 
 def administrator(endpoint: Endpoint) -> AdminClient:
-    return _made(AdminClient, settings(endpoint))
+    return _made(AdminClient, endpoint, {})
 
 
 def committed_reader(endpoint: Endpoint) -> Consumer:
@@ -88,21 +89,24 @@ def committed_reader(endpoint: Endpoint) -> Consumer:
         "auto.offset.reset": "earliest",
         "fetch.wait.max.ms": 50,
     }
-    return _made(Consumer, settings(endpoint) | own)
+    return _made(Consumer, endpoint, own)
 
 
 def transactional(endpoint: Endpoint, name: str, more: dict[str, Any]) -> Producer:
     """Return a producer whose transactions have this transactional id. `more`: settings of how messages travel."""
     own = {"transactional.id": name, "acks": "all", "delivery.report.only.error": True}
-    return _made(Producer, settings(endpoint) | more | own)
+    return _made(Producer, endpoint, more | own)
 
 
 def plain(endpoint: Endpoint) -> Producer:
     """Return a producer without transactions, for what nobody decides by."""
-    return _made(Producer, settings(endpoint) | {"enable.idempotence": True, "acks": "all"})
+    return _made(Producer, endpoint, {"enable.idempotence": True, "acks": "all"})
 
 
-def _made(kind: Callable[..., Client], told: dict[str, Any]) -> Client:
-    """Return a client. Raises ConfigError for a setting that librdkafka does not take, a file that is not there among them."""
+def _made(kind: Callable[..., Client], endpoint: Endpoint, own: dict[str, Any]) -> Client:
+    """Return a client. Raises ConfigError for a setting that librdkafka does not take, a file that is not there among them, and
+    TargetError where the cluster does not let us in."""
+    told = settings(endpoint)
     with translated("set up a client"):
-        return kind(told, logger=SILENT)
+        enter(told, SILENT, max(1.0, endpoint.limits.connect))
+        return kind(told | own, logger=SILENT)

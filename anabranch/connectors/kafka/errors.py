@@ -20,10 +20,21 @@ RIGHTS = {
     _E.GROUP_AUTHORIZATION_FAILED: "the job's user may not read as group anabranch",
     _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the job's user may not use transactional ids that begin with anabranch.",
 }
-RIGHTS_HINT = (
-    "give it WRITE, DESCRIBE and (to make them) CREATE on its topics, all of that and READ on topics anabranch.*, and WRITE on "
-    "transactional ids anabranch.*: docs/howto/kafka.md has the commands"
-)
+_GIVE = "kafka-acls.sh --bootstrap-server BROKER --add --allow-principal User:NAME"
+_BEGINS = "--resource-pattern-type prefixed"
+_TOPICS = "--operation Write --operation Describe --operation DescribeConfigs --operation Create --topic"
+# What gives each of the rights; https://kafka.apache.org/43/documentation.html#security_authz
+GIVEN_BY = {
+    _E.TOPIC_AUTHORIZATION_FAILED: (
+        f"{_GIVE} {_TOPICS} BEGINNING {_BEGINS} for the job's topics, "
+        f"{_GIVE} --operation All --topic anabranch. {_BEGINS} for its state"
+    ),
+    _E.CLUSTER_AUTHORIZATION_FAILED: f"{_GIVE} --operation Create --topic BEGINNING {_BEGINS}, so that topics may be made",
+    _E.GROUP_AUTHORIZATION_FAILED: f"{_GIVE} --operation Read --group anabranch",
+    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        f"{_GIVE} --operation Write --operation Describe --transactional-id anabranch. {_BEGINS}"
+    ),
+}
 LOGIN = (
     _E._AUTHENTICATION,
     _E.SASL_AUTHENTICATION_FAILED,
@@ -69,7 +80,7 @@ def translated_error(error: Any, doing: str) -> TargetError | ConfigError:
     """Return our error for a KafkaError. `doing`: what was tried, as in "create topics"."""
     code, text = error.code(), f"cannot {doing}: {error.str()}"
     if code in RIGHTS:
-        return TargetError(f"{text} ({RIGHTS[code]})", hint=RIGHTS_HINT)
+        return TargetError(f"{text} ({RIGHTS[code]})", hint=f"{GIVEN_BY[code]}; docs/howto/kafka.md has all of them")
     if code in LOGIN:
         hint = "check user, password, sasl_mechanism and ssl_mode of the URL against the listener at that port"
         return TargetError(text, hint=hint)

@@ -1,0 +1,43 @@
+"""Whether a cluster lets us in, asked once per process: what a listener refuses is told to a client beside its calls alone, and
+they wait for brokers as if these were away.
+
+What does not live here: what we may do there (errors.py has the words for what a broker refuses).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from anabranch.connectors.kafka.errors import LOGIN, of, translated_error
+
+ROUND_S = 0.5  # that one question waits for an answer
+REFUSED_ROUNDS = 2  # without an answer beside a refusal: one broker of several may refuse, and another one answer
+_entered = set[tuple[tuple[str, str], ...]]()
+
+
+def enter(told: dict[str, Any], logger: Any, seconds: float) -> None:
+    """Return once a broker answers who knows us, or after `seconds` without a word of anybody: the call that comes then waits,
+    and says what it met. Raises TargetError where a listener refuses user, password or certificate, or we refuse its own."""
+    key = tuple(sorted((name, str(value)) for name, value in told.items()))
+    if key in _entered or told["security.protocol"] == "PLAINTEXT":  # where nobody is asked who comes
+        return
+    heard = list[Any]()
+    client = AdminClient(told | {"error_cb": heard.append}, logger=logger)
+    until, rounds = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        try:
+            client.list_topics(timeout=ROUND_S)
+        except KafkaException as error:
+            heard.append(of(error))
+        else:
+            _entered.add(key)
+            return
+        client.poll(0)  # which brings what was told meanwhile
+        refusals = [one for one in heard if one.code() in LOGIN]
+        rounds += bool(refusals)
+        if rounds == REFUSED_ROUNDS:
+            raise translated_error(refusals[-1], f"enter the cluster at {told['bootstrap.servers']}")

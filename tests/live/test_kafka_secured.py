@@ -1,0 +1,80 @@
+"""A Kafka that asks who comes and what they may: passwords and certificates that let a job in, and what is said where one does
+not, or where rights are missing. `rigs/kafka_secured.py` has the rights that docs/howto/kafka.md names, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import ResourceType
+
+from anabranch.errors import TargetError
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.schema import Column, TableSchema
+from anabranch.testing.conformance.appender import RULES, table
+from anabranch.testing.databases import unique_name
+from rigs.kafka_secured import PASSWORD, USER, SecuredKafka, secured_kafka
+
+TABLE = table("a")
+SCHEMA = TableSchema(TABLE.source, (Column("id", LogicalType(Kind.INT64), "bigint"),))
+CERTIFIED = "CN=localhost"  # as Kafka calls who comes with the certificate
+
+
+@pytest.fixture(scope="module")
+def cluster(servers_directory: Path) -> Iterator[SecuredKafka]:
+    with secured_kafka(servers_directory / unique_name("secured")) as made:
+        yield made
+
+
+def _begin(cluster: SecuredKafka, endpoint: Endpoint) -> None:
+    """Begin a job, which makes topics, reads and writes its state, and remove it again."""
+    job, target = unique_name("job"), cluster.target(endpoint)
+    with closing(target.store()) as store:
+        store.jobs.save_job(job, {"uuid": job})
+        with closing(target.change_tables(RULES)) as topics:
+            topics.begin(job, job, [(SCHEMA, TABLE)], 0, 0)
+        assert (store.jobs.job(job) or {})["uuid"] == job
+        store.jobs.drop(job)
+
+
+def test_kafka_takes_each_kind_of_password_and_a_certificate(cluster: SecuredKafka) -> None:
+    with cluster.allowed(USER):
+        for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+            _begin(cluster, cluster.endpoint(sasl_mechanism=mechanism))
+    own = cluster.certificates
+    with cluster.allowed(CERTIFIED):
+        _begin(cluster, cluster.endpoint(user="", ssl_cert=str(own.certificate), ssl_key=str(own.key)))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_kafka_refuses_another_password_and_nobody_shows_it(cluster: SecuredKafka, mechanism: str) -> None:
+    with pytest.raises(TargetError, match=r"cannot enter the cluster at localhost:.*Authentication failed") as refused:
+        _begin(cluster, cluster.endpoint(password=f"{PASSWORD}2", sasl_mechanism=mechanism))
+    assert "check user, password, sasl_mechanism" in (refused.value.hint or "")
+    assert PASSWORD not in f"{refused.value!r} {refused.value.hint} {refused.value.__cause__!r}"
+
+
+def test_kafka_of_another_authority_is_not_trusted(cluster: SecuredKafka) -> None:
+    with pytest.raises(TargetError, match="certificate verify failed"):
+        _begin(cluster, cluster.endpoint(ssl_ca=str(cluster.certificates.stranger)))
+
+
+@pytest.mark.parametrize(
+    ("missing", "mended_by"),
+    [
+        (ResourceType.TOPIC, "--topic"),
+        (ResourceType.TRANSACTIONAL_ID, "--transactional-id anabranch."),
+        (ResourceType.GROUP, "--group anabranch"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_kafka_that_lacks_a_right_is_told_with_the_command_that_gives_it(
+    cluster: SecuredKafka, missing: ResourceType, mended_by: str
+) -> None:
+    with cluster.allowed(USER, but=missing), pytest.raises(TargetError) as refused:
+        _begin(cluster, cluster.endpoint())
+    hint = refused.value.hint or ""
+    assert "kafka-acls.sh" in hint and mended_by in hint
