@@ -79,7 +79,8 @@ class Settings:
     "" where tables of many are followed. `topic` names the topic of a table; `transactions`: the topic that gets the beginnings
     and ends of transactions, "" for none. `schema`: values and keys say what they are made of. `tombstones`: a delete is
     followed by one. `decimal`: `string` or `precise`. `types`: the names of the types of a table's columns, as the source
-    spells them where that is known."""
+    spells them where that is known. `schema_id`: makes a schema known under a subject's name and returns its number; None where
+    no registry is named."""
 
     job: str
     source: str
@@ -90,6 +91,7 @@ class Settings:
     tombstones: bool = True
     decimal: str = "string"
     types: Callable[[TargetTable], Sequence[str]] = lambda table: [str(one) for one in table.types]
+    schema_id: Callable[[str, str], int] | None = None
 
 
 class Format(Protocol):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anabranch.errors import ConfigError
+from anabranch.rows.messages.avro.envelope import AvroFormat
 from anabranch.rows.messages.debezium.envelope import DebeziumFormat
 from anabranch.rows.messages.exbase import ExbaseFormat
 from anabranch.rows.messages.format import Format, Settings
 from anabranch.rows.messages.plain import PlainFormat
 
 FORMATS: Mapping[str, Callable[[Settings], Format]] = {
+    "avro": AvroFormat,
     "debezium": DebeziumFormat,
     "exbase": ExbaseFormat,
     "plain": PlainFormat,

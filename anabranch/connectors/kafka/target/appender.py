@@ -18,7 +18,7 @@ from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changing
-from anabranch.connectors.kafka.target.formats import format_for
+from anabranch.connectors.kafka.target.formats import format_for, registry_of
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.producing import Producing, settings_of
 from anabranch.connectors.kafka.target.records import Key, Value, encoded_value
@@ -221,7 +221,8 @@ class KafkaAppender:
         """Make ready what makes messages, and what sends them. Raises TargetError for topics that are not what they were."""
         noted = forms.topics_of(changing.records.there)
         found = self._look_at_topics(noted)
-        self._format = format_for(self._options, self._job, changing.records.there)
+        registry = registry_of(self._options, self._endpoint)
+        self._format = format_for(self._options, self._job, changing.records.there, registry)
         limits = {name: one.largest for name, one in found.items()}
         self._producing = Producing(self._options, noted, limits)
 

@@ -6,22 +6,35 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
+from anabranch.connectors.kafka.registry import Registry
 from anabranch.connectors.kafka.target.names import topic_name, transactions_topic
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import Key, Value
 from anabranch.connectors.kafka.target.state_forms import JOB, SCHEMA
 from anabranch.errors import ConfigError
+from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import TableSchema
 from anabranch.rows.messages.format import Format, Settings
 from anabranch.rows.messages.formats import format_of
 from anabranch.rows.net import TargetTable
 
+REGISTRY_HINT = 'format = "avro" and [target.options] registry, the address of a schema registry, need each other'
 
-def format_for(options: KafkaTargetOptions, job: str, records: Mapping[Key, Value]) -> Format:
+
+def format_for(
+    options: KafkaTargetOptions, job: str, records: Mapping[Key, Value], registry: Registry | None = None
+) -> Format:
     """Return the format. `records`: the job's state, which tells its source. Raises ConfigError for options that it has not."""
     refuse_options(options)
+    return format_of(options.format, settings_of(options, job, records, registry))
+
+
+def settings_of(
+    options: KafkaTargetOptions, job: str, records: Mapping[Key, Value], registry: Registry | None = None
+) -> Settings:
+    """Return the settings of the format. `records`, `registry`: as of `format_for`."""
     scheme, database = _source(records)
-    settings = Settings(
+    return Settings(
         job=job,
         source=scheme,
         database=database,
@@ -31,16 +44,25 @@ def format_for(options: KafkaTargetOptions, job: str, records: Mapping[Key, Valu
         decimal=options.decimal,
         transactions=transactions_topic(options, job),
         types=_types_of(records),
+        schema_id=None if registry is None else registry.number,
     )
-    return format_of(options.format, settings)
+
+
+def registry_of(options: KafkaTargetOptions, endpoint: Endpoint) -> Registry | None:
+    """Return the registry that the job file names, None where it names none. Raises ConfigError."""
+    return Registry(options.registry, endpoint.option("ssl_ca")) if options.registry else None
 
 
 def refuse_options(options: KafkaTargetOptions) -> None:
     """Raise ConfigError for options that do not go together."""
     chosen = f'format = "{options.format}"'
-    if options.format != "debezium" and (options.schema or options.decimal != "string"):
+    if options.format == "avro" and options.schema:
+        raise ConfigError(f"{chosen} has its schemas in the registry", hint="leave [target.options] schema out")
+    if options.format not in ("debezium", "avro") and (options.schema or options.decimal != "string"):
         raise ConfigError(f"{chosen} has no schema, and decimals as text", hint='format = "debezium" has both')
-    if options.format == "plain" and options.transactions:
+    if (options.format == "avro") != bool(options.registry):
+        raise ConfigError(f"{chosen} with {'no' if not options.registry else 'a'} registry", hint=REGISTRY_HINT)
+    if options.format in ("plain", "avro") and options.transactions:
         hint = "each message has the header anabranch.transaction; other formats have such a topic"
         raise ConfigError(f"{chosen} tells nothing of transactions to a topic", hint=hint)
 

@@ -14,15 +14,18 @@ class KafkaTargetOptions(Options):
         ("topic", "partitions", "format", "schema", "decimal", "transactions")
     )
 
-    format: Literal["plain", "debezium", "exbase"] = "plain"
+    format: Literal["plain", "debezium", "avro", "exbase"] = "plain"
     """Choose what a message contains: [the formats](kafka-messages.md)."""
+    registry: str = ""
+    """With `avro`: the schema registry, `https://user:${REGISTRY_PASSWORD}@host:8081`; the variable is taken from the
+    environment of the job's processes. `ssl_ca` of the URL of the cluster counts for it, too."""
     schema: bool = False
     """With `debezium`: values and keys say what they are made of, as Kafka Connect's JSON converter has it."""
     tombstones: bool | None = None
     """Let a message without a value follow each delete, by which a compacted topic forgets the row; without it all formats but
     `exbase` do."""
     decimal: Literal["string", "precise"] = "string"
-    """With `debezium`: decimals as text, or as the bytes of Kafka Connect's `Decimal`."""
+    """With `debezium` and `avro`: decimals as text, or as the bytes of Kafka Connect's `Decimal`."""
     topic: str = "{schema}.{table}"
     """The topic of a table; `{job}`, `{schema}` and `{table}` are put in, the two last as the rules name the table at the
     target."""

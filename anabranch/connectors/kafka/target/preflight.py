@@ -20,10 +20,11 @@ from anabranch.connectors.kafka.target.beginning import (
     too_few,
     too_many,
 )
-from anabranch.connectors.kafka.target.formats import format_for
+from anabranch.connectors.kafka.target.formats import format_for, registry_of
 from anabranch.connectors.kafka.target.names import WantedTopic, refused, wanted_topics
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import Records, noted_elsewhere, topic_of
+from anabranch.connectors.kafka.target.registered import registered
 from anabranch.connectors.kafka.target.topics import (
     ANEW,
     AROUND,
@@ -74,7 +75,7 @@ class KafkaChecks:
             yield failed("topics", why, f"{hint} another name", of)
 
     def _values(self, context: PreflightContext) -> Iterator[CheckResult]:
-        made = format_for(self._options, context.job, {})
+        made = format_for(self._options, context.job, {}, registry_of(self._options, self._endpoint))
         for why in made.check(list(context.targets.values())):
             yield failed("messages", why, "leave the column out ([[tables]] columns.drop), or take another format")
         for table in context.targets.values():
@@ -83,7 +84,8 @@ class KafkaChecks:
     def _topics(self, context: PreflightContext) -> Iterator[CheckResult]:
         records, options = Records(self._endpoint, context.job), self._options
         records.refresh()
-        noted = forms.topics_of(records.there)
+        there = dict(records.there)
+        noted = forms.topics_of(there)
         records.close()
         by_target = {table.target: table for table in context.targets.values()}
         wanted = wanted_topics(options, context.job, by_target)
@@ -107,6 +109,7 @@ class KafkaChecks:
             )
         ]
         yield from bad
+        yield from registered(options, self._endpoint, context, there)
         if not any(result.verdict == CheckVerdict.FAILED for result in bad):
             yield ok("topics", f"{len(names)} topics, {len(names.keys() - found.keys())} of them to be made")
 

@@ -55,6 +55,11 @@ def recipe_of(asked: Asked) -> EndRecipe:
             (made("topics of the tables, and anabranch.JOB for its state"),),
         ),
         Step("target.topics", "Topics", (check(names), check(size)), ("target.topics",)),
-        Step("target.tables", "The tables", (check("anabranch preflight JOB"),), ("target.messages", "target.changes")),
+        Step(
+            "target.tables",
+            "The tables",
+            (check("anabranch preflight JOB"),),
+            ("target.messages", "target.changes", "target.registry"),
+        ),
     )
     return EndRecipe(steps, ())

@@ -21,13 +21,23 @@ def before_payload(schema: Mapping[str, object]) -> str:
 @lru_cache(maxsize=4096)
 def key_schema(table: TargetTable, topic: str, decimal: str) -> str:
     """Return what stands in front of a key of a table."""
+    return before_payload(key_struct(table, topic, decimal))
+
+
+def key_struct(table: TargetTable, topic: str, decimal: str) -> dict[str, object]:
+    """Return the schema of a key of a table; without fields where the table has none."""
     fields = [_column(table, name, decimal) for name in table.key]
-    return before_payload({"type": "struct", "fields": fields, "optional": False, "name": f"{topic}.Key"})
+    return {"type": "struct", "fields": fields, "optional": False, "name": f"{topic}.Key"}
 
 
 @lru_cache(maxsize=4096)
 def value_schema(table: TargetTable, topic: str, decimal: str, connector: str) -> str:
     """Return what stands in front of a value of a table."""
+    return before_payload(value_struct(table, topic, decimal, connector))
+
+
+def value_struct(table: TargetTable, topic: str, decimal: str, connector: str) -> dict[str, object]:
+    """Return the schema of a value of a table."""
     columns = [_column(table, name, decimal) for name in table.columns]
     row = {"type": "struct", "fields": columns, "optional": True, "name": f"{topic}.Value"}
     fields = [
@@ -38,9 +48,7 @@ def value_schema(table: TargetTable, topic: str, decimal: str, connector: str) -
         {"type": "string", "optional": False, "field": "op"},
         *({"type": "int64", "optional": True, "field": name} for name in ("ts_ms", "ts_us", "ts_ns")),
     ]
-    return before_payload(
-        {"type": "struct", "fields": fields, "optional": False, "name": f"{topic}.Envelope", "version": 2}
-    )
+    return {"type": "struct", "fields": fields, "optional": False, "name": f"{topic}.Envelope", "version": 2}
 
 
 def _column(table: TargetTable, name: str, decimal: str) -> dict[str, object]:

@@ -1,0 +1,154 @@
+"""A schema registry, by its public interface: schemas get a number under a subject's name.
+
+https://docs.confluent.io/platform/current/schema-registry/develop/api.html, which other registries have as well. One request
+at a time over HTTP; nothing is kept open. What does not live here: what schemas say (rows/messages/).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote, unquote, urlsplit
+from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
+
+from anabranch.errors import ConfigError, TargetError, TargetUnavailable
+
+KIND = "application/vnd.schemaregistry.v1+json"
+LIMIT_S = 15.0  # for one answer
+NOT_FOUND, CONFLICT = 404, 409
+NO_SUBJECT, NO_VERSION = 40401, 40402
+NOT_NOW = (408, 429)  # and every 5xx: tried again
+RIGHTS_HINT = "check user, password and rights of [target.options] registry: the job reads and writes its subjects"
+_VARIABLE = re.compile(r"\$\{([^{}]*)\}")
+_EXPECTED = 'registry = "https://user:${REGISTRY_PASSWORD}@host:8081"'
+
+
+@dataclass
+class Registry:
+    """The registry at a URL of the job file, whose variables are taken from the environment. `ssl_ca`: a file in PEM form of
+    who is trusted beside the system's authorities. Raises ConfigError for what is no such URL."""
+
+    url: str
+    ssl_ca: str = ""
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    _known: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self._place, self._headers = _read(self.url, self.env)
+        self._opener = _opener(self._place, self.ssl_ca)
+
+    @property
+    def place(self) -> str:
+        """The URL without user and password."""
+        return self._place
+
+    def number(self, subject: str, schema: str) -> int:
+        """Return the number of a schema under a subject: a new one, or that which it has already. Raises TargetError where the
+        registry refuses it, TargetUnavailable."""
+        if (subject, schema) not in self._known:
+            doing = f"register the schema of {subject}"
+            told = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", doing, {"schema": schema})
+            self._known[subject, schema] = int(told["id"])
+        return self._known[subject, schema]
+
+    def fits(self, subject: str, schema: str) -> bool:
+        """Return whether a subject would take a schema: it does where it has none yet."""
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest"
+        told = self._ask("POST", path, f"compare the schema of {subject}", {"schema": schema}, or_absent=True)
+        return told is None or bool(told["is_compatible"])
+
+    def types(self) -> list[str]:
+        """Return the kinds of schemas that the registry takes."""
+        return list(self._ask("GET", "/schemas/types", "ask for kinds of schemas"))
+
+    def _ask(self, method: str, path: str, doing: str, told: Any = None, *, or_absent: bool = False) -> Any:
+        """Return what the registry answers. `or_absent`: None for a subject that is not there."""
+        body = None if told is None else json.dumps(told).encode()
+        request = Request(self._place + path, body, self._headers, method=method)
+        try:
+            with self._opener.open(request, timeout=LIMIT_S) as answer:
+                return json.loads(answer.read())
+        except HTTPError as error:
+            code, why = _told(error)
+            if or_absent and code in (NO_SUBJECT, NO_VERSION):
+                return None
+            raise self._refusal(error.code, f"cannot {doing}: {why}") from None
+        except (OSError, HTTPException, ValueError) as error:
+            raise TargetUnavailable(f"cannot {doing}: the registry at {self._place}: {error}") from error
+
+    def _refusal(self, status: int, what: str) -> TargetError:
+        what = f"{what} (the registry at {self._place} answers {status})"
+        if status >= 500 or status in NOT_NOW:
+            return TargetUnavailable(what)
+        if status in (401, 403):
+            return TargetError(what, hint=RIGHTS_HINT)
+        hint = (
+            "delete the subject if nobody reads by it, take other topics, or set its compatibility"
+            if status == CONFLICT
+            else ""
+        )
+        return TargetError(
+            what, hint=hint or "check that [target.options] registry is the address of a schema registry"
+        )
+
+
+def _told(error: HTTPError) -> tuple[int, str]:
+    """Return the registry's own code of an error, and its words."""
+    try:
+        found = json.loads(error.read())
+        return int(found.get("error_code", 0)), str(found.get("message", error.reason))
+    except (OSError, ValueError, AttributeError, TypeError):
+        return 0, str(error.reason)
+
+
+def _read(url: str, env: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the address without user and password, and the headers of a request."""
+    try:
+        parts = urlsplit(url)
+        host, user, password = parts.hostname, parts.username, parts.password
+        port = parts.port
+    except ValueError:
+        host = user = password = port = None
+    if not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
+        raise ConfigError("[target.options] registry is no address of a schema registry", hint=_EXPECTED)
+    headers = {"Accept": KIND, "Content-Type": KIND}
+    if user is not None:
+        if password and not _VARIABLE.fullmatch(password):
+            raise ConfigError("[target.options] registry shows a password", hint=f"name a variable: {_EXPECTED}")
+        pair = f"{_filled(user, env)}:{_filled(password or '', env)}"
+        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{shown}{f':{port}' if port else ''}{parts.path.rstrip('/')}", headers
+
+
+def _filled(text: str, env: Mapping[str, str]) -> str:
+    parts = _VARIABLE.split(text)
+    if missing := [name for name in parts[1::2] if name not in env]:
+        raise ConfigError(f"the environment variable {missing[0]} is not set", hint=_EXPECTED)
+    return "".join(env[part] if odd % 2 else unquote(part) for odd, part in enumerate(parts))
+
+
+def _opener(place: str, ssl_ca: str) -> OpenerDirector:
+    """Return what asks, without a proxy: a registry is near its cluster."""
+    handlers: list[Any] = [ProxyHandler({})]
+    if place.startswith("https:"):
+        context = ssl.create_default_context()
+        if ssl_ca:
+            _trust(context, ssl_ca)
+        handlers.append(HTTPSHandler(context=context))
+    return build_opener(*handlers)
+
+
+def _trust(context: ssl.SSLContext, file: str) -> None:
+    try:
+        context.load_verify_locations(file)
+    except OSError as error:
+        raise ConfigError(f"ssl_ca cannot be read: {error}", hint="a file of certificates in PEM form") from error

@@ -1,0 +1,104 @@
+"""Messages in Avro at a real Kafka, with a registry that follows the published interface (`rigs/schema_registry.py`)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import fastavro
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from anabranch.connectors.kafka.target import KafkaTarget
+from anabranch.connectors.kafka.target.options import KafkaTargetOptions
+from anabranch.connectors.kafka.target.registered import registered
+from anabranch.contracts import PreflightContext
+from anabranch.errors import TargetUnavailable
+from anabranch.model.checks import CheckVerdict
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.appended import ChangeBatch
+from anabranch.rows.chunk import Op
+from anabranch.testing.conformance.appender import JOB, RULES, AppendSubject, Epochs, changes, table, transaction
+from anabranch.testing.databases import unique_name
+from anabranch.testing.servers import Server
+from rigs.schema_registry import PASSWORD, SchemaRegistry, schema_registry
+
+TABLE = table("a")
+COLUMNS = (Column("id", LogicalType(Kind.INT64), "bigint"), Column("word", LogicalType(Kind.TEXT), "text"))
+CONTEXT = PreflightContext(JOB, {}, {}, {TABLE.source: TABLE})
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[SchemaRegistry]:
+    monkeypatch.setenv("REGISTRY_PASSWORD", PASSWORD)
+    with schema_registry() as made:
+        yield made
+
+
+@pytest.fixture
+def target(kafka: Server, registry: SchemaRegistry) -> Iterator[KafkaTarget]:
+    options = KafkaTargetOptions(topic=unique_name("topic") + ".{table}", format="avro", registry=registry.url)
+    made = KafkaTarget(Endpoint("kafka", kafka.host, kafka.port, "", ""), options)
+    with closing(made.store()) as store:
+        store.jobs.save_job(JOB, {"uuid": "1"})
+        with closing(made.change_tables(RULES)) as topics:
+            topics.begin(JOB, "1", [(TableSchema(TABLE.source, COLUMNS), TABLE)], 0, 0)
+        yield made
+        store.jobs.drop(JOB)
+
+
+def _messages(target: KafkaTarget) -> list[tuple[bytes | None, bytes | None]]:
+    """Key and value of what is committed in the one partition."""
+    place = TopicPartition(target.options.topic.format(table="a"), 0, OFFSET_BEGINNING)
+    told = {"bootstrap.servers": target.endpoint.place, "group.id": "reader", "enable.partition.eof": True}
+    consumer = Consumer(told | {"isolation.level": "read_committed"})
+    consumer.assign([place])
+    found = []
+    while (one := consumer.poll(30.0)) is not None and one.error() is None:
+        found.append((one.key(), one.value()))
+    assert one is not None and one.error().code() == KafkaError._PARTITION_EOF
+    consumer.close()
+    return found
+
+
+def test_kafka_has_each_message_with_the_number_of_its_schema(target: KafkaTarget, registry: SchemaRegistry) -> None:
+    epochs = Epochs(AppendSubject(target, list))
+    registry.answers = 503, {"error_code": 50003, "message": "no primary"}
+    batch = ChangeBatch([transaction(1)], [changes(TABLE, (Op.INSERT, 1, 0, 7, "ä"), (Op.DELETE, 1, 1, 7, "ä"))])
+    with pytest.raises(TargetUnavailable, match="no primary"):
+        epochs.do(batch)
+    epochs.appender.rollback()
+    registry.answers = None
+    epochs.do(batch)
+    epochs.appender.close()
+    read = [[_read(registry, part) for part in one] for one in _messages(target)]
+    assert [key for key, _ in read] == [{"id": 7}] * 3
+    told = [value and (value["op"], value["before"], value["after"]) for _, value in read]
+    row = {"id": 7, "word": "ä"}
+    assert told == [("c", None, row), ("d", row, None), None]
+    topic = target.options.topic.format(table="a")
+    assert sorted(registry.subjects) == [f"{topic}-key", f"{topic}-value"]
+
+
+def test_preflight_asks_the_registry_and_registers_nothing(target: KafkaTarget, registry: SchemaRegistry) -> None:
+    (fine,) = registered(target.options, target.endpoint, CONTEXT, {})
+    assert (fine.verdict, registry.schemas) == (CheckVerdict.OK, [])
+    subject = target.options.topic.format(table="a") + "-key"
+    registry.schemas.append('{"type": "record", "name": "Key", "fields": [{"name": "id", "type": "string"}]}')
+    registry.subjects[subject] = [1]
+    (other,) = registered(target.options, target.endpoint, CONTEXT, {})
+    assert other.verdict == CheckVerdict.FAILED and subject in other.message
+    away = replace(target.options, registry="http://127.0.0.1:1")
+    (absent,) = registered(away, target.endpoint, CONTEXT, {})
+    assert absent.verdict == CheckVerdict.FAILED and "http://127.0.0.1:1" in absent.message
+
+
+def _read(registry: SchemaRegistry, message: bytes | None) -> object:
+    if message is None:
+        return None
+    schema = fastavro.parse_schema(registry.schema(int.from_bytes(message[1:5], "big")))
+    return fastavro.schemaless_reader(io.BytesIO(message[5:]), schema, None)

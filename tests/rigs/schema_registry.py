@@ -1,0 +1,118 @@
+"""A schema registry of a test: a small HTTP server that follows the published interface, and no more of it than a job asks.
+
+https://docs.confluent.io/platform/current/schema-registry/develop/api.html. It is nobody's product: what it shows is that the
+job keeps to the interface. Compatible is what is equal to the latest schema, or adds nothing but fields with defaults.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote
+
+USER, PASSWORD = "job", "p:w/d of a registry"
+
+
+@dataclass
+class SchemaRegistry:
+    """What was registered: `schemas` by number from 1, `subjects` with their numbers in order. `answers`: status and body of
+    an error that every request gets, while it is set. `asked`: what came, as "POST /subjects/…"."""
+
+    port: int = 0
+    schemas: list[str] = field(default_factory=list)
+    subjects: dict[str, list[int]] = field(default_factory=dict)
+    answers: tuple[int, dict[str, Any]] | None = None
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://{USER}:${{REGISTRY_PASSWORD}}@127.0.0.1:{self.port}"
+
+    def schema(self, number: int) -> Any:
+        return json.loads(self.schemas[number - 1])
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        parts = [unquote(one) for one in path.strip("/").split("/")]
+        if self.answers is not None:
+            return self.answers
+        if (method, parts) == ("GET", ["schemas", "types"]):
+            return 200, ["JSON", "PROTOBUF", "AVRO"]
+        if method == "POST" and parts[0] == "subjects" and parts[2:] == ["versions"]:
+            return self._register(parts[1], body["schema"])
+        if method == "POST" and parts[:2] == ["compatibility", "subjects"] and parts[3:] == ["versions", "latest"]:
+            if parts[2] not in self.subjects:
+                return 404, {"error_code": 40401, "message": f"Subject '{parts[2]}' not found."}
+            return 200, {"is_compatible": self._fits(parts[2], body["schema"])}
+        return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def _register(self, subject: str, schema: str) -> tuple[int, Any]:
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        number = self.schemas.index(schema) + 1
+        numbers = self.subjects.setdefault(subject, [])
+        if number not in numbers and numbers and not self._fits(subject, schema):
+            return 409, {"error_code": 409, "message": f"Schema being registered is incompatible with {subject}"}
+        if number not in numbers:
+            numbers.append(number)
+        return 200, {"id": number}
+
+    def _fits(self, subject: str, schema: str) -> bool:
+        latest, new = self.schema(self.subjects[subject][-1]), json.loads(schema)
+        return bool(latest == new or (latest.get("name") == new.get("name") and _adds_alone(latest, new)))
+
+
+def _adds_alone(latest: Any, new: Any) -> bool:
+    before = {one["name"]: one["type"] for one in latest["fields"]}
+    after = {one["name"]: one for one in new["fields"]}
+    kept = all(name in after and after[name]["type"] == kind for name, kind in before.items())
+    return kept and all("default" in one for name, one in after.items() if name not in before)
+
+
+@contextmanager
+def schema_registry() -> Iterator[SchemaRegistry]:
+    """A registry that asks for USER and PASSWORD, on a free port."""
+    made = SchemaRegistry()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(made))
+    made.port = server.server_port
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield made
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _handler(registry: SchemaRegistry) -> type[BaseHTTPRequestHandler]:
+    allowed = f"Basic {base64.b64encode(f'{USER}:{PASSWORD}'.encode()).decode()}"
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(None)
+
+        def do_POST(self) -> None:
+            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def _answer(self, body: Any) -> None:
+            registry.asked.append(f"{self.command} {self.path}")
+            if self.headers.get("Authorization") != allowed:
+                status, told = 401, {"error_code": 401, "message": "Unauthorized"}
+            else:
+                status, told = registry.answer(self.command, self.path, body)
+            text = json.dumps(told).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *args: object) -> None: ...
+
+    return Handler

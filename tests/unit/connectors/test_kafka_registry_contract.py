@@ -1,0 +1,80 @@
+"""A schema registry by its published interface: against a small server that follows it (`rigs/schema_registry.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from anabranch.connectors.kafka.registry import Registry
+from anabranch.errors import ConfigError, TargetError, TargetUnavailable
+from rigs.schema_registry import PASSWORD, SchemaRegistry, schema_registry
+
+ENV = {"REGISTRY_PASSWORD": PASSWORD}
+ONE = '{"type":"record","name":"a","fields":[{"name":"x","type":"int"}]}'
+MORE = '{"type":"record","name":"a","fields":[{"name":"x","type":"int"},{"name":"y","type":["null","int"],"default":null}]}'
+OTHER = '{"type":"record","name":"a","fields":[{"name":"x","type":"string"}]}'
+
+
+@pytest.fixture
+def there() -> Iterator[SchemaRegistry]:
+    with schema_registry() as made:
+        yield made
+
+
+def test_a_schema_has_one_number_and_is_asked_for_once(there: SchemaRegistry) -> None:
+    registry = Registry(there.url, env=ENV)
+    numbers = [registry.number("shop.ä/b-key", one) for one in (ONE, ONE, MORE, ONE)]
+    assert numbers == [1, 1, 2, 1] and there.subjects == {"shop.ä/b-key": [1, 2]}
+    assert there.asked == ["POST /subjects/shop.%C3%A4%2Fb-key/versions"] * 2
+    assert Registry(there.url, env=ENV).number("shop.ä/b-key", ONE) == 1
+    assert registry.types() == ["JSON", "PROTOBUF", "AVRO"]
+
+
+def test_a_schema_that_does_not_fit_is_told_before_and_refused(there: SchemaRegistry) -> None:
+    registry = Registry(there.url, env=ENV)
+    assert registry.fits("s", ONE), "where nobody has registered anything"
+    registry.number("s", ONE)
+    assert registry.fits("s", MORE) and not registry.fits("s", OTHER)
+    with pytest.raises(TargetError, match=r"cannot register the schema of s: .*incompatible.* answers 409") as refused:
+        registry.number("s", OTHER)
+    assert "compatibility" in (refused.value.hint or "")
+    assert not isinstance(refused.value, TargetUnavailable)
+
+
+def test_a_wrong_password_is_refused_and_not_shown(there: SchemaRegistry) -> None:
+    with pytest.raises(TargetError, match="answers 401") as refused:
+        Registry(there.url, env={"REGISTRY_PASSWORD": "swordfish"}).types()
+    assert "swordfish" not in f"{refused.value} {refused.value.hint}" and "rights" in (refused.value.hint or "")
+
+
+def test_a_registry_that_is_away_is_asked_again_later(there: SchemaRegistry) -> None:
+    registry = Registry(there.url, env=ENV)
+    there.answers = 503, {"error_code": 50003, "message": "Error while forwarding the request to the primary"}
+    with pytest.raises(TargetUnavailable, match="forwarding"):
+        registry.number("s", ONE)
+    there.answers = None
+    assert registry.number("s", ONE) == 1
+    with pytest.raises(TargetUnavailable, match=r"registry at http://127\.0\.0\.1:1"):
+        Registry("http://127.0.0.1:1").types()
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://user:secret@host", "shows a password"),
+        ("https://user:${NOWHERE}@host", "NOWHERE is not set"),
+        ("host:8081", "no address"),
+        ("ftp://host", "no address"),
+        ("http://host:port", "no address"),
+        ("http://host?x=1", "no address"),
+    ],
+)
+def test_what_is_no_address_is_refused_without_showing_it(url: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as refused:
+        Registry(url, env=ENV)
+    assert "secret" not in f"{refused.value} {refused.value.hint}"
+
+
+def test_an_address_is_shown_without_who_asks() -> None:
+    assert Registry("http://job:${REGISTRY_PASSWORD}@[::1]:8081/api/", env=ENV).place == "http://[::1]:8081/api"
