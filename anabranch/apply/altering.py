@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch import log
-from anabranch.apply.abilities import StateWriter
+from anabranch.apply.abilities import StateWriter, appending
 from anabranch.apply.asking import Asking, NotAltered, schemas_of
 from anabranch.apply.column_steps import Fits, NotFollowed, Stops, altered_table, asks, refuse_aside
 from anabranch.apply.creating import Creating
@@ -66,6 +66,7 @@ from anabranch.rows.altered import AlteredTable
 from anabranch.rows.chunk import Barrier
 
 REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
+ANEW = "only a job that begins again brings it in: anabranch drop JOB --execute, then run the job"  # there is no load
 CREATED = "created at the source"
 ALTERED = "its columns were altered at the source"
 NOT_KNOWN = Fit("", Fidelity.REFUSED, "nobody has said how it is stored")
@@ -85,6 +86,10 @@ class Altering:
         None
     )  # waits for keys of a table that are being built
     creating: Creating | None = None  # None: tables that the source makes are parked
+
+    @property
+    def _remedy(self) -> str:
+        return ANEW if appending(self.writer) else REMEDY
 
     @property
     def _asking(self) -> Asking:
@@ -208,7 +213,7 @@ class Altering:
             raise
         except (NotFollowed, ConfigError, SchemaError, TargetError) as error:
             why = error.message if isinstance(error, AnabranchError) else str(error)
-            reason = f"{CREATED}, and not at the target: {why}; {REMEDY.format(table=table)}"
+            reason = f"{CREATED}, and not at the target: {why}; {self._remedy.format(table=table)}"
             log.get(job=self.progress.job, table=str(table)).warning("table_parked", reason=reason)
             return Parked(table, sequence, reason, barrier.statement, rule)
         reach("apply.created")
@@ -228,16 +233,18 @@ class Altering:
         if found:
             schemas = schemas_of(self.progress)
             together = sorted(component(found, schemas))
-            left = [park(progress.states[t], left_behind(t)) for t in together]
+            left = [park(progress.states[t], left_behind(t, self._remedy)) for t in together]
             progress.park(*left, decided=[one for t in found for one in self._left_behind(t, versions[t])])
             for table in together:
-                log.get(job=progress.job, table=str(table)).warning("table_parked", reason=left_behind(table))
+                log.get(job=progress.job, table=str(table)).warning(
+                    "table_parked", reason=left_behind(table, self._remedy)
+                )
 
     def _park_left_out(self, created: Sequence[TableSchema]) -> None:
         """Park tables that the source made before the place where this target is, and that are not here."""
         progress, history = self.progress, self.progress.trail.history
         left = [
-            park(heard_of(one.id, target), left_out(one.id))
+            park(heard_of(one.id, target), left_out(one.id, self._remedy))
             for one in created
             if one.id not in progress.states and one.id not in history.parked()
             if (target := self.tables.target_of(one.id)) is not None
@@ -291,7 +298,9 @@ class Altering:
         self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], why: str
     ) -> list[TableState]:
         """Park tables that resume, for good: only a load brings them in."""
-        reason = f"{ALTERED}, and the target's cannot be: {why}; {REMEDY.format(table=barrier.table)} (at {sequence})"
+        reason = (
+            f"{ALTERED}, and the target's cannot be: {why}; {self._remedy.format(table=barrier.table)} (at {sequence})"
+        )
         parked = {t: give_up_place(park(state, reason)) for t, state in states.items()}
         decided = Decided(
             parked[barrier.table], sequence, barrier.statement, Outcome.PARKED, why, self._rule(barrier.schema)
@@ -351,7 +360,7 @@ class Altering:
                 why = f"{ALTERED}: {', '.join(map(str, refused))}, which foreign keys connect with this table"
             statement = next(barriers[one].statement for one in (table, *refused) if one in barriers)
             rule = next(self._rule(barriers[one].schema) for one in (table, *refused) if one in barriers)
-            found.append(Parked(table, sequence, f"{why}; {REMEDY.format(table=table)}", statement, rule))
+            found.append(Parked(table, sequence, f"{why}; {self._remedy.format(table=table)}", statement, rule))
             log.get(job=self.progress.job, table=str(table)).warning("table_parked", reason=found[-1].reason)
         return found
 
@@ -370,7 +379,7 @@ class Altering:
             yield Decided(state, sequence, barriers[table].statement, Outcome.ALTERED, why, self._rule(one.schema))
 
     def _left_behind(self, table: TableId, version: int) -> Iterator[Decided]:
-        progress, why = self.progress, left_behind(table)
+        progress, why = self.progress, left_behind(table, self._remedy)
         for entry in progress.trail.history.alterations(table, version, progress.checkpoint.position.sequence):
             rule = self._rule(entry.schema)
             yield Decided(progress.states[table], entry.sequence, entry.statement, Outcome.PARKED, why, rule)
@@ -483,15 +492,15 @@ def told(decided: Sequence[str]) -> str:
     return "; ".join([f"{what}, decided by {by}", *statements])
 
 
-def left_behind(table: TableId) -> str:
+def left_behind(table: TableId, remedy: str = REMEDY) -> str:
     """Return the reason of a table that is followed by a definition which the source has left behind."""
-    return f"{ALTERED}, and the target's were not; {REMEDY.format(table=table)}"
+    return f"{ALTERED}, and the target's were not; {remedy.format(table=table)}"
 
 
 def _why(refusal: Conflict | TargetError) -> str:
     return refusal.what if isinstance(refusal, Conflict) else refusal.message
 
 
-def left_out(table: TableId) -> str:
+def left_out(table: TableId, remedy: str = REMEDY) -> str:
     """Return the reason of a table that the source made before the place where this target is, and that is not here."""
-    return f"{CREATED}, and not at the target; {REMEDY.format(table=table)}"
+    return f"{CREATED}, and not at the target; {remedy.format(table=table)}"

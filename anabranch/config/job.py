@@ -21,7 +21,7 @@ from anabranch.config.sections.apply import Apply
 from anabranch.config.sections.capture import Capture
 from anabranch.config.sections.compat import Compat
 from anabranch.config.sections.cutover import Cutover
-from anabranch.config.sections.ddl import ADDITIVE, Ddl
+from anabranch.config.sections.ddl import ADDITIVE, IN_MESSAGES, Ddl
 from anabranch.config.sections.load import Load
 from anabranch.config.sections.metrics import Metrics
 from anabranch.config.sections.pair import Pair, refuse_misfits, refuse_sums
@@ -123,6 +123,9 @@ class JobConfig(Section):
             yield f'[apply] on_error = "{self.apply.on_error}"', '"stop": readers would miss what comes later'
         if self.apply.mode != "epoch":
             yield f'[apply] mode = "{self.apply.mode}"', '"epoch": each change has the place of its transaction anyway'
+        if self.has_messages:
+            yield from self.ddl.beyond_messages()
+            return
         for said in self.ddl.every(usual={}):
             for kind in sorted(said.followed):
                 yield said.line(kind), f'"{UNSAID[kind]}": a change table keeps the columns that it began with'
@@ -136,6 +139,11 @@ class JobConfig(Section):
     def has_change_tables(self) -> bool:
         """Return whether the target keeps changes as rows of tables."""
         return self.target is not None and self.target.form == CHANGE_TABLES
+
+    @property
+    def has_messages(self) -> bool:
+        """Return whether the target keeps changes as messages."""
+        return self.keeps_changes and not self.has_change_tables
 
     @property
     def kept_changes(self) -> str:
@@ -166,7 +174,9 @@ class JobConfig(Section):
     @property
     def _usual(self) -> Actions:
         """Return what becomes of changes that the file says nothing of."""
-        return {} if self.pair or self.is_way_back or self.keeps_changes else ADDITIVE
+        if self.pair or self.is_way_back or self.has_change_tables:
+            return {}
+        return IN_MESSAGES if self.has_messages else ADDITIVE
 
     @property
     def followed_anywhere(self) -> frozenset[ColumnChange]:

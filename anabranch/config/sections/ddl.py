@@ -11,7 +11,19 @@ from anabranch.config.patterns import Pattern
 from anabranch.config.section import Section, refuse
 from anabranch.config.values import PatternText
 from anabranch.errors import Problem
-from anabranch.model.column_changes import APPLY, DDL, OWN_KEY_ALONE, UNSAID, Actions, ColumnChange, TableActions
+from anabranch.model.column_changes import (
+    APPLY,
+    DDL,
+    EXACT,
+    IGNORE,
+    OWN_KEY_ALONE,
+    PARK,
+    STOP,
+    UNSAID,
+    Actions,
+    ColumnChange,
+    TableActions,
+)
 from anabranch.model.ghost_names import TABLE, USUAL, GhostNames
 from anabranch.model.ids import TableId
 
@@ -28,6 +40,9 @@ RenameTable = Literal["apply", "park", "stop"]
 DropTable = Literal["apply", "keep", "rename", "ask", "park", "stop"]
 
 ADDITIVE: Actions = {ColumnChange.ADD: APPLY, ColumnChange.TYPE: APPLY}  # nothing of what is there is lost by them
+OF_COLUMNS = tuple(kind for kind in ColumnChange if kind not in OWN_KEY_ALONE)
+IN_MESSAGES: Actions = dict.fromkeys(OF_COLUMNS, APPLY)  # a message has the columns of its time, whatever came before
+TOLD_BY_MESSAGES = frozenset({APPLY, EXACT, IGNORE, PARK, STOP})
 RULES = "[[ddl.rules]]"
 
 
@@ -179,6 +194,15 @@ class Ddl(Section):
         """Yield what is decided of tables that no rule names, and what each rule says by itself."""
         yield TableActions({**UNSAID, **usual, **given(self)})
         yield from (TableActions(given(rule), dict.fromkeys(ColumnChange, RULES)) for rule in self.rules)
+
+    def beyond_messages(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines that a target of messages cannot follow, each with what it can."""
+        for said in self.every(usual={}):
+            for kind in sorted(said.followed):
+                if kind not in OF_COLUMNS:
+                    yield said.line(kind), f'"{UNSAID[kind]}": messages tell of rows and of their columns'
+                elif said.of(kind) not in TOLD_BY_MESSAGES:
+                    yield said.line(kind), '"apply", "park" or "stop": what is written to a topic stays as it is'
 
     def _rules(self, table: TableId) -> Iterator[tuple[str, dict[ColumnChange, str]]]:
         """Yield the name and the words of the rule that decides about a table, if there is one."""

@@ -9,6 +9,7 @@ import pytest
 from anabranch.config import JobConfig, describe_change, load_job
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.errors import ConfigError
+from anabranch.model.column_changes import OWN_KEY_ALONE, ColumnChange
 from anabranch.model.ids import TableId
 from anabranch.rules.rule_set import RuleSet
 
@@ -40,6 +41,25 @@ def test_a_change_table_is_named_by_what_the_rules_say(tmp_path: Path) -> None:
     for before, after in ((config, rows), (rows, config)):
         (change,) = describe_change(before.fingerprint(), after.fingerprint())
         assert change.what == "[target] form"
+
+
+MESSAGES = JOB.replace('"postgresql://b@127.0.0.1/shop"', '"kafka://127.0.0.1"').replace('form = "change_tables"\n', "")
+
+
+def test_messages_follow_columns_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    table, columns = TableId("shop", "orders"), set(ColumnChange) - OWN_KEY_ALONE
+    assert load(tmp_path, MESSAGES).followed_changes(table) == columns
+    said = load(tmp_path, MESSAGES + '[ddl]\nadd_column = "ignore"\ndrop_column = "park"\nchange_type = "stop"\n')
+    assert said.followed_changes(table) == columns - {ColumnChange.DROP}
+
+
+@pytest.mark.parametrize(
+    "line", ["drop_column = 'keep'", "add_column = 'ask'", "create_table = 'apply'", "indexes = 'apply'"]
+)
+def test_what_messages_cannot_follow_is_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, f"{MESSAGES}[ddl]\n{line}\n")
+    assert line.replace("'", '"') in "\n".join(map(str, refused.value.problems)) + str(refused.value)
 
 
 MISFITS = {

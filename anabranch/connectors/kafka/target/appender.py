@@ -8,7 +8,7 @@ what a message is (`rows/messages/`), topics (topics.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,20 +19,23 @@ from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changing
 from anabranch.connectors.kafka.target.formats import format_for, registry_of
+from anabranch.connectors.kafka.target.formats import settings_of as format_settings
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.producing import Producing, settings_of
 from anabranch.connectors.kafka.target.records import Key, Value, encoded_value
 from anabranch.connectors.kafka.target.topics import FoundTopic, found_topics, refuse_changed
 from anabranch.contracts import Begun, Enforced, TookTooLong
-from anabranch.errors import AnabranchError, Fenced, RowRefused, StateError
+from anabranch.errors import AnabranchError, Fenced, RowRefused, StateError, TargetError
 from anabranch.model.ddl_changes import DdlChange
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
+from anabranch.rows.altered import AlteredTable
 from anabranch.rows.appended import ChangeBatch
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
+from anabranch.rows.messages.altered import why_not_told
 from anabranch.rows.messages.format import Format
 from anabranch.rows.net import TargetTable
 
@@ -51,6 +54,7 @@ class KafkaAppender:
     committed messages sees each source transaction whole, and once."""
 
     takes_emptied = True
+    alters_apart = False  # nothing is altered: the messages behind the change are others
 
     def __init__(self, endpoint: Endpoint, options: KafkaTargetOptions) -> None:
         self._endpoint, self._options = endpoint, options
@@ -120,6 +124,20 @@ class KafkaAppender:
     def end(self, table: TargetTable, at: int) -> None:
         """Note nothing: a topic just has no more messages of the table, whose state says why."""
         self._open()
+
+    def refuse_standing(self, altered: AlteredTable) -> None:
+        """Do nothing: `alter` looks."""
+
+    def alter(self, now: Checkpoint, altered: AlteredTable) -> Sequence[str]:
+        """Write nothing. Raises TargetError where keys would find other partitions."""
+        self._open()
+        if why := why_not_told(altered, format_settings(self._options, self._job, self._known())):
+            raise TargetError(why, table=str(altered.table.source))
+        return ()
+
+    def keeps_up_with(self, altered: AlteredTable) -> bool:
+        """Return that it does not: a format may know the tables' definitions as they were."""
+        return False
 
     def commit(self) -> None:
         now, then = self._open()
