@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import fastavro
 import pytest
@@ -23,8 +26,11 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.appended import ChangeBatch
 from anabranch.rows.chunk import Op
 from anabranch.testing.conformance.appender import JOB, RULES, AppendSubject, Epochs, changes, table, transaction
-from anabranch.testing.databases import unique_name
+from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server
+from rigs.job_here import JobHere
+from rigs.scenario import Scenario
+from rigs.scenario_kafka import to_kafka
 from rigs.schema_registry import PASSWORD, SchemaRegistry, schema_registry
 
 TABLE = table("a")
@@ -51,10 +57,10 @@ def target(kafka: Server, registry: SchemaRegistry) -> Iterator[KafkaTarget]:
         store.jobs.drop(JOB)
 
 
-def _messages(target: KafkaTarget) -> list[tuple[bytes | None, bytes | None]]:
+def _committed(endpoint: Endpoint, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     """Key and value of what is committed in the one partition."""
-    place = TopicPartition(target.options.topic.format(table="a"), 0, OFFSET_BEGINNING)
-    told = {"bootstrap.servers": target.endpoint.place, "group.id": "reader", "enable.partition.eof": True}
+    place = TopicPartition(topic, 0, OFFSET_BEGINNING)
+    told = {"bootstrap.servers": endpoint.place, "group.id": "reader", "enable.partition.eof": True}
     consumer = Consumer(told | {"isolation.level": "read_committed"})
     consumer.assign([place])
     found = []
@@ -75,7 +81,10 @@ def test_kafka_has_each_message_with_the_number_of_its_schema(target: KafkaTarge
     registry.answers = None
     epochs.do(batch)
     epochs.appender.close()
-    read = [[_read(registry, part) for part in one] for one in _messages(target)]
+    read = [
+        [_read(registry, part) for part in one]
+        for one in _committed(target.endpoint, target.options.topic.format(table="a"))
+    ]
     assert [key for key, _ in read] == [{"id": 7}] * 3
     told = [value and (value["op"], value["before"], value["after"]) for _, value in read]
     row = {"id": 7, "word": "ä"}
@@ -97,7 +106,58 @@ def test_preflight_asks_the_registry_and_registers_nothing(target: KafkaTarget, 
     assert absent.verdict == CheckVerdict.FAILED and "http://127.0.0.1:1" in absent.message
 
 
-def _read(registry: SchemaRegistry, message: bytes | None) -> object:
+TYPED = (
+    "CREATE TABLE typed (id INT UNSIGNED PRIMARY KEY, price DECIMAL(10,2), at DATETIME(6), seen TIMESTAMP NULL, day DATE, "
+    "lasts TIME, born YEAR, state ENUM('new','paid'), flags BIT(10), data JSON, raw BLOB, place POINT, big BIGINT UNSIGNED)"
+)
+ROW = (
+    "(4294967295, -1.50, '2024-02-29 12:00:00.000001', '2024-02-29 12:00:00', '1969-12-31', '-01:00:00', 2024, 'paid', "
+    "b'1000000001', '{\"a\": 1}', x'00ff', ST_GeomFromText('POINT(1 2)'), 18446744073709551615)"
+)
+
+
+def test_kafka_has_in_avro_what_a_mysql_has(
+    source_database: Callable[[Server], Database],
+    target_database: Database,
+    mysql: Server,
+    kafka: Server,
+    registry: SchemaRegistry,
+    tmp_path: Path,
+) -> None:
+    made = Scenario(source_database(mysql), target_database, tmp_path, name=unique_name("job"))
+    options = f'topic = "{{job}}.{{table}}"\nformat = "avro"\ndecimal = "precise"\nregistry = "{registry.url}"'
+    to_kafka(made, kafka, options=options)
+    made.source.execute(TYPED)
+    here = JobHere(made)
+    here.load()
+    made.source.execute(f"INSERT INTO typed VALUES {ROW}", "UPDATE typed SET price = NULL", "DELETE FROM typed")
+    here.stream()
+    read = _committed(Endpoint("kafka", kafka.host, kafka.port, "", ""), f"{made.name}.typed")
+    made.close()
+    values = [_read(registry, value) for _, value in read]
+    assert [_read(registry, key) for key, _ in read] == [{"id": 2**32 - 1}] * 4
+    assert [value and value["op"] for value in values] == ["c", "u", "d", None]
+    assert values[0]["source"]["connector"] == "mysql" and values[0]["source"]["table"] == "typed"
+    assert values[1]["after"] == values[0]["after"] | {"price": None} and values[1]["before"] == values[0]["after"]
+    found = values[0]["after"]
+    assert len(found.pop("place")["wkb"]) == 21
+    assert found == {
+        "id": 2**32 - 1,
+        "price": Decimal("-1.50"),
+        "at": 1709208000000001,
+        "seen": "2024-02-29T12:00:00Z",
+        "day": -1,
+        "lasts": -3_600_000_000,
+        "born": 2024,
+        "state": "paid",
+        "flags": b"\x01\x02",
+        "data": '{"a": 1}',
+        "raw": b"\x00\xff",
+        "big": Decimal(2**64 - 1),
+    }
+
+
+def _read(registry: SchemaRegistry, message: bytes | None) -> Any:
     if message is None:
         return None
     schema = fastavro.parse_schema(registry.schema(int.from_bytes(message[1:5], "big")))
