@@ -45,10 +45,11 @@ from anabranch.model.column_changes import (
     TableActions,
     leaving_out,
 )
+from anabranch.model.comment_changes import comment_changes
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
-from anabranch.model.index_changes import NO_CHANGES, index_changes
+from anabranch.model.index_changes import index_changes
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
 from anabranch.model.table_life import (
@@ -153,7 +154,7 @@ class Altering:
                 if line := asks(altered, actions):
                     return self._asking.ask_behind(sequence, barrier, states, line)
                 if decided and decided[0] == REPLACE:  # a person has done it
-                    altered = replace(altered, steps=(), indexes=NO_CHANGES)
+                    altered = replace(altered.of_steps_alone(), steps=())
                 self.settled(barrier.table, not altered.is_all_behind)
                 left = self._alter_apart(sequence, altered)
                 upto = sequence if barrier is barriers[-1] else sequence - 1  # others are altered there, too
@@ -174,7 +175,7 @@ class Altering:
     def _tell(self, one: AlteredTable, barrier: Barrier) -> None:
         told = {
             "version": one.schema.version,
-            "steps": [*map(str, one.steps), *filter(None, [str(one.indexes)])],
+            "steps": [*map(str, one.steps), *filter(None, [str(one.indexes), str(one.comments)])],
             "statement": barrier.statement,
         }
         log.get(job=self.progress.job, table=str(barrier.table)).info("table_altered", **told)
@@ -292,7 +293,7 @@ class Altering:
             return altered
         if altered.steps:
             raise NotAltered(table, "this target's tables are not altered")
-        return replace(altered, indexes=NO_CHANGES)
+        return altered.of_steps_alone()
 
     def _park_behind(
         self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], why: str
@@ -461,7 +462,7 @@ def outcome_of(altered: AlteredTable, barrier: Barrier, left: Sequence[str]) -> 
     missing = list(left_beside(altered, dict(barrier.untold.renamed)))
     missing += [f"{IGNORED}: {', '.join(altered.ignored)}"] if altered.ignored else []
     missing += [f"{AS_IT_IS}: {barrier.reason}"] if barrier.reason else []
-    said = [] if altered.steps or altered.indexes or barrier.untold.swapped or missing else [LEFT_OUT]
+    said = [] if not altered.does_nothing or barrier.untold.swapped or missing else [LEFT_OUT]
     if added := altered.indexes.added:
         said.append(f"{BUILT_BEHIND}: {', '.join(added)}")
     return "; ".join([*said, *missing, *left])
@@ -478,6 +479,9 @@ def left_beside(altered: AlteredTable, renamed: Mapping[str, str]) -> Iterator[s
         whole = {index.name for index in altered.former.indexes if columns.issuperset(index.columns)}
         if found := replace(found, dropped=tuple(name for name in found.dropped if name in whole)):
             yield f'{kind} = "{IGNORE}": {found}'
+    comments = comment_changes(altered.former, altered.schema, renamed).of(altered.table.source_columns)
+    if comments and ColumnChange.COMMENTS not in altered.beside:
+        yield f'{ColumnChange.COMMENTS} = "{IGNORE}": {comments}'
 
 
 def _former(name: str, renamed: Mapping[str, str]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from anabranch.model.column_changes import (
     differences,
     ignored,
 )
+from anabranch.model.comment_changes import NO_COMMENTS, comment_changes
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 from anabranch.model.index_changes import NO_CHANGES, IndexChanges, index_changes, passed_over
 from anabranch.model.schema import TableSchema
@@ -77,7 +78,10 @@ def altered_table(
     if actions.of(ColumnChange.DEFAULT) == IGNORE:
         steps = tuple(step for step in steps if not isinstance(step, DefaultChanged))
     beside = _beside(former[0], now[0], dict(untold.renamed), actions)
-    kinds = _kinds(steps, beside)
+    comments = comment_changes(former[0], now[0], dict(untold.renamed)).of(now[1].source_columns)
+    comments = NO_COMMENTS if actions.of(ColumnChange.COMMENTS) == IGNORE else comments
+    followed = frozenset(beside) | ({ColumnChange.COMMENTS} if comments else frozenset())
+    kinds = _kinds(steps, followed)
     for kind in kinds:
         if actions.of(kind) == STOP:
             raise Stops(actions.line(kind))
@@ -102,7 +106,7 @@ def altered_table(
     indexes = reduce(IndexChanges.plus, beside.values(), NO_CHANGES)
     left_out = ignored(former[0], now[0], untold)
     passed = passed_over(former[0], now[0], dict(untold.renamed), indexes)
-    return AlteredTable(*former, *now, steps, indexes, frozenset(beside), passed, left_out)
+    return AlteredTable(*former, *now, steps, indexes, followed, passed, left_out, comments)
 
 
 def _beside(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.model.column_changes import CHECKS, CONSTRAINTS, FOREIGN_KEYS, ColumnChange
+from anabranch.model.column_changes import BESIDE_COLUMNS, CHECKS, CONSTRAINTS, FOREIGN_KEYS, ColumnChange
 from anabranch.model.index_changes import is_followed
 
 if TYPE_CHECKING:
@@ -28,6 +28,12 @@ def key_that_goes(facts: StatementFacts, table: TableSchema, is_certain: bool) -
     going = (index for index in table.indexes if index.unique and index.name.lower() in gone)
     names = [index.name for index in going if not (is_certain and is_followed(index))]
     return UNCERTAIN_KEY.format(name=names[0]) if names else ""
+
+
+def about_beside(facts: StatementFacts) -> frozenset[ColumnChange]:
+    """Return the kinds of BESIDE_COLUMNS that a statement may change."""
+    comments = frozenset((ColumnChange.COMMENTS,)) if ColumnChange.COMMENTS in facts.beside else frozenset()
+    return comments | (BESIDE_COLUMNS - {ColumnChange.COMMENTS} if facts.indexes else frozenset())
 
 
 def kinds_of(facts: StatementFacts, table: TableSchema) -> list[str]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from anabranch import log, waits
 from anabranch.capture import altered, created, dropped
 from anabranch.capture.begin import Wanted, read_definitions
-from anabranch.capture.beside import key_that_goes, kinds_of
+from anabranch.capture.beside import about_beside, key_that_goes, kinds_of
 from anabranch.capture.copies import Copies, tell_keys
 from anabranch.capture.kept_catalog import KeptCatalog
 from anabranch.capture.older import PATIENCE
@@ -195,15 +195,16 @@ class DefinitionKeeper:
         named = [table for table in facts.tables if table in self.trail.history.in_force()]
         if facts.kind != StatementKind.COLUMNS or len(named) != 1 or not (follows := self.follows(named[0])):
             return []
-        return self._altered(named[0], statement, shown, follows) or []
+        return self._altered(named[0], statement, shown, follows | {ColumnChange.COMMENTS}) or []  # they park nothing
 
     def _indexed(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
-        """Let a table go on with the indexes and unique keys that a statement makes, drops or renames, where the job file
-        follows these, or park it where a unique key goes that is not followed. Returns [] for any other statement: the source
-        sees to what indexes ask of rows. What later ones have made of this and of other tables shows at their places: a
+        """Let a table go on with the indexes, unique keys and the comment that a statement gives, takes or renames, where the
+        job file follows these, or park it where a unique key goes that is not followed. Returns [] for any other statement: the
+        source sees to what indexes ask of rows. What later ones have made of this and of other tables shows at their places: a
         transaction that alters a table parks none."""
         named = [table for table in facts.tables if table in self.trail.history.in_force()]
-        if not facts.indexes or len(named) != 1 or not (follows := self.follows(named[0]) & BESIDE_COLUMNS):
+        about = about_beside(facts)
+        if len(named) != 1 or not about or not (follows := self.follows(named[0]) & about):
             return []
         if self._drops_acting_key(facts, named) or not self._is_of_engine(named, facts.engine):
             return []

@@ -133,7 +133,7 @@ def of_steps(
         with closing(target_of(job).tables(value_rules(job))) as tables:
             if steps.steps and not isinstance(tables, PlansAltering):
                 raise _Parks("this target's tables are not altered")
-            is_any = bool(steps.steps or steps.indexes)
+            is_any = not steps.does_nothing
             altering = tables.plan_altering(steps) if is_any and isinstance(tables, PlansAltering) else None
     except TargetUnavailable:
         raise

@@ -11,6 +11,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from anabranch.model.comment_changes import comment_changes
 from anabranch.model.index_changes import index_changes
 
 if TYPE_CHECKING:
@@ -39,18 +40,18 @@ class ColumnChange(StrEnum):
     RENAME_TABLE = "rename_table"  # the table has another name
     INDEXES = "indexes"  # those that are not unique
     UNIQUE_KEYS = "unique_keys"  # beside the primary one
+    COMMENTS = "comments"  # of a table and its columns
 
 
 TOLD_BY_ROWS = frozenset((ColumnChange.ADD, ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.TYPE))
 """The kinds that show in the names and types of a row's columns, where a log has those."""
 OF_TABLES = frozenset((ColumnChange.CREATE, ColumnChange.SWAP, ColumnChange.DROP_TABLE, ColumnChange.RENAME_TABLE))
 """The kinds that are no changes of columns, but of whole tables."""
-BESIDE_COLUMNS = frozenset((ColumnChange.INDEXES, ColumnChange.UNIQUE_KEYS))
+BESIDE_COLUMNS = frozenset((ColumnChange.INDEXES, ColumnChange.UNIQUE_KEYS, ColumnChange.COMMENTS))
 """The kinds of which the source alone sees to what they ask of rows: a target may do without them."""
-CHECKS, FOREIGN_KEYS, COMMENTS, PARTITIONS, OTHER_INDEXES = NEVER_FOLLOWED = (
+CHECKS, FOREIGN_KEYS, PARTITIONS, OTHER_INDEXES = NEVER_FOLLOWED = (
     "checks",
     "foreign keys",
-    "comments",
     "partitions",
     "full-text and spatial indexes",
 )
@@ -105,6 +106,7 @@ IGNORES = {
     ColumnChange.DROP_TABLE: KEEP,
     ColumnChange.INDEXES: IGNORE,
     ColumnChange.UNIQUE_KEYS: IGNORE,
+    ColumnChange.COMMENTS: IGNORE,
 }  # kinds of changes that a target may leave out
 DECISIONS: Mapping[str, Actions] = {
     APPLY: dict.fromkeys(ColumnChange, APPLY),
@@ -193,7 +195,8 @@ def kinds_between(then: TableSchema, now: TableSchema, renamed: Mapping[str, str
 
 def kinds_beside(then: TableSchema, now: TableSchema, renamed: Mapping[str, str]) -> frozenset[ColumnChange]:
     """Return the kinds of changes between two definitions that are of BESIDE_COLUMNS."""
-    return frozenset(kind for kind, unique in OF_INDEXES.items() if index_changes(then, now, renamed, unique))
+    found = {kind for kind, unique in OF_INDEXES.items() if index_changes(then, now, renamed, unique)}
+    return frozenset(found | ({ColumnChange.COMMENTS} if comment_changes(then, now, renamed) else set()))
 
 
 def with_those(column: Column, former: Column, kinds: frozenset[ColumnChange]) -> Column:

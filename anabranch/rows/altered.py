@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from anabranch.model.column_changes import ColumnChange
+from anabranch.model.comment_changes import NO_COMMENTS, CommentChanges
 from anabranch.model.index_changes import NO_CHANGES, IndexChanges
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -76,11 +77,26 @@ class AlteredTable:
     beside: frozenset[ColumnChange] = frozenset()
     passed: tuple[str, ...] = ()  # indexes (source's names) that come, and that the job file does not follow
     ignored: tuple[str, ...] = ()  # columns (source's names) that come, and that the target stays without
+    comments: CommentChanges = NO_COMMENTS
 
     @property
     def is_all_behind(self) -> bool:
         """True if nothing is to be done before the table goes on by its next definition."""
-        return not (self.steps or self.indexes.dropped or self.indexes.renamed)
+        return not (self.is_about_rows or self.comments)
+
+    @property
+    def is_about_rows(self) -> bool:
+        """True if others that read or write rows have to wait for what is done before that."""
+        return bool(self.steps or self.indexes.dropped or self.indexes.renamed)
+
+    @property
+    def does_nothing(self) -> bool:
+        """True if the target's table stays as it is."""
+        return not (self.steps or self.indexes or self.comments)
+
+    def of_steps_alone(self) -> AlteredTable:
+        """Return it without what comes to the target beside steps."""
+        return replace(self, indexes=NO_CHANGES, comments=NO_COMMENTS)
 
     def former_name(self, name: str) -> str:
         """Return what the source called a column before the steps that it calls `name` now."""

@@ -35,6 +35,7 @@ ColumnDefault = Literal["apply", "ignore", "ask", "park", "stop"]
 ChangeType = Literal["apply", "apply_if_exact", "ask", "park", "stop"]
 Indexes = Literal["apply", "ignore", "ask", "stop"]
 UniqueKeys = Literal["apply", "ignore", "ask", "stop"]
+Comments = Literal["apply", "ignore"]
 Any = Literal["apply", "ask", "park", "stop"]
 RenameTable = Literal["apply", "park", "stop"]
 DropTable = Literal["apply", "keep", "rename", "ask", "park", "stop"]
@@ -74,6 +75,8 @@ class DdlOfTables(Section):
     """As above, of these tables."""
     unique_keys: UniqueKeys | None = None
     """As above, of these tables."""
+    comments: Comments | None = None
+    """As above, of these tables."""
 
 
 def _ghost(text: str) -> str:
@@ -93,7 +96,7 @@ class Ddl(Section):
 
     action: Any | None = None
     """Decide the same of every kind of change that has no key of its own here (`apply`, `ask`, `park`, `stop`), but for
-    `create_table`, `drop_table`, `rename_table`, `online_swap`, `indexes` and `unique_keys`."""
+    `create_table`, `drop_table`, `rename_table`, `online_swap`, `indexes`, `unique_keys` and `comments`."""
 
     add_column: AddColumn | None = None
     """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), only where the target
@@ -157,6 +160,11 @@ class Ddl(Section):
     on, and what the target refuses of it (its collation may take two values for one) is told by `status`. Of a table without a
     primary key any change of its unique keys parks it. From a MySQL or MariaDB
     ([more](../howto/schema-changes.md#unique-keys))."""
+
+    comments: Comments | None = None
+    """Give the target's tables and columns the comments that the source's have got (`apply`), or leave theirs as they are
+    (`ignore`, as when absent). What the target refuses of a comment is in the note of the change, and parks nothing. From a
+    MySQL or MariaDB ([more](../howto/schema-changes.md#comments))."""
 
     online_swap: Literal["apply", "park"] | None = None
     """Follow a table that gh-ost or pt-online-schema-change swaps with a changed copy of it (`apply`), by the keys above, or

@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from anabranch.connectors.mysql.source import index_clauses
+from anabranch.connectors.mysql.source import comment_clauses, index_clauses
 from anabranch.connectors.mysql.source.column_clauses import (
     Adds,
     Changes,
@@ -61,12 +61,15 @@ def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSche
 
 
 def indexed(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema) -> Altered | None:
-    """Return a table behind a statement that changes no column, nor any key but indexes: what else is in it is passed over, and
-    indexes that are not read. None where an index is over a column that is not known, where there is none, and where rows of
-    the table may be told apart by a unique key that the statement is about."""
-    about = list(filter(index_clauses.is_about_index, clauses))
+    """Return a table behind a statement that changes no column, nor any key but indexes: what else is in it is passed over but
+    the table's comment, and indexes that are not read. None where an index is over a column that is not known, where there is
+    neither index nor comment, where the catalogue may not show the comment yet, and where rows of the table may be told apart
+    by a unique key that the statement is about."""
+    about, comment = list(filter(index_clauses.is_about_index, clauses)), comment_clauses.comment_of(clauses)
     said = _read_indexes(about)
-    if not about or said is None or index_clauses.is_late(said, then, now):
+    if not (about or comment is not None) or said is None or index_clauses.is_late(said, then, now):
+        return None
+    if comment_clauses.is_late(comment, then, now):
         return None
     if not then.primary_key and index_clauses.may_change_unique(clauses, then):
         return None
@@ -74,6 +77,7 @@ def indexed(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSch
         table = index_clauses.with_added(index_clauses.without_gone(then, said), said, then, now)
     except Unknown:
         return None
+    table = comment_clauses.with_comment(table, comment, now)
     kinds = kinds_beside(then, table, {})
     return Altered(table if kinds else then, kinds)
 
@@ -102,6 +106,8 @@ class _Behind:
         self.renamed: list[tuple[str, str]] = []
 
     def through(self, clauses: Sequence[Sequence[Token]]) -> Altered | None:
+        comment = comment_clauses.comment_of(clauses)
+        clauses = [one for one in clauses if not comment_clauses.is_comment(one)]
         indexes = [index_clauses.read(one) for one in clauses if index_clauses.is_about_index(one)]
         said = read([one for one in clauses if not index_clauses.is_about_index(one)])
         names = [name.lower() for one in said for name in _names(one)]
@@ -122,8 +128,9 @@ class _Behind:
         for added in (one for one in said if isinstance(one, Adds)):
             self._add(added.said)
         self.table = index_clauses.with_added(self.table, indexes, self.then, self.now)
-        if indexes:
-            self.kinds |= kinds_beside(self.then, self.table, dict(self.renamed))
+        self.table = comment_clauses.with_comment(self.table, comment, self.now)
+        beside = kinds_beside(self.then, self.table, dict(self.renamed))
+        self.kinds |= beside if indexes else beside & {ColumnChange.COMMENTS}
         return Altered(self.table, frozenset(self.kinds), Untold(tuple(self.renamed), tuple(self.filled)))
 
     def _add(self, said: Said) -> None:
@@ -147,7 +154,7 @@ class _Behind:
             raise Unknown
         if column.charset and not _is_certain(column, said, self.then):
             raise Unknown
-        kinds = _followed(self.table, former, column)
+        kinds, column = _followed(self.table, former, column), comment_clauses.commented(column, said.comment)
         if _is(name, said.name) and column.name == former.name:
             self.table = _with(self.table, former, column)
         else:
@@ -161,7 +168,7 @@ class _Behind:
             raise Unknown
         if not _followed(self.table, former, column) <= {ColumnChange.DEFAULT}:
             raise Unknown
-        self.table = _with(self.table, former, column)
+        self.table = _with(self.table, former, replace(column, comment=former.comment))
         self.kinds.add(ColumnChange.DEFAULT)
 
     def _rename(self, name: str, column: Column) -> None:

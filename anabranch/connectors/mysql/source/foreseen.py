@@ -12,6 +12,7 @@ from dataclasses import replace
 from anabranch.connectors.mysql.charsets import character_bytes
 from anabranch.connectors.mysql.source.altered_columns import USUAL, UTF8
 from anabranch.connectors.mysql.source.column_clauses import Adds, Changes, Clause, Defaults, Said, Unknown, read
+from anabranch.connectors.mysql.source.comment_clauses import comment_of, is_comment
 from anabranch.connectors.mysql.source.defaults import constant
 from anabranch.connectors.mysql.source.index_clauses import is_about_index
 from anabranch.connectors.mysql.source.statement_tokens import Token
@@ -31,9 +32,10 @@ def foreseen(clauses: Sequence[Sequence[Token]], then: TableSchema, family: str)
     """Return the definition as a catalogue would show it, but for the places of its columns: with those that come and those
     that are defined anew. Raises Unknown, IndexError and ValueError for what is not read."""
     columns = {column.name: column for column in then.columns}
-    for clause in read([one for one in clauses if not is_about_index(one)]):
+    for clause in read([one for one in clauses if not (is_about_index(one) or is_comment(one))]):
         columns |= _columns(clause, columns, then, family)
-    return replace(then, columns=tuple(columns.values()))
+    comment = comment_of(clauses)
+    return replace(then, columns=tuple(columns.values()), comment=then.comment if comment is None else comment)
 
 
 def _columns(clause: Clause, known: Mapping[str, Column], then: TableSchema, family: str) -> dict[str, Column]:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from anabranch.connectors.mysql.source.statement_tokens import Token
 from anabranch.model.column_changes import (
     CHECKS,
-    COMMENTS,
     CONSTRAINTS,
     FOREIGN_KEYS,
     OTHER_INDEXES,
@@ -52,4 +51,4 @@ def _kinds(clause: Sequence[Token]) -> Iterator[str]:
     elif first in _VERBS and second == "CONSTRAINT":
         yield next((_BY_WORD[word] for word in words[2:5] if word in ("UNIQUE", "FOREIGN", "CHECK")), CONSTRAINTS)
     elif first not in _VERBS and "COMMENT" in words:  # options of the table need no commas
-        yield COMMENTS
+        yield str(ColumnChange.COMMENTS)

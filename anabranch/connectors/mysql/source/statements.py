@@ -15,6 +15,7 @@ from itertools import islice, pairwise
 
 from anabranch.connectors.mysql.source import altered_columns, copied_tables, created_tables, index_clauses
 from anabranch.connectors.mysql.source.column_clauses import Unknown
+from anabranch.connectors.mysql.source.comment_clauses import comment_of
 from anabranch.connectors.mysql.source.kinds_beside import kind_of_index, kinds_beside
 from anabranch.connectors.mysql.source.statement_tokens import TOKEN, Token, tokens
 from anabranch.connectors.mysql.source.statement_words import (
@@ -122,9 +123,13 @@ class MysqlDialect:
 
         if _ENDS_BY_MODE.search(sql):
             return None
-        statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
+        statement = _Statement(_behind_set(list(tokens(sql))), default_schema, self.folds_names)
         try:
-            return foreseen(statement.clauses_of_alter(), then, self.family)
+            clauses = statement.clauses_of_alter()
+            if self.facts(sql, default_schema).kind is StatementKind.ALTER:  # columns stay
+                comment = comment_of(clauses)
+                return then if comment is None else replace(then, comment=comment)
+            return foreseen(clauses, then, self.family)
         except (IndexError, ValueError, ArithmeticError, Unknown):
             return None
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pymysql
 
-from anabranch.connectors.mysql.target import altered_indexes, ddl, defaults, ownership, restated
+from anabranch.connectors.mysql.target import altered_comments, altered_indexes, ddl, defaults, ownership, restated
 from anabranch.connectors.mysql.target.attempts import ALONE, IS_GONE, IS_THERE, LOG_FULL
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
 from anabranch.connectors.mysql.target.release import Release
@@ -54,9 +54,9 @@ def alter(
     connection: Connection, job: str, now: Checkpoint, altered: AlteredTable, rules: ValueRules
 ) -> tuple[Checkpoint, list[str]]:
     """Carry out what is left of the steps, if the checkpoint stands at `now`; return where it stands, and what was not done of
-    indexes, which come first: a column may only go behind its index. No transaction may be open. Raises Conflict where rows
-    that are there cannot have the source's values. Driver errors pass. Where it raises, the session may have settings of its
-    own, and has to be closed."""
+    indexes, which come first (a column may only go behind its index), and of comments, which come last. No transaction may be
+    open. Raises Conflict where rows that are there cannot have the source's values. Driver errors pass. Where it raises, the
+    session may have settings of its own, and has to be closed."""
     found = ownership.checkpoint(connection, job)
     existing, release = _existing(connection, altered), Release.of(connection)
     connection.commit()
@@ -67,6 +67,7 @@ def alter(
     connection.commit()
     if altered.steps:
         _alter_columns(connection, altered, _existing(connection, altered), rules, release)
+    left += altered_comments.alter(connection, altered, release)
     run(connection, USUAL)
     return found, left
 

@@ -46,7 +46,7 @@ def alter(
         said = _drop(connection, altered, name, own, existing, rules, release) if own else NOT_THERE
         left += [f"index {name} is not dropped: {said}"] if said else []
     for name, statement in _renamed(altered, existing, rules, release):
-        said = _attempt(connection, statement)[1] if statement.startswith("ALTER ") else statement
+        said = attempt(connection, statement)[1] if statement.startswith("ALTER ") else statement
         left += [f"index {name} is not renamed: {said}"] if said else []
     return left
 
@@ -88,7 +88,7 @@ def _drop(
 ) -> str:
     """Drop an index; where something needs it, with the one that takes its place. Returns why it stays. Raises Conflict for a
     unique key that stays, and that rows of the source may break."""
-    number, said = _attempt(connection, _drop_line(altered, own))
+    number, said = attempt(connection, _drop_line(altered, own))
     if number in IS_GONE:
         return "" if any(index.name == own for index in existing.indexes) else NOT_THERE
     if number in NEEDED:
@@ -96,7 +96,7 @@ def _drop(
         for one in _planned(altered.schema, altered.table, rules, release).values():
             if not _takes_place(one, wanted) or not (to := name_to_build(one, _without(existing, {own}))):
                 continue
-            if not _attempt(connection, f"{_drop_line(altered, own)}, ADD {one.line(to)}")[0]:
+            if not attempt(connection, f"{_drop_line(altered, own)}, ADD {one.line(to)}")[0]:
                 return ""
     if said and may_refuse(altered.former, altered.schema, name):
         raise Conflict(
@@ -185,13 +185,13 @@ def _free_name(planned: PlannedIndex, existing: ExistingTable) -> str:
     return next((name for name in (planned.name, planned.fallback) if name.lower() not in used), "")
 
 
-def _attempt(connection: Connection, statement: str) -> tuple[int, str]:
+def attempt(connection: Connection, statement: str) -> tuple[int, str]:
     """Carry out a statement. Returns the error by which the server refuses it for good, and what it is; 0 where it does not."""
     try:
         run(connection, statement)
     except pymysql.err.Error as error:
         if error.args[0] == LOG_FULL and not statement.endswith(ALONE):
-            return _attempt(connection, statement + ALONE)
+            return attempt(connection, statement + ALONE)
         if isinstance(translate(error, statement), TargetUnavailable):
             raise
         return error.args[0], describe(*number_and_text(error))

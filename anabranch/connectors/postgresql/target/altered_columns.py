@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import literal, qualified, quote
-from anabranch.connectors.postgresql.target import altered_indexes, ddl, label_checks
+from anabranch.connectors.postgresql.target import altered_comments, altered_indexes, ddl, label_checks
 from anabranch.connectors.postgresql.target.fits import split_type
 from anabranch.connectors.postgresql.target.label_checks import LabelCheck
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
@@ -49,8 +49,8 @@ ORDER BY 1
 
 
 def alter(connection: Connection, altered: AlteredTable, rules: ValueRules) -> list[str]:
-    """Carry out the steps, in the open transaction; return what was not done of indexes, which come first: a column may only go
-    behind its index. Raises Conflict where the table is not as it has to be before them, or rows
+    """Carry out the steps, in the open transaction; return what was not done of indexes, which come first (a column may only go
+    behind its index), and of comments. Raises Conflict where the table is not as it has to be before them, or rows
     that are there cannot have the source's values. Driver errors pass."""
     checks = label_checks.standing(connection, altered)
     found = list(statements(altered, rules, connection.info.server_version, checks))
@@ -61,6 +61,7 @@ def alter(connection: Connection, altered: AlteredTable, rules: ValueRules) -> l
     refuse_unlike(connection, altered, rules)
     for statement in found:
         connection.execute(statement.encode())
+    left += altered_comments.alter(connection, altered)
     connection.execute("RESET lock_timeout")
     return left
 

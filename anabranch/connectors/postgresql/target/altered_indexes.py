@@ -32,11 +32,11 @@ def alter(connection: Connection, altered: AlteredTable) -> list[str]:
     left = []
     for name in altered.indexes.dropped:
         own, said = _found(connection, altered, name)
-        if own and (said := _attempt(connection, f"DROP INDEX {_place(altered, own)}")):
+        if own and (said := attempt(connection, f"DROP INDEX {_place(altered, own)}")):
             _refuse_standing(altered, name, said)
         left += [f"index {name} is not dropped: {said}"] if said else []
     for what, statement in _renamed(connection, altered):
-        said = _attempt(connection, statement) if statement.startswith(("DROP ", "ALTER ")) else statement
+        said = attempt(connection, statement) if statement.startswith(("DROP ", "ALTER ")) else statement
         left += [f"{what}: {said}"] if said else []
     return left
 
@@ -122,7 +122,7 @@ def _is_as_made(index: ExistingIndex, planned: Planned, written: str) -> bool:
     return is_made and index.definition.endswith(f" {written}")
 
 
-def _attempt(connection: Connection, statement: str) -> str:
+def attempt(connection: Connection, statement: str) -> str:
     """Carry out a statement. Returns why the server refuses it for good."""
     try:
         with connection.transaction():  # a savepoint: the epoch goes on

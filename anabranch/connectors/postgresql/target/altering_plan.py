@@ -10,7 +10,7 @@ from typing import LiteralString
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import qualified, quote
-from anabranch.connectors.postgresql.target import altered_columns, altered_indexes, label_checks
+from anabranch.connectors.postgresql.target import altered_columns, altered_comments, altered_indexes, label_checks
 from anabranch.contracts import ValueRules
 from anabranch.model.altering_plan import AlteringPlan
 from anabranch.model.ids import TableId
@@ -20,6 +20,7 @@ from anabranch.rows.altered import AlteredTable, ColumnAdded, ColumnRetyped, fil
 LINK = "https://www.postgresql.org/docs/current/sql-altertable.html"
 DEFAULTS_WITHOUT_ROWS = 110000
 LOCK = "ACCESS EXCLUSIVE: nobody reads or writes the table until the epoch is committed; waited for three seconds at a time"
+COMMENTING = "SHARE UPDATE EXCLUSIVE: others read and write rows; waited for three seconds at a time"
 BUILDING = "SHARE UPDATE EXCLUSIVE: others read and write rows while the index is built"
 # Of the table, and of what stands below it. https://www.postgresql.org/docs/current/catalog-pg-class.html: -1 is not known
 SIZE: LiteralString = """
@@ -39,11 +40,12 @@ def plan(connection: Connection, altered: AlteredTable, rules: ValueRules) -> Al
     going = [found for _, found in altered_indexes.planned(connection, altered)]
     found = [one for one in going if one.startswith(("DROP ", "ALTER "))]
     found += [*altered_columns.statements(altered, rules, version, label_checks.standing(connection, altered))]
+    found += [statement for _, statement in altered_comments.statements(altered)]
     found += altered_indexes.to_build(altered)
     altered_columns.refuse_unlike(connection, altered, rules)
     rows, size = _size(connection, altered.table.target)
     inverse = tuple(_inverse(altered))
-    lock = BUILDING if altered.is_all_behind else LOCK
+    lock = BUILDING if altered.is_all_behind else LOCK if altered.is_about_rows else COMMENTING
     return AlteringPlan(tuple(found), inverse, lock, LINK, _rewrites(altered, rules, version), rows, size)
 
 

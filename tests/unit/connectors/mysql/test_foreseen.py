@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.connectors.mysql.source.statements import MysqlDialect
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
@@ -57,7 +58,9 @@ def test_a_comment_alone_lets_the_table_go_on_as_it_will() -> None:
     foreseen = dialect.foreseen(sql, "shop", then)
     assert foreseen is not None
     altered = dialect.altered(sql, "shop", then, foreseen)
-    assert altered is not None and altered.kinds == set() and altered.schema.columns[1].comment == "new"
+    assert (
+        altered is not None and altered.kinds == {ColumnChange.COMMENTS} and altered.schema.columns[1].comment == "new"
+    )
 
 
 @pytest.mark.parametrize(

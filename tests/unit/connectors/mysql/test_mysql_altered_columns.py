@@ -364,7 +364,7 @@ def now_with(*columns: Column) -> TableSchema:
 @pytest.mark.parametrize(
     ("clauses", "column", "kinds"),
     [
-        ("MODIFY s VARCHAR(20) COMMENT 'new'", replace(typed("s", "varchar(20)"), comment="new"), set()),
+        ("MODIFY s VARCHAR(20) COMMENT 'new'", replace(typed("s", "varchar(20)"), comment="new"), {K.COMMENTS}),
         ("MODIFY i INT(9) DEFAULT 5", int_column("i", "5", native="int(9)"), set()),
         ("MODIFY COLUMN s VARCHAR(40)", typed("s", "varchar(40)"), {K.TYPE}),
         ("MODIFY i BIGINT DEFAULT 5", replace(typed("i", "bigint"), default="5"), {K.TYPE}),
