@@ -32,6 +32,7 @@ _STORED: Mapping[tuple[str, str], _Stored] = {
     (TARGET, "computed"): _Stored((OPTIONS, TARGET, "computed"), "computed"),
     (TARGET, "arrays"): _Stored((OPTIONS, TARGET, "arrays"), "text"),
     (TARGET, "composites"): _Stored((OPTIONS, TARGET, "composites"), "text"),
+    (TARGET, "mode"): _Stored((OPTIONS, TARGET, "mode"), "table"),
     (TARGET, "transactions"): _Stored((OPTIONS, TARGET, "transactions"), ""),
 }
 

@@ -303,3 +303,22 @@ def test_messages_are_exbases_and_each_commit_is_told_behind_them(here: JobHere,
     ]
     assert {one.value["transaction"]["id"] for one in commits} == {one["transaction"]["id"] for one in found}
     assert {one.partition for one in commits} == {0}
+
+
+def test_one_topic_has_all_tables_in_the_order_of_commits(here: JobHere, kafka: Server) -> None:
+    made, source = here.made, here.made.source
+    options = 'mode = "single"\ntopic = "{job}.all"\nformat = "exbase"\ntransactions = "{job}.all"'
+    to_kafka(made, kafka, options=options)
+    source.execute("CREATE TABLE other (id INT PRIMARY KEY, t VARCHAR(9))", *with_whole_rows(made, "other"))
+    here.load()
+    source.execute("BEGIN", "INSERT INTO item VALUES (1, 'a', 1)", "INSERT INTO other VALUES (1, 'b')",
+                   "DELETE FROM item WHERE id = 1", "COMMIT")  # fmt: skip
+    source.execute("INSERT INTO other VALUES (2, 'c')", "INSERT INTO item VALUES (1, 'd', 4)")
+    here.stream()
+    found = Reader(kafka, [f"{made.name}.all"]).look()
+    assert {one.partition for one in found} == {0}
+    in_order = [one.value for one in sorted(found, key=lambda one: one.offset)]
+    assert [(one["commandType"], one["objectName"], one["transaction"]["totalOrder"]) for one in in_order] == [
+        ("INSERT", "item", "1"), ("INSERT", "other", "2"), ("DELETE", "item", "3"), ("COMMIT", "", "3"),
+        ("INSERT", "other", "1"), ("COMMIT", "", "1"), ("INSERT", "item", "1"), ("COMMIT", "", "1"),
+    ]  # fmt: skip

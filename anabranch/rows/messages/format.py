@@ -80,7 +80,7 @@ class Settings:
     and ends of transactions, "" for none. `schema`: values and keys say what they are made of. `tombstones`: a delete is
     followed by one. `decimal`: `string` or `precise`. `types`: the names of the types of a table's columns, as the source
     spells them where that is known. `schema_id`: makes a schema known under a subject's name and returns its number; None where
-    no registry is named."""
+    no registry is named. `named`: what schemas of a table's messages are named by, None: as its topic."""
 
     job: str
     source: str
@@ -92,6 +92,10 @@ class Settings:
     decimal: str = "string"
     types: Callable[[TargetTable], Sequence[str]] = lambda table: [str(one) for one in table.types]
     schema_id: Callable[[str, str], int] | None = None
+    named: Callable[[TargetTable], str] | None = None
+
+    def name_of(self, table: TargetTable) -> str:
+        return (self.named or self.topic)(table)
 
 
 class Format(Protocol):

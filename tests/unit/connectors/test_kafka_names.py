@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anabranch.config import JobConfig, describe_change, load_job
 from anabranch.config.url import parse_url
 from anabranch.connectors.kafka.connection import settings
-from anabranch.connectors.kafka.target.names import LONGEST, topic_name, why_not
+from anabranch.connectors.kafka.target.formats import format_for
+from anabranch.connectors.kafka.target.names import LONGEST, WantedTopic, topic_name, wanted_topics, why_not
 from anabranch.connectors.kafka.target.names import refused as refused_names
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.typemap import KafkaTypes
@@ -55,6 +59,31 @@ def test_two_tables_never_meet_in_one_topic() -> None:
     assert [table for table, _ in refused_names(KafkaTargetOptions(), "copy", tables)] == [TableId("a_b", "c")]
     assert len(list(refused_names(KafkaTargetOptions(topic="all"), "copy", tables))) == 2
     assert not list(refused_names(KafkaTargetOptions(topic="{schema}-{table}"), "copy", tables))
+
+
+def test_one_topic_of_the_whole_job_may_be_told_of_transactions_too() -> None:
+    tables, single = [TableId("a", "b_c"), TableId("a_b", "c")], KafkaTargetOptions(mode="single", topic="{job}.all")
+    assert not list(refused_names(single, "copy", tables))
+    assert wanted_topics(single, "copy", tables) == {"copy.all": WantedTopic("copy.all", 1, None)}
+    same = replace(single, format="exbase", transactions="{job}.all")
+    assert not list(refused_names(same, "copy", tables)) and list(wanted_topics(same, "copy", tables)) == ["copy.all"]
+    assert len(list(refused_names(replace(same, transactions="copy_all"), "copy", tables))) == 1
+    assert len(list(refused_names(KafkaTargetOptions(transactions="a.d"), "copy", [TableId("a", "d")]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mode": "single"}, "{schema} and {table} in it"),
+        ({"mode": "single", "topic": "all", "partitions": 2}, "one partition, partitions is 2"),
+        ({"mode": "single", "topic": "all", "format": "avro", "registry": "http://r:8081"}, "not with mode"),
+        ({"transactions": "t"}, "tells nothing of transactions"),
+        ({"format": "exbase", "schema": True}, "has no schema"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        format_for(KafkaTargetOptions(**options), "copy", {})
 
 
 def test_a_url_names_brokers_and_how_to_enter() -> None:

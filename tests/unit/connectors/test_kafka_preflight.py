@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.connectors.kafka.target.preflight import compacted
+from anabranch.connectors.kafka.target.preflight import compacted, mixed
 from anabranch.connectors.kafka.target.topics import FoundTopic, unfit_state, why_unsafe
 from anabranch.model.checks import CheckVerdict
 from anabranch.testing.conformance.appender import table
@@ -21,6 +21,7 @@ def test_a_compacted_topic_needs_keys(policy: str) -> None:
     (keyed,) = compacted(topic, replace(table("a"), key=("id",)))
     assert (keyless.verdict, keyed.verdict) == (CheckVerdict.FAILED, CheckVerdict.WARNING)
     assert not list(compacted(TOPIC, replace(table("a"), key=())))
+    assert [one.verdict for one in mixed(topic)] == [CheckVerdict.FAILED] and not list(mixed(TOPIC))
 
 
 def test_a_topic_that_loses_messages_with_a_broker_is_said_so() -> None:

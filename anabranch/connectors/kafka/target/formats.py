@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 
 from anabranch.connectors.kafka.registry import Registry
 from anabranch.connectors.kafka.target.names import topic_name, transactions_topic
@@ -13,11 +13,13 @@ from anabranch.connectors.kafka.target.records import Key, Value
 from anabranch.connectors.kafka.target.state_forms import JOB, SCHEMA
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.messages.format import Format, Settings
 from anabranch.rows.messages.formats import format_of
 from anabranch.rows.net import TargetTable
 
+_PER_TABLE = re.compile(r"\{(?:schema|table)\}")
 REGISTRY_HINT = 'format = "avro" and [target.options] registry, the address of a schema registry, need each other'
 
 
@@ -45,6 +47,7 @@ def settings_of(
         transactions=transactions_topic(options, job),
         types=_types_of(records),
         schema_id=None if registry is None else registry.number,
+        named=(lambda table: f"{job}.{table.target.schema}.{table.target.name}") if options.is_single else None,
     )
 
 
@@ -60,6 +63,17 @@ def refuse_options(options: KafkaTargetOptions) -> None:
         raise ConfigError(f"{chosen} has its schemas in the registry", hint="leave [target.options] schema out")
     if options.format not in ("debezium", "avro") and (options.schema or options.decimal != "string"):
         raise ConfigError(f"{chosen} has no schema, and decimals as text", hint='format = "debezium" has both')
+    if options.is_single and (bad := _PER_TABLE.findall(options.topic)):
+        hint = 'such as topic = "{job}"'
+        raise ConfigError(f'mode = "single" has one topic, and topic has {" and ".join(bad)} in it', hint=hint)
+    if options.is_single and options.partitions != 1:
+        hint = 'leave it out; mode = "table" has as many as you like, and no order between them'
+        raise ConfigError(f'mode = "single" has one partition, partitions is {options.partitions}', hint=hint)
+    if options.is_single and options.format == "avro":
+        hint = 'format = "debezium" has one topic, too, with schema = true'
+        raise ConfigError(
+            f'{chosen} has subjects by topic, which are of one table: not with mode = "single"', hint=hint
+        )
     if (options.format == "avro") != bool(options.registry):
         raise ConfigError(f"{chosen} with {'no' if not options.registry else 'a'} registry", hint=REGISTRY_HINT)
     if options.format in ("plain", "avro") and options.transactions:
@@ -78,12 +92,16 @@ def _types_of(records: Mapping[Key, Value]) -> Callable[[TargetTable], Sequence[
     """Return what names the types of a table's columns: as the definition at the job's state has them, which are the source's
     own words, else our words for them."""
 
-    @cache
+    read: dict[TableId, tuple[Value, Mapping[str, str]]] = {}
+
     def types(table: TargetTable) -> Sequence[str]:
         found = records.get((SCHEMA, str(table.source)))
         if found is None:
             return tuple(map(str, table.types))
-        known = {column.name: column.native for column in TableSchema.from_json(found["schema"]).columns}
-        return tuple(known[name] for name in table.source_columns)
+        if table.source not in read or read[table.source][0] is not found:  # a definition may change while the job runs
+            columns = TableSchema.from_json(found["schema"]).columns
+            read[table.source] = found, {column.name: column.native for column in columns}
+        known = read[table.source][1]
+        return tuple(known.get(name, str(type)) for name, type in zip(table.source_columns, table.types, strict=True))
 
     return types

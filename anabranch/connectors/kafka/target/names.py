@@ -34,7 +34,7 @@ def transactions_topic(options: KafkaTargetOptions, job: str) -> str:
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
     """A topic that a job writes, with its number of partitions. `table`: whose it is, as named at the target, None for the
-    one that is told of transactions."""
+    one of all tables, and the one that is told of transactions."""
 
     name: str
     partitions: int
@@ -43,7 +43,10 @@ class WantedTopic:
 
 def wanted_topics(options: KafkaTargetOptions, job: str, tables: Iterable[TableId]) -> dict[str, WantedTopic]:
     """Return all topics of a job by their names, those of tables in their order."""
-    made = [WantedTopic(topic_name(options.topic, job, table), options.partitions, table) for table in tables]
+    made = [
+        WantedTopic(topic_name(options.topic, job, table), options.partitions, None if options.is_single else table)
+        for table in tables
+    ]
     if topic := transactions_topic(options, job):
         made.append(WantedTopic(topic, 1, None))
     return {one.name: one for one in made}
@@ -61,17 +64,20 @@ def why_not(topic: str) -> str:
 
 
 def refused(options: KafkaTargetOptions, job: str, tables: Iterable[TableId]) -> Iterator[tuple[TableId | None, str]]:
-    """Yield tables that cannot have a topic (None: the topic that is told of transactions), each with the reason: the name, or
-    another one's topic. Kafka counts `.` and `_` as one character where it names metrics, and makes no two such topics."""
+    """Yield tables that cannot have a topic (None: a topic that is no table's), each with the reason: the name, or another
+    one's topic. Kafka counts `.` and `_` as one character where it names metrics, and makes no two such topics."""
     same = defaultdict[str, list[tuple[TableId | None, str]]](list)
     wanted: list[tuple[TableId | None, str]] = [(table, topic_name(options.topic, job, table)) for table in tables]
-    if options.transactions:
-        wanted.append((None, transactions_topic(options, job)))
+    if options.is_single:
+        wanted = [(None, topic) for topic in dict.fromkeys(topic for _, topic in wanted)]
+    told = transactions_topic(options, job)
+    if told and (not options.is_single or (None, told) not in wanted):
+        wanted.append((None, told))
     for table, topic in wanted:
         same[topic.replace(".", "_")].append((table, topic))
         if why := why_not(topic):
             yield table, f"{topic!r} cannot be a topic: {why}"
     for (first, topic), *others in same.values():
         for table, other in others:
-            both = f"{first} and {table or 'the transactions'}"
+            both = f"{first or 'all tables'} and {table or 'the transactions'}"
             yield table, f"{both} would have topics that Kafka takes for one: {topic} and {other}"

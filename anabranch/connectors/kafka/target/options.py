@@ -11,7 +11,7 @@ from anabranch.databases import Options, whole_number
 @dataclass(frozen=True)
 class KafkaTargetOptions(Options):
     NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(
-        ("topic", "partitions", "format", "schema", "decimal", "transactions")
+        ("mode", "topic", "partitions", "format", "schema", "decimal", "transactions")
     )
 
     format: Literal["plain", "debezium", "avro", "exbase"] = "plain"
@@ -23,15 +23,19 @@ class KafkaTargetOptions(Options):
     """With `debezium`: values and keys say what they are made of, as Kafka Connect's JSON converter has it."""
     tombstones: bool | None = None
     """Let a message without a value follow each delete, by which a compacted topic forgets the row; without it all formats but
-    `exbase` do."""
+    `exbase` do so where each table has a topic."""
     decimal: Literal["string", "precise"] = "string"
     """With `debezium` and `avro`: decimals as text, or as the bytes of Kafka Connect's `Decimal`."""
+    mode: Literal["table", "single"] = "table"
+    """A topic for each table; or one for the whole job, of one partition, with all messages in the order in which transactions
+    were committed."""
     topic: str = "{schema}.{table}"
-    """The topic of a table; `{job}`, `{schema}` and `{table}` are put in, the two last as the rules name the table at the
-    target."""
+    """The topic of a table, or, with `mode = "single"`, of all of them; `{job}`, `{schema}` and `{table}` are put in, the two
+    last as the rules name the table at the target."""
     transactions: str = ""
     """With `debezium` and `exbase`: the topic, of one partition, that is told of each transaction when all of its messages are
-    there, with `debezium` also in front of them; `{job}` is put in. Without it nobody is told."""
+    there, with `debezium` also in front of them; `{job}` is put in. With `mode = "single"` it may be the topic of the tables.
+    Without it nobody is told."""
     topics: Literal["create", "existing"] = "create"
     """Make the topics, which must not have messages of others, or write behind what topics have that somebody has made."""
     partitions: int = whole_number(1, 1, 10000)
@@ -53,7 +57,12 @@ class KafkaTargetOptions(Options):
 
     @property
     def has_tombstones(self) -> bool:
-        return self.format != "exbase" if self.tombstones is None else self.tombstones
+        usual = self.format != "exbase" and not self.is_single
+        return usual if self.tombstones is None else self.tombstones
+
+    @property
+    def is_single(self) -> bool:
+        return self.mode == "single"
 
 
 USUAL = KafkaTargetOptions()

@@ -128,8 +128,7 @@ class KafkaChecks:
             what = f"topic {found.name} takes {found.largest} bytes at once, fewer than messages travel in together"
             yield failed("topics", what, f"set its max.message.bytes to {BATCH_BYTES + AROUND} or more", table)
         yield from self._partitions(found, wanted, table, noted)
-        if table is not None:
-            yield from compacted(found, table)
+        yield from compacted(found, table) if table is not None else mixed(found)
 
     def _partitions(
         self, found: FoundTopic, wanted: WantedTopic, table: TargetTable | None, noted: forms.NotedTopic | None
@@ -164,6 +163,13 @@ def compacted(topic: FoundTopic, table: TargetTable) -> Iterator[CheckResult]:
             "leave such a transaction out when it stops the job (anabranch skip add), or set cleanup.policy to delete"
         )
         yield warning("topics", f"{what}: TRUNCATE would stop the job", hint, table)
+
+
+def mixed(topic: FoundTopic) -> Iterator[CheckResult]:
+    """Check that a topic whose messages of one key are about several things keeps all of them."""
+    if "compact" in topic.settings.get("cleanup.policy", "").split(","):
+        what = f"topic {topic.name} is compacted, and would keep one message of a key, whatever it is about"
+        yield failed("topics", what, "set its cleanup.policy to delete")
 
 
 def _unsafe(topics: Iterable[FoundTopic]) -> Iterator[CheckResult]:

@@ -120,7 +120,7 @@ class DebeziumFormat:
         before = np.where((events.kind == UPDATE) & images.partial[events.before], NONE, events.before)
         value = joined(
             [
-                f'{self._opening(table, topic)}{{"before":',
+                f'{self._opening(table)}{{"before":',
                 picked(images.rows, before),
                 ',"after":',
                 picked(images.rows, events.after),
@@ -139,13 +139,15 @@ class DebeziumFormat:
         )
         key, hash = keys_of(images, events.keyed)
         if settings.schema and table.key:
-            key = joined([key_schema(table, topic, settings.decimal), key, "}"])
+            key = joined([key_schema(table, settings.name_of(table), settings.decimal), key, "}"])
         value = without(value, events.kind == TOMBSTONE)
         return Piece(topic, table, key, value, events.sequence, events.ordinal, events.place, hash)
 
-    def _opening(self, table: TargetTable, topic: str) -> str:
+    def _opening(self, table: TargetTable) -> str:
         settings = self._settings
-        return value_schema(table, topic, settings.decimal, settings.source) if settings.schema else ""
+        return (
+            value_schema(table, settings.name_of(table), settings.decimal, settings.source) if settings.schema else ""
+        )
 
     @property
     def _closing(self) -> str:
@@ -160,7 +162,7 @@ class DebeziumFormat:
         database, name = table_parts(settings.source, one.table.source, settings.database)
         block = "null" if order is None else _block_text(parts.name, int(order[0][0]), int(order[1][0]))
         value = (
-            f'{self._opening(one.table, topic)}{{"before":null,"after":null,'
+            f'{self._opening(one.table)}{{"before":null,"after":null,'
             f'"source":{{{parts.front},{database},{parts.times},{name},{parts.place}}},'
             f'"transaction":{block},"op":"t",{self._times()}}}{self._closing}'
         )
