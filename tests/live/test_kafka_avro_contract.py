@@ -80,15 +80,18 @@ def test_kafka_has_each_message_with_the_number_of_its_schema(target: KafkaTarge
     epochs.appender.rollback()
     registry.answers = None
     epochs.do(batch)
+    registry.answers = 503, {"error_code": 50003, "message": "no primary"}
+    epochs.now = epochs.appender.claim(JOB, "another owner")
+    epochs.do(ChangeBatch([transaction(2)], [changes(TABLE, (Op.INSERT, 2, 0, 8, "b"))]))  # its schemas are known
     epochs.appender.close()
     read = [
         [_read(registry, part) for part in one]
         for one in _committed(target.endpoint, target.options.topic.format(table="a"))
     ]
-    assert [key for key, _ in read] == [{"id": 7}] * 3
+    assert [key for key, _ in read] == [{"id": 7}] * 3 + [{"id": 8}]
     told = [value and (value["op"], value["before"], value["after"]) for _, value in read]
     row = {"id": 7, "word": "ä"}
-    assert told == [("c", None, row), ("d", row, None), None]
+    assert told == [("c", None, row), ("d", row, None), None, ("c", None, {"id": 8, "word": "b"})]
     topic = target.options.topic.format(table="a")
     assert sorted(registry.subjects) == [f"{topic}-key", f"{topic}-value"]
 

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 
 from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.errors import translated_error
+from anabranch.connectors.kafka.registry import Registry
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changing
 from anabranch.connectors.kafka.target.formats import format_for, registry_of
@@ -60,6 +61,7 @@ class KafkaAppender:
         self._endpoint, self._options = endpoint, options
         self._changing: Changing | None = None
         self._format: Format | None = None
+        self._registry: Registry | None = None
         self._producing: Producing | None = None
         self._job = ""
         self._moves: tuple[Checkpoint, Checkpoint] | None = None  # of the open epoch
@@ -239,8 +241,10 @@ class KafkaAppender:
         """Make ready what makes messages, and what sends them. Raises TargetError for topics that are not what they were."""
         noted = forms.topics_of(changing.records.there)
         found = self._look_at_topics(noted)
-        registry = registry_of(self._options, self._endpoint)
-        self._format = format_for(self._options, self._job, changing.records.there, registry)
+        self._registry = self._registry or registry_of(
+            self._options, self._endpoint
+        )  # which goes on knowing its schemas
+        self._format = format_for(self._options, self._job, changing.records.there, self._registry)
         limits = {name: one.largest for name, one in found.items()}
         self._producing = Producing(self._options, noted, limits)
 
