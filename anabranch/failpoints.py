@@ -76,6 +76,8 @@ POINTS = {
     # change tables
     "changes.noted": "a MySQL has noted which change tables are to come, none of them is there",
     "changes.made": "the change tables are there, the job does not know of them",
+    "first.read": "all rows of a table are read in one snapshot and written, their transaction is open",
+    "first.committed": "a table's first rows and its state are at the target",
     "changes.known": "the tables are known at the target, the checkpoint is not there yet",
     # load
     "load.held": "the trail is held for the load, the target knows of nothing yet",

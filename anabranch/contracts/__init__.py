@@ -7,7 +7,15 @@ drill's in `shadow`, those of two active sites in `pair`. None has more than eig
 ability that not every database has is a protocol of its own, and one object may have several.
 """
 
-from anabranch.contracts.appender import Appender, AppendTarget, ChangeTables, CleansUp, KeepsChanges
+from anabranch.contracts.appender import (
+    Appender,
+    AppendTarget,
+    ChangeTables,
+    CleansUp,
+    FirstRows,
+    KeepsChanges,
+    TakesFirstRows,
+)
 from anabranch.contracts.checks import Checks, PreflightContext
 from anabranch.contracts.fence import (
     ComparingSource,
@@ -146,6 +154,7 @@ __all__ = [
     "EpochState",
     "EpochWriter",
     "FencedSource",
+    "FirstRows",
     "ForeseeingDialect",
     "HashingReader",
     "HashingSnapshot",
@@ -206,6 +215,7 @@ __all__ = [
     "StandingTables",
     "StandingTypes",
     "TableStates",
+    "TakesFirstRows",
     "TargetCatalog",
     "TargetConnector",
     "TargetReader",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.contracts.target import TargetConnector
@@ -11,8 +11,11 @@ from anabranch.model.state import Checkpoint
 from anabranch.model.value_rules import ValueRules
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from anabranch.model.schema import TableSchema
-    from anabranch.rows.appended import ChangeBatch
+    from anabranch.model.table_life import TableState
+    from anabranch.rows.appended import ChangeBatch, Committed
     from anabranch.rows.net import TargetTable
 
 
@@ -71,6 +74,39 @@ class CleansUp(Protocol):
         """Remove a piece of them, between epochs, and return whether there may be more. Readers may not ask for them any more
         before the first of them goes. Does nothing where changes are kept for ever. `elapsed`: seconds for which apply has run
         since the last call that had some. May be repeated after any error. Raises TargetUnavailable."""
+
+
+class FirstRows(Protocol):
+    """Writes the rows that a table had before its first change, which readers of changes get in front of it."""
+
+    def load(
+        self,
+        job: str,
+        before: TableState,
+        after: Callable[[int], TableState],
+        table: TargetTable,
+        place: Committed,
+        rows: Iterator[pa.Table],
+    ) -> int:
+        """Write all rows of a table as of one place of the source's log, and the table's state behind them (`after`, of the
+        number of rows), and return that number. `rows`: blocks of them, by the target's column names.
+
+        Rows and state are there together or not at all. Raises Fenced where the table's state is not `before` any more,
+        RowRefused for a row that the target cannot take, TargetError for a table that takes longer than one transaction may,
+        TargetUnavailable: then it is not known whether they are there, and the state tells."""
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class TakesFirstRows(Protocol):
+    """Lets a target of changes have the rows that were there before, too; an ability that not all have."""
+
+    @property
+    def wants_first_rows(self) -> bool:
+        """True where the job file wants them of tables that begin."""
+
+    def first_rows(self) -> FirstRows: ...
 
 
 class AppendTarget(TargetConnector, Protocol):

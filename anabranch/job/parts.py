@@ -178,7 +178,7 @@ def run_load(
         _await_trail(job, stop)
         if not stop.asked():
             if job.config.keeps_changes:
-                begin_changes(job)
+                begin_changes(job, stop.asked)
             elif table is None:
                 loading = Loading(job, engine, stop.asked, LoadWatcher(state))
                 loading.all_tables()

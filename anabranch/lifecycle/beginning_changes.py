@@ -1,5 +1,5 @@
 """The beginning of a job that keeps changes: its change tables at the target, and the place of the log behind which they have
-every change. There is no load: what was there before is in no change table.
+every change. What was there before is in no change table; a target that takes messages may have it (`first_rows.py`).
 
 Every step may be repeated: a call that was killed is made again, and goes on. What does not live here: the trail's beginning
 (`beginning.py`), what a change table is (`connectors/<db>/target/change_tables/`).
@@ -7,20 +7,21 @@ Every step may be repeated: a call that was killed is made again, and goes on. W
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.contracts import KeepsChanges, TargetStore
+from anabranch.contracts import KeepsChanges, TakesFirstRows, TargetStore
 from anabranch.errors import StateError
 from anabranch.failpoints import reach
 from anabranch.lifecycle.arming import hand_on
 from anabranch.lifecycle.beginning import prepare_target
+from anabranch.lifecycle.first_rows import load_first_rows, refuse_filters
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
-from anabranch.model.table_life import take_over
+from anabranch.model.table_life import heard_of, take_over
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 from anabranch.view.definitions import definitions, parked_in_trail
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 
-def begin_changes(job: JobView) -> None:
-    """Create the change tables, and set the checkpoint in front of the trail's first transaction. Nothing to do is no error.
+def begin_changes(job: JobView, stop: Callable[[], bool]) -> None:
+    """Create the change tables, set the checkpoint in front of the trail's first transaction, and load the rows that are there,
+    where the job wants them. Nothing to do is no error.
 
     Raises StateError where a table changed meanwhile, or the database has change tables of another job."""
     with store_of(job) as store:
@@ -43,6 +45,7 @@ def begin_changes(job: JobView) -> None:
             _begin(job, store, definitions(job))
         else:
             hand_on(job, checkpoint.position.sequence)
+        load_first_rows(job, store, stop)
 
 
 def _refuse_lost(job: JobView) -> None:
@@ -63,11 +66,18 @@ def _begin(job: JobView, store: TargetStore, schemas: Mapping[TableId, TableSche
     tables = [(schema, job.rules.target_table(schema)) for _, schema in sorted(schemas.items())]
     target = end_of(job)
     assert isinstance(target, KeepsChanges), "so its form says"
+    if isinstance(target, TakesFirstRows) and target.wants_first_rows:
+        refuse_filters(job, list(schemas.values()))
     with closing(target.change_tables(value_rules(job))) as made:
         made.begin(name, uuid, tables, first, end.commit_time if end.position.sequence == first else 0)
     reach("changes.made")
     known = store.states.tables(name)
-    new = [(take_over(None, schema, table.target), None) for schema, table in tables if schema.id not in known]
+    wants = isinstance(target, TakesFirstRows) and target.wants_first_rows
+    new = [
+        (heard_of(schema.id, table.target) if wants else take_over(None, schema, table.target), None)
+        for schema, table in tables
+        if schema.id not in known
+    ]
     if new:
         store.states.save_tables(name, new)
     reach("changes.known")

@@ -65,6 +65,7 @@ class ChangeBatch:
     transactions: Sequence[Committed]
     tables: Sequence[TableChanges] = ()
     emptied: Sequence[Emptied] = field(default=())
+    is_first: bool = False  # rows that were there before the first change, as inserts of a transaction that none is
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,46 @@ def test_what_needs_rows_is_refused_and_what_is_refused_is_named(here: JobHere, 
     assert _values(others.look()) == [({"id": 3}, "insert")]
 
 
+def test_rows_that_are_there_come_once_and_in_front_of_their_changes(here: JobHere, kafka: Server) -> None:
+    made, source = here.made, here.made.source
+    to_kafka(made, kafka, options='topic = "{job}.{table}"\npartitions = 3\ninitial_load = true')
+    source.execute(
+        "CREATE TABLE other (t VARCHAR(20), d DECIMAL(9,2), at TIMESTAMP NULL, j JSON)", *with_whole_rows(made, "other")
+    )
+    source.execute(
+        "INSERT INTO other VALUES ('a\tb', -1.50, '2026-11-28 12:00:00', '{\"a\": [1, null]}'), (NULL, NULL, NULL, NULL)"
+    )
+    source.execute(*(f"INSERT INTO item VALUES ({key}, 'x', 0)" for key in range(20)))
+    for number, place in enumerate(("first.read", "first.committed", "first.read"), 1):
+        failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+        with pytest.raises(failpoints.FailpointReached):
+            here.load()
+        failpoints.arm({})
+        source.execute(f"UPDATE item SET n = {number} WHERE id < 10", f"DELETE FROM item WHERE id = {10 + number}")
+    here.load()
+    here.load()  # nothing to do
+    source.execute(
+        "UPDATE item SET n = n + 10 WHERE id = 1", "INSERT INTO item VALUES (30, 'new', 0)", "DELETE FROM other"
+    )
+    here.stream()
+    reader, others = Reader(kafka, [f"{made.name}.item"]), Reader(kafka, [f"{made.name}.other"])
+    told = [one for one in reader.look() if one.value is not None]
+    assert len([one for one in told if one.value["op"] == "read"]) == len({one.key["id"] for one in told}) - 1
+    for key in {one.key["id"] for one in told}:
+        mine = [one for one in told if one.key["id"] == key]
+        assert [one.value["op"] == "read" for one in mine] == [key != 30, *[False] * (len(mine) - 1)], "each row once"
+        images = [image for one in mine for image in (one.value["before"], one.value["after"])][1:]
+        assert all(before == after for before, after in zip(images[::2], images[1::2], strict=False)), "without a gap"
+    there = {one.key["id"]: one.value["after"] for one in told}
+    rows = {key: {"id": key, "v": v, "n": n} for key, v, n in source.query("SELECT id, v, n FROM item")}
+    assert {key: row for key, row in there.items() if row} == rows
+    found = [(one.value["op"], one.value["before"], one.value["after"]) for one in others.look()]
+    read = [after for op, _, after in found if op == "read"]
+    gone = [before for op, before, _ in found if op == "delete"]
+    assert len(found) == 4 and sorted(map(str, read)) == sorted(map(str, gone)), "values as the log has them"
+    assert _states(here) == dict.fromkeys(("item", "other", "scenario_mark"), "streaming")
+
+
 def _states(here: JobHere) -> dict[str, str]:
     (target,) = here.job.status()["targets"]
     return {table["source"].rpartition(".")[2]: table["state"] for table in target["tables"]}

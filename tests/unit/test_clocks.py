@@ -23,6 +23,7 @@ READ_IN = {
     "connectors/postgresql/source/wal_stream.py": "shown by the source: when we reported to it last",
     "connectors/mysql/lookout.py": "shown: since when somebody is in our way, of the seconds that the server tells",
     "connectors/kafka/target/state_forms.py": "shown: when something was noted",
+    "lifecycle/first_rows.py": "told to readers: when rows were read, where the source does not say its own time",
     "cutover/machine.py": "shown: when a step was noted, and the downtime of that",
     "job/certifying.py": "shown: when a certificate was made",
     "job/ddl_plan_gone.py": "shown: the name that a kept table would have now",

@@ -24,6 +24,7 @@ from anabranch.rows.messages.partition import hashes
 from anabranch.rows.net import TargetTable
 
 OPERATIONS = pa.array(["insert", "update", "delete", ""])
+FIRST = pa.array(["read"])  # a row that was there before the first change
 INTEGERS = frozenset(
     {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64, Kind.YEAR}
 )
@@ -56,18 +57,21 @@ class PlainFormat:
     def messages(self, batch: ChangeBatch) -> Messages:
         places = {one.sequence: at for at, one in enumerate(batch.transactions)}
         transactions = [transaction_text(one) for one in batch.transactions]
-        pieces = [self._piece(changes, places, transactions) for changes in batch.tables if len(changes.op)]
+        words = FIRST if batch.is_first else OPERATIONS
+        pieces = [self._piece(changes, places, transactions, words) for changes in batch.tables if len(changes.op)]
         pieces += [self._emptied(one, transactions[places[one.sequence]]) for one in batch.emptied]
         return together(pieces, batch.transactions)
 
     def end(self) -> Messages:
         return together([], [])
 
-    def _piece(self, changes: TableChanges, places: dict[int, int], transactions: Sequence[str]) -> Piece:
+    def _piece(
+        self, changes: TableChanges, places: dict[int, int], transactions: Sequence[str], operations: Any
+    ) -> Piece:
         images = images_of(changes, cell)
         events = events_of(changes, images, self.settings.tombstones)
         at = np.array([places[sequence] for sequence in events.sequence.tolist()])
-        kind = OPERATIONS.take(pa.array(events.kind))
+        kind = operations.take(pa.array(events.kind))
         value = joined(
             [
                 '{"op":"',

@@ -10,7 +10,7 @@ from anabranch.connectors.kafka.target.options import USUAL, KafkaTargetOptions
 
 if TYPE_CHECKING:
     from anabranch.connectors.kafka.target.rowless import NoCatalog, NoTables
-    from anabranch.contracts import Appender, ChangeTables, Checks, TargetStore, TypeMap, ValueRules
+    from anabranch.contracts import Appender, ChangeTables, Checks, FirstRows, TargetStore, TypeMap, ValueRules
     from anabranch.databases import Options
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.recipe import Asked, EndRecipe
@@ -46,6 +46,15 @@ class KafkaTarget:
         from anabranch.connectors.kafka.target.beginning import KafkaTopics
 
         return KafkaTopics(self.endpoint, self.options)
+
+    @property
+    def wants_first_rows(self) -> bool:
+        return self.options.initial_load
+
+    def first_rows(self) -> FirstRows:
+        from anabranch.connectors.kafka.target.first_rows import KafkaFirstRows
+
+        return KafkaFirstRows(self.endpoint, self.options)
 
     def catalog(self) -> NoCatalog:
         from anabranch.connectors.kafka.target.rowless import NoCatalog

@@ -76,6 +76,12 @@ def refuse_options(options: KafkaTargetOptions) -> None:
         )
     if (options.format == "avro") != bool(options.registry):
         raise ConfigError(f"{chosen} with {'no' if not options.registry else 'a'} registry", hint=REGISTRY_HINT)
+    if options.initial_load and options.is_single:
+        what = 'mode = "single" has whole transactions in their order, and initial_load tables of several moments'
+        raise ConfigError(what, hint="leave out one of the two")
+    if options.initial_load and options.format not in ("plain", "debezium"):
+        hint = 'initial_load = false, or format = "plain" or "debezium"'
+        raise ConfigError(f"{chosen} has no message for rows that are there when a job begins", hint=hint)
     if options.format in ("plain", "avro") and options.transactions:
         hint = "each message has the header anabranch.transaction; other formats have such a topic"
         raise ConfigError(f"{chosen} tells nothing of transactions to a topic", hint=hint)

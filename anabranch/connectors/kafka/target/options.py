@@ -41,6 +41,9 @@ class KafkaTargetOptions(Options):
     partitions: int = whole_number(1, 1, 10000)
     """The number of partitions that a topic is made with, or, of one that is there, the first so many that the job writes to. A
     key is in one of them for ever."""
+    initial_load: bool = False
+    """Write every row that is there when the job begins, in front of the changes of its table
+    ([how](../howto/kafka.md#rows-that-are-there)). It counts when the job begins."""
     replication: int | None = whole_number(None, 1, 32767)
     """The number of replicas that topics are made with, that of the job's state among them; without it as the cluster has
     it."""

@@ -132,7 +132,7 @@ class KafkaStore:
         def decide(records: Mapping[Key, Value]) -> Changes:
             changes: dict[Key, Value | None] = {}
             for state, before in states:
-                _require_same(job, records, state.source, before)
+                require_same(job, records, state.source, before)
                 changes |= forms.table_values(state)
             return changes
 
@@ -140,7 +140,7 @@ class KafkaStore:
 
     def forget_table(self, job: str, before: TableState) -> None:
         def decide(records: Mapping[Key, Value]) -> Changes:
-            _require_same(job, records, before.source, before)
+            require_same(job, records, before.source, before)
             return forms.no_table(before.source)
 
         self._change(job, decide)
@@ -248,7 +248,7 @@ class KafkaStore:
         self._writer(job).change(decide)
 
 
-def _require_same(job: str, records: Mapping[Key, Value], table: TableId, before: TableState | None) -> None:
+def require_same(job: str, records: Mapping[Key, Value], table: TableId, before: TableState | None) -> None:
     key = forms.table_key(table)
     found: Place | None = forms.table_of(records, key, False).place if key in records else None
     if found != (before.place if before else None):

@@ -38,6 +38,7 @@ from anabranch.rows.messages.transactions import Counts, Ended
 from anabranch.rows.net import TargetTable
 
 OPERATIONS = pa.array(["c", "u", "d", ""])
+FIRST = pa.array(["r"])  # a row that was there before the first change
 Made = tuple[TargetTable, Images, Events]
 Orders = tuple[Any, Any]  # places in the transaction, and among those of the table
 Borders = tuple[list[Committed], list[Ended]]
@@ -59,9 +60,11 @@ class DebeziumFormat:
         places = {one.sequence: at for at, one in enumerate(batch.transactions)}
         made = [self._images(one) for one in batch.tables if len(one.op)]
         orders, borders = self._orders(made, batch)
-        parts = [transaction_parts(self._settings.source, self._settings.job, one) for one in batch.transactions]
+        words = FIRST if batch.is_first else OPERATIONS
+        about = self._settings.source, self._settings.job
+        parts = [transaction_parts(*about, one, batch.is_first) for one in batch.transactions]
         pieces = [
-            self._piece(one, parts, np.array([places[sequence] for sequence in one[2].sequence.tolist()]), order)
+            self._piece(one, parts, np.array([places[sequence] for sequence in one[2].sequence.tolist()]), order, words)
             for one, order in zip(made, orders[: len(made)], strict=True)
         ]
         pieces += [
@@ -96,7 +99,7 @@ class DebeziumFormat:
     def _orders(self, made: Sequence[Made], batch: ChangeBatch) -> tuple[Sequence[Orders | None], Borders]:
         """Return places inside the transactions, of the tables and then of those that were emptied, and which transactions
         begin and end, where somebody wants to know."""
-        if not self._settings.transactions:
+        if not self._settings.transactions or batch.is_first:
             return [None] * (len(made) + len(batch.emptied)), ([], [])
         counted = []
         for table, _, events in made:
@@ -109,7 +112,7 @@ class DebeziumFormat:
         orders, begun, ended = self._counts.places(counted, batch.transactions)
         return orders, (begun, ended)
 
-    def _piece(self, made: Made, parts: Sequence[Parts], at: Any, order: Orders | None) -> Piece:
+    def _piece(self, made: Made, parts: Sequence[Parts], at: Any, order: Orders | None, operations: Any) -> Piece:
         table, images, events = made
         settings, topic = self._settings, self._settings.topic(table)
         front, times, position, names = (
@@ -133,7 +136,7 @@ class DebeziumFormat:
                 '},"transaction":',
                 *_block(events, names, order),
                 ',"op":"',
-                OPERATIONS.take(pa.array(events.kind)),
+                operations.take(pa.array(events.kind)),
                 f'",{self._times()}}}{self._closing}',
             ]
         )

@@ -108,14 +108,14 @@ class Parts:
     name: str
 
 
-def transaction_parts(connector: str, job: str, one: Committed) -> Parts:
-    """Return what `source` says of a transaction."""
+def transaction_parts(connector: str, job: str, one: Committed, is_first: bool = False) -> Parts:
+    """Return what `source` says of a transaction. `is_first`: it is the place of a snapshot."""
     microseconds = one.commit_time
     front = {"version": __version__, "connector": connector, "name": job, "ts_ms": microseconds // 1000}
     times = {"sequence": None, "ts_us": microseconds, "ts_ns": microseconds * 1000}
     place = source_of(connector).place(one)
     return Parts(
-        _members(front | {"snapshot": "false"}),
+        _members(front | {"snapshot": "true" if is_first else "false"}),
         _members(times),
         _members(place),
         literal(source_of(connector).name(one)),
