@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch.rows.appended import ChangeBatch, Committed
 from anabranch.rows.messages.partition import hashes
@@ -58,10 +59,20 @@ class Messages:
 
     def each(self) -> Iterator[Message]:
         """Yield the messages one by one."""
-        columns = self.topic.tolist(), self.hash.tolist(), self.transaction.tolist(), _each(self.key), _each(self.value)
-        for topic, hash, transaction, key, value in zip(*columns, strict=True):
+        for topic, hash, transaction, key, value in self.columns():
             headers, table = self.headers[transaction], self.tables[topic]
             yield Message(self.topics[topic], hash, key, value, headers, table)
+
+    def columns(self) -> Iterator[tuple[int, int, int, bytes | None, bytes | None]]:
+        """Yield of each message its topic (a place), hash, transaction (a place), key and value."""
+        columns = self.topic.tolist(), self.hash.tolist(), self.transaction.tolist(), _each(self.key), _each(self.value)
+        yield from zip(*columns, strict=True)
+
+
+def lengths(values: Any) -> npt.NDArray[np.int64]:
+    """Return the bytes that each of n binary values has, 0 where it is null."""
+    found: npt.NDArray[np.int64] = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _each(values: Any) -> Iterator[bytes | None]:

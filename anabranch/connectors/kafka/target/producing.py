@@ -5,11 +5,12 @@ What does not live here: transactions (changing.py, appender.py), what a message
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from anabranch.connectors.kafka import errors
@@ -18,11 +19,12 @@ from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.state_forms import NotedTopic
 from anabranch.connectors.kafka.target.topics import AROUND, BATCH_BYTES
 from anabranch.errors import RowRefused, TargetError
-from anabranch.rows.messages.format import EVERY, Header, Message, Messages
+from anabranch.rows.messages.format import EVERY, Header, Messages, lengths
 from anabranch.rows.net import TargetTable
 
 WAIT_S = 0.05  # for room in the producer's queue
 QUEUED_KB = 131072
+NO_LIMIT = 1 << 62
 EACH = 16  # bytes of a header beside its name and value
 TOO_LARGE = (
     "raise [target.options] largest_message (and max.message.bytes of a topic that is there), or leave the transaction out: "
@@ -71,16 +73,15 @@ class Producing:
 
     def produce(self, producer: Producer, messages: Messages) -> None:
         """Hand messages to the producer, in their order; it sends them meanwhile. Raises RowRefused, KafkaException."""
-        for message in messages.each():
-            count = self._partitions.get(message.topic)
-            if count is None:
-                raise TargetError(f"topic {message.topic} is not one of the job's", hint="run anabranch preflight JOB")
-            sent = Sent(message.topic, message.table, message.key, _size(message))
-            self._refuse_large(sent)
-            heard = partial(_delivered, self._failed, sent)
-            every = range(count) if message.hash == EVERY else (message.hash % count,)
+        self._refuse_large(messages)
+        counts = [self._count(topic) for topic in messages.topics]
+        heard = [partial(_delivered, self._failed, table) for table in messages.tables]
+        headers = [list(one) for one in messages.headers]
+        for at, hash, transaction, key, value in messages.columns():
+            topic, count = messages.topics[at], counts[at]
+            every = range(count) if hash == EVERY else (hash % count,)
             for partition in every:
-                _produce(producer, message, partition, heard)
+                _produce(producer, (topic, value, key, partition, heard[at]), headers[transaction])
         producer.poll(0)
         if self._failed:
             raise KafkaException(self._failed[0][0])
@@ -111,32 +112,46 @@ class Producing:
         told.table = str(sent.table.source) if sent.table else None
         return told
 
-    def _refuse_large(self, sent: Sent) -> None:
-        limit = self._limits.get(sent.topic)
-        if limit is not None and sent.size > limit:
-            what = f"a message of {sent.size} bytes for topic {sent.topic}, which takes {limit}; its key: {_shown(sent.key)}"
-            raise RowRefused(what, table=str(sent.table.source) if sent.table else None, hint=TOO_LARGE)
+    def _count(self, topic: str) -> int:
+        count = self._partitions.get(topic)
+        if count is None:
+            raise TargetError(f"topic {topic} is not one of the job's", hint="run anabranch preflight JOB")
+        return count
+
+    def _refuse_large(self, messages: Messages) -> None:
+        if not len(messages):
+            return
+        limits = np.array([self._limits.get(topic) or NO_LIMIT for topic in messages.topics])
+        around = np.array([_around(one) for one in messages.headers])
+        sizes = lengths(messages.key) + lengths(messages.value) + around[messages.transaction]
+        large = np.flatnonzero(sizes > limits[messages.topic])
+        if len(large):
+            size, at = sizes[large[0]], messages.topic[large[0]]
+            topic, table, key = messages.topics[at], messages.tables[at], messages.key[int(large[0])].as_py()
+            what = f"a message of {size} bytes for topic {topic}, which takes {limits[at]}; its key: {_shown(key)}"
+            raise RowRefused(what, table=str(table.source) if table else None, hint=TOO_LARGE)
 
 
-def _produce(producer: Producer, message: Message, partition: int, heard: Callable[[Any, Any], None]) -> None:
-    headers = list(message.headers)
+def _produce(producer: Producer, message: tuple[Any, ...], headers: list[Header]) -> None:
+    """Hand over a message: topic, value, key, partition, and who hears what becomes of it."""
     while True:
         try:
-            producer.produce(message.topic, message.value, message.key, partition, heard, headers=headers)
+            producer.produce(*message, headers=headers)
             return
         except BufferError:
             producer.poll(WAIT_S)
 
 
-def _delivered(failed: list[tuple[Any, Sent]], sent: Sent, error: Any, message: Any) -> None:
+def _delivered(failed: list[tuple[Any, Sent]], table: TargetTable | None, error: Any, message: Any) -> None:
+    """Keep what became of a message, if it was not delivered: only then somebody calls."""
     if error is not None and error.code() not in errors.PURGED:
-        failed.append((error, sent))
+        key, size = message.key(), len(message.value() or b"") + len(message.key() or b"")
+        size += _around(message.headers() or ())
+        failed.append((error, Sent(message.topic(), table, key, size)))
 
 
-def _size(message: Message) -> int:
-    headers: tuple[Header, ...] = message.headers
-    around = sum(len(name) + len(value) + EACH for name, value in headers)
-    return len(message.value or b"") + len(message.key or b"") + around
+def _around(headers: Sequence[Header]) -> int:
+    return sum(len(name) + len(value) + EACH for name, value in headers)
 
 
 def _shown(key: bytes | None) -> str:
