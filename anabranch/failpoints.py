@@ -111,6 +111,7 @@ POINTS = {
     "apply.commit": "before COMMIT is sent",
     "changes.low_end_moved": "readers may not ask for old changes any more, which are still there",
     "changes.removed": "old changes are removed from change tables, their places are still there",
+    "changes.idle_noted": "the time is noted in the open transaction, while the source has no changes",
     "apply.appended": "changes are appended to change tables, in the open transaction",
     "apply.committed": "the target has committed, this process does not know",
     "apply.moved.on": "the checkpoint moves over log that holds nothing for us, before its commit",

@@ -13,6 +13,7 @@ from anabranch.apply.aside.release import settle_wishes
 from anabranch.apply.cleaning import Cleaning
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
+from anabranch.apply.heartbeats import Heartbeats
 from anabranch.apply.life.finish import Finisher
 from anabranch.apply.life.join import join_loaded
 from anabranch.apply.life.repair import Repairer
@@ -38,6 +39,7 @@ class Chores:
     standing: PairStanding
     deletes: PairDeletes
     cleaning: Cleaning
+    heartbeats: Heartbeats
 
     @property
     def is_consistent(self) -> bool:
@@ -68,6 +70,7 @@ class Chores:
         self.standing.look(self.applier)
         self.deletes.look(self.applier)
         self.cleaning.look()
+        self.heartbeats.look(progress)
 
     def finish(self) -> bool:
         """Note what was built, and start building what is left, once everything is consistent. Returns whether it is."""

@@ -27,6 +27,7 @@ from anabranch.apply.dropping import Dropping
 from anabranch.apply.epoch import Applier
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.following import Following
+from anabranch.apply.heartbeats import Heartbeats
 from anabranch.apply.labels import needed_now
 from anabranch.apply.life.finish import Finisher
 from anabranch.apply.life.repair import Repairer
@@ -306,7 +307,9 @@ class ApplyRun:
         rereader = Rereader(self.source, resolver, self.rules, self.settings.lock, identity, self.stop)
         standing = PairStanding(self._is_compared)
         deletes = PairDeletes(self.source, resolver, self.settings.twin, self._is_compared)
-        chores = Chores(applier, following, rereader, Repairer(rereader), finisher, standing, deletes, Cleaning(writer))
+        cleaning, heartbeats = Cleaning(writer), Heartbeats(writer, self.source)
+        repairer = Repairer(rereader)
+        chores = Chores(applier, following, rereader, repairer, finisher, standing, deletes, cleaning, heartbeats)
         progress.look()
         refuse_far_cascades(progress.context, progress.states, store.states.others(self.job))
         chores.before_first_epoch()

@@ -14,6 +14,7 @@ from anabranch.contracts.appender import (
     CleansUp,
     FirstRows,
     KeepsChanges,
+    NotesIdle,
     TakesFirstRows,
 )
 from anabranch.contracts.checks import Checks, PreflightContext
@@ -75,6 +76,7 @@ from anabranch.contracts.source import (
 )
 from anabranch.contracts.source_catalog import (
     AlteringDialect,
+    ClockCatalog,
     CopyingDialect,
     CreatingDialect,
     Dialect,
@@ -133,6 +135,7 @@ __all__ = [
     "ChangeTables",
     "Checks",
     "CleansUp",
+    "ClockCatalog",
     "ComparingSource",
     "ComputedReader",
     "ComputingReader",
@@ -174,6 +177,7 @@ __all__ = [
     "NamingCatalog",
     "Needed",
     "NewLoad",
+    "NotesIdle",
     "OlderRow",
     "OpenTransactions",
     "Outlook",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.contracts.target import TargetConnector
 from anabranch.contracts.writer import Begun, Enforced
+from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.model.value_rules import ValueRules
 
@@ -107,6 +108,22 @@ class TakesFirstRows(Protocol):
         """True where the job file wants them of tables that begin."""
 
     def first_rows(self) -> FirstRows: ...
+
+
+@runtime_checkable
+class NotesIdle(Protocol):
+    """Tells readers up to which time they have all changes, also while there are none.
+
+    Delivery: as whatever an epoch appends; a fenced owner notes nothing."""
+
+    @property
+    def idle_seconds(self) -> int:
+        """Return the shortest time between two notes; 0: none are wanted."""
+
+    def note_idle(self, position: Position, time: int) -> None:
+        """Note, with the epoch's commit, that nothing which was committed up to `time` comes behind this position. `time`: by
+        the source's clock, in microseconds since 1970 UTC; does nothing where a later one is noted. Raises
+        TargetUnavailable."""
 
 
 class AppendTarget(TargetConnector, Protocol):

@@ -56,6 +56,15 @@ class SourceCatalog(Protocol):
 
 
 @runtime_checkable
+class ClockCatalog(Protocol):
+    """Tells the time by which the source's log says when transactions were committed; an ability of a SourceCatalog."""
+
+    def clock(self) -> int:
+        """Return the time now, in microseconds since 1970 UTC. What is committed later is, but for a moment, behind it. Raises
+        SourceUnavailable."""
+
+
+@runtime_checkable
 class NamingCatalog(Protocol):
     """Reads single tables without looking at all others; an ability of a SourceCatalog."""
 

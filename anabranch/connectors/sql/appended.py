@@ -17,7 +17,7 @@ from anabranch.model.change_names import COLUMNS
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.position import Position
 from anabranch.rows.appended import Committed, TableChanges
-from anabranch.rows.change_table import change_rows, lsns
+from anabranch.rows.change_table import LSN_BYTES, SEQUENCE_BYTES, change_rows, lsns
 
 BYTES, INT = LogicalType(Kind.BINARY), LogicalType(Kind.INT32)
 LSN, _, SEQVAL, OPERATION, MASK, COMMAND = COLUMNS
@@ -35,6 +35,16 @@ def staged(changes: TableChanges) -> tuple[list[StageColumn], list[pa.Array]]:
 def last_before(sequence: int) -> bytes:
     """Return the place of the transaction in front of this one."""
     return bytes(lsns(np.array([sequence - 1], dtype=np.int64))[0].as_py())
+
+
+def place_between(sequence: int, latest: bytes) -> bytes | None:
+    """Return the next place behind the transaction with this sequence and in front of the one behind it, for a note of the
+    time. `latest`: the newest place that there is, of this transaction or an earlier one. None where all are taken."""
+    (first,) = lsns(np.array([sequence], dtype=np.int64)).to_pylist()
+    if latest < first:
+        return bytes(first)
+    following = (int.from_bytes(latest, "big") + 1).to_bytes(LSN_BYTES, "big")
+    return following if following[:SEQUENCE_BYTES] == first[:SEQUENCE_BYTES] else None
 
 
 def places(transactions: Sequence[Committed], latest: datetime | None) -> tuple[list[bytes], list[datetime], list[str]]:

@@ -36,6 +36,7 @@ RARE = {
     "changes.known": "live/test_change_tables.py::test_a_reader_gets_every_change_once_while_the_job_dies",
     "changes.low_end_moved": "live/test_change_retention.py::test_old_changes_go_and_a_reader_gets_no_gap",
     "changes.removed": "live/test_change_retention.py::test_old_changes_go_and_a_reader_gets_no_gap",
+    "changes.idle_noted": "live/test_change_heartbeats.py::test_time_goes_on_while_the_source_is_idle",
     "apply.appended": "live/test_change_tables.py::test_a_reader_gets_every_change_once_while_the_job_dies",
     "load.generations.written": "live/test_postgresql_begin_new.py::test_rule_29_a_crash_in_the_middle_leaves_nothing_of_them",
     "apply.reread": "unit/apply/test_reread.py::test_rule_03_rows_that_were_read_again_are_there_once",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # https://dev.mysql.com/doc/refman/9.7/en/replication-features-foreign-keys.html · https://mariadb.com/kb/en/foreign-keys/
 LOGS_CASCADES_FROM: Mapping[str, tuple[int, int, int] | None] = {"mysql": (9, 6, 0), "mariadb": None}
 ROW_IMAGE = "binlog_row_image"
+CLOCK = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 CASCADES_BY_SERVER = "innodb_native_foreign_keys"  # MySQL 9.6+: ON brings the old way back
 
 
@@ -84,6 +85,9 @@ class MysqlCatalog:
 
     def mark(self) -> LogMark:
         return log_end_with_gtids(self._connection).mark()
+
+    def clock(self) -> int:
+        return int(str(ask(self._connection, CLOCK)[0][0]))
 
     def logs_whole_rows(self) -> bool:
         return variables(self._connection, ROW_IMAGE).get(ROW_IMAGE, "FULL").upper() == "FULL"

@@ -62,6 +62,7 @@ SELECT n.nspname::text, c.relname::text, rn.nspname::text, r.relname::text
 """
 # https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-TXID-SNAPSHOT; a release before 13 has no other names
 _NEWEST = "SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot())"
+CLOCK = "SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint"
 _IS_SEEN = "SELECT pg_catalog.txid_visible_in_snapshot(%s::bigint, pg_catalog.txid_current_snapshot())"
 _ROOT = "c.relispartition AND r.oid = pg_catalog.pg_partition_root(c.oid)"  # with which its rows come
 
@@ -158,6 +159,10 @@ class PostgresCatalog:
     def mark(self) -> LogMark:
         with translated("read the position of the source's log"):
             return mark(self._connection)
+
+    def clock(self) -> int:
+        with translated("read the source's clock"):
+            return int(str(one(self._connection, CLOCK)))
 
     def logs_whole_rows(self) -> bool:
         """Return False: large values that were not changed are not in the log."""

@@ -102,7 +102,7 @@ class PostgresChangeTarget(PostgresTarget):
     def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
         from anabranch.connectors.postgresql.target.change_tables.writer import PostgresChangeWriter
 
-        return PostgresChangeWriter(self.endpoint, rules, bypass_constraints, self.options.retain_changes_hours)
+        return PostgresChangeWriter(self.endpoint, rules, bypass_constraints, self.options)
 
     def checks(self) -> Checks:
         from anabranch.connectors.postgresql.target.change_tables.checks import PostgresChangeChecks

@@ -21,6 +21,9 @@ class PostgresTargetOptions(Options):
     retain_changes_hours: int = whole_number(72, 0)
     """How long a target [that keeps changes](../howto/change-tables.md) has each of them, in hours for which apply has run
     since; 0 for ever. A target that keeps rows has no use for it."""
+    heartbeat_s: int = whole_number(300, 0)
+    """Seconds between two notes of the time at a target [that keeps changes](../howto/change-tables.md), while the source has
+    none; 0: none. A target that keeps rows has no use for it."""
 
 
 USUAL = PostgresTargetOptions()

@@ -16,11 +16,12 @@ from anabranch.connectors.mysql.target.apply import MysqlWriter
 from anabranch.connectors.mysql.target.errors import NO_TABLE, translated
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted, run, table_name
 from anabranch.connectors.mysql.target.staging import send_rows, way_into
-from anabranch.connectors.sql.appended import LSN, last_before, places, staged
-from anabranch.connectors.sql.change_tables import instance_of
+from anabranch.connectors.sql.appended import LSN, last_before, place_between, places, staged
+from anabranch.connectors.sql.change_tables import instance_of, utc
 from anabranch.connectors.sql.cleaning import PLACES, START, piece
 from anabranch.contracts import Conflict
 from anabranch.model.ids import TableId
+from anabranch.model.position import Position
 from anabranch.rows.appended import ChangeBatch, Committed, TableChanges
 from anabranch.rows.net import TargetTable
 
@@ -59,6 +60,18 @@ class MysqlChangeWriter(MysqlWriter):
         connection, _ = self._transaction()
         with translated(f"end {table.target}", table.source):
             run(connection, END, last_before(at), instance_of(table.target))
+
+    @property
+    def idle_seconds(self) -> int:
+        return self._options.heartbeat_s
+
+    def note_idle(self, position: Position, time: int) -> None:
+        connection, _ = self._transaction()
+        with translated("note the time"):
+            latest, when = next(iter(ask(connection, LATEST)), (b"", None))
+            place = place_between(position.sequence, bytes(latest))
+            if place is not None and (when is None or utc(time) > when):
+                run(connection, NOTE + "(%s, %s, %s)", place, utc(time), str(position))
 
     def clean_up(self, elapsed: int) -> bool:
         if not (hours := self._options.retain_changes_hours):

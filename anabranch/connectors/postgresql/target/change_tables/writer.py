@@ -15,17 +15,19 @@ from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
 from anabranch.connectors.postgresql.target.copy_in import refuse_miscount
+from anabranch.connectors.postgresql.target.options import USUAL, PostgresTargetOptions
 from anabranch.connectors.postgresql.target.staging import copy_rows
-from anabranch.connectors.sql.appended import LSN, last_before, places, staged
-from anabranch.connectors.sql.change_tables import instance_of
+from anabranch.connectors.sql.appended import LSN, last_before, place_between, places, staged
+from anabranch.connectors.sql.change_tables import instance_of, utc
 from anabranch.connectors.sql.cleaning import PLACES, START, piece
 from anabranch.contracts import ValueRules
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
+from anabranch.model.position import Position
 from anabranch.rows.appended import ChangeBatch, Committed, TableChanges
 from anabranch.rows.net import TargetTable
 
-LATEST = "SELECT tran_end_time FROM cdc.lsn_time_mapping ORDER BY start_lsn DESC LIMIT 1"
+LATEST = "SELECT tran_end_time, start_lsn FROM cdc.lsn_time_mapping ORDER BY start_lsn DESC LIMIT 1"
 END = "UPDATE cdc.change_tables SET end_lsn = %s WHERE capture_instance = %s AND end_lsn IS NULL"
 NOTE = """
 INSERT INTO cdc.lsn_time_mapping (start_lsn, tran_end_time, "position")
@@ -42,11 +44,14 @@ class PostgresChangeWriter(PostgresWriter):
     takes_emptied = False  # SQL Server's change tables have no row for it
 
     def __init__(
-        self, endpoint: Endpoint, rules: ValueRules, bypass_constraints: bool = False, retain_hours: int = 0
+        self,
+        endpoint: Endpoint,
+        rules: ValueRules,
+        bypass_constraints: bool = False,
+        options: PostgresTargetOptions = USUAL,
     ) -> None:
-        """Set up the writer. `retain_hours`: how long changes are kept, 0 for ever."""
         super().__init__(endpoint, rules, bypass_constraints)
-        self._retain_hours = retain_hours
+        self._retain_hours, self.idle_seconds = options.retain_changes_hours, options.heartbeat_s
 
     def append(self, batch: ChangeBatch) -> None:
         for changes in batch.tables:
@@ -65,6 +70,14 @@ class PostgresChangeWriter(PostgresWriter):
         connection, _ = self._transaction()
         with translated(f"end {table.target}", table.source):
             connection.execute(END.encode(), [last_before(at), instance_of(table.target)])
+
+    def note_idle(self, position: Position, time: int) -> None:
+        connection, _ = self._transaction()
+        with translated("note the time"):
+            when, latest = connection.execute(LATEST.encode()).fetchone() or (None, b"")
+            place = place_between(position.sequence, bytes(latest))
+            if place is not None and (when is None or utc(time) > when):
+                connection.execute(NOTE.encode(), [[place], [utc(time)], [str(position)]])
 
     def clean_up(self, elapsed: int) -> bool:
         if not self._retain_hours:
