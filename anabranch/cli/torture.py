@@ -46,9 +46,7 @@ FILE_THERE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--spark", "with_spark", is_flag=True, help="Run each job with Spark: half a minute each.")
 @click.option("--replay", type=FILE_THERE, metavar="FILE", help="Run this history again.")
 @click.option("--keep-going", "keeps_going", is_flag=True, help="Go on after a history that failed.")
-@click.option(
-    "--results", type=FILE, metavar="FILE", help="Keep counts and failpoints as JSON; a run that goes on adds to them."
-)
+@click.option("--results", type=FILE, metavar="FILE", help="Keep counts as JSON; the next run adds to them.")
 @log_level("warning")
 def torture(
     source: str | None,
