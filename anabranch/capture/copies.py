@@ -18,7 +18,14 @@ from anabranch.capture.altered import is_as_before, noted
 from anabranch.capture.kept_catalog import BEHIND_SECONDS, PAUSE, named, waits_behind
 from anabranch.contracts import CopyingDialect
 from anabranch.errors import SourceError, SourceUnavailable
-from anabranch.model.column_changes import Altered, ColumnChange, Follows, Untold, kinds_between
+from anabranch.model.column_changes import (
+    BESIDE_COLUMNS,
+    Altered,
+    ColumnChange,
+    Follows,
+    Untold,
+    kinds_between,
+)
 from anabranch.model.ghost_names import GhostNames
 from anabranch.model.key_changes import keys_apart, may_become
 from anabranch.rows.log_items import StatementFacts, StatementKind
@@ -183,7 +190,7 @@ class Copies:
             return REFERS
         if self.trail.staging.waits:
             return PREPARED
-        left = sorted(kinds - self.follows(then.id))
+        left = sorted(kinds - BESIDE_COLUMNS - self.follows(then.id))
         return f'[ddl] {left[0]} is "park"' if left else ""
 
     def _shown(self, after: TableSchema) -> TableSchema | None:

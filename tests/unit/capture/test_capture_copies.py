@@ -424,6 +424,22 @@ def test_keys_that_a_swap_leaves_out_are_told(log: Callable[..., Log]) -> None:
     assert [one["keys"] for one in told if one["event"] == "keys_altered"][-1] == ["unique index u is gone"]
 
 
+@pytest.mark.parametrize(
+    ("alter", "comment"), [("MODIFY n INT COMMENT 'new'", "new"), ("MODIFY n INT", ""), ("DROP n", None)]
+)
+def test_a_comment_that_a_swap_changes_parks_no_table(log: Callable[..., Log], alter: str, comment: str | None) -> None:
+    """As behind ALTER TABLE: the job file need not say anything about comments, nor about indexes."""
+    follows = frozenset({ColumnChange.SWAP, ColumnChange.DROP})
+    said = replace(N, comment="of before")
+    begun = replace(table(ORDERS), columns=(ID, said), indexes=(Index("i", ("n",)),))
+    made = log(begun, table(OTHER), follows=follows, now=())
+    columns = (ID,) if comment is None else (ID, replace(N, comment=comment))
+    cast("Source", made.keeper.source).now[ORDERS] = replace(begun, columns=columns, indexes=())
+    (barrier,) = [made.read(one) for one in (LIKE, f"ALTER TABLE _orders_gho {alter}", SWAP)][-1]
+    assert barrier.kind is BarrierKind.ALTER and barrier.schema is not None
+    assert [c.comment for c in barrier.schema.columns if c.name == "n"] == ([] if comment is None else [comment])
+
+
 def test_where_swaps_are_not_followed_no_copy_is_noted_and_the_swap_parks_as_a_rename(log: Callable[..., Log]) -> None:
     made = log(follows=frozenset(ColumnChange) - {ColumnChange.SWAP})
     found = [made.read(statement) for statement in GH_OST]

@@ -63,13 +63,13 @@ def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSche
 def indexed(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema) -> Altered | None:
     """Return a table behind a statement that changes no column, nor any key but indexes: what else is in it is passed over but
     the table's comment, and indexes that are not read. None where an index is over a column that is not known, where there is
-    neither index nor comment, where the catalogue may not show the comment yet, and where rows of the table may be told apart
-    by a unique key that the statement is about."""
+    neither index nor comment, where there is but a comment that the catalogue may not show yet, and where rows of the table may
+    be told apart by a unique key that the statement is about. Beside an index such a comment stays as it was."""
     about, comment = list(filter(index_clauses.is_about_index, clauses)), comment_clauses.comment_of(clauses)
     said = _read_indexes(about)
     if not (about or comment is not None) or said is None or index_clauses.is_late(said, then, now):
         return None
-    if comment_clauses.is_late(comment, then, now):
+    if not about and comment_clauses.is_late(comment, then, now):
         return None
     if not then.primary_key and index_clauses.may_change_unique(clauses, then):
         return None

@@ -12,7 +12,7 @@ from anabranch.contracts import AlteringDialect, ForeseeingDialect
 from anabranch.model.column_changes import Altered, ColumnChange
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Column, TableSchema
+from anabranch.model.schema import Column, Index, TableSchema
 
 INT = LogicalType(Kind.INT32)
 ID, N = Column("id", INT, "int", nullable=False), Column("n", INT, "int", has_default=True, comment="old")
@@ -49,6 +49,21 @@ def test_a_statement_that_changes_no_comment_changes_nothing() -> None:
     assert same is not None and same.schema is THEN and not same.kinds
     assert altered("ROW_FORMAT=DYNAMIC") is None
     assert altered("COMMENT='\u00e9'") is None, "the catalogue may not show it yet"
+
+
+@pytest.mark.parametrize("comment", ["donn\u00e9es", "a \\\\ b"])
+def test_indexes_and_keys_are_followed_beside_a_comment_that_the_catalogue_may_not_show_yet(comment: str) -> None:
+    """It may be the one of before, said again: then the catalogue never shows another one."""
+    keyed = replace(THEN, indexes=(Index("uk", ("n",), unique=True),), comment="of before")
+    dialect = MysqlDialect()
+    for sql, indexes, kind in (
+        (f"DROP INDEX uk, COMMENT='{comment}'", (), ColumnChange.UNIQUE_KEYS),
+        (f"COMMENT='{comment}', DROP INDEX uk", (), ColumnChange.UNIQUE_KEYS),
+        (f"ADD INDEX i (n), COMMENT='{comment}'", ("uk", "i"), ColumnChange.INDEXES),
+    ):
+        found = dialect.altered(f"ALTER TABLE item {sql}", "shop", keyed, keyed)
+        assert found is not None and found.kinds == {kind} and found.schema.comment == "of before"
+        assert tuple(index.name for index in found.schema.indexes) == indexes
 
 
 def test_a_columns_comment_is_as_the_statement_says_and_not_as_a_later_one() -> None:
