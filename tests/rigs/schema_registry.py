@@ -22,12 +22,14 @@ USER, PASSWORD = "job", "p:w/d of a registry"
 @dataclass
 class SchemaRegistry:
     """What was registered: `schemas` by number from 1, `subjects` with their numbers in order. `answers`: status and body of
-    an error that every request gets, while it is set. `asked`: what came, as "POST /subjects/…"."""
+    an error that every request gets, while it is set; `points_to`: the address that such an answer names. `asked`: what came,
+    as "POST /subjects/…"."""
 
     port: int = 0
     schemas: list[str] = field(default_factory=list)
     subjects: dict[str, list[int]] = field(default_factory=dict)
-    answers: tuple[int, dict[str, Any]] | None = None
+    answers: tuple[int, Any] | None = None
+    points_to: str = ""
     asked: list[str] = field(default_factory=list)
 
     @property
@@ -110,6 +112,8 @@ def _handler(registry: SchemaRegistry) -> type[BaseHTTPRequestHandler]:
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(text)))
+            if registry.points_to:
+                self.send_header("Location", registry.points_to)
             self.end_headers()
             self.wfile.write(text)
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import quote, unquote, urlsplit
-from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from anabranch.errors import ConfigError, TargetError, TargetUnavailable
 
@@ -26,6 +26,10 @@ LIMIT_S = 15.0  # for one answer
 NOT_FOUND, CONFLICT = 404, 409
 NO_SUBJECT, NO_VERSION = 40401, 40402
 NOT_NOW = (408, 429)  # and every 5xx: tried again
+REDIRECTS = range(300, 400)
+ABSENT = object()
+NUMBERS = range(1 << 31)  # those of schemas: four bytes of a message have one
+SHOWN = 200  # characters of an answer that is none
 RIGHTS_HINT = "check user, password and rights of [target.options] registry: the job reads and writes its subjects"
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _EXPECTED = 'registry = "https://user:${REGISTRY_PASSWORD}@host:8081"'
@@ -56,21 +60,33 @@ class Registry:
         if (subject, schema) not in self._known:
             doing = f"register the schema of {subject}"
             told = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", doing, {"schema": schema})
-            self._known[subject, schema] = int(told["id"])
+            found = told.get("id") if isinstance(told, dict) else None
+            if type(found) is not int or found not in NUMBERS:
+                raise self._odd(doing, told)
+            self._known[subject, schema] = found
         return self._known[subject, schema]
 
     def fits(self, subject: str, schema: str) -> bool:
         """Return whether a subject would take a schema: it does where it has none yet."""
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest"
-        told = self._ask("POST", path, f"compare the schema of {subject}", {"schema": schema}, or_absent=True)
-        return told is None or bool(told["is_compatible"])
+        doing = f"compare the schema of {subject}"
+        told = self._ask("POST", path, doing, {"schema": schema}, or_absent=True)
+        if told is ABSENT:
+            return True
+        found = told.get("is_compatible") if isinstance(told, dict) else None
+        if not isinstance(found, bool):
+            raise self._odd(doing, told)
+        return found
 
     def types(self) -> list[str]:
         """Return the kinds of schemas that the registry takes."""
-        return list(self._ask("GET", "/schemas/types", "ask for kinds of schemas"))
+        told = self._ask("GET", "/schemas/types", doing := "ask for kinds of schemas")
+        if not isinstance(told, list) or not all(isinstance(one, str) for one in told):
+            raise self._odd(doing, told)
+        return told
 
     def _ask(self, method: str, path: str, doing: str, told: Any = None, *, or_absent: bool = False) -> Any:
-        """Return what the registry answers. `or_absent`: None for a subject that is not there."""
+        """Return what the registry answers. `or_absent`: ABSENT for a subject that is not there."""
         body = None if told is None else json.dumps(told).encode()
         request = Request(self._place + path, body, self._headers, method=method)
         try:
@@ -78,11 +94,25 @@ class Registry:
                 return json.loads(answer.read())
         except HTTPError as error:
             code, why = _told(error)
-            if or_absent and code in (NO_SUBJECT, NO_VERSION):
-                return None
+            if or_absent and error.code == NOT_FOUND and code in (NO_SUBJECT, NO_VERSION):
+                return ABSENT
+            if error.code in REDIRECTS:
+                raise self._elsewhere(error, f"cannot {doing}", path) from None
             raise self._refusal(error.code, f"cannot {doing}: {why}") from None
         except (OSError, HTTPException, ValueError) as error:
             raise TargetUnavailable(f"cannot {doing}: the registry at {self._place}: {error}") from error
+
+    def _odd(self, doing: str, told: Any) -> TargetUnavailable:
+        """Return the error of an answer of another shape: a proxy in front of a registry may answer in its place for a time."""
+        what = json.dumps(told)
+        what = what if len(what) <= SHOWN else f"{what[:SHOWN]}…"
+        return TargetUnavailable(f"cannot {doing}: the registry at {self._place} answers with something else: {what}")
+
+    def _elsewhere(self, error: HTTPError, what: str, path: str) -> TargetError:
+        """Return the error of an answer that points to another address: user and password are for this one alone."""
+        where = _shown(self._place + path, error.headers.get("Location", ""))
+        what = f"{what}: the registry at {self._place} points to {where or 'no address'} ({error.code}), which is not followed"
+        return TargetError(what, hint="write the registry's own address into [target.options] registry")
 
     def _refusal(self, status: int, what: str) -> TargetError:
         what = f"{what} (the registry at {self._place} answers {status})"
@@ -136,9 +166,24 @@ def _filled(text: str, env: Mapping[str, str]) -> str:
     return "".join(env[part] if odd % 2 else unquote(part) for odd, part in enumerate(parts))
 
 
+class _Stays(HTTPRedirectHandler):
+    """Follows no answer to another address, where user and password would be sent, and a POST become a GET."""
+
+    def redirect_request(self, *args: Any) -> None: ...
+
+
+def _shown(asked: str, location: str) -> str:
+    """Return the address that an answer points to, without user, password and query."""
+    try:
+        parts = urlsplit(urljoin(asked, location.strip())) if location.strip() else None
+    except ValueError:
+        return ""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts else ""
+
+
 def _opener(place: str, ssl_ca: str) -> OpenerDirector:
-    """Return what asks, without a proxy: a registry is near its cluster."""
-    handlers: list[Any] = [ProxyHandler({})]
+    """Return what asks, without a proxy: a registry is near its cluster. Answers that point elsewhere are errors."""
+    handlers: list[Any] = [ProxyHandler({}), _Stays()]
     if place.startswith("https:"):
         context = ssl.create_default_context()
         if ssl_ca:

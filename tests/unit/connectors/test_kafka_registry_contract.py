@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -57,6 +58,41 @@ def test_a_registry_that_is_away_is_asked_again_later(there: SchemaRegistry) -> 
     assert registry.number("s", ONE) == 1
     with pytest.raises(TargetUnavailable, match=r"registry at http://127\.0\.0\.1:1"):
         Registry("http://127.0.0.1:1").types()
+
+
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
+def test_an_answer_that_points_elsewhere_is_an_error_and_takes_no_password_there(
+    there: SchemaRegistry, status: int
+) -> None:
+    with schema_registry() as other:
+        there.answers = status, {"error_code": 40401, "message": "moved"}
+        there.points_to = f"http://me:secret@127.0.0.1:{other.port}/there?token=secret"
+        registry = Registry(there.url, env=ENV)
+        for ask in (registry.types, lambda: registry.number("s", ONE), lambda: registry.fits("s", ONE)):
+            with pytest.raises(
+                TargetError, match=rf"points to http://127\.0\.0\.1:{other.port}/there \({status}\)"
+            ) as refused:
+                ask()
+            assert not isinstance(refused.value, TargetUnavailable) and "secret" not in str(refused.value)
+    assert len(there.asked) == 3 and not other.asked
+
+
+@pytest.mark.parametrize("body", [{}, [], None, 7, "AVRO", [1], {"id": None}, {"id": "1"}, {"id": True}, {"id": 1 << 31},
+                                  {"id": -1}, {"is_compatible": "yes"}])  # fmt: skip
+def test_an_answer_of_another_shape_is_no_answer(there: SchemaRegistry, body: object) -> None:
+    registry = Registry(there.url, env=ENV)
+    there.answers = 200, body
+    asks = [lambda: registry.number("s", ONE), lambda: registry.fits("s", ONE)]
+    for ask in asks + ([registry.types] if body != [] else []):
+        with pytest.raises(TargetUnavailable, match="answers with something else: ") as refused:
+            ask()
+        assert json.dumps(body) in str(refused.value)
+    there.answers = 200, ["x" * 1000]
+    with pytest.raises(TargetUnavailable) as long:
+        registry.number("s", ONE)
+    assert len(str(long.value)) < 400
+    there.answers = None
+    assert registry.number("s", ONE) == 1
 
 
 @pytest.mark.parametrize(
