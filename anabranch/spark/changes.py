@@ -37,7 +37,8 @@ BEHIND = "read up to the transaction in front of it, and from the one behind it"
 
 class ChangesSource(DataSource):
     """Options: `path` the trail's directory (what `load` is given), `changes` the table as the source calls it; `from` and `to`
-    the first and the last transaction, each a position or its sequence. Without them: all of the newest definition."""
+    the first and the last transaction, each a position or its sequence. Without them: all of the newest definition; with
+    `to` alone: of the definition of that transaction."""
 
     @classmethod
     def name(cls) -> str:
@@ -132,7 +133,13 @@ def _asked(options: Mapping[str, str], trail: TrailReader) -> _Asked:
     first, last, end = _sequence(options, "from"), _sequence(options, "to"), trail.end().position.sequence
     if last is not None and last > end:
         raise ConfigError(f"option to: the trail ends at {end}, before {last}", hint="read up to there")
+    if last is not None and first is not None and first > last:
+        raise ConfigError(f"option from: {first} is behind {last}, the last transaction (option to)")
     stretch = stretch_of(stretches(trail.history, table), table, first, last)
+    if last is not None and last < trail.first():
+        raise ConfigError(
+            f"option to: the trail begins at {trail.first()}, behind {last}", hint="read what it has left"
+        )
     begin = max(stretch.first, trail.first()) if first is None else first
     return _Asked(stretch, _table(stretch.schema), begin, end if last is None else last)
 

@@ -57,15 +57,17 @@ def _ended(found: list[Stretch], entry: Entry, why: str) -> list[Stretch]:
 
 
 def stretch_of(found: Sequence[Stretch], table: TableId, first: int | None, last: int | None) -> Stretch:
-    """Return the stretch that has the transactions `first` to `last`; without `first` the newest one, without `last` it must
-    still go on. Raises ConfigError where none has all of them: it says what there is."""
+    """Return the stretch that has the transactions `first` to `last`: without `first` that of `last`, without both the newest
+    one; without `last` it must still go on. Raises ConfigError where none has all of them: it says what there is."""
     if not found:
         raise ConfigError(f"the trail has no table {table}", hint="name it as the source does: schema.table")
-    one = found[-1] if first is None else next((s for s in found if s.first <= first <= s.last), None)
+    at = last if first is None else first
+    one = found[-1] if at is None else next((s for s in found if s.first <= at <= s.last), None)
     if one is not None and (OPEN if last is None else last) <= one.last:
         return one
-    asked = "the newest definition" if first is None else f"transaction {first}"
-    asked += " to the trail's end" if last is None else f" to {last}"
+    asked = "the newest definition" if at is None else f"transaction {at}"
+    if last is None or first is not None:
+        asked += " to the trail's end" if last is None else f" to {last}"
     has = "; ".join(_shown(s) for s in found)
     raise ConfigError(
         f"{asked} is no range in which table {table} has one definition: it has {has}",

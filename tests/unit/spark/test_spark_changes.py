@@ -111,12 +111,13 @@ def test_a_range_has_one_definition_and_no_gap(writer: TrailWriter) -> None:
     writer.alter(wider, "ALTER TABLE items ADD w …")
     put(writer, [("i", row(4) | {"w": None})], schemas=(wider,))
     assert places(read(writer, from_=1, to=3)) == [1, 2, 3]
+    assert places(read(writer, to=2)) == [1, 2] and places(read(writer, to=3)) == [1, 2, 3]
     (last,) = read(writer)
-    assert last["id"] == 4 and "w" in last
+    assert last["id"] == 4 and "w" in last and read(writer, to=4) == [last]
     writer.park(ITEMS.id, "its definition cannot be followed", "DROP TABLE items")
     put(writer, [("heap", "i", {"a": 1, "b": "y"})])
     assert places(read(writer, from_=4, to=4)) == [4]
-    for options in ({}, {"from_": 1}, {"from_": 1, "to": 4}, {"from_": 5}):
+    for options in ({}, {"from_": 1}, {"from_": 1, "to": 4}, {"from_": 5}, {"to": 5}):
         with pytest.raises(
             ConfigError, match="1 to 3, where its definition changed; 4 to 4, where the table was parked"
         ):
@@ -125,10 +126,22 @@ def test_a_range_has_one_definition_and_no_gap(writer: TrailWriter) -> None:
         ({"changes": "shop.other"}, "no table shop.other"),
         ({"to": 9}, "the trail ends at 5, before 9"),
         ({"from_": "now"}, "is no position"),
+        ({"from_": 3, "to": 2}, "3 is behind 2"),
+        ({"from_": 6, "to": 5}, "6 is behind 5"),
         ({"path": ""}, "no trail is named"),
     ):
         with pytest.raises(ConfigError, match=what):
             read(writer, **options)
+
+
+def test_a_last_transaction_that_the_trail_no_longer_has_is_refused(
+    writer: TrailWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(writer, *([("i", row(key))] for key in range(1, 4)))
+    monkeypatch.setattr(TrailReader, "first", lambda self: 3)
+    assert places(read(writer)) == [3] == places(read(writer, to=3))
+    with pytest.raises(ConfigError, match="the trail begins at 3, behind 2"):
+        read(writer, to=2)
 
 
 def test_what_has_no_row_is_refused_with_its_place(writer: TrailWriter) -> None:
