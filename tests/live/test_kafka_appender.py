@@ -13,9 +13,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from anabranch.connectors.kafka.target import KafkaTarget
+from anabranch.connectors.kafka.target import KafkaTarget, changing
 from anabranch.connectors.kafka.target import appender as kafka_appender
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
+from anabranch.connectors.kafka.target.state_forms import CHECKPOINT, checkpoint_value
 from anabranch.contracts import Begun, TargetStore, TookTooLong
 from anabranch.errors import Fenced, RowRefused, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
@@ -246,8 +247,12 @@ def test_a_broker_that_dies_loses_and_doubles_nothing(subject: AppendSubject, ka
     epochs.appender.close()
 
 
-def test_what_a_broker_forgets_to_abort_is_not_committed_later(made: tuple[KafkaTarget, Reader], kafka: Server) -> None:
-    """A transaction whose time is over when its broker starts again ends there without a word in the partition."""
+@pytest.mark.parametrize("forgotten", ["an abort", "a commit", "an abort of all"])
+def test_what_a_broker_forgets_ends_as_its_transaction(
+    made: tuple[KafkaTarget, Reader], kafka: Server, monkeypatch: pytest.MonkeyPatch, forgotten: str
+) -> None:
+    """A transaction whose time is over when its broker starts again ends there without a word in the partition. Of a commit it
+    would be the same: here the checkpoint is committed by hand, as if only its partition had been told."""
     target, reader = made
     hasty = replace(target, options=replace(target.options, transaction_timeout_s=LIMIT_S))
     epochs = Epochs(AppendSubject(hasty, list))
@@ -256,16 +261,37 @@ def test_what_a_broker_forgets_to_abort_is_not_committed_later(made: tuple[Kafka
     began = time.monotonic()
     assert epochs.appender.begin(epochs.now, then) is Begun.OPEN
     epochs.appender.append(_batch(2))
+    if forgotten == "an abort of all":
+        state = epochs.appender._changing  # type: ignore[attr-defined]  # a process dies in front of its commit
+        state.write({CHECKPOINT: checkpoint_value(then)})
+        assert not state.producer.flush(LIMIT_S)
     anything = Reader(kafka, reader.topics, isolation="read_uncommitted")
     until(lambda: any(one.sequence == 2 for one in anything.look()), "the second transaction is in its partition")
     kafka.kill()
     until(lambda: time.monotonic() > began + LIMIT_S, "the transaction has taken longer than it may")
     kafka.start()
     until(lambda: has_given_up(kafka, f"anabranch.{JOB}"), "the coordinator has aborted the transaction")
+    if forgotten == "a commit":
+        with monkeypatch.context() as patched:
+            patched.setattr(changing, "end_forgotten", lambda *_: None)
+            with closing(changing.Changing(target.endpoint, JOB)) as other:
+                moved = checkpoint_value(replace(then, owner=epochs.now.owner))
+                until(lambda: _is_changed(other, {CHECKPOINT: moved}), "the checkpoint is there")
     until(lambda: _is_done(epochs, then), "the epoch is committed")
     reader.look()
     assert [one.sequence for one in reader.seen if one.value is not None] == [1, 2]
     epochs.appender.close()
+
+
+def _is_changed(other: changing.Changing, changes: changing.Changes) -> bool:
+    try:
+        other.change(
+            lambda records: {} if CHECKPOINT in records and records[CHECKPOINT] == changes[CHECKPOINT] else changes
+        )
+    except TargetUnavailable as away:
+        print(away)
+        return False
+    return True
 
 
 def _is_done(epochs: Epochs, then: Checkpoint) -> bool:

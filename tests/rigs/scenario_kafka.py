@@ -72,7 +72,10 @@ class Reader:
         ]
         ends = _ends(administrator, parts, self.isolation)
         behind = {place: end for place, end in ends.items() if end > self._places.get(place, 0)}
-        found = [_read(one) for one in _messages(self.kafka, self._places, behind, self.isolation)]
+        every = [_read(one) for one in _messages(self.kafka, self._places, behind, self.isolation)]
+        found = [
+            one for one in every if one.key != [] or one.value is not None
+        ]  # the others carry a marker, and say nothing
         self._places |= behind
         self.seen += found
         return found

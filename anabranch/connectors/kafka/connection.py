@@ -78,11 +78,12 @@ def administrator(endpoint: Endpoint) -> AdminClient:
     return _made(AdminClient, endpoint, {})
 
 
-def committed_reader(endpoint: Endpoint) -> Consumer:
-    """Return a consumer that reads what is committed, from places that it is told, and tells when it is at an end."""
+def reader(endpoint: Endpoint, isolation: str = "read_committed") -> Consumer:
+    """Return a consumer that reads what is committed, from places that it is told, and tells when it is at an end.
+    `isolation`: "read_uncommitted" for all that is written."""
     own = {
         "group.id": "anabranch",  # which the client asks for; nothing is committed under it, and nobody joins it
-        "isolation.level": "read_committed",
+        "isolation.level": isolation,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,

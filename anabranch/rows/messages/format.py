@@ -21,6 +21,7 @@ from anabranch.rows.net import TargetTable
 EVERY = -1  # in place of a hash: the message goes to each partition of its topic
 
 Header = tuple[str, bytes]
+POSITION = "anabranch.position"  # the header that says to which transaction of the source a message belongs
 Ints = npt.NDArray[np.int32]
 
 
@@ -169,7 +170,7 @@ def headers_of(transaction: Committed) -> tuple[Header, ...]:
     """Return the headers of a transaction's messages: its position as commands take it, and its name at the source."""
     position = f"{transaction.sequence}@{transaction.position}"
     return (
-        ("anabranch.position", position.encode()),
+        (POSITION, position.encode()),
         ("anabranch.transaction", (transaction.gtid or position).encode()),
     )
 

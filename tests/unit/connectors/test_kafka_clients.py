@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.connectors.kafka.connection import administrator, committed_reader, plain, transactional
+from anabranch.connectors.kafka.connection import administrator, plain, reader, transactional
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
 
@@ -13,6 +13,6 @@ HERE = (("ssl_mode", "verify-full"), ("ssl_ca", "/nowhere/ca.pem"))
 
 def test_a_file_that_is_missing_is_an_error_of_the_job_file() -> None:
     endpoint = Endpoint("kafka", "127.0.0.1", 1, "", "", options=HERE)
-    for client in (administrator, committed_reader, plain, lambda told: transactional(told, "anabranch.x", {})):
+    for client in (administrator, reader, plain, lambda told: transactional(told, "anabranch.x", {})):
         with pytest.raises(ConfigError, match=r"ssl\.ca\.location"):
             client(endpoint)

@@ -18,6 +18,7 @@ from anabranch.connectors.kafka.target.records import TOPIC, Key, Value, noted_e
 from anabranch.connectors.kafka.target.topics import (
     FoundTopic,
     add_partitions,
+    ends_of,
     found_topics,
     make_topics,
     refuse_changed,
@@ -62,10 +63,10 @@ class KafkaTopics:
             refuse_changed(noted, found_topics(self.endpoint, noted))
             self._refuse_shared(changing, job, names)
             made = self._made({name: one for name, one in wanted.items() if name not in noted})
+            ends = ends_of(self.endpoint, made.values()) if self.options.topics == "existing" else {}
 
             def decide(records: Mapping[Key, Value]) -> Changes:
-                # The first partitions of more: a key stays where an earlier beginning put it.
-                new = {name: forms.NotedTopic(name, one.id, wanted[name].partitions) for name, one in made.items()}
+                new = {name: self._noted(one, wanted[name].partitions, ends) for name, one in made.items()}
                 keys = {name: (TOPIC, name) for name in new}
                 return {keys[name]: forms.topic_value(one) for name, one in new.items() if keys[name] not in records}
 
@@ -75,6 +76,11 @@ class KafkaTopics:
             )  # of two jobs that begin at once, one at least sees the other here
         finally:
             changing.close()
+
+    def _noted(self, topic: FoundTopic, partitions: int, ends: Mapping[tuple[str, int], int]) -> forms.NotedTopic:
+        """Return a topic as it is noted. `partitions`: the first of more; a key stays where an earlier beginning put it."""
+        begins = tuple(ends.get((topic.name, number), 0) for number in range(partitions)) if ends else ()
+        return forms.NotedTopic(topic.name, topic.id, partitions, begins)
 
     def _refuse_shared(self, changing: Changing, job: str, names: Sequence[str]) -> None:
         """Raise StateError where another job writes to topics; this job's notes of them go, so that nobody is in its way."""

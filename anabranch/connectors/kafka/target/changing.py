@@ -9,6 +9,7 @@ there is no lock, and a process that died has left none. Who is refused reads ag
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -16,9 +17,8 @@ from confluent_kafka import KafkaException, Producer
 from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.connection import patience, transactional
 from anabranch.connectors.kafka.errors import translated, translated_error
-from anabranch.connectors.kafka.target.forgotten import abort_forgotten
+from anabranch.connectors.kafka.target.forgotten import end_forgotten
 from anabranch.connectors.kafka.target.records import Key, Records, Value, encoded, encoded_value, topic_of
-from anabranch.connectors.kafka.target.state_forms import topics_of
 from anabranch.errors import AnabranchError
 from anabranch.model.endpoint import Endpoint
 
@@ -44,12 +44,8 @@ class Changing:
             producer = transactional(self._endpoint, topic_of(self._job), self._more)
             with translated("begin to write the job's state"):
                 _again(lambda: producer.init_transactions(patience(self._endpoint)))
-                abort_forgotten(self._endpoint, producer, [(topic_of(self._job), 0)])
+                end_forgotten(self._endpoint, self._job, producer, self.records)
             self.records.refresh(is_decided=True)
-            noted = topics_of(self.records.there).values()
-            with translated("look for what a broker has forgotten"):
-                places = [(topic.name, number) for topic in noted for number in range(topic.partitions)]
-                abort_forgotten(self._endpoint, producer, places)
             self.producer = producer
         return self.producer
 
@@ -98,10 +94,9 @@ class Changing:
         """End the open transaction without a trace for readers, or give the producer up: whoever begins next ends it then."""
         if self.producer is None:
             return
-        try:
+        with suppress(KafkaException):
             self.producer.abort_transaction(patience(self._endpoint))
-        except KafkaException:
-            self.give_up()
+        self.give_up()  # the next one looks whether a broker has forgotten the abort
 
     def give_up(self) -> None:
         """Let go of the producer, whose state is in doubt: what it has not sent is not sent any more."""

@@ -18,6 +18,7 @@ from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changing
 from anabranch.connectors.kafka.target.formats import format_for
+from anabranch.connectors.kafka.target.names import topic_name
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.producing import Producing, settings_of
 from anabranch.connectors.kafka.target.store import require_same
@@ -63,7 +64,8 @@ class KafkaFirstRows:
                 for block in rows:
                     producing.produce(producer, made.messages(_batch(table, place, block, count)))
                     count += len(block)
-                changes = forms.table_values(after(count))
+                topic = topic_name(self._options.topic, job, table.target)
+                changes = {**forms.table_values(after(count)), forms.first_rows_key(topic): {}}
                 changing.write(changes)
                 changing.commit(changes)
             except KafkaException as error:

@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaErr
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from anabranch.connectors.kafka import errors
-from anabranch.connectors.kafka.connection import administrator, committed_reader, patience
+from anabranch.connectors.kafka.connection import administrator, patience, reader
 from anabranch.connectors.kafka.errors import translated
 from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -146,7 +146,7 @@ class Records:
 
     def _read_to(self, end: int) -> None:
         if self._consumer is None or self._read < 0:
-            self._consumer = self._consumer or committed_reader(self._endpoint)
+            self._consumer = self._consumer or reader(self._endpoint)
             self._consumer.assign([TopicPartition(self._place.topic, 0, OFFSET_BEGINNING)])
         until = time.monotonic() + patience(self._endpoint)
         while self._read < end:

@@ -23,17 +23,24 @@ if TYPE_CHECKING:
 JOB: Key = ("job",)
 CHECKPOINT: Key = ("checkpoint",)
 TABLE, SCHEMA, SKIPPED, DDL, TRACE = "table", "schema", "skipped", "ddl", "trace"
+FIRST_ROWS = "first_rows"
 Records = Mapping[Key, Value]
 
 
 @dataclass(frozen=True, slots=True)
 class NotedTopic:
     """A topic that a job writes: its id, which another topic of its name would not have, and its number of partitions, by which
-    keys find theirs."""
+    keys find theirs. `begins`: the offset of each partition behind what was there before the job; () where nothing was."""
 
     name: str
     id: str
     partitions: int
+    begins: tuple[int, ...] = ()
+
+
+def first_rows_key(topic: str) -> Key:
+    """Return the key of the record that is committed with the rows of a table's initial load."""
+    return (FIRST_ROWS, topic)
 
 
 def of_kind(records: Records, kind: str) -> Iterator[tuple[Key, Value]]:
@@ -116,12 +123,13 @@ def no_table(table: TableId) -> dict[Key, Value | None]:
 
 
 def topic_value(topic: NotedTopic) -> Value:
-    return {"id": topic.id, "partitions": topic.partitions}
+    return {"id": topic.id, "partitions": topic.partitions, "begins": topic.begins}
 
 
 def topics_of(records: Records) -> dict[str, NotedTopic]:
     return {
-        str(key[1]): NotedTopic(str(key[1]), value["id"], value["partitions"]) for key, value in of_kind(records, TOPIC)
+        str(key[1]): NotedTopic(str(key[1]), value["id"], value["partitions"], tuple(value.get("begins", ())))
+        for key, value in of_kind(records, TOPIC)
     }
 
 

@@ -147,13 +147,18 @@ def _measured(client: AdminClient, topic: FoundTopic, limit: float) -> FoundTopi
 
 def with_messages(endpoint: Endpoint, topics: Iterable[FoundTopic]) -> list[str]:
     """Return the names of topics that have, or have had, messages."""
+    return sorted({name for (name, _), end in ends_of(endpoint, topics).items() if end > 0})
+
+
+def ends_of(endpoint: Endpoint, topics: Iterable[FoundTopic]) -> dict[tuple[str, int], int]:
+    """Return the offset at which each partition of topics ends."""
     places = [TopicPartition(one.name, number) for one in topics for number in range(one.partitions)]
     if not places:
-        return []
+        return {}
     client, limit = administrator(endpoint), patience(endpoint)
-    with translated("look whether topics are empty"):
+    with translated("look where topics end"):
         asked = client.list_offsets(dict.fromkeys(places, OffsetSpec.latest()), request_timeout=limit)
-        return sorted({place.topic for place, told in asked.items() if told.result().offset > 0})
+        return {(place.topic, place.partition): int(told.result().offset) for place, told in asked.items()}
 
 
 def refuse_changed(noted: Mapping[str, NotedTopic], found: Mapping[str, FoundTopic]) -> None:
