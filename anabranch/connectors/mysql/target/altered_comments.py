@@ -9,19 +9,21 @@ What does not live here: comments of columns that come or are defined anew (`ddl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from anabranch.connectors.mysql.connection import printed
 from anabranch.connectors.mysql.target.altered_indexes import attempt
 from anabranch.connectors.mysql.target.ddl import COLUMN_COMMENT, TABLE_COMMENT
 from anabranch.connectors.mysql.target.release import Release
-from anabranch.connectors.mysql.target.session import Connection, ask, table_name
+from anabranch.connectors.mysql.target.session import Connection, ask, quoted, table_name
 from anabranch.connectors.mysql.target.words import literal
 from anabranch.model.comment_changes import OF_TABLE
 from anabranch.rows.altered import AlteredTable
 
 # Texts and names of a line, and what stands between them; a comment with its text.
 _PART = re.compile(r" COMMENT '(?:[^'\\]|\\.|'')*'|'(?:[^'\\]|\\.|'')*'|`(?:[^`]|``)*`|[^'`]", re.DOTALL)
+_NAME = re.compile(r"`((?:[^`]|``)*)` ")
+_IS_MOMENT = re.compile(r"timestamp\b", re.IGNORECASE)
 _HAS_DEFAULT = re.compile(r" (?:DEFAULT|NULL DEFAULT|AUTO_INCREMENT|GENERATED|AS \()")
 
 
@@ -35,16 +37,19 @@ def alter(connection: Connection, altered: AlteredTable, release: Release) -> li
     return left
 
 
-def statements(connection: Connection, altered: AlteredTable, release: Release) -> Iterator[tuple[str, str]]:
-    """Yield what gets another comment, for people, with the statement, or with why there is none."""
+def statements(
+    connection: Connection, altered: AlteredTable, release: Release, restated: Collection[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Yield what gets another comment, for people, with the statement, or with why there is none. `restated`: columns
+    (source's names of now) that stand otherwise until steps are carried out, left out."""
     place = f"ALTER TABLE {table_name(altered.table.target)}"
     if altered.comments.table:
         comment = altered.schema.comment
         yield OF_TABLE, _not_taken(comment, TABLE_COMMENT) or f"{place} COMMENT={literal(comment)}"
     lines = _lines(connection, altered) if altered.comments.columns else {}
-    for name in altered.comments.columns:
+    for name in (one for one in altered.comments.columns if one not in restated):
         comment, target = altered.schema.column(name).comment, altered.target(name)
-        line = lines.get(altered.former_of(name).lower()) or lines.get(target.lower(), "")
+        line = lines.get(target.lower()) or _called(lines.get(altered.former_of(name).lower(), ""), target)
         why = _not_taken(comment, COLUMN_COMMENT) or _unlike(line, target, release)
         yield f"comment of {name}", why or f"{place} MODIFY COLUMN {with_comment(line, comment)}"
 
@@ -59,10 +64,17 @@ def _unlike(line: str, name: str, release: Release) -> str:
     """Return why the server would make something else of this definition of a column, "" where it would not."""
     if not line:
         return f"the target's table has no column {name}"
-    if not line.isprintable() or any("\ud800" <= sign <= "\udfff" for sign in line):
+    definition = _NAME.sub("", with_comment(line, ""), count=1)
+    if not definition.isprintable():
         return "the server does not print the column's definition as text"
-    is_moment = "timestamp" in line.lower() and " NOT NULL" in line and not _HAS_DEFAULT.search(line)
+    said = definition.partition(" CHECK (")[0]
+    is_moment = _IS_MOMENT.match(said) and " NOT NULL" in said and not _HAS_DEFAULT.search(said)
     return "the server would give the column a default" if is_moment and not release.explicit else ""
+
+
+def _called(line: str, name: str) -> str:
+    """Return the definition under the column's next name; "" for none."""
+    return _NAME.sub(lambda _: f"{quoted(name)} ", line, count=1)
 
 
 def _lines(connection: Connection, altered: AlteredTable) -> dict[str, str]:
@@ -71,7 +83,7 @@ def _lines(connection: Connection, altered: AlteredTable) -> dict[str, str]:
         line.strip().removesuffix(",")
         for line in printed(connection, table_name(altered.table.target), ask).split("\n")
     )
-    columns = ((line, re.match(r"`((?:[^`]|``)*)` ", line)) for line in lines)
+    columns = ((line, _NAME.match(line)) for line in lines)
     return {found[1].replace("``", "`").lower(): line for line, found in columns if found}
 
 

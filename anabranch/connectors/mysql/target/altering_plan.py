@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from anabranch.connectors.mysql.target import altered_columns, altered_comments, altered_indexes
+from anabranch.connectors.mysql.target import altered_columns, altered_comments, altered_indexes, restated
 from anabranch.connectors.mysql.target.release import Release, Version
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted, table_name
 from anabranch.connectors.mysql.target.structures import read_table
@@ -51,9 +51,12 @@ def plan(connection: Connection, altered: AlteredTable, rules: ValueRules) -> Al
     link = LINKS[release.family]
     lines = ", ".join(altered_columns.completed(altered))
     found = [one for one in going if one.startswith("ALTER ")]
-    found += [statement, f"ALTER TABLE {table_name(altered.table.target)} {lines}" if lines else ""]
-    said = (one for _, one in altered_comments.statements(connection, altered, release) if one.startswith("ALTER "))
-    found += [*said, *altered_indexes.to_build(altered, existing, rules, release)]
+    place = f"ALTER TABLE {table_name(altered.table.target)}"
+    found += [statement, f"{place} {lines}" if lines else ""]
+    said = (one for _, one in altered_comments.statements(connection, altered, release, restated.restated(altered)))
+    found += [one for one in said if one.startswith("ALTER ")]
+    found += [f"{place} {one}" for one in restated.commented(altered, existing, rules, release)]
+    found += altered_indexes.to_build(altered, existing, rules, release)
     rewrites = bool(altered.steps) and lock is not INSTANT
     return AlteringPlan(tuple(filter(None, found)), tuple(_inverse(altered)), lock, link, rewrites, rows, size)
 

@@ -27,6 +27,19 @@ def restated(altered: AlteredTable) -> list[str]:
     return list(dict.fromkeys(step.name for step in altered.steps if isinstance(step, RESTATED)))
 
 
+def commented(altered: AlteredTable, existing: ExistingTable, rules: ValueRules, release: Release) -> Iterator[str]:
+    """Yield the clauses that, behind those of `lines`, define columns again for their comments alone."""
+    for name in restated(altered):
+        was, now = _made(altered, name, rules, release)
+        if name in altered.comments.columns and not _is_written(altered, name, was, now):
+            yield f"MODIFY COLUMN {_line(was, now, _standing(altered, name, existing), release)}"
+
+
+def _is_written(altered: AlteredTable, name: str, was: MadeColumn, now: MadeColumn) -> bool:
+    is_restated = was.native != now.native or was.nullable is not now.nullable
+    return is_restated or any(isinstance(step, ColumnRenamed) for step in altered.steps if step.name == name)
+
+
 def lines(altered: AlteredTable, existing: ExistingTable, rules: ValueRules, release: Release) -> Iterator[str]:
     """Yield the clauses, none for a column that stays as it is here. Raises Conflict for a default that the target cannot
     have."""
@@ -36,17 +49,18 @@ def lines(altered: AlteredTable, existing: ExistingTable, rules: ValueRules, rel
         kinds = {type(step) for step in altered.steps if step.name == name}
         if DefaultChanged in kinds or was.nullable is not now.nullable:
             _refuse_lost_default(altered, now, release)
-        is_restated = was.native != now.native or was.nullable is not now.nullable
-        if is_restated or ColumnRenamed in kinds:
-            is_own = (
-                was.native != now.native or bare(now.native) == "json"
-            )  # which a MariaDB prints as a text with a check
-            native = now.native if is_own else without_hints(column.type)
-            as_it_stands = replace(now, native=native, charset=column.charset, collation=column.collation)
-            line = ddl.column_line(replace(as_it_stands, invisible=column.invisible), release)
-            yield f"CHANGE COLUMN {quoted(column.name)} {line}"
+        if _is_written(altered, name, was, now):
+            yield f"CHANGE COLUMN {quoted(column.name)} {_line(was, now, column, release)}"
         elif DefaultChanged in kinds:
             yield _default(now)
+
+
+def _line(was: MadeColumn, now: MadeColumn, column: ExistingColumn, release: Release) -> str:
+    """Return the whole definition of a column that stands as `column`."""
+    is_own = was.native != now.native or bare(now.native) == "json"  # which a MariaDB prints as a text with a check
+    native = now.native if is_own else without_hints(column.type)
+    as_it_stands = replace(now, native=native, charset=column.charset, collation=column.collation)
+    return ddl.column_line(replace(as_it_stands, invisible=column.invisible), release)
 
 
 def unlike(altered: AlteredTable, existing: ExistingTable, rules: ValueRules, release: Release) -> Iterator[str]:

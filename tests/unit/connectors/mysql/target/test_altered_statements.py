@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from anabranch.connectors.mysql.target import altered_columns, restated
+from anabranch.connectors.mysql.target import altered_columns, altered_comments, altering_plan, restated
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.structures import ExistingColumn, ExistingIndex, ExistingTable, ExistingTrigger
 from anabranch.contracts import Conflict, ValueRules
+from anabranch.model.comment_changes import CommentChanges
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
@@ -190,3 +192,63 @@ def test_what_a_mariadb_would_lose_with_a_column_that_is_defined_anew() -> None:
     for other in ("enum('a')", "enum('b','a')", "enum('a','b','c')", "set('a','b')"):
         assert not restated.is_spelled_alike("enum('a','b')", other)
     assert restated.is_spelled_alike("set('\U0001f600','b')", "set('?','b')")  # an older release shows it so
+
+
+def printing(monkeypatch: pytest.MonkeyPatch, *lines: str) -> Any:
+    """Return a connection to a server that prints the table with these lines."""
+    text = "CREATE TABLE `item` (\n  " + ",\n  ".join(("`id` int NOT NULL", *lines)) + "\n) ENGINE=InnoDB"
+    monkeypatch.setattr(altered_comments, "printed", lambda *_: text)
+    return object()
+
+
+def commented(found: AlteredTable, *names: str) -> AlteredTable:
+    columns = tuple(replace(c, comment="new") if c.name in names else c for c in found.schema.columns)
+    return replace(found, schema=replace(found.schema, columns=columns), comments=CommentChanges(columns=names))
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "expected"),
+    [
+        ("`a` int DEFAULT NULL COMMENT 'a\tb\u00a0c\u3000d'", "a", "`a` int DEFAULT NULL COMMENT 'new'"),
+        ("`a\u3000b` int DEFAULT NULL", "a\u3000b", "`a\u3000b` int DEFAULT NULL COMMENT 'new'"),
+        ("`a` binary(1) DEFAULT '\udcff'", "a", "does not print"),
+        ("`a` timestamp NOT NULL COMMENT 'no DEFAULT here'", "a", "would give the column a default"),
+        ("`a` timestamp(6) NOT NULL", "a", "would give the column a default"),
+        ("`a` timestamp NOT NULL DEFAULT current_timestamp()", "a",
+         "`a` timestamp NOT NULL DEFAULT current_timestamp() COMMENT 'new'"),
+        ("`timestamp_ms` bigint NOT NULL", "timestamp_ms", "`timestamp_ms` bigint NOT NULL COMMENT 'new'"),
+        ("`timestamp` bigint NOT NULL COMMENT 'a timestamp'", "timestamp",
+         "`timestamp` bigint NOT NULL COMMENT 'new'"),
+    ],
+)  # fmt: skip
+def test_a_comment_and_a_name_do_not_keep_a_column_from_another_comment(
+    monkeypatch: pytest.MonkeyPatch, line: str, name: str, expected: str
+) -> None:
+    found = commented(altered((ID, replace(A, name=name)), ColumnRenamed("a", name)), name)
+    release = replace(NEWEST, explicit=False)
+    ((_, said),) = altered_comments.statements(printing(monkeypatch, line), found, release)
+    assert expected in said and said.startswith("ALTER ") is expected.startswith("`")
+
+
+@pytest.mark.parametrize(
+    ("now", "steps", "expected"),
+    [
+        (WIDE, [ColumnRetyped("a")], ["CHANGE COLUMN `a` `a` bigint NULL COMMENT 'new'"]),
+        (B, [ColumnRenamed("a", "b")],
+         ["RENAME COLUMN `a` TO `b`", "MODIFY COLUMN `b` int DEFAULT NULL COMMENT 'new'"]),
+        (replace(A, default="5"), [DefaultChanged("a")],
+         ["ALTER COLUMN `a` SET DEFAULT 5", "MODIFY COLUMN `a` int(11) NULL DEFAULT 5 COMMENT 'new'"]),
+        (A, [], ["MODIFY COLUMN `a` int DEFAULT NULL COMMENT 'new'"]),
+    ],
+)  # fmt: skip
+def test_a_plan_says_no_definition_that_its_steps_change(
+    monkeypatch: pytest.MonkeyPatch, now: Column, steps: list[Step], expected: list[str]
+) -> None:
+    found = commented(altered((ID, now), *steps), now.name)
+    connection = printing(monkeypatch, "`a` int DEFAULT NULL COMMENT 'old'")
+    monkeypatch.setattr(Release, "of", lambda _: NEWEST)
+    monkeypatch.setattr(altering_plan, "read_table", lambda *_: existing())
+    monkeypatch.setattr(altering_plan.altered_columns, "refuse_standing", lambda *_: None)
+    monkeypatch.setattr(altering_plan, "ask", lambda *_: [])
+    said = altering_plan.plan(connection, found, RULES).statements
+    assert [one.removeprefix("ALTER TABLE `there`.`item` ") for one in said] == expected
