@@ -137,7 +137,7 @@ class _Behind:
         column, columns = _agreed(said, self.then, self.now), list(self.table.columns)
         if any(_is(column.name, other.name) for other in self.then.columns):
             raise Unknown
-        columns.insert(_place(said, columns), column)
+        columns.insert(_place(said, columns), comment_clauses.commented(column, said.comment))
         self.table = replace(self.table, columns=tuple(columns))
         self.kinds.add(ColumnChange.ADD)
         if column.default is None and not column.nullable:

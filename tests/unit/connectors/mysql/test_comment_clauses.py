@@ -77,6 +77,17 @@ def test_a_columns_comment_is_as_the_statement_says_and_not_as_a_later_one() -> 
     assert given is not None and given.schema.column("n").comment == "old" and given.kinds == {ColumnChange.DEFAULT}
 
 
+def test_a_column_that_comes_and_gets_another_comment_is_followed_where_both_statements_are_read_late() -> None:
+    now = replace(THEN, columns=(ID, N, Column("c", INT, "int", has_default=True, comment="later")))
+    dialect = MysqlDialect()
+    come = dialect.altered("ALTER TABLE item ADD c INT COMMENT 'first'", "shop", THEN, now)
+    assert come is not None and come.schema.column("c").comment == "first"
+    then = dialect.altered("ALTER TABLE item MODIFY c INT COMMENT 'later'", "shop", come.schema, now)
+    assert then is not None and then.kinds == {ColumnChange.COMMENTS} and then.schema == now
+    unsaid = dialect.altered("ALTER TABLE item ADD c INT COMMENT '\u00e9'", "shop", THEN, now)
+    assert unsaid is not None and unsaid.schema.column("c").comment == "later"
+
+
 def test_a_statement_that_nobody_has_run_has_its_comment() -> None:
     dialect = MysqlDialect()
     assert isinstance(dialect, ForeseeingDialect)
