@@ -67,7 +67,9 @@ class Registry:
         return self._known[subject, schema]
 
     def fits(self, subject: str, schema: str) -> bool:
-        """Return whether a subject would take a schema: it does where it has none yet."""
+        """Return whether a subject would take a schema: it does where it has none yet, or has this one."""
+        if (subject, schema) in self._known:
+            return True
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest"
         doing = f"compare the schema of {subject}"
         told = self._ask("POST", path, doing, {"schema": schema}, or_absent=True)

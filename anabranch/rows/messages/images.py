@@ -68,7 +68,11 @@ def images_of(changes: TableChanges, cell: Cell, absent: Callable[[LogicalType],
     carried = changes.presence[changes.shape].copy()
     columns = []
     for at, (name, type) in enumerate(zip(table.columns, table.types, strict=True)):
-        column = cell(type, changes.rows.column(name).combine_chunks())
+        try:
+            column = cell(type, changes.rows.column(name).combine_chunks())
+        except RowRefused as refused:
+            what = f"column {name}: {refused.message}"
+            raise RowRefused(what, table=str(changes.table.source), hint=refused.hint) from refused
         filled = after & ~carried[:, at] & carried[places - 1, at]
         if filled.any():
             column = column.take(pa.array(np.where(filled, places - 1, places)))

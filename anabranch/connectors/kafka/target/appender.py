@@ -18,6 +18,7 @@ from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.registry import Registry
 from anabranch.connectors.kafka.target import state_forms as forms
+from anabranch.connectors.kafka.target.altered_tables import refuse_altered
 from anabranch.connectors.kafka.target.changing import Changing
 from anabranch.connectors.kafka.target.formats import format_for, registry_of
 from anabranch.connectors.kafka.target.formats import settings_of as format_settings
@@ -26,7 +27,7 @@ from anabranch.connectors.kafka.target.producing import Producing, settings_of
 from anabranch.connectors.kafka.target.records import Key, Value, encoded_value
 from anabranch.connectors.kafka.target.topics import FoundTopic, found_topics, refuse_changed
 from anabranch.contracts import Begun, Enforced, TookTooLong
-from anabranch.errors import AnabranchError, Fenced, RowRefused, StateError, TargetError
+from anabranch.errors import AnabranchError, Fenced, RowRefused, StateError
 from anabranch.model.ddl_changes import DdlChange
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -36,7 +37,6 @@ from anabranch.rows.altered import AlteredTable
 from anabranch.rows.appended import ChangeBatch
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
-from anabranch.rows.messages.altered import why_not_told
 from anabranch.rows.messages.format import Format
 from anabranch.rows.net import TargetTable
 
@@ -131,10 +131,12 @@ class KafkaAppender:
         """Do nothing: `alter` looks."""
 
     def alter(self, now: Checkpoint, altered: AlteredTable) -> Sequence[str]:
-        """Write nothing. Raises TargetError where keys would find other partitions."""
+        """Write nothing. Raises TargetError where keys would find other partitions, or the format or its registry has no place
+        for the table as it is now; TargetUnavailable where the registry does not say so."""
         self._open()
-        if why := why_not_told(altered, format_settings(self._options, self._job, self._known())):
-            raise TargetError(why, table=str(altered.table.source))
+        assert self._format is not None, "an epoch is open"
+        settings = format_settings(self._options, self._job, self._known())
+        refuse_altered(altered, settings, self._format, self._registry)
         return ()
 
     def keeps_up_with(self, altered: AlteredTable) -> bool:

@@ -18,6 +18,8 @@ from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.rows.messages.avro.envelope import subjects
 from anabranch.rows.messages.avro.schemas import avro_text
+from anabranch.rows.messages.format import Settings
+from anabranch.rows.net import TargetTable
 
 AVRO = "AVRO"
 UNFIT = "take other topics, delete the subject if nobody reads by it, or set its compatibility at the registry"
@@ -45,11 +47,14 @@ def _found(
         return
     settings = settings_of(options, context.job, records, registry)
     for table in context.targets.values():
-        key, value = subjects(settings, table)
-        asked = ([key] if table.key else []) + ([value] if settings.source else [])
-        for subject, schema in asked:
-            if not registry.fits(subject, avro_text(schema)):
-                what = (
-                    f"subject {subject} at {registry.place} has a schema with which that of the table is not compatible"
-                )
-                yield failed("registry", what, UNFIT, table)
+        for what in unfit(registry, settings, table):
+            yield failed("registry", what, UNFIT, table)
+
+
+def unfit(registry: Registry, settings: Settings, table: TargetTable) -> Iterator[str]:
+    """Yield of each subject of a table why it would not take the table's schema. Raises TargetError where the registry does
+    not say."""
+    key, value = subjects(settings, table)
+    for subject, schema in ([key] if table.key else []) + ([value] if settings.source else []):
+        if not registry.fits(subject, avro_text(schema)):
+            yield f"subject {subject} at {registry.place} has a schema with which that of the table is not compatible"

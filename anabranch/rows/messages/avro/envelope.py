@@ -46,11 +46,12 @@ class AvroFormat:
         self._sides: dict[tuple[str, TargetTable], tuple[_Side, _Side]] = {}
 
     def check(self, tables: Sequence[TargetTable]) -> list[str]:
-        return [
+        same_named = [
             f"columns {', '.join(same)} of {table.source} would have one name in Avro"
             for table in tables
             if (same := same_names(table.columns))
         ]
+        return same_named + self._json.check(tables)
 
     def begin(self) -> None:
         self._json.begin()

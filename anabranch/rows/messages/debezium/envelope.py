@@ -19,7 +19,7 @@ from anabranch.rows.appended import ChangeBatch, Committed, Emptied, TableChange
 from anabranch.rows.messages import transactions
 from anabranch.rows.messages.debezium.schemas import TRANSACTION_KEY, TRANSACTION_VALUE, key_schema, value_schema
 from anabranch.rows.messages.debezium.sources import Parts, source_of, table_parts, transaction_parts
-from anabranch.rows.messages.debezium.values import told
+from anabranch.rows.messages.debezium.values import told, why_not_precise
 from anabranch.rows.messages.format import Messages, Piece, Settings, together
 from anabranch.rows.messages.images import (
     NONE,
@@ -51,7 +51,14 @@ class DebeziumFormat:
         self._settings, self._now, self._counts = settings, now, Counts()
 
     def check(self, tables: Sequence[TargetTable]) -> list[str]:
-        return []
+        if self._settings.decimal != "precise":
+            return []
+        return [
+            f"column {name} of {table.source}: {why}"
+            for table in tables
+            for name, type in zip(table.columns, table.types, strict=True)
+            if (why := why_not_precise(type))
+        ]
 
     def begin(self) -> None:
         self._counts.begin()

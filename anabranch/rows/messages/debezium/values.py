@@ -26,6 +26,7 @@ from anabranch.rows.messages.json_text import enclosed, floats, literal, quoted
 
 UNAVAILABLE = "__debezium_unavailable_value"
 DIGITS_OF_64_BITS = 20
+MOST_DIGITS = 76  # that `precise` has room for
 NOT_PRECISE = 'decimal = "string" tells it'
 Cell = Callable[[LogicalType, Any], Any]
 
@@ -115,14 +116,29 @@ def _bits(type: LogicalType, array: Any) -> Any:
     return _each(array, write)
 
 
+def digits_of(type: LogicalType) -> int:
+    """Return the digits of a decimal, 0 where they are not declared: one of a negative scale is told with all in front of the
+    point."""
+    return type.precision - min(type.scale, 0)
+
+
+def why_not_precise(type: LogicalType) -> str:
+    """Return why no value of a type can be told with `precise`, "" where they can."""
+    if type.kind is Kind.DECIMAL and type.precision and digits_of(type) > MOST_DIGITS:
+        return f'{type} has more than the {MOST_DIGITS} digits that decimal = "precise" tells'
+    return ""
+
+
 def _precise(type: LogicalType, array: Any) -> Any:
     """Write the digits as bytes; the scale is the type's."""
+    if why := why_not_precise(type):
+        raise RowRefused(why, hint=NOT_PRECISE)
     if pa.types.is_integer(array.type):
         array = pc.cast(array, pa.decimal128(DIGITS_OF_64_BITS, 0))
     elif type.printed:
-        kind = pa.decimal128 if type.precision <= 38 else pa.decimal256
+        kind = pa.decimal128 if digits_of(type) <= 38 else pa.decimal256
         try:
-            array = pc.cast(array, kind(type.precision, max(type.scale, 0)))
+            array = pc.cast(array, kind(digits_of(type), max(type.scale, 0)))
         except pa.ArrowInvalid as error:
             raise RowRefused(
                 f"{type} has a value that is no number of its digits: {error}", hint=NOT_PRECISE
@@ -259,7 +275,7 @@ def _decimal(type: LogicalType, decimal: str) -> Told:
         name = "io.debezium.data.VariableScaleDecimal"
         return Told(_schema("struct", name, fields=_VARIABLE_FIELDS), _variable)
     parameters = {"scale": str(max(type.scale, 0))}
-    if digits := DIGITS_OF_64_BITS if type.kind is Kind.UINT64 else type.precision:
+    if digits := DIGITS_OF_64_BITS if type.kind is Kind.UINT64 else digits_of(type):
         parameters["connect.decimal.precision"] = str(digits)
     return Told(_schema("bytes", "org.apache.kafka.connect.data.Decimal", parameters), _precise)
 

@@ -203,6 +203,18 @@ def test_an_array_that_its_schema_does_not_have_is_refused() -> None:
         assert refused.value.table == "shop.a"
 
 
+def test_decimals_of_too_many_digits_are_refused_in_front_of_the_job_and_name_their_column() -> None:
+    of = table(("id", "v"), (ID, logical_type("numeric(100,2)")))
+    known = Known()
+    for format in (AvroFormat, DebeziumFormat):
+        (why,) = format(settings(known, decimal="precise")).check([of])
+        assert why.startswith("column v of shop.a: numeric(100,2) has more than the 76 digits")
+        assert not format(settings(known)).check([of])
+    with pytest.raises(RowRefused, match=r"column v: numeric\(100,2\) has more") as refused:
+        both(ChangeBatch([FIRST], [changes(of, [Op.INSERT], [1], ["1.00"])]), decimal="precise")
+    assert refused.value.table == "shop.a"
+
+
 def test_what_does_not_fit_is_never_cut() -> None:
     for kind, value in (
         ("int16", 2**15),

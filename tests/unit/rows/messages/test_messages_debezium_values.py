@@ -47,6 +47,27 @@ def test_numbers_of_any_digits_have_a_scale_each() -> None:
         assert cells(logical_type(type), "NaN", decimal="string") == ["NaN"]
 
 
+def test_a_negative_scale_is_told_without_decimals() -> None:
+    type = logical_type("numeric(3,-2)")
+    assert [one and whole(one) for one in cells(type, "99900", "-100", "0", None)] == [99900, -100, 0, None]
+    schema = told(type, "precise").schema
+    assert schema["parameters"] == {"scale": "0", "connect.decimal.precision": "5"}
+    assert cells(type, "99900", decimal="string") == ["99900"]
+    long = "9" * 38 + "00"
+    assert whole(cells(logical_type("numeric(38,-2)"), long)[0]) == int(long)
+
+
+def test_more_digits_than_there_is_room_for_are_refused() -> None:
+    most = "9" * 74 + ".99"
+    assert whole(cells(logical_type("numeric(76,2)"), most)[0]) == int(most.replace(".", ""))
+    for type in ("numeric(100,2)", "numeric(77,0)", "numeric(75,-2)"):
+        for value in ("1", None):
+            with pytest.raises(RowRefused, match="more than the 76 digits") as refused:
+                cells(logical_type(type), value)
+            assert refused.value.hint == 'decimal = "string" tells it'
+    assert cells(logical_type("numeric(100,2)"), "1.00", decimal="string") == ["1.00"]
+
+
 @pytest.mark.parametrize(
     ("type", "values", "expected"),
     [

@@ -1,0 +1,114 @@
+"""Which changed definitions park a table whose messages are Avro, and which make the job wait for its registry; no Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from anabranch.connectors.kafka.registry import Registry
+from anabranch.connectors.kafka.target.altered_tables import refuse_altered
+from anabranch.connectors.postgresql.source.typemap import logical_type
+from anabranch.errors import TargetError, TargetUnavailable
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.altered import AlteredTable, ColumnAdded, ColumnRenamed, ColumnRetyped, Step
+from anabranch.rows.messages.avro.envelope import subjects
+from anabranch.rows.messages.avro.schemas import avro_text
+from anabranch.rows.messages.format import Settings
+from anabranch.rows.messages.formats import format_of
+from anabranch.rows.net import TargetTable
+from rigs.schema_registry import PASSWORD, SchemaRegistry, schema_registry
+
+TINY, SMALL, INT, WIDE = (LogicalType(kind) for kind in (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64))
+WORD = LogicalType(Kind.TEXT)
+ITEM = TableId("shop", "item")
+Defined = dict[str, LogicalType]
+
+
+@pytest.fixture
+def there() -> Iterator[SchemaRegistry]:
+    with schema_registry() as made:
+        yield made
+
+
+def table(columns: Defined) -> TargetTable:
+    return TargetTable(ITEM, ITEM, tuple(columns), tuple(columns.values()), ("id",), tuple(columns))
+
+
+def altered(former: Defined, now: Defined, *steps: Step) -> AlteredTable:
+    schemas = [
+        TableSchema(ITEM, tuple(Column(name, type, "") for name, type in one.items()), ("id",)) for one in (former, now)
+    ]
+    return AlteredTable(schemas[0], table(former), schemas[1], table(now), steps)
+
+
+def alter(there: SchemaRegistry, change: AlteredTable, decimal: str = "string") -> None:
+    """Let the former definition be known to the registry, and ask whether the table may go on."""
+    registry = Registry(there.url, env={"REGISTRY_PASSWORD": PASSWORD})
+    settings = Settings("j", "mysql", "", lambda one: "shop.item", decimal=decimal, schema_id=registry.number)
+    if there.answers is None:
+        for subject, schema in subjects(settings, change.former_table):
+            registry.number(subject, avro_text(schema))
+    refuse_altered(change, settings, format_of("avro", settings), registry)
+
+
+def test_a_key_with_another_schema_parks_its_table(there: SchemaRegistry) -> None:
+    with pytest.raises(TargetError, match="another schema by now, which is part of the key's bytes"):
+        alter(there, altered({"id": INT}, {"id": WIDE}, ColumnRetyped("id")))
+
+
+def test_a_key_whose_schema_stays_goes_on(there: SchemaRegistry) -> None:
+    change = altered({"id": TINY}, {"id": SMALL}, ColumnRetyped("id"))
+    alter(there, change)
+    registry = Registry(there.url, env={"REGISTRY_PASSWORD": PASSWORD})
+    settings = Settings("j", "mysql", "", lambda one: "shop.item", schema_id=registry.number)
+    numbers = [
+        registry.number(subject, avro_text(schema))
+        for one in (change.former_table, change.table)
+        for subject, schema in subjects(settings, one)
+    ]
+    assert numbers[:2] == numbers[2:], "int8 and int16 are one type of Connect, so the bytes of keys stay"
+
+
+@pytest.mark.parametrize(
+    ("former", "step"),
+    [
+        ({"id": INT, "a-b": WORD}, ColumnAdded("a_b")),
+        ({"id": INT, "a-b": WORD, "c": WORD}, ColumnRenamed("c", "a_b")),
+    ],
+)
+def test_a_column_whose_name_in_avro_is_taken_parks_its_table(
+    there: SchemaRegistry, former: Defined, step: Step
+) -> None:
+    with pytest.raises(TargetError, match=r"columns a-b, a_b of shop\.item would have one name in Avro") as refused:
+        alter(there, altered(former, {"id": INT, "a-b": WORD, "a_b": WORD}, step))
+    assert not isinstance(refused.value, TargetUnavailable)
+
+
+def test_a_column_of_too_many_digits_parks_its_table(there: SchemaRegistry) -> None:
+    change = altered({"id": INT}, {"id": INT, "v": logical_type("numeric(100,2)")}, ColumnAdded("v"))
+    with pytest.raises(TargetError, match=r"column v of shop\.item: numeric\(100,2\) has more than the 76 digits"):
+        alter(there, change, "precise")
+
+
+def test_a_schema_that_the_registry_refuses_parks_its_table_and_registers_nothing(there: SchemaRegistry) -> None:
+    change = altered({"id": INT, "v": INT}, {"id": INT, "v": WORD}, ColumnRetyped("v"))
+    with pytest.raises(TargetError, match=r"subject shop\.item-value at http://127.* is not compatible") as refused:
+        alter(there, change)
+    assert not isinstance(refused.value, TargetUnavailable) and refused.value.table == "shop.item"
+    assert there.subjects == {"shop.item-key": [1], "shop.item-value": [2]}
+
+
+@pytest.mark.parametrize("status", [401, 404, 500, 503, 302])
+def test_a_registry_that_does_not_say_parks_nothing(there: SchemaRegistry, status: int) -> None:
+    there.answers = status, {"error_code": status, "message": "not now"}
+    with pytest.raises(TargetUnavailable, match=str(status)):
+        alter(there, altered({"id": INT}, {"id": INT, "v": WORD}, ColumnAdded("v")))
+
+
+def test_what_it_has_already_is_not_asked_for(there: SchemaRegistry) -> None:
+    change = altered({"id": INT, "v": WORD}, {"id": INT, "v": LogicalType(Kind.TEXT, length=20)}, ColumnRetyped("v"))
+    alter(there, change)
+    assert not [one for one in there.asked if "compatibility" in one]
