@@ -160,6 +160,35 @@ def test_kafka_has_in_avro_what_a_mysql_has(
     }
 
 
+def test_a_definition_that_the_registry_refuses_parks_its_table_alone(
+    source_database: Callable[[Server], Database],
+    target_database: Database,
+    mysql: Server,
+    kafka: Server,
+    registry: SchemaRegistry,
+    tmp_path: Path,
+) -> None:
+    made = Scenario(source_database(mysql), target_database, tmp_path, name=unique_name("job"))
+    to_kafka(made, kafka, options=f'topic = "{{job}}.{{table}}"\nformat = "avro"\nregistry = "{registry.url}"')
+    names = ("refused", "widened", "taken", "other")
+    for name in names:
+        made.source.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT, `a-b` INT)")
+    here = JobHere(made)
+    here.load()
+    made.source.execute(*(f"INSERT INTO {name} VALUES (1, 1, 1)" for name in names))
+    made.source.execute("ALTER TABLE refused MODIFY v VARCHAR(20)", "ALTER TABLE widened MODIFY id BIGINT")
+    made.source.execute("ALTER TABLE taken ADD a_b INT")
+    made.source.execute(*(f"UPDATE {name} SET v = 2" for name in names))
+    here.stream()
+    (target,) = here.job.status()["targets"]
+    tables = {one["source"].rpartition(".")[2]: one for one in target["tables"]}
+    endpoint = Endpoint("kafka", kafka.host, kafka.port, "", "")
+    counts = {name: len(_committed(endpoint, f"{made.name}.{name}")) for name in names}
+    made.close()
+    assert {name: tables[name]["state"] for name in names} == dict.fromkeys(names, "parked") | {"other": "streaming"}
+    assert counts == dict.fromkeys(names, 1) | {"other": 2}
+
+
 def _read(registry: SchemaRegistry, message: bytes | None) -> Any:
     if message is None:
         return None
