@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.apply.appending import batch_of_group
+from anabranch.apply.appending import batch_of_group, with_open
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.feed import Feed
@@ -63,7 +63,7 @@ class AppendCarrier:
             tables = {table: one.table for table, one in work.context.tables.items()}
             part = group(chunks, work.context, self.filtered)
             _refuse_unconverted(part.images, tables)
-            batch = batch_of_group(part, chunks, tables)
+            batch = with_open(batch_of_group(part, chunks, tables), chunks, feed)
             if batch.emptied and not self.writer.takes_emptied:
                 what = "the source has emptied the table by TRUNCATE, which change tables have no row for"
                 raise RowRefused(what, table=str(batch.emptied[0].table.source), hint=TRUNCATED)

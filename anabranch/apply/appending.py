@@ -7,15 +7,17 @@ What does not live here: epochs (`append_carrier.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from anabranch.apply.feed import Feed
 from anabranch.apply.images import ORDINAL_BITS, Images, gather, sequence_of
 from anabranch.apply.stage import Group
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.appended import ChangeBatch, Emptied, TableChanges, committed
-from anabranch.rows.chunk import BarrierKind, Chunk
+from anabranch.rows.chunk import BarrierKind, Chunk, Part
 from anabranch.rows.net import TargetTable
 
 
@@ -44,6 +46,14 @@ def batch_of_group(part: Group, chunks: Sequence[Chunk], tables: Mapping[TableId
     ]
     changes = [_changes(tables[table], images, part.base) for table, images in part.images.items()]
     return ChangeBatch(committed(chunks), changes, emptied)
+
+
+def with_open(batch: ChangeBatch, chunks: Sequence[Chunk], feed: Feed) -> ChangeBatch:
+    """Return the batch of these chunks with the transaction named that goes on behind them, if there is one."""
+    last = chunks[-1]
+    if last.part is not Part.FRAGMENT or last.is_ours:
+        return batch
+    return replace(batch, transactions=(*batch.transactions, feed.large(last.first_sequence)))
 
 
 def _changes(table: TargetTable, images: Images, base: int) -> TableChanges:

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import groupby
 
 from anabranch.model.position import Position
+from anabranch.rows.appended import Committed
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part
 from anabranch.trail.chunk_refs import ChunkRef
 from anabranch.trail.reader import TrailReader
@@ -79,6 +80,12 @@ class Feed:
             return ref.last_position, ref.last_commit_time
         last = list(each(self.trail.load(ref)))[-1]
         return last.position, last.commit_time
+
+    def large(self, sequence: int) -> Committed:
+        """Return a large transaction of this feed as its last fragment tells it."""
+        last = next(ref for ref in self.refs if ref.part is Part.LAST and ref.last_sequence == sequence)
+        (row,) = self.trail.transactions(last).to_pylist()
+        return Committed(sequence, row["native"], row["commit_time"], row["gtid"], row["origin"])
 
     def _large(self, fragments: Sequence[ChunkRef]) -> SourceTransaction:
         ref, parts = fragments[-1], tuple(fragments)

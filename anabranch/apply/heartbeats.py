@@ -19,6 +19,10 @@ from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.position import LogMark
 
+# A MySQL or MariaDB may date a commit by its second, and a PostgreSQL a moment before it is in the log. What comes behind
+# a note must never have the note's time: a reader that asks from behind that time would pass over it.
+SLACK_US = 2_000_000
+
 
 class Asked(NamedTuple):
     """Answer of the source: `time` by its clock, and its log's `end` a moment later."""
@@ -50,7 +54,7 @@ class Heartbeats:
             return
         then = progress.here()
         progress.begin(then)
-        self.writer.note_idle(at, self._asked.time)
+        self.writer.note_idle(at, self._asked.time - SLACK_US)
         reach("changes.idle_noted")
         progress.commit(then, progress.work())
         self._asked = None

@@ -17,7 +17,7 @@ from anabranch.errors import StateError
 from anabranch.failpoints import reach
 from anabranch.lifecycle.arming import hand_on
 from anabranch.lifecycle.beginning import prepare_target
-from anabranch.lifecycle.first_rows import load_first_rows, refuse_filters
+from anabranch.lifecycle.first_rows import load_first_rows, refuse_unfit
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
@@ -67,7 +67,7 @@ def _begin(job: JobView, store: TargetStore, schemas: Mapping[TableId, TableSche
     target = end_of(job)
     assert isinstance(target, KeepsChanges), "so its form says"
     if isinstance(target, TakesFirstRows) and target.wants_first_rows:
-        refuse_filters(job, list(schemas.values()))
+        refuse_unfit(job, list(schemas.values()))
     with closing(target.change_tables(value_rules(job))) as made:
         made.begin(name, uuid, tables, first, end.commit_time if end.position.sequence == first else 0)
     reach("changes.made")

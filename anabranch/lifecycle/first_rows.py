@@ -39,8 +39,14 @@ NONE = 0  # no transaction has this sequence: the rows are of none
 ALTERED = "it was altered before its rows were read; begin again: anabranch drop JOB --execute, then run the job"
 
 
-def refuse_filters(job: JobView, schemas: list[TableSchema]) -> None:
-    """Raise ConfigError for tables of which a filter takes some rows only."""
+def refuse_unfit(job: JobView, schemas: list[TableSchema]) -> None:
+    """Raise ConfigError for tables of which a filter takes some rows only, and for text that a load would tell otherwise than
+    changes are told."""
+    if job.config.types.nul == "strip":
+        what = (
+            '[types] nul = "strip" is not possible beside an initial load at this target: changes keep zero characters'
+        )
+        raise ConfigError(what, job=job.config.name, hint="correct such rows at the source, and leave the key out")
     if found := [str(schema.id) for schema in schemas if job.rules.where(schema) is not None]:
         what = f"the initial load of tables with a filter is not possible at this target: {', '.join(found)}"
         raise ConfigError(
@@ -54,7 +60,7 @@ def load_first_rows(job: JobView, store: TargetStore, stop: Callable[[], bool]) 
     states = [one for _, one in sorted(store.states.tables(job.config.name).items()) if one.is_open]
     if not states or not isinstance(target, TakesFirstRows):
         return
-    schemas, source = definitions(job), source_of(job)
+    source = source_of(job)
     identity = followed_identity(job) or ""
     quiet = TrailQuiet(job.trail, source)
     work = ChunkWork(job.config.name, source, end_of(job), value_rules(job), job.config.load.lock, identity, quiet)
@@ -62,7 +68,7 @@ def load_first_rows(job: JobView, store: TargetStore, stop: Callable[[], bool]) 
         for state in states:
             if stop():
                 return
-            schema = schemas.get(state.source)
+            schema = definitions(job).get(state.source)  # of now: tables before it may have taken long
             if schema is None:
                 why = parked_because(job, state.source) or ALTERED
                 store.states.save_table(job.config.name, park(state, why), state)

@@ -45,6 +45,7 @@ LOGIN = (
 TOO_LARGE = (_E.MSG_SIZE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE)
 REFUSED = (*TOO_LARGE, _E.INVALID_RECORD)  # messages that a broker never takes
 PURGED = (_E._PURGE_QUEUE, _E._PURGE_INFLIGHT)  # messages that were given up for another reason
+LOST_LINE = (_E._TRANSPORT, _E._ALL_BROKERS_DOWN)
 # Somebody else began with the transactional id, or the coordinator has given the transaction up.
 FENCED = (
     _E._FATAL,  # of a producer with transactions: it was fenced

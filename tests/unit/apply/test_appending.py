@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from anabranch.apply.appending import batch_of
+from anabranch.apply import feed as feeds
+from anabranch.apply.appending import batch_of, with_open
 from anabranch.apply.feed import Feed
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.target import MemoryTarget
@@ -97,6 +98,23 @@ def test_all_parts_of_a_large_transaction_are_of_the_place_where_it_committed(tr
     found = appended(trail)
     assert [one.after["id"] for one in found if one.after] == [0, 1, 2]
     assert {one.transaction for one in found} == {Committed(1, "log.1:90", 900)}
+
+
+def test_each_batch_of_a_large_transaction_names_it(trail: TrailWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fragments are planned in bounded groups: one that ends in front of the last fragment knows the place of its rows."""
+    monkeypatch.setattr(feeds, "GROUP_ROWS", 1)
+    trail.append(committed(chunk_of([[("i", {"id": 7, "a": 0, "b": ""})]], [ITEMS], 0), ("log.1:10", 100, None)))
+    for number, (part, at, time) in enumerate(
+        [(Part.FRAGMENT, "", 0), (Part.FRAGMENT, "", 0), (Part.LAST, "log.1:90", 900)]
+    ):
+        chunk = committed(chunk_of([[("i", {"id": number, "a": 0, "b": ""})]], [ITEMS], 0), (at, time, None))
+        trail.append(replace(chunk, part=part))
+    trail.flush()
+    with TrailReader(trail.directory) as reader:
+        feed = Feed(reader, 0, reader.end().position.sequence)
+        found = [with_open(batch_of(chunks, TABLES), chunks, feed).transactions for chunks in feed.groups()]
+    small, large = Committed(1, "log.1:10", 100), Committed(2, "log.1:90", 900)
+    assert [list(one) for one in found] == [[small], [large], [large], [large]]
 
 
 def test_nothing_makes_an_empty_batch() -> None:

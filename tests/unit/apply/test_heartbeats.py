@@ -62,7 +62,7 @@ class Rig:
 
     # the writer
     def note_idle(self, position: Position, time: int) -> None:
-        self.noted = [(position.sequence, time // 1_000_000)]
+        self.noted = [(position.sequence, (time + heartbeats.SLACK_US) // 1_000_000)]
 
     # progress
     @property

@@ -96,6 +96,7 @@ class KafkaAppender:
     def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
         self.rollback()
         changing = self._claimed()
+        changing.doubt()
         if changing.producer is None:
             found, is_same = self._begin_again(changing, now)
         else:

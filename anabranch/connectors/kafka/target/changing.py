@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.connection import patience, transactional
@@ -35,13 +35,15 @@ class Changing:
         """Set up the writer. `more`: settings of its producer."""
         self.records = Records(endpoint, job)
         self.producer: Producer | None = None
+        self._has_lost_a_line = False
         self._endpoint, self._job, self._more = endpoint, job, dict(more or {})
 
     def begin(self) -> Producer:
         """Return the producer that nobody has followed yet as far as is known, with all records read that others have written;
         a new one where there is none. Raises TargetUnavailable."""
         if self.producer is None:
-            producer = transactional(self._endpoint, topic_of(self._job), self._more)
+            self._has_lost_a_line = False
+            producer = transactional(self._endpoint, topic_of(self._job), self._more | {"error_cb": self._hear})
             with translated("begin to write the job's state"):
                 _again(lambda: producer.init_transactions(patience(self._endpoint)))
                 end_forgotten(self._endpoint, self._job, producer, self.records)
@@ -49,10 +51,22 @@ class Changing:
             self.producer = producer
         return self.producer
 
+    def doubt(self) -> None:
+        """Let go of a producer that has lost a line to a broker: one that has started again may have forgotten how the last
+        transaction ended, and the next one would decide about it. Call it between two transactions."""
+        if self.producer is not None:
+            self.producer.poll(0)
+            if self._has_lost_a_line:
+                self.give_up()
+
+    def _hear(self, error: KafkaError) -> None:
+        self._has_lost_a_line |= error.code() in errors.LOST_LINE
+
     def change(self, decide: Callable[[Mapping[Key, Value]], Changes]) -> None:
         """Commit what `decide` says for the records that there are. It is called again where somebody came first; what it
         raises passes, and nothing is written then."""
         for left in range(TRIES - 1, -1, -1):
+            self.doubt()
             was_begun = self.producer is not None  # then another process may have written since
             producer = self.begin()
             try:

@@ -47,6 +47,7 @@ def end_forgotten(endpoint: Endpoint, job: str, producer: Producer, records: Rec
         is_committed = any(not _is_known(records, topic, sequence) for (topic, _), sequence in told.items())
         _end(producer, [state, *left], is_committed, limit)
     else:
+        records.refresh(is_decided=True)  # all of it is readable by now, which it may not have been above
         for is_committed in (True, False):
             mine = [place for place, sequence in left.items() if _is_known(records, place[0], sequence) is is_committed]
             _end(producer, mine, is_committed, limit)

@@ -17,7 +17,7 @@ from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.state_forms import NotedTopic
-from anabranch.connectors.kafka.target.topics import AROUND, BATCH_BYTES
+from anabranch.connectors.kafka.target.topics import AROUND, BATCH_BYTES, STATE_BYTES
 from anabranch.errors import RowRefused, TargetError
 from anabranch.rows.messages.format import EVERY, Header, Messages, lengths
 from anabranch.rows.net import TargetTable
@@ -38,7 +38,7 @@ def settings_of(options: KafkaTargetOptions) -> dict[str, Any]:
         "compression.type": options.compression,
         "linger.ms": options.linger_ms,
         "batch.size": BATCH_BYTES,
-        "message.max.bytes": options.largest_message + AROUND,
+        "message.max.bytes": max(options.largest_message, STATE_BYTES) + AROUND,  # definitions, too
         "queue.buffering.max.kbytes": max(QUEUED_KB, 2 * options.largest_message >> 10),
         "transaction.timeout.ms": options.transaction_timeout_s * 1000,
     }
