@@ -89,7 +89,7 @@ class Reader:
 
 
 def _ends(administrator: AdminClient, parts: Sequence[TopicPartition], isolation: str) -> dict[Place, int]:
-    """Where what is written ends; of what is committed: where that does, once nothing is between two states."""
+    """Return the offset at which each partition ends, or up to which it is committed, once nothing is between two states."""
     until = time.monotonic() + 10.0
     while True:
         committed, written = (

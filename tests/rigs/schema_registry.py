@@ -21,9 +21,9 @@ USER, PASSWORD = "job", "p:w/d of a registry"
 
 @dataclass
 class SchemaRegistry:
-    """What was registered: `schemas` by number from 1, `subjects` with their numbers in order. `answers`: status and body of
-    an error that every request gets, while it is set; `points_to`: the address that such an answer names. `asked`: what came,
-    as "POST /subjects/…"."""
+    """Keep what clients register: `schemas` by number from 1, `subjects` with their numbers in order. `answers`: status and
+    body of an error that every request gets, while it is set; `points_to`: the address that such an answer names. `asked`:
+    what came, as "POST /subjects/…"."""
 
     port: int = 0
     schemas: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Which changed definitions park a table whose messages are Avro, and which make the job wait for its registry; no Kafka."""
+"""Tests of changed definitions with Avro, without a Kafka: some park the table, others wait for the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which options of a Kafka go with the rows that are there when a job begins."""
+"""Tests that an initial load to a Kafka refuses the options that it cannot be combined with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of messages whose end a broker has forgotten, by what the job's state and other messages say."""
+"""Tests of the decision to commit or abort messages whose end a broker has forgotten: the job's state says which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which transactions of the source messages belong to: the sequences in their headers, of a job's own messages alone.
+"""Read from the headers of a job's messages to which transactions of the source they belong.
 
 What does not live here: what is made of it (forgotten.py), headers (`rows/messages/format.py`).
 """

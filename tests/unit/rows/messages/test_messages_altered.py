@@ -1,4 +1,4 @@
-"""Which changed definitions messages can go on behind: the bytes of keys have to stay."""
+"""Tests of the decision whether messages go on behind a changed definition: the bytes of keys have to stay."""
 
 from __future__ import annotations
 
