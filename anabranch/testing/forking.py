@@ -23,6 +23,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from anabranch.config.section import build_sections
+
 LONGEST_REQUEST = 1 << 16
 _NUMBER = struct.Struct("<q")
 Become = Callable[[Any, int], object]
@@ -130,9 +132,10 @@ class ForkServer:
 
 
 def import_all(modules: Iterable[str]) -> None:
-    """Import what children need, for all of them to share."""
+    """Import what children need, and prepare the reading of job files, for all of them to share."""
     for module in modules:
         import_module(module)
+    build_sections()
     gc.collect()
     gc.freeze()  # so that children share what is never touched
 
