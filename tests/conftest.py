@@ -39,7 +39,7 @@ from rigs.scenario import Scenario
 from rigs.scenario_postgresql import FromPostgres
 from servers_report import ServersReport
 
-pytest_plugins = ("in_memory", "second_run", "long_first")
+pytest_plugins = ("in_memory", "second_run", "long_first", "one_case")
 _FINDERS: dict[str, Callable[[], packages.Software]] = {
     "mariadb": lambda: packages.find_mariadb(fetch=False),
     "mysql": lambda: packages.find_mysql(fetch=False),

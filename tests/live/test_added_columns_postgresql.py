@@ -81,6 +81,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("to", ["postgresql", "mariadb", pytest.param("mysql", marks=pytest.mark.long)])
+@pytest.mark.one_case("mariadb")
 def test_rule_17_columns_come_between_the_rows_of_both_definitions(to: str, make: Make) -> None:
     """Several statements in a backlog, whose catalogue shows the last of them only, with rows of each definition between, also
     in one transaction. Then the job dies at every place on a statement's way, and goes on."""

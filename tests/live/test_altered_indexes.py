@@ -160,6 +160,7 @@ def test_what_the_target_does_not_make_of_an_index_is_told_and_parks_nothing(her
     assert _indexes(here) == {"by_v": "v"}
 
 
+@pytest.mark.one_case("mariadb to postgresql")
 def test_indexes_are_left_alone_stop_the_job_or_wait_as_the_file_has_it(here: JobHere) -> None:
     made = here.made
     made.write_job("")
@@ -185,6 +186,7 @@ def test_indexes_are_left_alone_stop_the_job_or_wait_as_the_file_has_it(here: Jo
     assert _indexes(here) == {"by_m": "m"}
 
 
+@pytest.mark.one_case("mysql to mariadb")
 def test_a_plan_shows_what_becomes_of_an_index(here: JobHere) -> None:
     found = here.job.plan_ddl("CREATE INDEX by_n ON item (n)")
     assert found.outcome is Outcome.ALTERED and found.altering and not found.altering.rewrites

@@ -215,6 +215,7 @@ def test_what_is_known_behind_an_alteration_is_what_the_target_says(
 
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mariadb to postgresql")
 def test_a_plan_of_the_log_says_what_becomes_of_its_statements(here: JobHere) -> None:
     """Plan the statements that the target has not come to: apply then notes for each what the plan has said."""
     assert here.job.plan_ddl_backlog() == []
@@ -273,6 +274,7 @@ def test_a_table_that_cannot_be_altered_parks_just_there(here: JobHere) -> None:
 
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mysql to mariadb")
 def test_rule_17_a_change_that_no_setting_takes_is_noted_where_it_parks_its_table(here: JobHere) -> None:
     """Note each change once, also where the job dies before and behind the commit. What only adds goes on."""
     here.made.write_job()
@@ -319,6 +321,7 @@ add_column = "park"
 
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mysql to mariadb")
 def test_a_job_stops_in_front_of_a_change_and_rules_decide_for_their_tables(here: JobHere) -> None:
     """It stops again at each start, and goes on from there once the file says something else."""
     made = here.made
@@ -352,6 +355,7 @@ def test_a_job_stops_in_front_of_a_change_and_rules_decide_for_their_tables(here
 
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mariadb to postgresql")
 def test_tables_that_have_another_shape_there_park(here: JobHere) -> None:
     made = here.made
     made.target.execute(*(there.format(f"{made.there}.r{n}") for n, (_, there, _) in enumerate(REFUSED)))
@@ -366,6 +370,7 @@ def test_tables_that_have_another_shape_there_park(here: JobHere) -> None:
 
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mariadb to postgresql")
 def test_a_dropped_column_is_kept_for_the_rows_that_have_values_in_it(here: JobHere) -> None:
     """Rows that come have NULL in it. Rows of a table without a key could not be told apart any more."""
     made, keep = here.made, TableActions({ColumnChange.DROP: "keep"})
@@ -387,6 +392,7 @@ def test_a_dropped_column_is_kept_for_the_rows_that_have_values_in_it(here: JobH
 
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mariadb to postgresql")
 def test_columns_of_a_filter_park(here: JobHere) -> None:
     made = here.made
     made.source.execute(
@@ -403,6 +409,7 @@ def test_columns_of_a_filter_park(here: JobHere) -> None:
 
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mysql to mariadb")
 def test_an_alteration_that_is_left_out_parks_its_table(here: JobHere) -> None:
     """Its rows come by the next definition from then on."""
     made = here.made
@@ -429,6 +436,7 @@ PLANNED = (
 )
 
 
+@pytest.mark.one_case("mariadb to postgresql")
 def test_a_plan_says_what_becomes_of_a_statement(here: JobHere) -> None:
     """It changes nothing, and is what then becomes of the statement: the definition, the outcome, the target's statement."""
     made, name = here.made, f"{here.made.schema}.item"

@@ -99,6 +99,7 @@ def test_unique_keys_come_and_go_with_those_of_the_source(here: JobHere) -> None
     _builds(here)
 
 
+@pytest.mark.one_case("mysql to mariadb")
 def test_rule_17_a_kill_on_the_way_of_a_unique_key_is_made_good(here: JobHere) -> None:
     """Between the statement and its record, and between the build and what is noted of it. Rows behind it have equal values."""
     places = ("apply.altering", "apply.altered.apart", "apply.altered", "apply.committed", "apply.built")
@@ -134,6 +135,7 @@ def test_a_key_that_rows_of_the_target_break_is_not_built_and_parks_nothing(here
     made.assert_identical("item")
 
 
+@pytest.mark.one_case("mysql to mariadb")
 def test_keys_are_left_alone_as_the_file_has_it_and_the_notes_say_so(here: JobHere) -> None:
     made = here.made
     made.write_job('[ddl]\nindexes = "apply"\nadd_column = "apply"\n')
@@ -148,6 +150,7 @@ def test_keys_are_left_alone_as_the_file_has_it_and_the_notes_say_so(here: JobHe
     assert noted[1].why == 'built while rows go on: by_n; unique_keys = "ignore": drop index by_m'
 
 
+@pytest.mark.one_case("mariadb to postgresql")
 def test_an_index_is_found_by_the_name_of_the_table_that_was_renamed(here: JobHere) -> None:
     here.made.source.execute("RENAME TABLE item TO thing", "UPDATE thing SET m = 5 WHERE id = 1")
     _builds(here, "thing")

@@ -140,6 +140,7 @@ def test_rule_17_a_table_waits_for_a_decision_and_catches_up_from_there(here: Jo
     assert here.job.names.table(item) not in retention.readers(here.job.trail)
 
 
+@pytest.mark.one_case("mysql to mariadb")
 def test_rule_17_a_decision_is_carried_out_once_wherever_the_job_dies(here: JobHere) -> None:
     source, met = here.made.source, []
     for number, place in enumerate(PLACES):
@@ -161,6 +162,7 @@ def test_rule_17_a_decision_is_carried_out_once_wherever_the_job_dies(here: JobH
 
 
 @pytest.mark.parametrize("asked", ["parent", "child"])
+@pytest.mark.one_case("mariadb to postgresql-child", "mysql to mariadb-parent")
 def test_rule_17_a_decision_that_dies_half_way_is_made_again(here: JobHere, asked: str) -> None:
     here.made.source.execute(f"ALTER TABLE {asked} ADD n INT", f"INSERT INTO {asked} (id, n) VALUES (7, 7)")
     here.stream()
@@ -173,6 +175,7 @@ def test_rule_17_a_decision_that_dies_half_way_is_made_again(here: JobHere, aske
     assert [one.outcome for one in noted(here, asked)] == [Outcome.ALTERED]
 
 
+@pytest.mark.one_case("mariadb to postgresql")
 def test_tables_that_wait_with_one_that_is_loaded_are_loaded_too(here: JobHere) -> None:
     """Whichever of them goes first: no command lets the rest go on without it."""
     made, parent, child = here.made, *(TableId(here.made.schema, t) for t in ("parent", "child"))
@@ -246,6 +249,7 @@ def dies(here: JobHere, place: str, do: Callable[[], object] | None = None) -> l
     return []
 
 
+@pytest.mark.one_case("mysql to mariadb")
 def test_a_change_that_cannot_be_made_waits_on_and_a_load_ends_the_waiting(here: JobHere) -> None:
     made = here.made
     made.source.execute("ALTER TABLE item ADD mine INT", "UPDATE item SET mine = 1")
@@ -268,6 +272,7 @@ def test_a_change_that_cannot_be_made_waits_on_and_a_load_ends_the_waiting(here:
         here.job.decide_ddl(noted(here)[-1].number)
 
 
+@pytest.mark.one_case("mariadb to postgresql")
 def test_a_row_that_is_refused_on_the_way_parks_behind_the_change_that_was_made(here: JobHere) -> None:
     """It goes on from there: nothing is made or applied twice."""
     made, item = here.made, f"{here.made.schema}.item"
@@ -294,6 +299,7 @@ def test_a_row_that_is_refused_on_the_way_parks_behind_the_change_that_was_made(
 
 
 @pytest.mark.parametrize("here", [("mariadb", "postgresql"), ("mysql", "mariadb")], indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mariadb to postgresql")
 def test_a_refused_row_in_front_of_a_change_does_not_cost_a_load(here: JobHere) -> None:
     """The table resumes from its place, and is altered on the way."""
     made = here.made
@@ -317,6 +323,7 @@ def test_a_refused_row_in_front_of_a_change_does_not_cost_a_load(here: JobHere) 
 
 
 @pytest.mark.parametrize("here", [("mariadb", "postgresql"), ("mysql", "mariadb")], indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mysql to mariadb")
 def test_a_dropped_column_may_be_kept(here: JobHere) -> None:
     made = here.made
     made.source.execute("ALTER TABLE item DROP goes", "INSERT INTO item VALUES (3, 'three')")
@@ -331,6 +338,7 @@ def test_a_dropped_column_may_be_kept(here: JobHere) -> None:
 
 
 @pytest.mark.parametrize("here", [("mariadb", "postgresql"), ("mysql", "mariadb")], indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mariadb to postgresql")
 def test_a_decision_is_about_the_kinds_that_are_asked_for(here: JobHere) -> None:
     """The job file has the word about the others of the same statement, whatever is decided."""
     made = here.made
@@ -351,6 +359,7 @@ def test_a_decision_is_about_the_kinds_that_are_asked_for(here: JobHere) -> None
 
 
 @pytest.mark.parametrize("here", [("mariadb", "postgresql"), ("mysql", "mariadb")], indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mysql to mariadb")
 def test_a_person_may_alter_the_target_in_place_of_a_change(here: JobHere) -> None:
     """By statements of the command, or before it; what does not take the rows behind the change is refused."""
     made, there = here.made, f"{here.made.there}.item"

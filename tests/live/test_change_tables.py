@@ -56,6 +56,7 @@ def _net(made: Scenario, since: bytes, to: bytes, option: str = "all") -> set[tu
     return {tuple(row) for row in made.target.query(query, [since, to, option])}
 
 
+@pytest.mark.one_case("mysql")
 def test_a_reader_gets_every_change_once_while_the_job_dies(here: JobHere) -> None:
     made, draw, rows = here.made, random.Random(20261128), dict[int, tuple[str | None, int]]()
     for place in ("changes.made", "changes.known"):
@@ -184,6 +185,7 @@ def test_a_reader_needs_the_rights_that_the_page_names_and_computed_columns_are_
         made.target.query(query.format("item"), **asked)
 
 
+@pytest.mark.one_case("logical_postgresql")
 def test_what_needs_rows_is_refused_and_what_has_no_row_stops(here: JobHere) -> None:
     made, source = here.made, here.made.source
     source.execute("CREATE TABLE other (id INT PRIMARY KEY)", *whole_rows(made, "other"))
@@ -302,6 +304,7 @@ def test_preflight_says_what_change_tables_lack(here: JobHere, tmp_path: Path) -
         assert "does not have the rows that foreign key" in found
 
 
+@pytest.mark.one_case("mysql")
 def test_a_database_has_the_changes_of_one_job(here: JobHere, tmp_path: Path) -> None:
     made = here.made
     here.load()
@@ -311,6 +314,7 @@ def test_a_database_has_the_changes_of_one_job(here: JobHere, tmp_path: Path) ->
         second.load()
 
 
+@pytest.mark.one_case("mysql")
 def test_a_job_of_processes_keeps_changes_and_says_how_far_it_is(here: JobHere) -> None:
     made = here.made
     made.is_quick = True

@@ -50,6 +50,7 @@ def here(
     drop_database(target)
 
 
+@pytest.mark.one_case("mysql-mariadb")
 def test_a_reader_gets_every_change_once_while_the_job_dies(here: JobHere) -> None:
     made, draw, rows = here.made, random.Random(20261128), dict[int, tuple[str | None, int]]()
     for place in ("changes.noted", "changes.made", "changes.known"):
@@ -162,6 +163,7 @@ def test_many_rows_come_by_load_data_and_values_as_they_were(here: JobHere) -> N
     assert len(asked.net(begin, end, of="felt")) == 200
 
 
+@pytest.mark.one_case("logical_postgresql-mysql")
 def test_what_has_no_row_stops_and_what_changes_its_definition_ends(here: JobHere) -> None:
     made, source, asked = here.made, here.made.source, Asked(here.made)
     source.execute("CREATE TABLE other (id INT PRIMARY KEY)", *whole_rows(made, "other"))
@@ -242,6 +244,7 @@ def test_rights_on_single_routines_stay_when_change_tables_are_made_again(here: 
 
 
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "READ COMMITTED"])
+@pytest.mark.one_case("logical_postgresql-mysql-READ COMMITTED", "mysql-mariadb-REPEATABLE READ")
 def test_a_reader_waits_for_nobody_and_nobody_for_a_reader(here: JobHere, isolation: str) -> None:
     made, asked = here.made, Asked(here.made)
     here.load()

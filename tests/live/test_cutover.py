@@ -29,6 +29,7 @@ from rigs.job_here import JobHere
     ("source", "target"),
     [("postgresql", "postgresql"), ("mysql", "postgresql"), ("mariadb", "mysql"), ("postgresql", "mariadb")],
 )
+@pytest.mark.one_case("postgresql-mariadb", "mysql-postgresql")
 def test_rule_24_pitfall_47_73_the_target_takes_over_under_writers(
     source: str, target: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ def takes_over(cut: Cut) -> Iterator[Writers]:
 
 
 @pytest.mark.parametrize(("source", "target"), [("mysql", "logical_postgresql"), ("mariadb", "mysql")])
+@pytest.mark.one_case("mariadb-mysql")
 def test_rule_24_the_way_back_is_armed_behind_the_fence_and_passes_it(
     source: str, target: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +226,7 @@ def write_all_the_same(cut: Cut, value: int) -> None:
 
 
 @pytest.mark.parametrize("source", ["mysql", "mariadb"])
+@pytest.mark.one_case("mysql")
 def test_rule_24_prepared_transactions_and_events_do_not_pass(
     source: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -153,6 +153,7 @@ def ordinary_user(source: Database, job: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("drilled", list(KINDS), indirect=True)
+@pytest.mark.one_case("postgresql-postgresql", "mariadb-mysql")
 def test_a_drill_shows_that_the_way_back_works_and_leaves_nothing(drilled: Drilled) -> None:
     """The job goes on meanwhile; its own changes are those that come back."""
     made, before = drilled.made, drilled.schemas()
@@ -173,6 +174,7 @@ def test_a_drill_shows_that_the_way_back_works_and_leaves_nothing(drilled: Drill
 
 
 @pytest.mark.parametrize("drilled", ["postgresql-postgresql", "mysql-postgresql"], indirect=True)
+@pytest.mark.one_case("postgresql-postgresql")
 def test_a_drill_finds_rows_that_come_back_otherwise_and_what_a_killed_one_left(drilled: Drilled) -> None:
     made, before = drilled.made, drilled.schemas()
     slots = made.target.query(SLOTS)

@@ -62,6 +62,7 @@ def _transaction(draw: random.Random, rows: dict[int, tuple[str | None, int]]) -
     return made
 
 
+@pytest.mark.one_case("logical_postgresql")
 def test_a_reader_gets_every_transaction_once_and_whole_while_the_job_dies(here: JobHere, kafka: Server) -> None:
     made, draw, rows = here.made, random.Random(20261128), dict[int, tuple[str | None, int]]()
     for place in ("changes.made", "changes.known"):
@@ -107,6 +108,7 @@ def _values(read: list[Read]) -> list[tuple[Any, Any]]:
     return [(one.key, None if one.value is None else one.value["op"]) for one in read]
 
 
+@pytest.mark.one_case("mysql")
 def test_what_needs_rows_is_refused_and_what_is_refused_is_named(here: JobHere, kafka: Server) -> None:
     made, source = here.made, here.made.source
     to_kafka(made, kafka, options='topic = "{job}.{table}"\nlargest_message = 4000')
@@ -234,6 +236,7 @@ def test_messages_have_the_columns_of_their_time(here: JobHere, kafka: Server) -
     assert not Reader(kafka, [f"{made.name}.other"]).look(), "the key would be another one"
 
 
+@pytest.mark.one_case("mysql")
 def test_topics_of_others_are_refused_and_those_of_the_job_are_watched(here: JobHere, kafka: Server) -> None:
     made, source = here.made, here.made.source
     name = f"{made.name}.item"
@@ -277,6 +280,7 @@ def test_topics_of_others_are_refused_and_those_of_the_job_are_watched(here: Job
         here.load()
 
 
+@pytest.mark.one_case("mysql")
 def test_a_job_of_processes_writes_messages_and_says_how_far_it_is(here: JobHere, kafka: Server) -> None:
     made = here.made
     made.is_quick = True
@@ -294,6 +298,7 @@ def test_a_job_of_processes_writes_messages_and_says_how_far_it_is(here: JobHere
     assert f"{made.name}.item" in topics_of(kafka), "what readers read stays"
 
 
+@pytest.mark.one_case("logical_postgresql")
 def test_envelopes_are_debeziums_where_the_job_file_says_so(here: JobHere, kafka: Server) -> None:
     made, source = here.made, here.made.source
     to_kafka(made, kafka, options='topic = "{job}.{table}"\nformat = "debezium"\ntombstones = false')
@@ -311,6 +316,7 @@ def test_envelopes_are_debeziums_where_the_job_file_says_so(here: JobHere, kafka
     assert {one["source"]["connector"] for one in found} == {source.server.name}
 
 
+@pytest.mark.one_case("mysql")
 def test_messages_are_exbases_and_each_commit_is_told_behind_them(here: JobHere, kafka: Server) -> None:
     made, source = here.made, here.made.source
     options = 'topic = "{job}.{table}"\nformat = "exbase"\ntransactions = "{job}.transactions"\npartitions = 2'
@@ -345,6 +351,7 @@ def test_messages_are_exbases_and_each_commit_is_told_behind_them(here: JobHere,
     assert {one.partition for one in commits} == {0}
 
 
+@pytest.mark.one_case("logical_postgresql")
 def test_one_topic_has_all_tables_in_the_order_of_commits(here: JobHere, kafka: Server) -> None:
     made, source = here.made, here.made.source
     options = 'mode = "single"\ntopic = "{job}.all"\nformat = "exbase"\ntransactions = "{job}.all"'

@@ -151,6 +151,7 @@ def test_a_left_out_column_is_told_from_another_one_of_its_name(here: JobHere) -
 
 
 @pytest.mark.parametrize("here", [("mariadb", "postgresql"), ("mysql", "mariadb")], indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mariadb to postgresql")
 def test_what_is_left_out_is_kept_by_whatever_comes_next(here: JobHere) -> None:
     """A plan, a rename of the table, a way back to a place before, a kill, and a person who skips."""
     made, source = here.made, here.made.source

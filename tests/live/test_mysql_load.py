@@ -133,6 +133,7 @@ def test_columns_are_given_in_the_asked_order(mysql_family: Server, source_datab
 # --- raw packets ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_case("mariadb")
 def test_values_longer_than_packets_and_max_allowed_packet(mysql_family: Server, source_database: Make) -> None:
     """A payload of 16 MB goes on in the next packet; a line may be longer than the server's string functions allow."""
     database = source_database(mysql_family)

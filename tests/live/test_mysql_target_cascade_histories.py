@@ -45,6 +45,7 @@ def test_rule_01_any_history_of_any_foreign_keys_ends_as_the_server_ends_it(
     assert seen > MANY / 2 and set_wise > MANY / 3
 
 
+@pytest.mark.one_case("mariadb")
 def test_rule_07_any_history_of_any_foreign_keys_that_act(
     mysql_family: Server, source_database: Callable[[Server], Database], tmp_path: Path
 ) -> None:

@@ -169,6 +169,9 @@ def merge(applying: Applying, net: TableNet, by_executor: bool) -> None:
 @SIZES
 @pytest.mark.parametrize("by_executor", [False, True], ids=["sent", "staged"])
 @pytest.mark.parametrize("are_whole", [False, True], ids=["parts", "whole"])
+@pytest.mark.one_case(
+    "*-few", "mysql-parts-staged-many", "mysql-whole-sent-many", "mariadb-whole-staged-many", "mariadb-parts-sent-many"
+)
 def test_rule_08_pitfall_10_pitfall_11_what_goes_round_ends_as_at_the_source(
     applying: Applying, many: int, are_whole: bool, by_executor: bool
 ) -> None:

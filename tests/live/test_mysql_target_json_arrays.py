@@ -56,6 +56,7 @@ def compared(here: JobHere) -> None:
         assert found.identical, found
 
 
+@pytest.mark.one_case("mariadb")
 def test_arrays_are_json_and_in_keys_texts(mysql_family: Server, logical_postgresql: Server, tmp_path: Path) -> None:
     database, there = create_database(logical_postgresql, "arrays"), create_database(mysql_family, "arrays")
     database.execute(*MADE)

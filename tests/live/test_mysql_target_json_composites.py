@@ -59,6 +59,7 @@ def inserts(first: int) -> list[str]:
     ]
 
 
+@pytest.mark.one_case("mysql")
 def test_composites_are_objects_with_the_names_of_their_fields(
     mysql_family: Server, logical_postgresql: Server, tmp_path: Path
 ) -> None:

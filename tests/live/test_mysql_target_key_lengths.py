@@ -33,6 +33,7 @@ MADE = (
 PROPOSED = 'columns.type = { "a" = "varchar(624)", "b" = "varchar(144)" }'  # 3,072 bytes in all, four to a character
 
 
+@pytest.mark.one_case("mariadb")
 def test_preflight_says_how_long_values_of_keys_are_and_refuses_what_does_not_fit(
     mysql_family: Server, logical_postgresql: Server, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def carried(database: Database, tmp_path: Path, request: pytest.FixtureRequest) 
 
 
 @pytest.mark.parametrize("carried", [False, True], ids=["epoch", "transaction"], indirect=True)
+@pytest.mark.one_case("mysql-epoch", "mariadb-transaction")
 def test_rule_08_pitfall_11_values_that_the_source_asks_for_late_go_round(carried: Carried) -> None:
     """Each row takes the value of the next, the last one that of the first: no order of the rows leads there, and where one is
     missing only the rows one by one do. Before and behind stand transactions that go in one packet."""

@@ -96,6 +96,7 @@ def test_a_prepared_transaction_holds_a_row(shop: Database, heard: Told) -> None
         doing.done()
 
 
+@pytest.mark.one_case("mariadb")
 def test_who_is_asked_to_stop_does_not_wait_on(shop: Database, heard: Told) -> None:
     asked: list[int] = []
     with (
@@ -124,6 +125,7 @@ def test_a_user_without_rights_is_told_what_would_show_it(shop: Database, heard:
     shop.execute(f"DROP USER {user}")
 
 
+@pytest.mark.one_case("mysql")
 def test_a_lock_that_was_not_given_names_who_has_it(shop: Database, heard: Told) -> None:
     """Who has it is asked while it is waited for: in the time that there is."""
     with (

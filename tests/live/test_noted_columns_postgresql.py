@@ -90,6 +90,7 @@ STRICT = (("item", "w"), ("other", "t"))
 
 
 @pytest.mark.parametrize("to", ["postgresql", "mariadb", pytest.param("mysql", marks=pytest.mark.long)])
+@pytest.mark.one_case("postgresql")
 def test_rule_17_each_statement_has_its_place(to: str, make: Make) -> None:
     """Also those behind which no row is changed, and where columns go and others come with no row between. Then the job dies at
     every place on a statement's way, and goes on."""

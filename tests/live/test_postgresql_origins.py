@@ -61,6 +61,7 @@ def told(rig: Rig) -> list[tuple[str | None, int]]:
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["as they are made", "when they commit"])
+@pytest.mark.one_case("native-as they are made", "python-when they commit")
 def test_rule_21_small_and_large_transactions_of_an_origin(
     north: tuple[Database, str], tmp_path: Path, streaming: bool
 ) -> None:

@@ -74,6 +74,7 @@ def make(source_database: Callable[[Server], Database], tmp_path: Path) -> Itera
     ],
     ids=["0", "1", "2", "3", "4 on 15"],
 )
+@pytest.mark.one_case("native-0", "python-1")
 def test_rule_06_the_trail_is_the_same_as_without(
     seed: int, limits: MemoryLimits, server: str, request: pytest.FixtureRequest, make: Make
 ) -> None:
@@ -170,6 +171,7 @@ def same(one: Rig, other: Rig, *names: str) -> None:
     ],
     ids=["disk", "memory", "15"],
 )
+@pytest.mark.one_case("native-disk", "python-memory")
 def test_savepoints_take_back_rows_truncates_and_altered_tables(
     limits: MemoryLimits, server: str, request: pytest.FixtureRequest, make: Make
 ) -> None:

@@ -124,6 +124,7 @@ def refused(job: Job, reverse: bool = False) -> list[str]:
 
 
 @pytest.mark.parametrize("there", PAIRS, indirect=True)
+@pytest.mark.one_case("postgresql-postgresql", "mariadb-postgresql", "mysql-mariadb")
 def test_pitfall_47_changes_of_the_old_target_arrive_at_the_old_source(there: There) -> None:
     """Beside the job itself, which goes on: no change of one side comes back to it."""
     made, forward, back = there.made, there.forward, there.back

@@ -158,6 +158,7 @@ def test_how_often_a_silent_postgresql_is_asked(target_database: Database, monke
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql", "logical_postgresql"])
+@pytest.mark.one_case("logical_postgresql")
 def test_preflight_asks_an_address_that_swallows_packets_once(
     kind: str,
     request: pytest.FixtureRequest,

@@ -83,6 +83,7 @@ def test_the_checker_finds_a_mistake(
 
 
 @pytest.mark.parametrize("mistake", ["", "half", "returns", "unknown"])
+@pytest.mark.one_case("", "half")
 def test_each_of_two_targets_is_judged(
     mistake: str, mariadb: Server, target_database: Database, postgresql: Server
 ) -> None:

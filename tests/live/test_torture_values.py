@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pytest
+
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.ends import version_of
@@ -32,6 +34,7 @@ def test_the_texts_are_the_target_s_own(target_database: Database) -> None:
     assert not wrong
 
 
+@pytest.mark.one_case("mariadb")
 def test_every_value_arrives_by_the_load_and_by_the_log(
     mysql_family: Server, target_database: Database, tmp_path: Path
 ) -> None:

@@ -142,6 +142,7 @@ def apply(way: Way, fault: str = "") -> None:
 
 
 @pytest.mark.parametrize(("one_end", "other_end"), SITES.values(), ids=SITES)
+@pytest.mark.one_case("postgresql and mariadb")
 def test_rule_23_pitfall_69_two_sites_become_equal(
     ends: Ends, tmp_path: Path, one_end: str, other_end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +183,17 @@ def test_rule_23_pitfall_69_two_sites_become_equal(
         met(out, back, monkeypatch)
         taken(out, back)
         refusals(out, back)
+    finally:
+        out.drop()
+        back.drop()
+
+
+def test_rule_23_rows_that_both_sites_number_alike_are_refused(ends: Ends, tmp_path: Path) -> None:
+    out, back = pair(*ends("logical_postgresql", "logical_postgresql"), tmp_path)
+    try:
+        out.here.load()
+        out.here.stream(is_built=True)
+        numbers(out, back)
     finally:
         out.drop()
         back.drop()

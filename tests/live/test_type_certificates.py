@@ -95,6 +95,7 @@ def test_a_type_that_fares_worse_than_declared_is_told(
 
 
 @pytest.mark.parametrize("source", ["mysql", "mariadb", "logical_postgresql"])
+@pytest.mark.one_case("mariadb", "logical_postgresql")
 def test_each_type_of_a_source_without_a_job(
     source: str,
     scenario: Callable[..., Scenario],

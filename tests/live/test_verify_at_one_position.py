@@ -120,6 +120,7 @@ def exactly(here: JobHere, **wanted: Any) -> Verification:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.one_case("logical_postgresql to postgresql", "mariadb to mariadb")
 def test_rule_25_both_ends_are_read_at_one_position(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
     with noted(here) as watcher, here.running(watcher) as (_, apply), writer(here.made.source):
         all_of_it_is_equal_also_what_has_no_key_and_never_rests(here)

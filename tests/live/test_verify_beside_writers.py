@@ -133,6 +133,7 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JobHere]:
     drop_database(target)
 
 
+@pytest.mark.one_case("mysql to postgresql")
 def test_rule_25_pitfall_75_verification_beside_writers(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
     with here.running() as (capture, _), writers(here.made.source) as busy:
         verified, late = 0, time.monotonic() + PATIENCE

@@ -127,6 +127,7 @@ def test_rule_05_a_new_job_begins_behind_a_backup_and_loads_the_rest(here: JobHe
         here.job.vouch_for(item, "1@nowhere")
 
 
+@pytest.mark.one_case("mariadb to postgresql")
 def test_rule_05_a_table_that_streams_is_restored_and_goes_on(here: JobHere) -> None:
     """From a backup that is behind, and then from now, of a table that was not in the trail; all beside a job that runs."""
     made, source = here.made, here.made.source
@@ -166,6 +167,7 @@ def test_rule_05_a_table_that_streams_is_restored_and_goes_on(here: JobHere) -> 
     assert here.verify().identical
 
 
+@pytest.mark.one_case("mysql to mysql", "postgresql to postgresql")
 def test_rule_05_a_place_that_the_trail_does_not_have_is_refused(here: JobHere) -> None:
     made, item = here.made, _named(here, "item")
     place, rows = _backup(here, "item")
@@ -222,6 +224,7 @@ def _later(place: str) -> str:
     return f"{int(high, 16) + 1:X}/{low}"
 
 
+@pytest.mark.one_case("mysql to mysql")
 def test_rule_14_a_set_of_transactions_is_a_place(here: JobHere) -> None:
     """GTIDs of a MySQL or MariaDB, or a snapshot of a PostgreSQL, with changes on both sides of it."""
     made, source, item = here.made, here.made.source, _named(here, "item")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pymysql
+import pytest
 
 from anabranch import connectors
 from anabranch.errors import AnabranchError, SourceError, SourceUnavailable
@@ -76,6 +77,7 @@ def ways(server: Server, user: str) -> Iterator[tuple[str, Sequence[str], Sequen
         yield "3032", ("SET GLOBAL offline_mode = ON",), ("SET GLOBAL offline_mode = OFF",)
 
 
+@pytest.mark.one_case("mariadb")
 def test_pitfall_44_a_source_that_refuses_for_a_while(
     mysql_family: Server, source_database: Callable[[Server], Database], tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def test_pitfall_8_compressed_rows_and_transactions_are_read(
         again.stop()
 
 
+@pytest.mark.one_case("native-mysql", "python-mariadb")
 def test_pitfall_14_a_large_compressed_transaction_comes_in_fragments_in_flat_memory(
     mysql_family: Server, source_database: Make, follow: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,7 @@ def test_pitfall_26_a_log_that_was_reset_and_grew_again_is_refused(own_server: S
 
 
 @pytest.mark.parametrize("grown", [0, 50])
+@pytest.mark.one_case("mariadb-0", "mysql-50")
 def test_pitfall_26_a_log_that_is_reset_under_its_reader_is_refused(
     own_server: Server, follow: Callable, monkeypatch: pytest.MonkeyPatch, grown: int
 ) -> None:
@@ -264,6 +265,7 @@ def end_dumps(database: Database) -> None:
 
 
 @pytest.mark.parametrize("full", [2, 1000])
+@pytest.mark.one_case("mysql-2", "mariadb-1000")
 def test_pitfall_18_a_transaction_that_the_server_died_in_is_taken_back(
     own_server: Server, follow: Callable, monkeypatch: pytest.MonkeyPatch, full: int
 ) -> None:

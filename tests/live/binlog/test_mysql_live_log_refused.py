@@ -37,6 +37,7 @@ KEYS = (
 )
 
 
+@pytest.mark.one_case("python-mysql", "native-mariadb")
 def test_pitfall_36_every_kind_of_value_is_refused_by_name(
     mysql_family: Server, source_database: Make, follow: Callable
 ) -> None:

@@ -266,6 +266,7 @@ def test_mysql_live_statements_come_alone_and_in_place(
         again.stop()
 
 
+@pytest.mark.one_case("python-mysql", "native-mariadb")
 def test_mysql_live_resume_from_every_mark(mysql_family: Server, source_database: Make, follow: Callable) -> None:
     database = source_database(mysql_family)
     table(database)
@@ -286,6 +287,7 @@ def test_mysql_live_resume_from_every_mark(mysql_family: Server, source_database
         again.stop()
 
 
+@pytest.mark.one_case("native-mysql", "python-mariadb")
 def test_mysql_live_heartbeats_and_foreign_transactions_move_the_mark(
     mysql_family: Server, source_database: Make, follow: Callable
 ) -> None:
@@ -324,6 +326,7 @@ def test_mysql_live_latency_of_a_lone_transaction(
 
 
 @pytest.mark.every_server("recursive queries")
+@pytest.mark.one_case("native-mysql", "python-mariadb")
 def test_pitfall_14_large_transactions_come_in_fragments_in_flat_memory(
     mysql_family: Server, source_database: Make, follow: Callable
 ) -> None:
@@ -364,6 +367,7 @@ def test_pitfall_14_large_transactions_come_in_fragments_in_flat_memory(
     assert grown < 120_000, f"{grown} KiB more"
 
 
+@pytest.mark.one_case("python-mysql", "native-mariadb")
 def test_mysql_live_events_of_more_than_one_packet(
     mysql_family: Server, source_database: Make, follow: Callable
 ) -> None:

@@ -151,6 +151,7 @@ def test_rule_19_any_amount_of_row_metadata(
     assert follower.told("wide") == follower.read("wide")
 
 
+@pytest.mark.one_case("native-mysql", "python-mariadb")
 def test_mysql_live_columns_of_every_count(
     mysql_family: Server, source_database: Callable[[Server], Database], follow: Callable
 ) -> None:

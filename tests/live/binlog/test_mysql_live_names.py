@@ -93,6 +93,7 @@ def folding(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator
     server.stop(immediate=True)
 
 
+@pytest.mark.one_case("start_mariadb")
 def test_pitfall_39_a_server_that_folds_names(
     folding: Server, target_database: Database, tmp_path: Path, follow: Callable
 ) -> None:
@@ -113,6 +114,7 @@ def test_pitfall_39_a_server_that_folds_names(
     assert unmatched.hint == f"did you mean {database.name}.mixedcase?"
 
 
+@pytest.mark.one_case("start_mariadb")
 def test_pitfall_61_a_target_that_folds_names(
     folding: Server, mariadb: Server, source_database: Make, tmp_path: Path
 ) -> None:
@@ -140,6 +142,7 @@ def test_pitfall_61_a_target_that_folds_names(
     here.job.drop(execute=True)
 
 
+@pytest.mark.one_case("start_mariadb")
 def test_pitfall_61_two_jobs_spell_the_name_of_one_table_otherwise(
     folding: Server, mariadb: Server, source_database: Make, tmp_path: Path
 ) -> None:
