@@ -41,6 +41,9 @@ ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, host = excluded.host, since
 INSERT INTO part VALUES (:name, :pid, :host, :at, :mark, :at, NULL)
 ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, host = excluded.host, since = excluded.since, mark = excluded.mark, seen = excluded.seen, stopping = NULL WHERE part.since < excluded.since
 
+-- name: restore_part
+INSERT INTO part VALUES (:name, :pid, :host, :at, :mark, :at, NULL) ON CONFLICT (name) DO NOTHING
+
 -- name: end_part
 DELETE FROM part WHERE name = :name AND pid = :pid AND host = :host
 
@@ -56,6 +59,9 @@ ON CONFLICT (name) DO UPDATE SET at = excluded.at, has_failed = excluded.has_fai
 
 -- name: clear_end
 DELETE FROM part_end WHERE name = :name
+
+-- name: clear_end_of_another
+DELETE FROM part_end WHERE name = :name AND EXISTS (SELECT 1 FROM part WHERE name = :name AND pid = :pid AND host = :host)
 
 -- name: clear_ends
 DELETE FROM part_end

@@ -85,12 +85,17 @@ class StateStore:
             self._write_all([("put_part", self._parts[name]), *((query, {"name": name}) for query in begun)])
 
     def seen(self, name: str, stops: bool = False) -> None:
-        """Note that a part of this process is still there, whether it was asked to stop, and what it has counted."""
+        """Note that a part of this process is still there, whether it was asked to stop, and what it has counted.
+
+        The part comes back where another process of its kind has started beside it, and has ended: that one's entry
+        was in its place, and is gone.
+        """
         with self._mutex:
             part = self._parts.get(name)
             if part is not None:
                 told = {"name": name, "pid": part["pid"], "host": part["host"], "stops": stops}
-                self._write_all([("see_part", told), *self._counted(name)])
+                seen = [("restore_part", part), ("see_part", told), ("clear_end_of_another", told)]
+                self._write_all([*seen, *self._counted(name)])
 
     def part_ended(self, name: str, pid: int, host: str, has_failed: bool = False) -> None:
         """Note that a part has ended. One that is gone without this has died."""

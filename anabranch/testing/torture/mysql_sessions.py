@@ -51,14 +51,14 @@ class MysqlSpeaker:
     """speaker.Speaker."""
 
     def __init__(self, server: Server, history: History, session: int) -> None:
-        """Raises Lost."""
+        """Raises Lost, also where opening the tables collides with another session's statement: it is opened again."""
         import pymysql
 
         self.history, self._exact = history, exact_collation(server.name, version_of(server))
         try:
             self._connection = self._connect(server, session)
         except pymysql.err.MySQLError as error:
-            if error.args[0] in LOST:
+            if error.args[0] in LOST | COLLISIONS:
                 raise Lost from error
             raise
 
@@ -125,6 +125,14 @@ class MysqlSpeaker:
 
     def _connect(self, server: Server, session: int) -> Any:
         made = open_session(server, self.history.database)
+        try:
+            self._prepare(made, session)
+        except BaseException:  # whatever it was: its locks go, and it is passed on
+            made.close()
+            raise
+        return made
+
+    def _prepare(self, made: Any, session: int) -> None:
         made.query(SETTINGS)
         image = self.history.images[session] if session < len(self.history.images) else ""
         if image:
@@ -134,7 +142,6 @@ class MysqlSpeaker:
         for table in self.history.schema.steady:
             made.query(f"SELECT * FROM {table.name} LIMIT 0")
         made.commit()
-        return made
 
 
 def open_session(server: Server, database: str) -> Any:

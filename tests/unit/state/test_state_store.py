@@ -121,6 +121,24 @@ def test_part_ended_removes_only_that_process(tmp_path: Path) -> None:
     assert not store.snapshot()["parts"]
 
 
+def test_torture_seed_101480_a_part_comes_back_when_another_that_started_beside_it_has_ended(tmp_path: Path) -> None:
+    """Two processes of one part started at the same moment; the one that was told last was refused at the target."""
+    ours, other = StateStore(tmp_path), StateStore(tmp_path)
+    ours.part("apply", os.getpid(), HOST)
+    other.part("apply", os.getppid(), HOST)
+    ours.seen("apply")
+    assert [part["pid"] for part in StateStore(tmp_path).snapshot()["parts"]] == [os.getppid()], "both are at work"
+    other.part_ended("apply", os.getppid(), HOST, has_failed=True)
+    assert StateStore(tmp_path).snapshot()["parts"] == []
+    ours.seen("apply")
+    found = StateStore(tmp_path).snapshot()
+    assert [part["pid"] for part in found["parts"]] == [os.getpid()]
+    assert found["ends"] == {}, "the part is at work, so it has not ended"
+    ours.part_ended("apply", os.getpid(), HOST)
+    ours.seen("apply")
+    assert StateStore(tmp_path).snapshot()["parts"] == [], "nothing comes back behind its own end"
+
+
 def test_a_file_deleted_under_an_open_store_is_made_again(tmp_path: Path) -> None:
     store = filled(tmp_path)
     (tmp_path / "state.db").unlink()
