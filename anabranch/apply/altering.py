@@ -35,6 +35,7 @@ from anabranch.errors import (
     TargetUnavailable,
 )
 from anabranch.failpoints import reach
+from anabranch.model.check_changes import as_at_source, check_changes
 from anabranch.model.column_changes import (
     IGNORE,
     IGNORED,
@@ -175,7 +176,7 @@ class Altering:
     def _tell(self, one: AlteredTable, barrier: Barrier) -> None:
         told = {
             "version": one.schema.version,
-            "steps": [*map(str, one.steps), *filter(None, [str(one.indexes), str(one.comments)])],
+            "steps": [*map(str, one.steps), *filter(None, map(str, (one.indexes, one.comments, one.checks)))],
             "statement": barrier.statement,
         }
         log.get(job=self.progress.job, table=str(barrier.table)).info("table_altered", **told)
@@ -329,7 +330,7 @@ class Altering:
         left = [*left, *self._alter_within(altered)]
         work = progress.work()
         after = {t: catch_up(s, upto) for t, s in states.items() if t != table}
-        after[table] = catch_up(states[table], upto, altered.schema, altered.indexes, altered.passed)
+        after[table] = catch_up(states[table], upto, altered.schema, altered.indexes, altered.passed, altered.checks)
         work.states |= after
         why = told(decided)
         if not decided or decided[0] != REPLACE:
@@ -375,7 +376,7 @@ class Altering:
         left: Mapping[TableId, Sequence[str]],
     ) -> Iterator[Decided]:
         for table, one in altered.items():
-            state = alter(self.progress.states[table], one.schema, one.indexes, one.passed)
+            state = alter(self.progress.states[table], one.schema, one.indexes, one.passed, one.checks)
             why = outcome_of(one, barriers[table], left[table])
             yield Decided(state, sequence, barriers[table].statement, Outcome.ALTERED, why, self._rule(one.schema))
 
@@ -441,7 +442,7 @@ class Altering:
         for table, one in altered.items():
             if left := self._alter_within(one):
                 notes[table] = replace(notes[table], why="; ".join(filter(None, (notes[table].why, *left))))
-            work.states[table] = alter(work.states[table], one.schema, one.indexes, one.passed)
+            work.states[table] = alter(work.states[table], one.schema, one.indexes, one.passed, one.checks)
             if is_apart(table, work.context):
                 rows, policy = self.tables.where(one.schema), self.tables.on_conflict(one.schema)
                 work.follow(still_followed(work.followed(table), one, rows, policy))
@@ -463,7 +464,7 @@ def outcome_of(altered: AlteredTable, barrier: Barrier, left: Sequence[str]) -> 
     missing += [f"{IGNORED}: {', '.join(altered.ignored)}"] if altered.ignored else []
     missing += [f"{AS_IT_IS}: {barrier.reason}"] if barrier.reason else []
     said = [] if not altered.does_nothing or barrier.untold.swapped or missing else [LEFT_OUT]
-    if added := altered.indexes.added:
+    if added := altered.indexes.added + altered.checks.added:
         said.append(f"{BUILT_BEHIND}: {', '.join(added)}")
     return "; ".join([*said, *missing, *left])
 
@@ -482,6 +483,9 @@ def left_beside(altered: AlteredTable, renamed: Mapping[str, str]) -> Iterator[s
     comments = comment_changes(altered.former, altered.schema, renamed).of(altered.table.source_columns)
     if comments and ColumnChange.COMMENTS not in altered.beside:
         yield f'{ColumnChange.COMMENTS} = "{IGNORE}": {comments}'
+    checks = check_changes(altered.former, as_at_source(altered.schema))
+    if checks and ColumnChange.CHECKS not in altered.beside:
+        yield f'{ColumnChange.CHECKS} = "{IGNORE}": {checks}'
 
 
 def _former(name: str, renamed: Mapping[str, str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 
+from anabranch.model.check_changes import NO_CHECKS, CheckChanges, check_changes
 from anabranch.model.column_changes import (
     ASK,
     EXACT,
@@ -80,7 +81,9 @@ def altered_table(
     beside = _beside(former[0], now[0], dict(untold.renamed), actions)
     comments = comment_changes(former[0], now[0], dict(untold.renamed)).of(now[1].source_columns)
     comments = NO_COMMENTS if actions.of(ColumnChange.COMMENTS) == IGNORE else comments
+    checks = _checks(former[0], now[0], untold, actions)
     followed = frozenset(beside) | ({ColumnChange.COMMENTS} if comments else frozenset())
+    followed |= {ColumnChange.CHECKS} if checks else frozenset()
     kinds = _kinds(steps, followed)
     for kind in kinds:
         if actions.of(kind) == STOP:
@@ -106,7 +109,7 @@ def altered_table(
     indexes = reduce(IndexChanges.plus, beside.values(), NO_CHANGES)
     left_out = ignored(former[0], now[0], untold)
     passed = passed_over(former[0], now[0], dict(untold.renamed), indexes)
-    return AlteredTable(*former, *now, steps, indexes, followed, passed, left_out, comments)
+    return AlteredTable(*former, *now, steps, indexes, followed, passed, left_out, comments, checks)
 
 
 def _beside(
@@ -116,6 +119,13 @@ def _beside(
     followed = [kind for kind in OF_INDEXES if actions.of(kind) != IGNORE]
     found = {kind: index_changes(former, now, renamed, OF_INDEXES[kind]) for kind in followed}
     return {kind: changes for kind, changes in found.items() if changes}
+
+
+def _checks(former: TableSchema, now: TableSchema, untold: Untold, actions: TableActions) -> CheckChanges:
+    """Return what becomes of checks at the target. A copy that a tool swaps in has its own by other names."""
+    if untold.swapped or actions.of(ColumnChange.CHECKS) == IGNORE:
+        return NO_CHECKS
+    return check_changes(former, now)
 
 
 def _kinds(steps: tuple[Step, ...], beside: Iterable[ColumnChange]) -> list[ColumnChange]:
@@ -161,10 +171,10 @@ def asks(altered: AlteredTable, actions: TableActions) -> str:
 
 def refuse_aside(altered: AlteredTable, number: int) -> None:
     """Raise NotFollowed where changes that are set aside, so many, have values for columns as they were, or were set aside by
-    the unique keys of before."""
+    the unique keys and checks of before."""
     is_other = any(not isinstance(step, ColumnAdded) for step in altered.steps)
-    if number and (is_other or ColumnChange.UNIQUE_KEYS in altered.beside):
-        by = "columns" if is_other else "unique keys"
+    if number and (is_other or not {ColumnChange.UNIQUE_KEYS, ColumnChange.CHECKS}.isdisjoint(altered.beside)):
+        by = "columns" if is_other else "unique keys and checks"
         raise NotFollowed(f"{number} changes of it are set aside, by its former {by}: release or discard them before")
 
 

@@ -28,6 +28,7 @@ from anabranch.apply.tables import Tables
 from anabranch.contracts import Conflict, DropsTables
 from anabranch.errors import ConfigError, Fenced, StoppedByChange, TargetBusy, TargetError, TargetUnavailable
 from anabranch.failpoints import reach
+from anabranch.model.check_changes import leaving_checks_out
 from anabranch.model.column_changes import APPLY, ASK, DDL, KEEP, RENAME, STOP, ColumnChange
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
@@ -275,7 +276,7 @@ class Dropping:
         self._action(barrier, ColumnChange.RENAME_TABLE, (APPLY,))
         followed, schema, state = self.progress.context.tables[table], behind.schema, states[table]
         assert schema is not None and state.schema is not None
-        schema = schema.leaving_out(state.schema.left_out)
+        schema = leaving_checks_out(state.schema, schema.leaving_out(state.schema.left_out), ignores=False)
         if to in states:
             raise _Refused([table], f"the target knows a table {to} already")
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.model.column_changes import BESIDE_COLUMNS, CHECKS, CONSTRAINTS, FOREIGN_KEYS, ColumnChange
+from anabranch.model.column_changes import CONSTRAINTS, FOREIGN_KEYS, OF_INDEXES, ColumnChange
 from anabranch.model.index_changes import is_followed
 
 if TYPE_CHECKING:
@@ -20,6 +20,11 @@ UNCERTAIN_KEY = (
     "rows; load the table again"
 )
 
+UNCERTAIN_CHECK = (
+    "the source drops or changes its check {name}, and what becomes of it is not certain: the target's may refuse rows; load "
+    "the table again"
+)
+
 
 def key_that_goes(facts: StatementFacts, table: TableSchema, is_certain: bool) -> str:
     """Return the reason to park a table of which a statement drops or renames a unique key, or may do so, "" for any other.
@@ -30,10 +35,20 @@ def key_that_goes(facts: StatementFacts, table: TableSchema, is_certain: bool) -
     return UNCERTAIN_KEY.format(name=names[0]) if names else ""
 
 
+def check_that_goes(facts: StatementFacts, table: TableSchema) -> str:
+    """Return the reason to park a table of which a check may go, and nobody knows which, "" for any other."""
+    names = {name.lower() for name in facts.gone_checks}
+    others = {key.name.lower() for key in table.foreign_keys} | {index.name.lower() for index in table.indexes}
+    is_certain = not table.checks or names <= others
+    return "" if is_certain else UNCERTAIN_CHECK.format(name=facts.gone_checks[0])
+
+
 def about_beside(facts: StatementFacts) -> frozenset[ColumnChange]:
     """Return the kinds of BESIDE_COLUMNS that a statement may change."""
-    comments = frozenset((ColumnChange.COMMENTS,)) if ColumnChange.COMMENTS in facts.beside else frozenset()
-    return comments | (BESIDE_COLUMNS - {ColumnChange.COMMENTS} if facts.indexes else frozenset())
+    found = {ColumnChange.COMMENTS} if ColumnChange.COMMENTS in facts.beside else set()
+    found |= OF_INDEXES.keys() if facts.indexes else set()
+    is_about_checks = facts.gone_checks or not {ColumnChange.CHECKS, CONSTRAINTS}.isdisjoint(facts.beside)
+    return frozenset(found | ({ColumnChange.CHECKS} if is_about_checks else set()))
 
 
 def kinds_of(facts: StatementFacts, table: TableSchema) -> list[str]:
@@ -45,7 +60,7 @@ def kinds_of(facts: StatementFacts, table: TableSchema) -> list[str]:
         names = {
             str(ColumnChange.UNIQUE_KEYS): (index.name for index in table.indexes if index.unique),
             FOREIGN_KEYS: (key.name for key in table.foreign_keys),
-            CHECKS: (check.name for check in table.checks),
+            str(ColumnChange.CHECKS): (check.name for check in table.checks),
         }
         found += [kind for kind, some in names.items() if any(name.lower() in gone for name in some)] or [CONSTRAINTS]
     return list(dict.fromkeys(found))

@@ -2,6 +2,7 @@
 join.
 
 A table that is parked takes its foreign-key component with it: half of it would not be consistent.
+What does not live here: tables that are asked for, until they can join (`requested.py`).
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
-from anabranch import log, waits
+from anabranch import log
 from anabranch.capture import altered, created, dropped
 from anabranch.capture.begin import Wanted, read_definitions
-from anabranch.capture.beside import about_beside, key_that_goes, kinds_of
+from anabranch.capture.beside import about_beside, check_that_goes, key_that_goes, kinds_of
 from anabranch.capture.copies import Copies, tell_keys
 from anabranch.capture.kept_catalog import KeptCatalog
 from anabranch.capture.older import PATIENCE
+from anabranch.capture.requested import Requested
 from anabranch.capture.unlogged import REASON
-from anabranch.contracts import SourceCatalog, SourceConnector
-from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
+from anabranch.contracts import SourceConnector
+from anabranch.errors import UnknownLogEvent
 from anabranch.model.column_changes import BESIDE_COLUMNS, FOLLOWS_NOTHING, ColumnChange, Follows
 from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
@@ -33,11 +35,9 @@ from anabranch.model.schema import TableSchema, component
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.rows.log_items import LogRedefined, LogStatement, StatementFacts, StatementKind
-from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter
 
 VANISHES = frozenset({StatementKind.DROP, StatementKind.RENAME, StatementKind.PARTITION})
-PREPARE_SECONDS = 10.0  # between two tries to prepare a table that others are in the way of
 WARN_SECONDS = 60.0  # between two warnings of the same table
 REMEDY = "anabranch load JOB --table {table} brings it in"
 CREATED = "created after start"
@@ -48,26 +48,6 @@ BECAME = f"{DROPPED} as a table of its own: it is "
 REMEDY_GONE = (
     "exclude it in the job file and run anabranch plan JOB, or load it when the source has a table of this name again"
 )
-
-
-@dataclass(frozen=True)
-class Unlisted:
-    """Staged transactions (xid, where it was prepared) that the source did not list as prepared, asked before `mark`."""
-
-    staged: frozenset[tuple[str, str]]
-    mark: LogMark
-    waits_for: frozenset[tuple[str, str]]  # all that had rows of the table then
-
-
-@dataclass(frozen=True)
-class JoiningTable:
-    """A requested table: its definition holds from `mark` on."""
-
-    schema: TableSchema
-    mark: LogMark
-    settled: LogMark
-    asked: float  # time.monotonic()
-    unlisted: Unlisted | None = None  # set once it is told that it waits
 
 
 class DefinitionKeeper:
@@ -96,13 +76,9 @@ class DefinitionKeeper:
         self.kept = KeptCatalog(source)
         self.copies = Copies(self.kept, trail, ghosts or GhostNames(), follows)
         self.follows = follows
-        self.prepare = prepare
-        self.source, self.trail, self.wanted, self.reselect, self.patience = source, trail, wanted, reselect, patience
-        self.joining: dict[TableId, JoiningTable] = {}
-        self._prepare_from = 0.0  # time.monotonic() of the next try
-        self._settling: dict[TableId, frozenset[str]] = {}  # transactions that a table waits for before it joins
+        self.requested = Requested(source, trail, patience, prepare)
+        self.source, self.trail, self.wanted, self.reselect = source, trail, wanted, reselect
         self._warned: dict[TableId, float] = {}
-        self._told: dict[TableId, float] = {}  # when it was said last for whom a table waits
         self.may_be_gone = False  # a statement dropped or renamed tables since somebody looked
         self._went: dict[TableId, str] = {}  # the last such statement of tables that are parked
         self.unsettled: dict[TableId, LogMark] = {}  # joined: definition read no later than this mark
@@ -126,8 +102,7 @@ class DefinitionKeeper:
     def on_statement(self, statement: LogStatement) -> Chunk | None:
         """Return a chunk that carries what the statement does to replicated tables, None if nothing."""
         facts = self.source.dialect.facts(statement.sql, statement.schema)
-        for table in facts.tables:
-            self.joining.pop(table, None)  # asked again by its request
+        self.requested.forget(facts.tables)
         if facts.kind == StatementKind.HARMLESS:
             return None
         shown = replace(statement, sql=self.source.dialect.shown(statement.sql))
@@ -198,10 +173,10 @@ class DefinitionKeeper:
         return self._altered(named[0], statement, shown, follows | {ColumnChange.COMMENTS}) or []  # they park nothing
 
     def _indexed(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
-        """Let a table go on with the indexes, unique keys and the comment that a statement gives, takes or renames, where the
-        job file follows these, or park it where a unique key goes that is not followed. Returns [] for any other statement: the
-        source sees to what indexes ask of rows. What later ones have made of this and of other tables shows at their places: a
-        transaction that alters a table parks none."""
+        """Let a table go on with the indexes, unique keys, checks and the comment that a statement gives, takes or renames,
+        where the job file follows these, or park it where it is not certain which unique key or check goes. Returns [] for any
+        other statement: the source sees to what indexes ask of rows. What later ones have made of this and of other tables
+        shows at their places: a transaction that alters a table parks none."""
         named = [table for table in facts.tables if table in self.trail.history.in_force()]
         about = about_beside(facts)
         if len(named) != 1 or not about or not (follows := self.follows(named[0]) & about):
@@ -214,6 +189,8 @@ class DefinitionKeeper:
             return self._park(named, reason, shown)
         found = self._altered(named[0], statement, shown, follows)
         if found is None and is_about_keys and (reason := key_that_goes(facts, then, is_certain=False)):
+            return self._park(named, reason, shown)
+        if found is None and ColumnChange.CHECKS in follows and (reason := check_that_goes(facts, then)):
             return self._park(named, reason, shown)
         return [replace(one, reason=beside) for one in found or ()]
 
@@ -456,135 +433,20 @@ class DefinitionKeeper:
 
     # --- what users ask for -------------------------------------------------------------------------------------------
 
-    def look_at_requests(self) -> None:
-        """Read the definitions of tables that `load --table` asks for."""
-        asked = [r.table for r in requests.pending(self.trail.directory) if r.table not in self.joining]
-        if not asked or time.monotonic() < self._prepare_from:
-            return
-        with closing(self.source.catalog()) as catalog:
-            tables = catalog.tables(lambda table: table in asked)
-            ready = [table for table, schema in tables.items() if self._is_prepared(schema)]
-            settled = {table for table in ready if self._is_settled(table, catalog)}
-            found = read_definitions(catalog, settled.__contains__)
-        for table, schema in found.tables.items():
-            del self._settling[table]
-            self.joining[table] = JoiningTable(schema, found.before, found.after, time.monotonic())
-        for table in set(asked) - tables.keys():
-            requests.refuse(self.trail.directory, table, "the source has no such table")
-
-    def _is_prepared(self, schema: TableSchema) -> bool:
-        """Prepare a table at the source. A refusal ends the request, not capture; where others hold locks it is tried
-        again later.
-        """
-        try:
-            self.prepare({schema.id: schema})
-        except SourceUnavailable as busy:
-            log.get().warning("table_waits_to_join", table=str(schema.id), why=busy.message)
-            self._prepare_from = time.monotonic() + PREPARE_SECONDS
-            return False
-        except SourceError as refused:
-            requests.refuse(self.trail.directory, schema.id, f"{refused.message} — {refused.hint}")
-            return False
-        return True
-
-    def _is_settled(self, table: TableId, catalog: SourceCatalog) -> bool:
-        """Return whether the transactions that were open when the table was asked for have ended. The log may lack rows
-        of theirs.
-        """
-        in_progress = catalog.transactions.in_progress()
-        before = self._settling.get(table, in_progress)
-        left = before & in_progress
-        if left:
-            self._tell_settling(table, left, catalog, is_new=table not in self._settling or left != before)
-        elif before and table in self._settling:
-            waits.publish(str(table), "")
-        self._settling[table] = left
-        return not left
-
-    def _tell_settling(self, table: TableId, left: frozenset[str], catalog: SourceCatalog, is_new: bool) -> None:
-        """Say whom the table waits for: immediately, whenever one has ended, and once a minute."""
-        held = "; ".join(catalog.transactions.who_has(left)[:5])
-        waits.publish(str(table), f"for transactions that were open when {table} was asked for, held by {held}")
-        now = time.monotonic()
-        if is_new or now - self._told.get(table, now) > waits.REPEAT:
-            self._told[table] = now
-            transactions = sorted(left)[:5]
-            log.get().warning("table_waits_to_join", table=str(table), for_transactions=transactions, held_by=held)
-
     def join(self, mark: LogMark) -> Chunk | None:
         """Bring in requested tables whose definition holds at `mark`, the place the log is read up to. Not while a prepared
         transaction is open whose rows of the table were left out: they would be missing at its commit (K6)."""
-        ready = {t: j for t, j in self.joining.items() if self.source.order.includes(mark, j.mark.native, None)}
-        asked = {request.table for request in requests.pending(self.trail.directory)} if ready else set()
-        for table in ready.keys() - asked:  # withdrawn
-            del self.joining[table]
-        ready = {t: joining for t, joining in ready.items() if t in asked and not self._awaits(t, joining, mark)}
-        if not ready:
-            return None
         barriers: list[Barrier] = []
-        for table, joining in ready.items():
+        for table, joining in self.requested.ready(mark).items():
             latest = self.trail.history.latest(table)
             schema = joining.schema.with_version(latest.version + 1 if latest else 1)
             self.trail.schema(schema, joined=True)
             self.unsettled[table] = joining.settled
             barriers.append(Barrier(0, len(barriers), BarrierKind.SCHEMA, table, schema=schema))
-            del self.joining[table]
+        if not barriers:
+            return None
         self.reselect()
         return alone(barriers, mark, None)
-
-    def _awaits(self, table: TableId, joining: JoiningTable, mark: LogMark) -> bool:
-        if uncommitted := self.trail.open_staging.lacking(table):
-            if time.monotonic() - joining.asked > self.patience:
-                self._refuse_waiting(table, uncommitted, is_same=True)
-            return True
-        lacking, first = self.trail.staging.lacking(table), joining.unlisted
-        if lacking and first is None:
-            log.get().warning("table_waits_to_join", table=str(table), for_prepared=lacking[:5])
-            self.joining[table] = replace(joining, unlisted=self._unlisted(lacking))
-        elif lacking and first and time.monotonic() - joining.asked > self.patience:
-            self._forget_ended(lacking, first, mark)
-            lacking = self.trail.staging.lacking(table)
-            if lacking:
-                self._refuse_waiting(table, lacking, is_same=bool(first.waits_for & self._staged(lacking)))
-        return bool(lacking)
-
-    def _refuse_waiting(self, table: TableId, lacking: list[str], is_same: bool) -> None:
-        """Refuse the request of a table that waited too long. `is_same`: some of the transactions are those that were
-        open at first.
-        """
-        xids, seconds = ", ".join(lacking[:5]), f"{self.patience:g} s"
-        reason = f"the transactions {xids} have rows of it and did not end in {seconds}: end them, then ask again"
-        if not is_same:
-            reason = (
-                f"for {seconds} some prepared transaction always had rows of it, each time another one, now {xids}: it can "
-                "join only while none is open; pause its XA writers for a moment, then ask again"
-            )
-        requests.refuse(self.trail.directory, table, reason)
-        del self.joining[table]
-
-    def _unlisted(self, xids: list[str]) -> Unlisted:
-        with closing(self.source.catalog()) as catalog:
-            listed = catalog.transactions.prepared()
-            gone = [] if listed is None else [xid for xid in xids if xid not in listed]
-            return Unlisted(self._staged(gone), catalog.mark(), self._staged(xids))
-
-    def _staged(self, xids: Iterable[str]) -> frozenset[tuple[str, str]]:
-        return frozenset((xid, self.trail.staging[xid].native) for xid in xids)
-
-    def _forget_ended(self, lacking: list[str], first: Unlisted, mark: LogMark) -> None:
-        """Forget staged transactions that ended without the log (`sql_log_bin = 0`, a crash while being prepared).
-
-        Such a transaction is listed by the source neither now nor when the table began to wait, and the log up to
-        `mark` does not end it. It would delay joins for ever.
-        """
-        if self.source.order.includes(mark, first.mark.native, None):
-            for xid, native in first.staged & self._unlisted(lacking).staged:
-                log.get().warning("transaction_ended_unlogged", xid=xid, prepared_at=native)
-                self.trail.staging.remove(xid)
-
-    def joined(self, tables: Iterable[TableId], sequence: int) -> None:
-        for table in tables:
-            requests.done(self.trail.directory, table, sequence)
 
 
 def alone(barriers: list[Barrier], mark: LogMark, gtid: str | None, origin: str | None = None) -> Chunk:

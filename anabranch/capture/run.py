@@ -281,7 +281,7 @@ class Capture:
                 is_inside = False
             if item is not None:
                 idle = item.mark if isinstance(item, LogIdle) else None
-            if idle is not None and (now >= next_heartbeat or self.keeper.joining):
+            if idle is not None and (now >= next_heartbeat or self.keeper.requested.joining):
                 self._heartbeat(idle)
                 idle, next_heartbeat = None, now + pace.current.capture_heartbeat
             if now >= next_requests and not is_inside:
@@ -432,9 +432,9 @@ class Capture:
         self.counted(self.counts)
 
     def _requests(self) -> None:
-        self.keeper.look_at_requests()
+        self.keeper.requested.look()
         chunk = self.keeper.join(self._place())
         if chunk is not None:
             self._write(chunk)
             tables = [b.table for b in chunk.barriers if b.kind is BarrierKind.SCHEMA]
-            self.keeper.joined(tables, self.trail.end.position.sequence)
+            self.keeper.requested.joined(tables, self.trail.end.position.sequence)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import StateError, TrailError
+from anabranch.model.check_changes import as_at_source
 from anabranch.model.ids import TableId
 from anabranch.trail import headers, history_file
 from anabranch.trail.history import Entry
@@ -96,7 +97,7 @@ def _known_by_all(job: JobView, end: int) -> tuple[dict[TableId, TableSchema], d
             at = checkpoint.position.sequence if checkpoint else "nothing"
             raise _uncertain(one, f"the target has {at} of the trail, which ends at {end}")
         for table, state in sorted(states.items()):
-            schema = state.schema.leaving_out(()) if state.schema else None
+            schema = as_at_source(state.schema) if state.schema else None
             if state.is_parked:
                 parked[table] = schema or parked.get(table)
             elif not state.is_streaming or schema is None or state.facts.altering is not None:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from anabranch.model.check_changes import check_changes, leaving_checks_out
 from anabranch.model.comment_changes import comment_changes
 from anabranch.model.index_changes import index_changes
 
@@ -41,16 +42,16 @@ class ColumnChange(StrEnum):
     INDEXES = "indexes"  # those that are not unique
     UNIQUE_KEYS = "unique_keys"  # beside the primary one
     COMMENTS = "comments"  # of a table and its columns
+    CHECKS = "checks"  # those that are not part of a column's definition
 
 
 TOLD_BY_ROWS = frozenset((ColumnChange.ADD, ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.TYPE))
 """The kinds that show in the names and types of a row's columns, where a log has those."""
 OF_TABLES = frozenset((ColumnChange.CREATE, ColumnChange.SWAP, ColumnChange.DROP_TABLE, ColumnChange.RENAME_TABLE))
 """The kinds that are no changes of columns, but of whole tables."""
-BESIDE_COLUMNS = frozenset((ColumnChange.INDEXES, ColumnChange.UNIQUE_KEYS, ColumnChange.COMMENTS))
+BESIDE_COLUMNS = frozenset((ColumnChange.INDEXES, ColumnChange.UNIQUE_KEYS, ColumnChange.COMMENTS, ColumnChange.CHECKS))
 """The kinds of which the source alone sees to what they ask of rows: a target may do without them."""
-CHECKS, FOREIGN_KEYS, PARTITIONS, OTHER_INDEXES = NEVER_FOLLOWED = (
-    "checks",
+FOREIGN_KEYS, PARTITIONS, OTHER_INDEXES = NEVER_FOLLOWED = (
     "foreign keys",
     "partitions",
     "full-text and spatial indexes",
@@ -107,6 +108,7 @@ IGNORES = {
     ColumnChange.INDEXES: IGNORE,
     ColumnChange.UNIQUE_KEYS: IGNORE,
     ColumnChange.COMMENTS: IGNORE,
+    ColumnChange.CHECKS: IGNORE,
 }  # kinds of changes that a target may leave out
 DECISIONS: Mapping[str, Actions] = {
     APPLY: dict.fromkeys(ColumnChange, APPLY),
@@ -196,7 +198,8 @@ def kinds_between(then: TableSchema, now: TableSchema, renamed: Mapping[str, str
 def kinds_beside(then: TableSchema, now: TableSchema, renamed: Mapping[str, str]) -> frozenset[ColumnChange]:
     """Return the kinds of changes between two definitions that are of BESIDE_COLUMNS."""
     found = {kind for kind, unique in OF_INDEXES.items() if index_changes(then, now, renamed, unique)}
-    return frozenset(found | ({ColumnChange.COMMENTS} if comment_changes(then, now, renamed) else set()))
+    found |= {ColumnChange.COMMENTS} if comment_changes(then, now, renamed) else set()
+    return frozenset(found | ({ColumnChange.CHECKS} if check_changes(then, now) else set()))
 
 
 def with_those(column: Column, former: Column, kinds: frozenset[ColumnChange]) -> Column:
@@ -240,14 +243,14 @@ def _without_told(column: Column, former: Column, kinds: frozenset[ColumnChange]
 
 
 def leaving_out(then: TableSchema, now: TableSchema, untold: Untold, actions: TableActions) -> TableSchema:
-    """Return the next definition as a target has it: without the columns of `then` that it is without, whatever they are called
-    now, and without those that come, where the job file ignores them."""
+    """Return the next definition as a target has it: without the columns and checks of `then` that it is without, whatever they
+    are called now, and without those that come, where the job file ignores them."""
     renamed = dict(untold.renamed)
     names = {renamed.get(name, name) for name in then.left_out if name in renamed or name not in renamed.values()}
     if actions.of(ColumnChange.ADD) == IGNORE:
         before = {renamed.get(column.name, column.name) for column in then.columns}
         names |= {column.name for column in now.columns} - before
-    return now.leaving_out(names)
+    return leaving_checks_out(then, now.leaving_out(names), actions.of(ColumnChange.CHECKS) == IGNORE)
 
 
 def left_out_now(then: TableSchema, now: TableSchema) -> TableSchema | None:

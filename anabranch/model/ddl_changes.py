@@ -86,7 +86,8 @@ def digest_of(schema: TableSchema | None) -> str:
     if schema is None:
         return ""
     columns = tuple(replace(column, number=0, left_out=False) for column in schema.columns)
-    same = replace(schema, columns=columns, numbers=0, file=0, oid=0)
+    checks = tuple(replace(check, left_out=False) for check in schema.checks)
+    same = replace(schema, columns=columns, checks=checks, numbers=0, file=0, oid=0)
     facts = {name: value for name, value in same.to_json().items() if name != "version"}
     text = json.dumps(facts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]

@@ -113,6 +113,7 @@ class Check:
     text: str  # as the source prints it
     term: Term | None = None
     refusal: str = ""
+    left_out: bool = False  # of a target's state: it is without this one, which came later
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +312,8 @@ class TableSchema:
                 _without(logical, _RARE_OF_TYPE)
         for index in data["indexes"]:
             _without(index, _RARE_OF_INDEX)
+        for check in data["checks"]:
+            _without(check, _RARE_OF_CHECK)
         _without(data, _RARE_OF_TABLE)
         return data
 
@@ -350,6 +353,7 @@ _RARE: dict[str, Any] = {
 }
 _RARE_OF_TABLE: dict[str, Any] = {"numbers": 0, "file": 0}
 _RARE_OF_TYPE: dict[str, Any] = {"base": "", "delimiter": "", "fields": ()}
+_RARE_OF_CHECK: dict[str, Any] = {"left_out": False}
 _RARE_OF_INDEX: dict[str, Any] = {"parts": (), "invisible": False}
 
 
@@ -399,7 +403,8 @@ def _index(data: dict[str, Any]) -> Index:
 
 
 def _check(data: dict[str, Any]) -> Check:
-    return Check(data["name"], data["text"], Term.from_json(data["term"]), data["refusal"])
+    left_out = bool(data.get("left_out"))  # a trail of before has none
+    return Check(data["name"], data["text"], Term.from_json(data["term"]), data["refusal"], left_out)
 
 
 def _foreign_key(data: dict[str, Any]) -> ForeignKey:

@@ -15,6 +15,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from anabranch.errors import StateError
+from anabranch.model.check_changes import NO_CHECKS, CheckChanges
 from anabranch.model.ids import TableId
 from anabranch.model.index_changes import NO_CHANGES, IndexChanges, is_followed
 from anabranch.model.parked_reasons import tells_dropped
@@ -137,7 +138,7 @@ class TableState:
     @property
     def is_built(self) -> bool:
         """True if the table streams, and its indexes and keys exist or are reported as not built."""
-        return self.is_streaming and self.facts.built and not self.facts.adding
+        return self.is_streaming and self.facts.built and not (self.facts.adding or self.facts.checking)
 
     @property
     def is_asked(self) -> bool:
@@ -326,7 +327,7 @@ def note_built(state: TableState, not_built: Sequence[str] = ()) -> TableState:
     indexes that have come since."""
     before = state.facts.not_built if state.facts.built else ()
     told = tuple(dict.fromkeys((*before, *not_built)))
-    return replace(state, facts=replace(state.facts, built=True, not_built=told, adding=()))
+    return replace(state, facts=replace(state.facts, built=True, not_built=told, adding=(), checking=()))
 
 
 @_step(Life.STREAMING, after=Life.STREAMING)
@@ -346,11 +347,15 @@ def begin_altering(state: TableState, sequence: int) -> TableState:
 
 @_step(Life.STREAMING, after=Life.STREAMING)
 def alter(
-    state: TableState, schema: TableSchema, indexes: IndexChanges = NO_CHANGES, passed: Sequence[str] = ()
+    state: TableState,
+    schema: TableSchema,
+    indexes: IndexChanges = NO_CHANGES,
+    passed: Sequence[str] = (),
+    checks: CheckChanges = NO_CHECKS,
 ) -> TableState:
-    """Follow the table by its next definition, which its target's table has by now, but for indexes that come. `passed`: those
-    that come, and that the target is to be without."""
-    return replace(state, schema=schema, facts=replace(_indexed(state, schema, indexes, passed), altering=None))
+    """Follow the table by its next definition, which its target's table has by now, but for indexes and checks that come.
+    `passed`: indexes that come, and that the target is to be without."""
+    return replace(state, schema=schema, facts=replace(_indexed(state, schema, indexes, passed, checks), altering=None))
 
 
 @_step(Life.STREAMING, after=Life.STREAMING)
@@ -383,13 +388,16 @@ def catch_up(
     schema: TableSchema | None = None,
     indexes: IndexChanges = NO_CHANGES,
     passed: Sequence[str] = (),
+    checks: CheckChanges = NO_CHECKS,
 ) -> TableState:
     """Note how far a table has come that resumes. `schema`: its next definition, which its target's table has by now, but for
-    indexes that come; `passed` as for `alter`."""
+    indexes and checks that come; `passed` as for `alter`."""
     facts = replace(state.facts, resumes=sequence)
     if schema is None:
         return replace(state, facts=facts)
-    facts = replace(_indexed(state, schema, indexes, passed), resumes=sequence, altering=None, asked=None, decided=())
+    facts = replace(
+        _indexed(state, schema, indexes, passed, checks), resumes=sequence, altering=None, asked=None, decided=()
+    )
     return replace(state, schema=schema, facts=facts)
 
 
@@ -454,12 +462,14 @@ def give_up_place(state: TableState) -> TableState:
 
 def _unbuilt(facts: Facts) -> Facts:
     others = {name: value for name, value in facts.others.items() if name != "analyzed"}  # of releases before
-    return replace(facts, built=False, not_built=(), adding=(), others=others)
+    return replace(facts, built=False, not_built=(), adding=(), checking=(), others=others)
 
 
-def _indexed(state: TableState, schema: TableSchema, changes: IndexChanges, passed: Sequence[str]) -> Facts:
-    """Return the facts with the indexes that are to be built, and those that are not. Behind one that goes, others over the
-    same columns may have to be: a target builds one of them."""
+def _indexed(
+    state: TableState, schema: TableSchema, changes: IndexChanges, passed: Sequence[str], checks: CheckChanges
+) -> Facts:
+    """Return the facts with the indexes and checks that are to be built, and the indexes that are not. Behind an index that
+    goes, others over the same columns may have to be: a target builds one of them."""
     names, there = dict(changes.renamed), {index.name for index in schema.indexes}
     wanted = [names.get(name, name) for name in state.facts.adding] + list(changes.added)
     before = state.schema.indexes if state.schema else ()
@@ -471,8 +481,11 @@ def _indexed(state: TableState, schema: TableSchema, changes: IndexChanges, pass
     wanted += [index.name for index in built if is_followed(index) and index.columns in gone]
     adding = tuple(name for name in dict.fromkeys(wanted) if name in there and name not in passed)
     of_gone = tuple(f"index {name} of " for name in changes.dropped)
+    of_gone += tuple(f"check {name} of " for name in checks.dropped)
     not_built = tuple(line for line in state.facts.not_built if not line.startswith(of_gone))
-    return replace(state.facts, adding=adding, not_built=not_built, passed=tuple(passed), left_out=schema.left_out)
+    left = (name for name in state.facts.checking if name not in checks.dropped)
+    facts = replace(state.facts, adding=adding, checking=tuple(dict.fromkeys((*left, *checks.added))))
+    return replace(facts, not_built=not_built, passed=tuple(passed), left_out=schema.left_out)
 
 
 def read_stored(state: str, reason: str, facts: Mapping[str, str]) -> tuple[Life, Facts]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from anabranch.model.check_changes import NO_CHECKS, CheckChanges
 from anabranch.model.column_changes import ColumnChange
 from anabranch.model.comment_changes import NO_COMMENTS, CommentChanges
 from anabranch.model.index_changes import NO_CHANGES, IndexChanges
@@ -65,8 +66,8 @@ Step = ColumnAdded | ColumnDropped | ColumnRenamed | ColumnRetyped | Nullability
 class AlteredTable:
     """A table that the source has altered: what it was and is there and at the target, and the steps from one to the other.
     Steps are of columns that the job replicates; they come all at once, and each column is in one step of a class. `indexes`:
-    what becomes of indexes and unique keys; those that come are built behind the steps, as a load builds them. `beside`: the
-    kinds of these changes."""
+    what becomes of indexes and unique keys; those that come, and `checks`, are built behind the steps, as a load builds them.
+    `beside`: the kinds of these changes."""
 
     former: TableSchema
     former_table: TargetTable
@@ -78,25 +79,26 @@ class AlteredTable:
     passed: tuple[str, ...] = ()  # indexes (source's names) that come, and that the job file does not follow
     ignored: tuple[str, ...] = ()  # columns (source's names) that come, and that the target stays without
     comments: CommentChanges = NO_COMMENTS
+    checks: CheckChanges = NO_CHECKS
 
     @property
     def is_all_behind(self) -> bool:
         """True if nothing is to be done before the table goes on by its next definition."""
-        return not (self.is_about_rows or self.comments)
+        return not (self.is_about_rows or self.comments or self.checks)
 
     @property
     def is_about_rows(self) -> bool:
         """True if others that read or write rows have to wait for what is done before that."""
-        return bool(self.steps or self.indexes.dropped or self.indexes.renamed)
+        return bool(self.steps or self.indexes.dropped or self.indexes.renamed or self.checks.dropped)
 
     @property
     def does_nothing(self) -> bool:
         """True if the target's table stays as it is."""
-        return not (self.steps or self.indexes or self.comments)
+        return not (self.steps or self.indexes or self.comments or self.checks)
 
     def of_steps_alone(self) -> AlteredTable:
         """Return it without what comes to the target beside steps."""
-        return replace(self, indexes=NO_CHANGES, comments=NO_COMMENTS)
+        return replace(self, indexes=NO_CHANGES, comments=NO_COMMENTS, checks=NO_CHECKS)
 
     def former_name(self, name: str) -> str:
         """Return what the source called a column before the steps that it calls `name` now."""

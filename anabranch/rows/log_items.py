@@ -122,7 +122,8 @@ class StatementFacts:
     names, in the order of a RENAME TABLE, or of an ALTER TABLE that does nothing else. `makes_anew`: of a DROP that is CREATE
     OR REPLACE: a new table has the name. `indexes`: it makes, drops or renames indexes or unique keys, or may do so, whatever
     else it does. `beside`: kinds of what an ALTER changes that no row asks for, as BESIDE_COLUMNS and NEVER_FOLLOWED name them.
-    `gone_indexes`: names of indexes and unique keys that it drops or renames, or may do so.
+    `gone_indexes`: names of indexes and unique keys that it drops or renames, or may do so; `gone_checks`: of checks that it
+    drops, or does not enforce any more.
     """
 
     kind: StatementKind
@@ -135,6 +136,7 @@ class StatementFacts:
     indexes: bool = False
     beside: tuple[str, ...] = ()
     gone_indexes: tuple[str, ...] = ()
+    gone_checks: tuple[str, ...] = ()
 
 
 LogItem = (

@@ -65,7 +65,9 @@ def test_what_is_not_followed_is_noted_and_parks_nothing(
     here.made.assert_identical("item")
     noted = here.job.ddl_changes(f"{here.made.schema}.item")
     assert [one.why.rpartition(": ")[2] for one in noted] == [kinds for _, kinds in STATEMENTS]
-    assert {one.outcome for one in noted} == {Outcome.IGNORED} and noted[0].rule == DdlRule("[ddl] comments", "ignore")
+    assert {one.outcome for one in noted} == {Outcome.IGNORED} and noted[0].rule == DdlRule(
+        "[ddl] checks, comments", "ignore"
+    )
     assert noted[3].rule == DdlRule("[ddl] indexes", "ignore") and noted[3].statement == STATEMENTS[3][0]
     here.job.drop(execute=True)
     drop_database(target)

@@ -231,13 +231,13 @@ def test_a_table_that_joins_names_whose_transactions_it_waits_for(shop: Database
         stack.callback(preparing.execute, f"ROLLBACK PREPARED '{gid}'")  # else whatever makes a slot would wait for it
         keeper = DefinitionKeeper(source(endpoint_of(shop)), trail, lambda table: True, lambda: None)
         requests.request_table(tmp_path, item)
-        keeper.look_at_requests()
+        keeper.requested.look()
         heard.first(f"process {holder.info.backend_pid} (", "application forgotten", f"prepared transaction '{gid}'")
-        assert item not in keeper.joining
+        assert item not in keeper.requested.joining
         holder.rollback()
-        keeper.look_at_requests()
+        keeper.requested.look()
         last = [text for _, text in heard.texts if text][-1]  # a session of another test may have said that it is over
         assert gid in last and "forgotten" not in last
         stack.close()
-        keeper.look_at_requests()
-        assert item in keeper.joining and heard.is_over()
+        keeper.requested.look()
+        assert item in keeper.requested.joining and heard.is_over()

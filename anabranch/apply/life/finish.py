@@ -185,18 +185,21 @@ def _which(state: TableState) -> tuple[int, int]:
 
 
 def _left(state: TableState) -> TableState:
-    """Return the table as it is to be built. One that was built has only the indexes that came since: what else the target has
-    lost meanwhile somebody has taken off. Indexes that came and are not followed are not built: nobody would take them off."""
+    """Return the table as it is to be built. One that was built has only the indexes and checks that came since: what else the
+    target has lost meanwhile somebody has taken off. Those that came and are not followed are not built: nobody would take them
+    off."""
     if state.schema is None:
         return state
     followed = tuple(index for index in state.schema.indexes if index.name not in state.facts.passed)
+    asked = tuple(check for check in state.schema.checks if not check.left_out)
     if not state.facts.built:
-        return replace(state, schema=replace(state.schema, indexes=followed))
+        return replace(state, schema=replace(state.schema, indexes=followed, checks=asked))
     indexes = tuple(index for index in followed if index.name in state.facts.adding)
     columns = tuple(
         replace(c, has_default=c.nullable, default=None, default_is_expression=False) for c in state.schema.columns
     )
-    schema = replace(state.schema, columns=columns, indexes=indexes, checks=(), foreign_keys=())
+    checks = tuple(check for check in asked if check.name in state.facts.checking)
+    schema = replace(state.schema, columns=columns, indexes=indexes, checks=checks, foreign_keys=())
     return replace(state, schema=schema)
 
 

@@ -36,6 +36,7 @@ ChangeType = Literal["apply", "apply_if_exact", "ask", "park", "stop"]
 Indexes = Literal["apply", "ignore", "ask", "stop"]
 UniqueKeys = Literal["apply", "ignore", "ask", "stop"]
 Comments = Literal["apply", "ignore"]
+Checks = Literal["apply", "ignore", "ask", "stop"]
 Any = Literal["apply", "ask", "park", "stop"]
 RenameTable = Literal["apply", "park", "stop"]
 DropTable = Literal["apply", "keep", "rename", "ask", "park", "stop"]
@@ -77,6 +78,8 @@ class DdlOfTables(Section):
     """As above, of these tables."""
     comments: Comments | None = None
     """As above, of these tables."""
+    checks: Checks | None = None
+    """As above, of these tables."""
 
 
 def _ghost(text: str) -> str:
@@ -96,7 +99,7 @@ class Ddl(Section):
 
     action: Any | None = None
     """Decide the same of every kind of change that has no key of its own here (`apply`, `ask`, `park`, `stop`), but for
-    `create_table`, `drop_table`, `rename_table`, `online_swap`, `indexes`, `unique_keys` and `comments`."""
+    `create_table`, `drop_table`, `rename_table`, `online_swap`, `indexes`, `unique_keys`, `comments` and `checks`."""
 
     add_column: AddColumn | None = None
     """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), only where the target
@@ -165,6 +168,12 @@ class Ddl(Section):
     """Give the target's tables and columns the comments that the source's have got (`apply`), or leave theirs as they are
     (`ignore`, as when absent). What the target refuses of a comment is in the note of the change, and parks nothing. From a
     MySQL or MariaDB ([more](../howto/schema-changes.md#comments))."""
+
+    checks: Checks | None = None
+    """Make and drop checks of the target's tables where the source does so with its own (`apply`), or leave the target's as
+    they are (`ignore`, as when absent: rows that one of them refuses by then park the table or stop the job). A new one is
+    built while rows go on; one that does not mean just the same at the target parks the table. Checks in a column's own
+    definition park it in any case. From a MySQL or MariaDB ([more](../howto/schema-changes.md#checks))."""
 
     online_swap: Literal["apply", "park"] | None = None
     """Follow a table that gh-ost or pt-online-schema-change swaps with a changed copy of it (`apply`), by the keys above, or

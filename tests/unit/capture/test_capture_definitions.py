@@ -316,7 +316,11 @@ def test_what_is_not_followed_is_noted(keep: Callable, sql: str, kinds: str) -> 
         assert noted(keeper, f"ALTER TABLE orders {quiet}") == {}
     assert noted(keeper, "CREATE INDEX i ON elsewhere.orders (n)") == {}
     keeper.follows = lambda table: frozenset((ColumnChange.INDEXES,))
-    assert noted(keeper, "ALTER TABLE orders ADD KEY k (n), ADD CHECK (n > 0), COMMENT 'x'") == {"orders": "checks"}
+    keys = "ADD FOREIGN KEY (n) REFERENCES t (id)"
+    assert noted(keeper, f"ALTER TABLE orders ADD KEY k (n), {keys}, COMMENT 'x'") == {"orders": "foreign keys"}
+    assert noted(keeper, "ALTER TABLE orders ADD KEY l (n), ADD CHECK (n > 0)") == {"orders": ""}, (
+        "the definition has it"
+    )
 
 
 def test_unique_keys_are_followed_where_the_job_asks_for_them(keep: Callable) -> None:

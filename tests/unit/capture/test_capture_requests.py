@@ -40,10 +40,10 @@ def test_a_table_that_the_source_lacks_is_refused_and_the_other_one_is_brought_i
 ) -> None:
     for table in (THERE, AWAY):
         requests.request_table(tmp_path, table)
-    keeper.look_at_requests()
+    keeper.requested.look()
     answer = requests.answer(tmp_path, AWAY)
     assert answer is not None and answer.refusal == "the source has no such table"
-    assert set(keeper.joining) == {THERE}
+    assert set(keeper.requested.joining) == {THERE}
     assert [request.table for request in requests.pending(tmp_path)] == [THERE]
 
 
@@ -54,8 +54,8 @@ def test_rule_06_a_table_that_was_refused_or_is_not_asked_for_any_more_does_not_
     end, staging = keeper.source.log(LogOptions(1, 1.0)).end(), keeper.trail.staging
     staging.prepare("x", end, (THERE,))
     requests.request_table(tmp_path, THERE)
-    keeper.patience = 0.0
-    keeper.look_at_requests()
+    keeper.requested.patience = 0.0
+    keeper.requested.look()
     assert keeper.join(end) is None and requests.answer(tmp_path, THERE).is_pending  # it waits
     assert keeper.join(end) is None
     refused = requests.answer(tmp_path, THERE)
@@ -64,9 +64,9 @@ def test_rule_06_a_table_that_was_refused_or_is_not_asked_for_any_more_does_not_
     assert keeper.join(end) is None and not keeper.trail.history.in_force()
     assert requests.answer(tmp_path, THERE) == refused
     requests.request_table(tmp_path, THERE)
-    keeper.look_at_requests()
+    keeper.requested.look()
     requests.withdraw(tmp_path, THERE)
-    assert keeper.join(end) is None and not keeper.joining and not keeper.trail.history.in_force()
+    assert keeper.join(end) is None and not keeper.requested.joining and not keeper.trail.history.in_force()
 
 
 def test_rule_06_staged_transactions_hold_up_a_table_unless_the_source_says_that_they_are_over(
@@ -75,7 +75,7 @@ def test_rule_06_staged_transactions_hold_up_a_table_unless_the_source_says_that
     """Not by its silence, nor before the log is read past the asking."""
     shop, staging = database("requests-source"), keeper.trail.staging
     staging.prepare("x", mark(shop.identity, 0), (THERE,))
-    keeper.patience = 0.0
+    keeper.requested.patience = 0.0
     for answer, end, joins in (
         (None, 0, False),
         (frozenset("x"), 0, False),
@@ -84,11 +84,12 @@ def test_rule_06_staged_transactions_hold_up_a_table_unless_the_source_says_that
     ):
         monkeypatch.setattr(MemoryCatalog, "prepared", lambda self, answer=answer: answer)
         requests.request_table(tmp_path, THERE)
-        keeper.look_at_requests()
+        keeper.requested.look()
         keeper.join(mark(shop.identity, 0))
-        place = keeper.joining[THERE].unlisted.mark
-        keeper.joining[THERE] = replace(
-            keeper.joining[THERE], unlisted=replace(keeper.joining[THERE].unlisted, mark=mark(shop.identity, -end))
+        place = keeper.requested.joining[THERE].unlisted.mark
+        keeper.requested.joining[THERE] = replace(
+            keeper.requested.joining[THERE],
+            unlisted=replace(keeper.requested.joining[THERE].unlisted, mark=mark(shop.identity, -end)),
         )
         assert place == mark(shop.identity, 0)
         assert (keeper.join(mark(shop.identity, 0)) is not None) is joins
@@ -102,8 +103,8 @@ def test_a_table_that_always_has_another_prepared_transaction_is_refused_with_th
     end, staging = mark(database("requests-source").identity, 0), keeper.trail.staging
     staging.prepare("x", end, (THERE,))
     requests.request_table(tmp_path, THERE)
-    keeper.patience = 0.0
-    keeper.look_at_requests()
+    keeper.requested.patience = 0.0
+    keeper.requested.look()
     assert keeper.join(end) is None
     staging.remove("x")
     staging.prepare("y", end, (THERE,))

@@ -56,6 +56,7 @@ FACTS = (
     ("apply", "me"),
     ("5@b.1:7", "me", "now"),
     ("by_v",),
+    ("positive",),
     ("by_c",),
     ("note",),
 )

@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from anabranch.connectors.mysql.charsets import character_bytes
 from anabranch.connectors.mysql.source.altered_columns import USUAL, UTF8
+from anabranch.connectors.mysql.source.check_clauses import AddsCheck, DropsCheck, EnforcesCheck, of_statement
+from anabranch.connectors.mysql.source.check_clauses import read as read_checks
 from anabranch.connectors.mysql.source.column_clauses import Adds, Changes, Clause, Defaults, Said, Unknown, read
 from anabranch.connectors.mysql.source.comment_clauses import comment_of, is_comment
 from anabranch.connectors.mysql.source.defaults import constant
@@ -36,6 +38,21 @@ def foreseen(clauses: Sequence[Sequence[Token]], then: TableSchema, family: str)
         columns |= _columns(clause, columns, then, family)
     comment = comment_of(clauses)
     return replace(then, columns=tuple(columns.values()), comment=then.comment if comment is None else comment)
+
+
+def with_checks(clauses: Sequence[Sequence[Token]], then: TableSchema, family: str) -> TableSchema:
+    """Return the definition with the checks that clauses leave. Raises Unknown and IndexError for what is not read."""
+    said, checks = read_checks(clauses), {check.name.lower(): check for check in then.checks}
+    for one in said:
+        if isinstance(one, DropsCheck):
+            checks.pop(one.name.lower(), None)
+        elif isinstance(one, EnforcesCheck) and one.enforced:
+            raise Unknown  # what it means is in no statement
+    for one in said:
+        if isinstance(one, AddsCheck):
+            made = of_statement(one, then, family, checks.keys())
+            checks[made.name.lower()] = made
+    return replace(then, checks=tuple(checks.values()))
 
 
 def _columns(clause: Clause, known: Mapping[str, Column], then: TableSchema, family: str) -> dict[str, Column]:

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from anabranch.connectors.mysql.source.statement_tokens import Token
 from anabranch.model.column_changes import (
-    CHECKS,
     CONSTRAINTS,
     FOREIGN_KEYS,
     OTHER_INDEXES,
@@ -20,7 +19,7 @@ from anabranch.model.column_changes import (
 _BY_WORD = {
     "UNIQUE": str(ColumnChange.UNIQUE_KEYS),
     "FOREIGN": FOREIGN_KEYS,
-    "CHECK": CHECKS,
+    "CHECK": str(ColumnChange.CHECKS),
     "FULLTEXT": OTHER_INDEXES,
     "SPATIAL": OTHER_INDEXES,
     "INDEX": str(ColumnChange.INDEXES),

@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 
-from anabranch.connectors.mysql.source import altered_columns, copied_tables, created_tables, index_clauses
+from anabranch.connectors.mysql.source import (
+    altered_columns,
+    check_clauses,
+    copied_tables,
+    created_tables,
+    index_clauses,
+)
 from anabranch.connectors.mysql.source.column_clauses import Unknown
 from anabranch.connectors.mysql.source.comment_clauses import comment_of
 from anabranch.connectors.mysql.source.kinds_beside import kind_of_index, kinds_beside
@@ -61,8 +67,9 @@ class MysqlDialect:
         if found.kind is not StatementKind.ALTER or not _ENDS_BY_MODE.search(sql):
             return found
         other = self._facts(list(tokens(sql, escapes=False)), default_schema)  # a text may hide a clause
-        gone = (*found.gone_indexes, *other.gone_indexes)
-        return replace(found, indexes=found.indexes or other.indexes or bool(gone), gone_indexes=gone)
+        gone, checks = (*found.gone_indexes, *other.gone_indexes), (*found.gone_checks, *other.gone_checks)
+        is_about = found.indexes or other.indexes or bool(gone)
+        return replace(found, indexes=is_about, gone_indexes=gone, gone_checks=checks)
 
     def _facts(self, tokens: list[Token], default_schema: str) -> StatementFacts:
         statement = _Statement(tokens, default_schema, self.folds_names)
@@ -82,7 +89,7 @@ class MysqlDialect:
             kind = _Statement(found, default_schema, self.folds_names).facts().kind
             if kind is StatementKind.ALTER:
                 inner = _Statement(_behind_set(found), default_schema, self.folds_names)
-                return altered_columns.indexed(inner.clauses_of_alter(), then, now)
+                return altered_columns.indexed(inner.clauses_of_alter(), then, now, self.family)
             clauses = _Statement(found, default_schema, self.folds_names).clauses_of_alter()
             return altered_columns.behind(clauses, then, now)
         except (IndexError, ValueError, ArithmeticError):  # a text that no server takes: it parks, and capture goes on
@@ -119,7 +126,7 @@ class MysqlDialect:
             return None
 
     def foreseen(self, sql: str, default_schema: str, then: TableSchema) -> TableSchema | None:
-        from anabranch.connectors.mysql.source.foreseen import foreseen  # capture never asks
+        from anabranch.connectors.mysql.source.foreseen import foreseen, with_checks  # capture never asks
 
         if _ENDS_BY_MODE.search(sql):
             return None
@@ -128,6 +135,7 @@ class MysqlDialect:
             clauses = statement.clauses_of_alter()
             if self.facts(sql, default_schema).kind is StatementKind.ALTER:  # columns stay
                 comment = comment_of(clauses)
+                then = with_checks(clauses, then, self.family)
                 return then if comment is None else replace(then, comment=comment)
             return foreseen(clauses, then, self.family)
         except (IndexError, ValueError, ArithmeticError, Unknown):
@@ -255,6 +263,7 @@ class _Statement:
             indexes=indexes,
             beside=kinds_beside(parts),
             gone_indexes=gone,
+            gone_checks=check_clauses.gone_names(parts),
         )
 
     def clauses_of_alter(self) -> list[list[Token]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from anabranch.connectors.mysql.source.expressions import name
+from anabranch.model.check_changes import NOT_ENFORCED
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import Check, TableSchema
 
@@ -46,7 +47,7 @@ def checks_of(family: str, table: TableSchema, rows: Iterable[Mapping[str, Any]]
 
 def _check(family: str, row: Mapping[str, Any], columns: Mapping[str, Any]) -> Check:
     if row.get("ENFORCED", "YES") == "NO":
-        return Check(row["CONSTRAINT_NAME"], row["CHECK_CLAUSE"], refusal="the source does not enforce it")
+        return Check(row["CONSTRAINT_NAME"], row["CHECK_CLAUSE"], refusal=NOT_ENFORCED)
     from anabranch.connectors.mysql.source.conditions import READERS  # with a parser that takes its time to come
 
     return READERS[family](row["CONSTRAINT_NAME"], row["CHECK_CLAUSE"], columns)

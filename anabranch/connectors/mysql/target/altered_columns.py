@@ -12,7 +12,15 @@ from dataclasses import replace
 
 import pymysql
 
-from anabranch.connectors.mysql.target import altered_comments, altered_indexes, ddl, defaults, ownership, restated
+from anabranch.connectors.mysql.target import (
+    altered_checks,
+    altered_comments,
+    altered_indexes,
+    ddl,
+    defaults,
+    ownership,
+    restated,
+)
 from anabranch.connectors.mysql.target.attempts import ALONE, IS_GONE, IS_THERE, LOG_FULL
 from anabranch.connectors.mysql.target.columns import MadeColumn, made_columns
 from anabranch.connectors.mysql.target.release import Release
@@ -46,6 +54,7 @@ EMPTY |= dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), "\\x")
 def refuse_standing(connection: Connection, altered: AlteredTable, rules: ValueRules) -> None:
     """Raise Conflict where the table is not as it has to be before the steps: nobody knows what its rows have."""
     release = Release.of(connection)
+    altered_checks.refuse_unmade(altered, rules, release)
     existing = altered_indexes.without_dropped(_existing(connection, altered), altered, rules, release)
     _refuse_unlike(connection, existing, altered, rules, release)
 
@@ -64,6 +73,7 @@ def alter(
         return found, []
     run(connection, SESSION)
     left = altered_indexes.alter(connection, altered, existing, rules, release)
+    altered_checks.alter(connection, altered, existing, rules, release)
     connection.commit()
     if altered.steps:
         _alter_columns(connection, altered, _existing(connection, altered), rules, release)

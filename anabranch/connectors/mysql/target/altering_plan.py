@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from anabranch.connectors.mysql.target import altered_columns, altered_comments, altered_indexes, restated
+from anabranch.connectors.mysql.target import (
+    altered_checks,
+    altered_columns,
+    altered_comments,
+    altered_indexes,
+    restated,
+)
 from anabranch.connectors.mysql.target.release import Release, Version
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted, table_name
 from anabranch.connectors.mysql.target.structures import read_table
@@ -47,6 +53,7 @@ def plan(connection: Connection, altered: AlteredTable, rules: ValueRules) -> Al
     assert existing is not None, "refused else"
     statement = altered_columns.alter_statement(altered, existing, rules, release) if altered.steps else ""
     going = [found for _, found in altered_indexes.planned(altered, existing, rules, release)]
+    going += [found for _, found in altered_checks.dropped(altered, existing, rules, release)]
     rows, size, lock = _facts(connection, altered, release)
     link = LINKS[release.family]
     lines = ", ".join(altered_columns.completed(altered))
@@ -57,6 +64,7 @@ def plan(connection: Connection, altered: AlteredTable, rules: ValueRules) -> Al
     found += [one for one in said if one.startswith("ALTER ")]
     found += [f"{place} {one}" for one in restated.commented(altered, existing, rules, release)]
     found += altered_indexes.to_build(altered, existing, rules, release)
+    found += altered_checks.to_build(altered, rules, release)
     rewrites = bool(altered.steps) and lock is not INSTANT
     return AlteringPlan(tuple(filter(None, found)), tuple(_inverse(altered)), lock, link, rewrites, rows, size)
 
@@ -68,6 +76,8 @@ def _facts(connection: Connection, altered: AlteredTable, release: Release) -> t
         return None, None, COPY
     rows, size, engine, form, texts = found[0]
     if str(engine).lower() != "innodb" or any(_is_copied(altered, step) for step in altered.steps):
+        return rows, size, COPY
+    if altered.checks.added and release.family == "mysql":  # which copies the table for a check
         return rows, size, COPY
     if altered.indexes.added:
         return rows, size, INPLACE

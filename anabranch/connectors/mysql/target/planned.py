@@ -15,6 +15,7 @@ from anabranch.connectors.mysql.target.other_defaults import DIALECT
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import column_list, quoted, table_name
 from anabranch.contracts import ValueRules
+from anabranch.model.check_changes import NOT_ENFORCED as UNENFORCED
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Check, ForeignKey, TableSchema
@@ -75,7 +76,7 @@ def _condition(
         from anabranch.connectors.mysql.target import other_words  # with a parser that takes its time to come
 
         term, is_asked = other_words.check(check.text, schema)
-    elif clauses.is_of_family(schema) and check.refusal != "the source does not enforce it":
+    elif clauses.is_of_family(schema) and check.refusal != UNENFORCED:
         try:
             return clauses.own_words(check.text, schema, table, release.family), True
         except NotMade:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import literal, qualified, quote
-from anabranch.connectors.postgresql.target import altered_comments, altered_indexes, ddl, label_checks
+from anabranch.connectors.postgresql.target import altered_checks, altered_comments, altered_indexes, ddl, label_checks
 from anabranch.connectors.postgresql.target.fits import split_type
 from anabranch.connectors.postgresql.target.label_checks import LabelCheck
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
@@ -58,6 +58,7 @@ def alter(connection: Connection, altered: AlteredTable, rules: ValueRules) -> l
     if any(isinstance(step, ColumnDropped) for step in altered.steps):  # nothing may come to depend on it meanwhile
         connection.execute(f"LOCK TABLE {qualified(altered.table.target)} IN ACCESS EXCLUSIVE MODE".encode())
     left = altered_indexes.alter(connection, altered)
+    altered_checks.alter(connection, altered, rules)
     refuse_unlike(connection, altered, rules)
     for statement in found:
         connection.execute(statement.encode())
@@ -68,6 +69,7 @@ def alter(connection: Connection, altered: AlteredTable, rules: ValueRules) -> l
 
 def refuse_unlike(connection: Connection, altered: AlteredTable, rules: ValueRules) -> None:
     """Raise Conflict where the table is not as it has to be before the steps."""
+    altered_checks.refuse_unmade(altered, rules)
     if unlike := list(_unlike_before(connection, altered, rules)):
         raise Conflict(altered.table.source, "; ".join(unlike))
 

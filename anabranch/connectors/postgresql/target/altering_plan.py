@@ -10,7 +10,13 @@ from typing import LiteralString
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import qualified, quote
-from anabranch.connectors.postgresql.target import altered_columns, altered_comments, altered_indexes, label_checks
+from anabranch.connectors.postgresql.target import (
+    altered_checks,
+    altered_columns,
+    altered_comments,
+    altered_indexes,
+    label_checks,
+)
 from anabranch.contracts import ValueRules
 from anabranch.model.altering_plan import AlteringPlan
 from anabranch.model.ids import TableId
@@ -38,14 +44,16 @@ def plan(connection: Connection, altered: AlteredTable, rules: ValueRules) -> Al
     """Return the plan; changes nothing. Raises Conflict as the steps would. Driver errors pass."""
     version = connection.info.server_version
     going = [found for _, found in altered_indexes.planned(connection, altered)]
+    going += [found for _, found in altered_checks.dropped(connection, altered, rules)]
     found = [one for one in going if one.startswith(("DROP ", "ALTER "))]
     found += [*altered_columns.statements(altered, rules, version, label_checks.standing(connection, altered))]
     found += [statement for _, statement in altered_comments.statements(altered)]
-    found += altered_indexes.to_build(altered)
+    found += [*altered_indexes.to_build(altered), *altered_checks.to_build(altered, rules)]
     altered_columns.refuse_unlike(connection, altered, rules)
     rows, size = _size(connection, altered.table.target)
     inverse = tuple(_inverse(altered))
-    lock = BUILDING if altered.is_all_behind else LOCK if altered.is_about_rows else COMMENTING
+    is_built_behind = altered.is_all_behind or (bool(altered.checks.added) and not altered.is_about_rows)
+    lock = BUILDING if is_built_behind else LOCK if altered.is_about_rows else COMMENTING
     return AlteringPlan(tuple(found), inverse, lock, LINK, _rewrites(altered, rules, version), rows, size)
 
 

@@ -1,0 +1,105 @@
+"""Checks behind statements that make, drop and enforce them, where statement and catalogue say the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.connectors.mysql.source.check_clauses import NOT_SHOWN, OTHERWISE
+from anabranch.connectors.mysql.source.conditions import of_mariadb
+from anabranch.connectors.mysql.source.statements import MysqlDialect
+from anabranch.contracts import AlteringDialect, ForeseeingDialect
+from anabranch.model.check_changes import NOT_ENFORCED
+from anabranch.model.column_changes import Altered, ColumnChange
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Check, Column, TableSchema
+
+INT = LogicalType(Kind.INT32)
+COLUMNS = (Column("id", INT, "int", nullable=False), Column("n", INT, "int"))
+
+
+def check(name: str, text: str) -> Check:
+    return of_mariadb(name, text, {column.name: column for column in COLUMNS})
+
+
+OLD = check("old", "(`n` < 5)")
+THEN = TableSchema(TableId("shop", "item"), COLUMNS, ("id",), engine="InnoDB", checks=(OLD,))
+
+
+def altered(sql: str, *shown: Check) -> Altered | None:
+    dialect = MysqlDialect()
+    assert isinstance(dialect, AlteringDialect)
+    return dialect.altered(f"ALTER TABLE item {sql}", "shop", THEN, replace(THEN, checks=shown))
+
+
+@pytest.mark.parametrize(
+    ("sql", "shown"),
+    [
+        ("ADD CONSTRAINT c CHECK (n > 0)", check("c", "(`n` > 0)")),
+        ("ADD CONSTRAINT `C` CHECK (n>-1 AND n<=7) ENFORCED", check("c", "((`n` > -(1)) and (`n` <= 7))")),
+        ("ADD CHECK (n > 0)", check("item_chk_1", "(`n` > 0)")),
+        ("ADD CONSTRAINT CHECK ((n IS NULL))", check("CONSTRAINT_1", "`n` is null")),
+        ("ADD CONSTRAINT IF NOT EXISTS c CHECK (n > 0), COMMENT='x'", check("c", "`n` > 0")),
+        ("ADD CONSTRAINT `check` CHECK (n > 0)", check("check", "`n` > 0")),
+    ],
+)
+def test_a_check_comes_that_statement_and_catalogue_say(sql: str, shown: Check) -> None:
+    found = altered(sql, OLD, shown)
+    assert found is not None and found.schema.checks == (OLD, shown)
+    assert ColumnChange.CHECKS in found.kinds
+
+
+def test_a_check_that_is_not_enforced_refuses_nothing() -> None:
+    found = altered("ADD CONSTRAINT c CHECK (SQRT(n) > 0) NOT ENFORCED", OLD, Check("c", "…", refusal=NOT_ENFORCED))
+    assert found is not None and found.schema is THEN and not found.kinds
+
+
+def test_one_that_is_not_certain_comes_without_a_meaning() -> None:
+    for sql, shown, why in (
+        ("CHECK (n > 0)", check("c", "(`n` > 1)"), OTHERWISE),
+        ("CHECK (SQRT(n) > 0)", check("c", "(sqrt(`n`) > 0)"), "SQRT(`n`) is not known to mean the same elsewhere"),
+    ):
+        found = altered(f"ADD CONSTRAINT c {sql}", OLD, shown)
+        assert found is not None and ColumnChange.CHECKS in found.kinds
+        assert found.schema.checks[1].term is None and why in found.schema.checks[1].refusal
+
+
+def test_what_the_catalogue_does_not_show_is_waited_for_or_has_gone_by_now() -> None:
+    assert altered("ADD CONSTRAINT c CHECK (n > 0)", OLD) is None
+    assert altered("ADD CHECK (n > 0)", OLD) is None
+    assert altered("DROP CHECK old, ADD CONSTRAINT old CHECK (n < 9)", OLD) is None, "it shows the former one still"
+    late = altered("ADD INDEX i (n), ADD CONSTRAINT c CHECK (n > 0)", OLD)
+    assert late is not None and late.schema.checks[1].refusal == NOT_SHOWN and len(late.kinds) == 2
+    gone = altered("ADD CONSTRAINT c CHECK (n > 0)", OLD, check("other", "(`n` > 3)"))
+    assert gone is not None and gone.schema is THEN and not gone.kinds
+
+
+def test_checks_go_by_their_name_or_it_is_not_certain_which() -> None:
+    for sql in ("DROP CHECK old", "DROP CONSTRAINT OLD", "DROP CONSTRAINT IF EXISTS `old`", "DROP CHECK old, FORCE"):
+        found = altered(sql)
+        assert found is not None and found.schema.checks == () and found.kinds == {ColumnChange.CHECKS}, sql
+    anew = altered("DROP CHECK old, ADD CONSTRAINT old CHECK (n < 9)", check("old", "(`n` < 9)"))
+    assert anew is not None and anew.schema.checks == (check("old", "(`n` < 9)"),)
+    unknown = altered("DROP CONSTRAINT other", OLD)
+    assert unknown is not None and not unknown.kinds, "what the job knows is there"
+    assert altered("DROP CONSTRAINT other") is None
+    unasked = altered("ALTER CHECK old NOT ENFORCED", OLD)
+    assert unasked is not None and unasked.schema.checks == (Check("old", OLD.text, None, NOT_ENFORCED),)
+
+
+def test_names_of_checks_that_may_go_are_told() -> None:
+    facts = MysqlDialect().facts(
+        "ALTER TABLE item DROP CHECK a, DROP CONSTRAINT IF EXISTS b, ALTER CHECK c ENFORCED", ""
+    )
+    assert facts.gone_checks == ("a", "b", "c")
+
+
+def test_a_plan_has_the_check_of_the_statement_alone() -> None:
+    dialect, sql = MysqlDialect(), "ALTER TABLE item ADD CHECK (n > 0), DROP CHECK old"
+    assert isinstance(dialect, ForeseeingDialect)
+    foreseen = dialect.foreseen(sql, "shop", THEN)
+    assert foreseen is not None and [one.name for one in foreseen.checks] == ["item_chk_1"]
+    found = dialect.altered(sql, "shop", THEN, foreseen)
+    assert found is not None and found.schema.checks == foreseen.checks
