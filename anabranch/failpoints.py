@@ -75,6 +75,7 @@ POINTS = {
     "trail.pack.renamed": "a packed segment has its name, the one it replaces is still there",
     # change tables
     "changes.noted": "a MySQL has noted which change tables are to come, none of them is there",
+    "changes.following": "a MySQL has noted which instances of tables are to come to a job that runs, none of them is there",
     "changes.made": "the change tables are there, the job does not know of them",
     "first.read": "all rows of a table are read in one snapshot and written, their transaction is open",
     "first.committed": "a table's first rows and its state are at the target",

@@ -99,6 +99,9 @@ class JobConfig(Section):
             if _keeps_changes(one.endpoint):
                 what = f"[[targets]] {number + 1} is {one.endpoint.scheme}://, which keeps changes and no rows"
                 raise refuse(Problem(what, expected="a job of its own for it, with [target]"))
+        if not self.has_change_tables and (named := [str(entry.id) for entry in self.tables if entry.instances]):
+            what = f"[[tables]] instances of {', '.join(named)}"
+            raise refuse(Problem(what, expected=f'[target] form = "{CHANGE_TABLES}", whose tables they are'))
         if self.keeps_changes and (misfits := list(self._misfits_of_changes())):
             beside = self.kept_changes
             raise refuse(*(Problem(f"{what} beside {beside}", expected=expected) for what, expected in misfits))

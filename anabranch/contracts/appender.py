@@ -148,6 +148,20 @@ class ChangeTables(Protocol):
 
 
 @runtime_checkable
+class FollowsInstances(Protocol):
+    """Change tables of which a source's table may have several, that come and go while the job runs."""
+
+    def follow(self, job: str, uuid: str, tables: Sequence[tuple[TableSchema, TargetTable]]) -> None:
+        """Make the change tables that are not there, and let those of the same source tables end that are not among these:
+        either holds from the place of the next epoch on, which its writer notes. Nothing changes where all is as it should be;
+        may be repeated after any error. One that is there keeps its columns. `tables`: those that stream, one for each
+        instance.
+
+        Raises StateError for one that has ended, or where change tables of another job (`uuid`) are there, TargetError for
+        names that the database does not take."""
+
+
+@runtime_checkable
 class KeepsChanges(Protocol):
     """Lets a database keep changes in tables. Its Writer is an Appender; of the tables that it writes nothing is loaded, merged
     or compared."""

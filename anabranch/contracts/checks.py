@@ -42,6 +42,9 @@ class PreflightContext:
     )  # of a job of a pair: by source table, the column at the target by which the newest row is told
     longest: Callable[[TableSchema, Sequence[str]], Mapping[str, int] | None] = _not_asked  # SourceLengths.longest
 
+    instances: Mapping[TableId, tuple[TargetTable, ...]] = field(default_factory=dict)
+    """Of a job with change tables: by source table its form in each of them, the job file's first instance first."""
+
 
 class Checks(Protocol):
     """Every check of one end; each that fails says so, the others go on. Reads only."""

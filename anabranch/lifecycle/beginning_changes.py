@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.contracts import KeepsChanges, TakesFirstRows, TargetStore
+from anabranch.contracts import FollowsInstances, KeepsChanges, TakesFirstRows, TargetStore
 from anabranch.errors import StateError
 from anabranch.failpoints import reach
 from anabranch.lifecycle.arming import hand_on
@@ -22,6 +22,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import heard_of, take_over
+from anabranch.rules.instances import refuse_shared
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 from anabranch.view.definitions import definitions, parked_in_trail
@@ -44,6 +45,7 @@ def begin_changes(job: JobView, stop: Callable[[], bool]) -> None:
             _refuse_lost(job)
             _begin(job, store, definitions(job))
         else:
+            _follow_instances(job, store)
             hand_on(job, checkpoint.position.sequence)
         load_first_rows(job, store, stop)
 
@@ -68,8 +70,10 @@ def _begin(job: JobView, store: TargetStore, schemas: Mapping[TableId, TableSche
     assert isinstance(target, KeepsChanges), "so its form says"
     if isinstance(target, TakesFirstRows) and target.wants_first_rows:
         refuse_unfit(job, list(schemas.values()))
+    forms = [(schema, form) for schema, _ in tables for form in job.rules.instances(schema, strict=True)]
+    refuse_shared(forms)
     with closing(target.change_tables(value_rules(job))) as made:
-        made.begin(name, uuid, tables, first, end.commit_time if end.position.sequence == first else 0)
+        made.begin(name, uuid, forms, first, end.commit_time if end.position.sequence == first else 0)
     reach("changes.made")
     known = store.states.tables(name)
     wants = isinstance(target, TakesFirstRows) and target.wants_first_rows
@@ -85,6 +89,20 @@ def _begin(job: JobView, store: TargetStore, schemas: Mapping[TableId, TableSche
     store.jobs.create_checkpoint(name, Position(first, native), end.commit_time)
     hand_on(job, first)
     log.get(job=name).info("change_tables_begun", tables=len(tables), sequence=first)
+
+
+def _follow_instances(job: JobView, store: TargetStore) -> None:
+    """Make the change tables that the job file names besides, and let those end that it names no more, of tables that stream:
+    apply begins and ends them with its next epoch."""
+    target, name = end_of(job), job.config.name
+    assert isinstance(target, KeepsChanges), "so its form says"
+    states = store.states.tables(name)
+    schemas = [one.schema for _, one in sorted(states.items()) if one.is_streaming and one.schema]
+    with closing(target.change_tables(value_rules(job))) as made, TrailReader(job.trail) as trail:
+        if isinstance(made, FollowsInstances) and schemas:
+            forms = [(schema, form) for schema in schemas for form in job.rules.instances(schema)]
+            refuse_shared(forms)
+            made.follow(name, trail.identity.job_uuid, forms)
 
 
 def _refuse_changed(job: JobView, trail: TrailReader, first: int) -> None:

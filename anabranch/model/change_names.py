@@ -10,4 +10,9 @@ COLUMNS = ("__$start_lsn", "__$end_lsn", "__$seqval", "__$operation", "__$update
 
 def change_table(table: TableId) -> TableId:
     """Return the table that has the changes of a table, which the rules name as at a target that keeps rows."""
-    return TableId(SCHEMA, f"{table.schema}_{table.name}{SUFFIX}")
+    return table_of_instance(f"{table.schema}_{table.name}")
+
+
+def table_of_instance(instance: str) -> TableId:
+    """Return the change table of a capture instance."""
+    return TableId(SCHEMA, instance + SUFFIX)

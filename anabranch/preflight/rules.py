@@ -36,6 +36,7 @@ class Selection:
     waiting: frozenset[TableId] = frozenset()  # included and not followed at present
     writers: tuple[SourceWriter, ...] = ()  # to tables of the source, without the job itself
     told_by: dict[TableId, str] = field(default_factory=dict)  # PreflightContext.told_by
+    instances: dict[TableId, tuple[TargetTable, ...]] = field(default_factory=dict)  # PreflightContext.instances
 
     def add(
         self, check: str, verdict: CheckVerdict, message: str, hint: str = "", table: TableId | None = None
@@ -106,6 +107,7 @@ def _table(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
         selection.targets[schema.id] = rules.target_table(accepted)
         if rules.keeps_changes:
             selection.needs_full_images.append(schema.id)
+            selection.instances[schema.id] = rules.instances(accepted, strict=True)
         _filter(rules, accepted, selection)
         _on_conflict(rules, accepted, selection)
     except ConfigError as error:

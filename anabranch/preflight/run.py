@@ -208,6 +208,7 @@ def _context(
         filtered=frozenset(filter(rules.has_filter, selection.tables)),
         leave_out=frozenset(config.source.leave_out),
         told_by=selection.told_by,
+        instances=selection.instances,
     )
 
 

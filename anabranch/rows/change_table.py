@@ -57,11 +57,9 @@ def change_rows(changes: TableChanges) -> ChangeRows:
     """Return the rows for these images. What an update's new image leaves out, since it did not change, is taken from the old
     one. Raises RowRefused where an image lacks a column, or an update its old image: what the row was is then not known."""
     ops = changes.op.astype(np.int64)
-    after = ops == Op.AFTER
+    after = _after(changes)
     places = np.arange(len(ops))
     first = np.where(after, places - 1, places)  # the two images of an update have one place
-    if after.any() and (after[0] or not np.all(ops[first[after]] == Op.BEFORE)):
-        raise RowRefused("an update has no old image", table=str(changes.table.source), hint=WHOLE_ROWS)
     values = _whole(changes, after, places)
     seqval = np.zeros((len(ops), LSN_BYTES), dtype=np.uint8)
     seqval[:, 2:] = _big_endian(changes.ordinal[first] + 1)
@@ -75,6 +73,25 @@ def change_rows(changes: TableChanges) -> ChangeRows:
         pa.array(command, pa.int32()),
         values,
     )
+
+
+def same_values(changes: TableChanges) -> Bools:
+    """Return which images are an update's new one in which no column has another value. Raises RowRefused as `change_rows`."""
+    after = _after(changes)
+    new, same = np.flatnonzero(after), after.copy()
+    if len(new):
+        for column in _whole(changes, after, np.arange(len(after))):
+            same[new] &= ~_differ(column.take(pa.array(new - 1)), column.take(pa.array(new)))
+    return same
+
+
+def _after(changes: TableChanges) -> Bools:
+    """Return which images are an update's new one. Raises RowRefused where one comes without the old one."""
+    after: Bools = changes.op == Op.AFTER
+    old = np.flatnonzero(after) - 1
+    if len(old) and (old[0] < 0 or not np.all(changes.op[old] == Op.BEFORE)):
+        raise RowRefused("an update has no old image", table=str(changes.table.source), hint=WHOLE_ROWS)
+    return after
 
 
 def _whole(changes: TableChanges, after: Bools, places: Ints) -> list[pa.Array]:

@@ -27,6 +27,7 @@ from anabranch.rules.choices import TypeChoices
 from anabranch.rules.contradictions import EXCLUDE, Contradiction, contradictions
 from anabranch.rules.decided import decided
 from anabranch.rules.ghosts import HINT, KEY, Ghosts
+from anabranch.rules.instances import instances_of, unfit_columns
 from anabranch.rules.values import value_rules
 
 
@@ -206,6 +207,16 @@ class RuleSet:
             source_columns=tuple(names),
             computed=tuple((name, renames.get(name, name)) for name in computed),
         )
+
+    def instances(self, schema: TableSchema, strict: bool = False) -> tuple[TargetTable, ...]:
+        """Return the table once for each change table that it has, in the order of the job file. Raises ConfigError as
+        `target_table`; `strict`: also for columns of an instance that the table does not have."""
+        table, entry = self.target_table(schema), self._entries.get(schema.id)
+        named = entry.instances if entry else []
+        if strict and entry and (unfit := list(unfit_columns(table, named))):
+            problems = [self._at(entry, text, "instances") for text in unfit]
+            raise ConfigError(f"the instances of {schema.id} do not fit the table", problems=problems)
+        return instances_of(table, named)
 
     def computed_types(self, schema: TableSchema, table: TargetTable) -> dict[str, LogicalType]:
         """Return the columns that the target computes though rows of the source have their values: source name and type."""

@@ -12,14 +12,13 @@ import pytest
 from anabranch import failpoints
 from anabranch.connectors.sql.change_tables import utc
 from anabranch.contracts import ClockCatalog
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.databases import Database
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from anabranch.view.opened import source_of
-from rigs.change_readers import ITEM, Reader, keep_changes, whole_rows
+from rigs.change_readers import Reader, changes_between
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
-from rigs.scenario_mysql_target import PostgresToMysql
 
 WAYS = [("mysql", "postgresql"), ("logical_postgresql", "mariadb")]
 
@@ -28,19 +27,10 @@ WAYS = [("mysql", "postgresql"), ("logical_postgresql", "mariadb")]
 def here(
     request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
 ) -> Iterator[JobHere]:
-    source = source_database(request.getfixturevalue(request.param[0]))
-    target = create_database(request.getfixturevalue(request.param[1]), "changes")
-    is_postgresql = request.param[1] == "postgresql"
-    if not is_postgresql:
-        target.execute("DROP DATABASE IF EXISTS cdc")
-    made = (Scenario if is_postgresql else PostgresToMysql)(source, target, tmp_path, name=unique_name("job"))
-    keep_changes(made, "[target.options]\nheartbeat_s = 1\n")
-    source.execute(ITEM, *whole_rows(made, "item", "scenario_mark"))
-    yield JobHere(made)
-    if not is_postgresql:
-        made.cli("drop", "--execute", code=None)
-        target.execute("DROP DATABASE IF EXISTS cdc")
-    drop_database(target)
+    with changes_between(
+        request.param, request, source_database, tmp_path, "[target.options]\nheartbeat_s = 1\n"
+    ) as made:
+        yield made
 
 
 def _now(here: JobHere) -> datetime:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.servers import Server
+from rigs.job_here import JobHere
 from rigs.scenario import Scenario
+from rigs.scenario_mysql_target import MysqlToMysql, PostgresToMysql
+from rigs.scenario_postgresql import FromPostgres
 
 FORM = '[target]\nform = "change_tables"\n'
 ITEM = "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20), n INT)"
@@ -22,6 +32,39 @@ def whole_rows(made: Scenario, *tables: str) -> list[str]:
     """Return what a source needs so that its log has whole rows."""
     is_postgresql = made.source.server.name == "postgresql"
     return [f"ALTER TABLE {table} REPLICA IDENTITY FULL" for table in tables] if is_postgresql else []
+
+
+WAYS = {
+    (False, False): MysqlToMysql,
+    (False, True): Scenario,
+    (True, False): PostgresToMysql,
+    (True, True): FromPostgres,
+}
+
+
+@contextmanager
+def changes_between(
+    way: tuple[str, str],
+    request: pytest.FixtureRequest,
+    source_database: Callable[[Server], Database],
+    directory: Path,
+    text: str = "",
+) -> Iterator[JobHere]:
+    """Yield a job from a source with table `item` to change tables. `way`: fixtures of both servers; `text`: more of the job
+    file."""
+    source = source_database(request.getfixturevalue(way[0]))
+    target = create_database(request.getfixturevalue(way[1]), "changes")
+    is_postgresql = tuple("postgresql" in name for name in way)
+    if not is_postgresql[1]:
+        target.execute("DROP DATABASE IF EXISTS cdc")
+    made = WAYS[is_postgresql[0], is_postgresql[1]](source, target, directory, name=unique_name("job"))
+    keep_changes(made, text)
+    source.execute(ITEM, *whole_rows(made, "item", "scenario_mark"))
+    yield JobHere(made)
+    if not is_postgresql[1]:
+        made.cli("drop", "--execute", code=None)
+        target.execute("DROP DATABASE IF EXISTS cdc")
+    drop_database(target)
 
 
 @dataclass
@@ -43,6 +86,11 @@ class Asked:
 
     def changes(self, since: bytes, to: bytes, option: str = "all", of: str = "item") -> list[tuple[Any, ...]]:
         return self.rows(f"fn_cdc_get_all_changes_public_{of}", since, to, option)
+
+    def whole(self, instance: str, option: str = "all") -> list[tuple[Any, ...]]:
+        """Return operation, mask and columns of all changes that an instance has."""
+        since, to = (self.one(f"fn_cdc_get_{call}") for call in (f"min_lsn('{instance}')", "max_lsn()"))
+        return [row[2:] for row in self.rows(f"fn_cdc_get_all_changes_{instance}", since, to, option)]
 
     def net(self, since: bytes, to: bytes, option: str = "all", of: str = "item") -> set[tuple[Any, ...]]:
         """Return operation and columns of what became of each row."""

@@ -14,6 +14,8 @@ from anabranch.config.values import ZeroDate
 from anabranch.errors import Problem
 from anabranch.model.ids import TableId
 
+MOST_INSTANCES = 2  # of one table, as SQL Server has it
+
 
 def _table_name(text: str) -> str:
     try:
@@ -44,6 +46,23 @@ class Columns(Section):
         return self
 
 
+class CaptureInstance(Section):
+    """A capture instance of a table, where the target has `form = "change_tables"`: one change table of it."""
+
+    name: str = Field(min_length=1)
+    """Capture instances where the target has `form = "change_tables"`: `instances = [{ name = "orders_1" }]`, one or two, which
+    are all that the table has ([more](../howto/change-tables.md#instances-of-a-table)). The change table is `cdc.<name>_CT`,
+    and readers call `fn_cdc_get_all_changes_<name>`. Where absent: one by the rules' name of the table, with all columns."""
+    columns: list[str] = []
+    """Source columns that it has, in the table's order; all that the table has when the instance is made, where absent."""
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        if twice := sorted({name for name in self.columns if self.columns.count(name) > 1}):
+            raise refuse(Problem(f"{', '.join(twice)}: named twice", expected="each column once"))
+        return self
+
+
 class TableEntry(Section):
     """Settings of one table. Optional, several."""
 
@@ -67,6 +86,18 @@ class TableEntry(Section):
     wins: str | None = Field(default=None, min_length=1)
     """The site of a [pair] whose row of this table stays where both sites have changed it, however new the two are: `site` or
     `other`. Both files name the same. `newest_by` tells, there too, which row a change was made from."""
+
+    instances: list[CaptureInstance] = []
+
+    @model_validator(mode="after")
+    def _few_instances(self) -> Self:
+        if len(self.instances) > MOST_INSTANCES:
+            what = f"{len(self.instances)} instances of {self.name}"
+            raise refuse(Problem(what, expected="one or two: leave one out when nobody reads it any more"))
+        names = [one.name for one in self.instances]
+        if len(set(names)) < len(names):
+            raise refuse(Problem(f"two instances of {self.name} are called {names[0]}", expected="a name for each"))
+        return self
 
     @model_validator(mode="after")
     def _newest_by_a_column(self) -> Self:

@@ -8,6 +8,7 @@ What does not live here: statements, and how long a name may be (a database's `t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from anabranch.connectors.sql.findings import failed, warning
@@ -30,11 +31,6 @@ def instance_of(table: TableId) -> str:
     return table.name.removesuffix(SUFFIX)
 
 
-def instance_table(instance: str) -> TableId:
-    """Return the change table of a capture instance."""
-    return TableId(SCHEMA, instance + SUFFIX)
-
-
 def utc(commit_time: int) -> datetime:
     """Return a time in UTC, without a zone. `commit_time`: microseconds since 1970."""
     return (EPOCH + timedelta(microseconds=commit_time)).replace(tzinfo=None)
@@ -47,6 +43,17 @@ def refuse_jobs(others: list[str], remedy: str) -> None:
             f"schema cdc has change tables of another job ({', '.join(others)}): a database has those of one",
             hint=f"use a database of its own; or, if that job is gone and nobody reads them, {remedy}",
         )
+
+
+def by_instance(context: PreflightContext) -> list[PreflightContext]:
+    """Return the context as the checks of single tables want it: with the first instance of each table for its form at the
+    target, and with the second one of those that have two."""
+    forms = context.instances or {source: (table,) for source, table in context.targets.items()}
+    most = max(map(len, forms.values()), default=0)
+    return [
+        replace(context, targets={source: some[at] for source, some in forms.items() if len(some) > at})
+        for at in range(max(1, most))
+    ]
 
 
 def check_rows(context: PreflightContext) -> Iterator[CheckResult]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from anabranch.connectors.sql.change_tables import instance_table
+from anabranch.connectors.sql.instances import BEGINS
 from anabranch.failpoints import reach
+from anabranch.model.change_names import table_of_instance
 from anabranch.model.ids import TableId
 
 AT_ONCE = 5_000  # rows of one transaction
@@ -25,7 +26,8 @@ OLD = "SELECT seconds, start_lsn FROM cdc.retention_marks WHERE seconds <= %s OR
 FORGET = "DELETE FROM cdc.retention_marks WHERE seconds < %s"
 IS_LEFT = "SELECT 1 FROM cdc.lsn_time_mapping WHERE start_lsn < %s LIMIT 1"
 MOVE = "UPDATE cdc.change_tables SET start_lsn = %s WHERE start_lsn < %s"
-INSTANCES = "SELECT capture_instance, start_lsn FROM cdc.change_tables ORDER BY capture_instance"
+# Without those that have not begun: they may begin, and have rows, before the next statement.
+INSTANCES = "SELECT capture_instance, start_lsn FROM cdc.change_tables WHERE start_lsn < %s ORDER BY capture_instance"
 PLACES, START = TableId("cdc", "lsn_time_mapping"), "start_lsn"
 
 
@@ -65,11 +67,11 @@ def piece(at: Session, hours: int, elapsed: int) -> bool:
 def _remove(at: Session, low: bytes) -> bool:
     """Remove up to AT_ONCE rows of each table in front of its low end; places come last, by which is known what is left."""
     is_left = bool(at.ask(IS_LEFT, low))
-    found = at.ask(INSTANCES) if is_left else []
+    found = at.ask(INSTANCES, BEGINS) if is_left else []
     at.commit()
     is_full = False
     for instance, start in found:
-        is_full |= at.remove(instance_table(str(instance)), bytes(start), AT_ONCE) >= AT_ONCE
+        is_full |= at.remove(table_of_instance(str(instance)), bytes(start), AT_ONCE) >= AT_ONCE
         at.commit()
     reach("changes.removed")
     if is_left and not is_full:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from anabranch.config import JobConfig, describe_change, load_job
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.errors import ConfigError
 from anabranch.model.column_changes import OWN_KEY_ALONE, ColumnChange
+from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
 from anabranch.rules.rule_set import RuleSet
 
 JOB = """\
@@ -80,3 +83,40 @@ def test_what_goes_with_rows_alone_is_refused(tmp_path: Path, text: str, words: 
         load(tmp_path, JOB + text)
     found = "\n".join(map(str, refused.value.problems)) + str(refused.value)
     assert words in found and "change_tables" in found
+
+
+ENTRY = '[[tables]]\nname = "shop.orders"\ninstances = '
+
+
+def test_instances_are_those_of_the_file_and_come_to_a_job_that_has_begun(tmp_path: Path) -> None:
+    config = load(tmp_path, JOB + ENTRY + '[{ name = "all" }, { name = "some", columns = ["b", "id"] }]\n')
+    assert not describe_change(load(tmp_path, JOB).fingerprint(), config.fingerprint())
+    columns = tuple(Column(name, LogicalType(Kind.INT32), "int", True) for name in ("id", "a", "b"))
+    schema = TableSchema(TableId("shop", "orders"), columns, ("id",))
+    rules = RuleSet(config, PostgresTypes())
+    whole, some = rules.instances(schema)
+    assert (whole.target, whole.columns) == (TableId("cdc", "all_CT"), ("id", "a", "b"))
+    assert (some.target, some.columns, some.key) == (TableId("cdc", "some_CT"), ("id", "b"), ("id",))
+    (alone,) = rules.instances(replace(schema, id=TableId("shop", "items")))
+    assert alone.target == TableId("cdc", "sales_items_CT")
+    with pytest.raises(ConfigError, match="do not fit the table") as refused:
+        rules.instances(replace(schema, columns=columns[:2]), strict=True)
+    assert "instance some: shop.orders has no column b that is replicated" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("instances", "why"),
+    [
+        ('[{ name = "a" }, { name = "b" }, { name = "c" }]', "3 instances"),
+        ('[{ name = "a" }, { name = "a" }]', "two instances of shop.orders are called a"),
+        ('[{ name = "a", columns = ["x", "x"] }]', "x: named twice"),
+    ],
+)
+def test_instances_that_cannot_be_are_refused(tmp_path: Path, instances: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        load(tmp_path, JOB + ENTRY + instances + "\n")
+
+
+def test_a_target_with_rows_has_no_instances(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"instances of shop\.orders"):
+        load(tmp_path, JOB.replace('form = "change_tables"\n', "") + ENTRY + '[{ name = "a" }]\n')

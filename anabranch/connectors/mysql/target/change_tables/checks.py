@@ -38,7 +38,7 @@ from anabranch.connectors.mysql.target.preflight_sizes import row_size
 from anabranch.connectors.mysql.target.preflight_types import check_types
 from anabranch.connectors.mysql.target.row_sizes import PAGE
 from anabranch.connectors.mysql.target.session import connect, one
-from anabranch.connectors.sql.change_tables import RESERVED, check_rows, instance_of
+from anabranch.connectors.sql.change_tables import RESERVED, by_instance, check_rows, instance_of
 from anabranch.connectors.sql.findings import failed, ok, value_rules
 from anabranch.contracts import PreflightContext
 from anabranch.errors import TargetError
@@ -67,7 +67,11 @@ class MysqlChangeChecks(MysqlTargetChecks):
                 return found
             found = [result for check in SERVER_CHECKS for result in check(live)]
             if not any(result.verdict == CheckVerdict.FAILED for result in found):
-                found += [result for check in TABLE_CHECKS for result in check(live)]
+                first, *others = (
+                    Live(self._connection, self._family, self._options, one) for one in by_instance(context)
+                )
+                found += [result for check in TABLE_CHECKS for result in check(first)]
+                found += [result for layer in others for check in INSTANCE_CHECKS for result in check(layer)]
         return [*found, *check_rows(context)]
 
 
@@ -86,17 +90,17 @@ def check_routines(live: Live) -> Iterator[CheckResult]:
 
 def check_instances(live: Live) -> Iterator[CheckResult]:
     """Check the names of change tables, and that what stands there is this job's."""
-    knows, refused, seen = has_instances(live.connection), False, dict[str, TargetTable]()
+    knows, refused, named = has_instances(live.connection), False, _named(live.context)
     for table in live.context.targets.values():
         instance, source, hint = (
             instance_of(table.target),
             table.source,
             "give the table another name: [[rules]] target",
         )
-        other = seen.setdefault(folded(table.target), table)
+        other = named[folded(table.target)]
         if is_too_long(table.target):
             yield failed("change_tables", f"{instance} is longer than {LONGEST} characters", hint, table)
-        elif other is not table:
+        elif other.target != table.target:
             what = f"{instance} and {instance_of(other.target)} are one name to this server"
             yield failed("change_tables", what, hint, table)
         elif why := refused_columns(table):
@@ -112,6 +116,14 @@ def check_instances(live: Live) -> Iterator[CheckResult]:
         refused = True
     if not refused:
         yield ok("change_tables", f"{len(live.context.targets)} change tables in database {SCHEMA}")
+
+
+def _named(context: PreflightContext) -> dict[str, TargetTable]:
+    """Return by what its procedures are called the first of the instances that would have them."""
+    found: dict[str, TargetTable] = {}
+    for table in (form for layer in by_instance(context) for form in layer.targets.values()):
+        found.setdefault(folded(table.target), table)
+    return found
 
 
 def _is_known(live: Live, table: TargetTable) -> bool:
@@ -143,4 +155,5 @@ SERVER_CHECKS: tuple[Check, ...] = (
     check_routines,
     check_state,
 )
+INSTANCE_CHECKS: tuple[Check, ...] = (check_instances, check_names, check_sizes)
 TABLE_CHECKS: tuple[Check, ...] = (check_cluster, check_instances, check_names, check_types, check_sizes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from anabranch import log
 from anabranch.connectors.mysql.target import ddl
 from anabranch.connectors.mysql.target.begin import one_begins
 from anabranch.connectors.mysql.target.change_tables import functions, procedures
@@ -38,6 +39,8 @@ from anabranch.connectors.mysql.target.structures import has_database, read_tabl
 from anabranch.connectors.mysql.target.words import literal
 from anabranch.connectors.sql.appended import last_before
 from anabranch.connectors.sql.change_tables import instance_of, refuse_jobs, utc
+from anabranch.connectors.sql.instances import BEGINS, ENDS, KNOWN, MADE, NOT_MADE, TO_END, instances, to_follow
+from anabranch.connectors.sql.instances import Wanted as Following
 from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
 from anabranch.failpoints import reach
@@ -72,7 +75,6 @@ HAS_INSTANCES = (
     "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'cdc' AND LOWER(TABLE_NAME) = 'change_tables'"
 )
 OTHERS = "SELECT DISTINCT job FROM cdc.change_tables WHERE job <> %s"
-KNOWN = "SELECT capture_instance, start_lsn FROM cdc.change_tables"
 ADD_INSTANCE = "INSERT INTO cdc.change_tables VALUES (%s, %s, %s, %s, NULL, %s, NULL, UTC_TIMESTAMP(6), %s)"
 ADD_COLUMN = "INSERT INTO cdc.captured_columns VALUES (%s, %s, %s, %s)"
 ADD_KEY = "INSERT INTO cdc.index_columns VALUES (%s, %s, %s)"
@@ -106,30 +108,53 @@ class MysqlChangeTables:
     def begin(
         self, job: str, uuid: str, tables: Sequence[tuple[TableSchema, TargetTable]], at: int, commit_time: int
     ) -> None:
-        if self._open is None or not self._open.open:
-            self._open = connect(self._endpoint, SESSION, autocommit=True)
-        connection = self._open
+        connection = self._session()
         with translated("create change tables"), one_begins(connection):
             release = Release.of(connection)
-            wanted = [(schema, table, captured(schema, table, self._rules, release)) for schema, table in tables]
+            wanted = self._wanted(tables, release)
             _make_room(connection, release)
             refuse_others(connection, uuid)
-            known = {str(name) for name, _ in ask(connection, KNOWN)}
-            new = [one for one in wanted if instance_of(one[1].target) not in known]
-            _refuse_names(new)
-            for _, table, _ in new:
-                _refuse_standing(connection, table)
+            new = _unknown(connection, wanted)
             with transaction(connection):
                 start = last_before(at + 1)
                 for one in new:
                     _note(connection, uuid, one, start)
                 run(connection, ADD_PLACE, start, utc(commit_time), str(at))
             reach("changes.noted")
-            routines = _Routines(connection)
-            for one in wanted:
-                _create(connection, routines, one, release)
-            for name, statement in functions.shared():
-                routines.make("FUNCTION", name, statement)
+            _create_all(connection, wanted, release)
+
+    def follow(self, job: str, uuid: str, tables: Sequence[Following]) -> None:
+        """Make instances and let others end (FollowsInstances). All are marked as not made until the last of them is there."""
+        connection = self._session()
+        with translated("create change tables"), one_begins(connection):
+            refuse_others(connection, uuid)
+            found, ending = to_follow(instances(ask(connection, KNOWN)), tables)
+            if not (found or ending):
+                return
+            release = Release.of(connection)
+            wanted = self._wanted(found, release)
+            new = _unknown(connection, wanted)
+            with transaction(connection):
+                for one in new:
+                    _note(connection, uuid, one, NOT_MADE)
+            reach("changes.following")
+            if wanted:
+                _create_all(connection, wanted, release)
+            names = [instance_of(table.target) for _, table, _ in wanted]
+            with transaction(connection):
+                for name in names:
+                    run(connection, MADE, BEGINS, name, NOT_MADE)
+                for name in ending:
+                    run(connection, TO_END, ENDS, name)
+        log.get(job=job).info("capture_instances_follow", new=names, ending=ending)
+
+    def _wanted(self, tables: Sequence[Following], release: Release) -> list[Wanted]:
+        return [(schema, table, captured(schema, table, self._rules, release)) for schema, table in tables]
+
+    def _session(self) -> Connection:
+        if self._open is None or not self._open.open:
+            self._open = connect(self._endpoint, SESSION, autocommit=True)
+        return self._open
 
     def close(self) -> None:
         if self._open is not None and self._open.open:
@@ -158,6 +183,16 @@ def _make_room(connection: Connection, release: Release) -> None:
         run(connection, ddl.create_database(SCHEMA, release))
     for name, columns in TABLES.items():
         run(connection, f"CREATE TABLE IF NOT EXISTS cdc.{name} ({columns}){_options(release)}")
+
+
+def _unknown(connection: Connection, wanted: Sequence[Wanted]) -> list[Wanted]:
+    """Return the instances that nobody has noted. Raises TargetError for names that cannot be."""
+    known = {one.name for one in instances(ask(connection, KNOWN))}
+    new = [one for one in wanted if instance_of(one[1].target) not in known]
+    _refuse_names(new)
+    for _, table, _ in new:
+        _refuse_standing(connection, table)
+    return new
 
 
 def _refuse_names(new: Sequence[Wanted]) -> None:
@@ -192,6 +227,14 @@ def _note(connection: Connection, uuid: str, wanted: Wanted, start: bytes) -> No
         run(connection, ADD_COLUMN, instance, column.name, column.native, ordinal)
     for ordinal, name in enumerate(table.key, 1):
         run(connection, ADD_KEY, instance, name, ordinal)
+
+
+def _create_all(connection: Connection, wanted: Sequence[Wanted], release: Release) -> None:
+    routines = _Routines(connection)
+    for instance in wanted:
+        _create(connection, routines, instance, release)
+    for name, statement in functions.shared():
+        routines.make("FUNCTION", name, statement)
 
 
 def _create(connection: Connection, routines: _Routines, wanted: Wanted, release: Release) -> None:

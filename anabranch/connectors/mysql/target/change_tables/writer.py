@@ -6,7 +6,7 @@ what a row has in it (`rows/change_table.py`), creating the tables (`instances.p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +17,30 @@ from anabranch.connectors.mysql.target.errors import NO_TABLE, translated
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted, run, table_name
 from anabranch.connectors.mysql.target.staging import send_rows, way_into
 from anabranch.connectors.sql.appended import LSN, last_before, place_between, places, staged
-from anabranch.connectors.sql.change_tables import instance_of, utc
+from anabranch.connectors.sql.change_tables import utc
 from anabranch.connectors.sql.cleaning import PLACES, START, piece
-from anabranch.contracts import Conflict
+from anabranch.connectors.sql.instances import (
+    BEGINS,
+    COLUMNS,
+    ENDS,
+    IS_MARKED,
+    KNOWN,
+    SETTLE,
+    Instance,
+    by_source,
+    captured_by,
+    instances,
+    settled,
+)
+from anabranch.contracts import Begun, Conflict
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.state import Checkpoint
 from anabranch.rows.appended import ChangeBatch, Committed, TableChanges
 from anabranch.rows.net import TargetTable
 
 LATEST = "SELECT start_lsn, tran_end_time FROM cdc.lsn_time_mapping ORDER BY start_lsn DESC LIMIT 1"
-END = "UPDATE cdc.change_tables SET end_lsn = %s WHERE capture_instance = %s AND end_lsn IS NULL"
+END = "UPDATE cdc.change_tables SET end_lsn = %s WHERE source_schema = %s AND source_table = %s AND end_lsn IS NULL"
 NOTE = "INSERT INTO cdc.lsn_time_mapping (start_lsn, tran_end_time, `position`) VALUES "
 NOTED_AT_ONCE = 500  # places in one statement
 
@@ -39,9 +53,42 @@ class MysqlChangeWriter(MysqlWriter):
 
     takes_emptied = False  # SQL Server's change tables have no row for it
 
+    _instances: Mapping[TableId, list[Instance]] | None = None  # that changes come to; None: not known
+
+    def claim(self, job: str, owner: str) -> Checkpoint:
+        self._instances = None
+        return super().claim(job, owner)
+
+    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
+        begun = super().begin(now, then, origin)
+        if begun is Begun.OPEN:
+            self._settle(last_before(now.position.sequence + 1))
+        return begun
+
+    def _settle(self, place: bytes) -> None:
+        """Begin and end what is marked, from this place on; a mark may come at any time."""
+        connection, _ = self._transaction()
+        with translated("begin capture instances"):
+            is_marked = bool(list(ask(connection, IS_MARKED, BEGINS, ENDS)))
+            if is_marked:
+                for one in settled(instances(ask(connection, KNOWN)), place):
+                    run(connection, SETTLE, one.start, one.end, one.name)
+            if is_marked or self._instances is None:
+                self._instances = by_source(instances(ask(connection, KNOWN), ask(connection, COLUMNS)))
+
+    def rollback(self) -> None:
+        self._instances = None
+        super().rollback()
+
+    def close(self) -> None:
+        self._instances = None
+        super().close()
+
     def append(self, batch: ChangeBatch) -> None:
+        assert self._instances is not None, "an epoch is open"
         for changes in batch.tables:
-            self._append(changes)
+            for instance in self._instances.get(changes.table.source, ()):
+                self._append(captured_by(instance, changes))
         if batch.transactions:
             self._note_times(batch.transactions)
 
@@ -59,7 +106,7 @@ class MysqlChangeWriter(MysqlWriter):
     def end(self, table: TargetTable, at: int) -> None:
         connection, _ = self._transaction()
         with translated(f"end {table.target}", table.source):
-            run(connection, END, last_before(at), instance_of(table.target))
+            run(connection, END, last_before(at), table.source.schema, table.source.name)
 
     @property
     def idle_seconds(self) -> int:

@@ -23,7 +23,7 @@ from anabranch.connectors.postgresql.target.preflight_server import (
 )
 from anabranch.connectors.postgresql.target.preflight_types import check_names, check_types
 from anabranch.connectors.postgresql.target.preflight_writers import check_writable
-from anabranch.connectors.sql.change_tables import RESERVED, check_rows, instance_of
+from anabranch.connectors.sql.change_tables import RESERVED, by_instance, check_rows, instance_of
 from anabranch.connectors.sql.findings import failed, ok
 from anabranch.contracts import PreflightContext
 from anabranch.model.change_names import SCHEMA
@@ -47,11 +47,12 @@ class PostgresChangeChecks:
         ):
             if found := [*too_old(connection)]:
                 return found
-            live = Live(connection, context)
+            live, layers = Live(connection, context), by_instance(context)
             found = [result for check in SERVER_CHECKS for result in check(live)]
             if not any(result.verdict == CheckVerdict.FAILED for result in found):
-                found += check_instances(live)
-        return [*found, *check_names(context), *check_types(context), *check_rows(context)]
+                found += [result for layer in layers for result in check_instances(Live(connection, layer))]
+        found += [result for layer in layers for result in check_names(layer)]
+        return [*found, *check_types(context), *check_rows(context)]
 
     def close(self) -> None: ...
 

@@ -10,6 +10,7 @@ from typing import LiteralString
 
 import numpy as np
 
+from anabranch import log
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.quoting import literal, qualified, quote
@@ -20,6 +21,7 @@ from anabranch.connectors.postgresql.target.change_tables.names import LONGEST, 
 from anabranch.connectors.postgresql.target.create_table import create_schema_unless_there
 from anabranch.connectors.postgresql.target.typemap import EXTENSIONS
 from anabranch.connectors.sql.change_tables import instance_of, refuse_jobs, utc
+from anabranch.connectors.sql.instances import BEGINS, ENDS, KNOWN, TO_END, Wanted, instances, to_follow
 from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
 from anabranch.model.change_names import SCHEMA
@@ -56,7 +58,6 @@ CREATE TABLE IF NOT EXISTS cdc.lsn_time_mapping (
 )
 HAS_INSTANCES: LiteralString = "SELECT to_regclass('cdc.change_tables') IS NOT NULL"
 OTHERS: LiteralString = "SELECT DISTINCT job FROM cdc.change_tables WHERE job <> %s"
-KNOWN: LiteralString = "SELECT capture_instance FROM cdc.change_tables"
 ADD_INSTANCE = """
 INSERT INTO cdc.change_tables VALUES (%s, %s, %s, %s, NULL, %s, NULL, now() AT TIME ZONE 'UTC', %s)
 """
@@ -75,9 +76,7 @@ class PostgresChangeTables:
     def begin(
         self, job: str, uuid: str, tables: Sequence[tuple[TableSchema, TargetTable]], at: int, commit_time: int
     ) -> None:
-        if self._open is None or self._open.closed:
-            self._open = connect(self._endpoint, f"anabranch-changes {job}")
-        connection = self._open
+        connection = self._session(job)
         with translated("create change tables"), connection.transaction():
             connection.execute(ONE_CREATES)
             connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
@@ -85,7 +84,7 @@ class PostgresChangeTables:
             for statement in (*TABLES, *functions.SHARED):
                 connection.execute(statement.encode())
             refuse_others(connection, uuid)
-            known = {name for (name,) in connection.execute(KNOWN).fetchall()}
+            known = {one.name for one in instances(connection.execute(KNOWN.encode()).fetchall())}
             start = lsns(np.array([at]))[0].as_py()
             for schema, table in tables:
                 if instance_of(table.target) not in known:
@@ -122,6 +121,30 @@ CREATE INDEX {quote(instance + "_CT_idx")} ON {name} ("__$start_lsn", "__$comman
             connection.execute(ADD_COLUMN.encode(), [instance, column, native, ordinal])
         for ordinal, column in enumerate(table.key, 1):
             connection.execute(ADD_KEY.encode(), [instance, column, ordinal])
+
+    def follow(self, job: str, uuid: str, tables: Sequence[Wanted]) -> None:
+        connection = self._session(job)
+        with translated("create change tables"), connection.transaction():
+            connection.execute(ONE_CREATES)
+            refuse_others(connection, uuid)
+            known = instances(connection.execute(KNOWN.encode()).fetchall())
+            new, ending = to_follow(known, tables)
+            if new:
+                connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
+                for statement in functions.SHARED:
+                    connection.execute(statement.encode())
+            for schema, table in new:
+                self._create(connection, uuid, schema, table, BEGINS)
+            for name in ending:
+                connection.execute(TO_END.encode(), [ENDS, name])
+        if new or ending:
+            told = [instance_of(table.target) for _, table in new]
+            log.get(job=job).info("capture_instances_follow", new=told, ending=ending)
+
+    def _session(self, job: str) -> Connection:
+        if self._open is None or self._open.closed:
+            self._open = connect(self._endpoint, f"anabranch-changes {job}")
+        return self._open
 
     def close(self) -> None:
         if self._open is not None:

@@ -6,7 +6,7 @@ here: what a row has in it (`rows/change_table.py`), creating the tables (instan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +18,31 @@ from anabranch.connectors.postgresql.target.copy_in import refuse_miscount
 from anabranch.connectors.postgresql.target.options import USUAL, PostgresTargetOptions
 from anabranch.connectors.postgresql.target.staging import copy_rows
 from anabranch.connectors.sql.appended import LSN, last_before, place_between, places, staged
-from anabranch.connectors.sql.change_tables import instance_of, utc
+from anabranch.connectors.sql.change_tables import utc
 from anabranch.connectors.sql.cleaning import PLACES, START, piece
-from anabranch.contracts import ValueRules
+from anabranch.connectors.sql.instances import (
+    BEGINS,
+    COLUMNS,
+    ENDS,
+    IS_MARKED,
+    KNOWN,
+    SETTLE,
+    Instance,
+    by_source,
+    captured_by,
+    instances,
+    settled,
+)
+from anabranch.contracts import Begun, ValueRules
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.state import Checkpoint
 from anabranch.rows.appended import ChangeBatch, Committed, TableChanges
 from anabranch.rows.net import TargetTable
 
 LATEST = "SELECT tran_end_time, start_lsn FROM cdc.lsn_time_mapping ORDER BY start_lsn DESC LIMIT 1"
-END = "UPDATE cdc.change_tables SET end_lsn = %s WHERE capture_instance = %s AND end_lsn IS NULL"
+END = "UPDATE cdc.change_tables SET end_lsn = %s WHERE source_schema = %s AND source_table = %s AND end_lsn IS NULL"
 NOTE = """
 INSERT INTO cdc.lsn_time_mapping (start_lsn, tran_end_time, "position")
 SELECT * FROM unnest(%s::bytea[], %s::timestamp[], %s::text[]) ON CONFLICT DO NOTHING
@@ -51,11 +65,45 @@ class PostgresChangeWriter(PostgresWriter):
         options: PostgresTargetOptions = USUAL,
     ) -> None:
         super().__init__(endpoint, rules, bypass_constraints)
+        self._instances: Mapping[TableId, list[Instance]] | None = None  # that changes come to; None: not known
         self._retain_hours, self.idle_seconds = options.retain_changes_hours, options.heartbeat_s
 
+    def claim(self, job: str, owner: str) -> Checkpoint:
+        self._instances = None
+        return super().claim(job, owner)
+
+    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
+        begun = super().begin(now, then, origin)
+        if begun is Begun.OPEN:
+            self._settle(last_before(now.position.sequence + 1))
+        return begun
+
+    def _settle(self, place: bytes) -> None:
+        """Begin and end what is marked, from this place on; a mark may come at any time."""
+        connection, _ = self._transaction()
+        with translated("begin capture instances"):
+            is_marked = connection.execute(IS_MARKED.encode(), [BEGINS, ENDS], prepare=True).fetchone() is not None
+            if is_marked:
+                known = instances(connection.execute(KNOWN.encode()).fetchall())
+                for one in settled(known, place):
+                    connection.execute(SETTLE.encode(), [one.start, one.end, one.name])
+            if is_marked or self._instances is None:
+                rows = (connection.execute(query.encode()).fetchall() for query in (KNOWN, COLUMNS))
+                self._instances = by_source(instances(*rows))
+
+    def rollback(self) -> None:
+        self._instances = None
+        super().rollback()
+
+    def close(self) -> None:
+        self._instances = None
+        super().close()
+
     def append(self, batch: ChangeBatch) -> None:
+        assert self._instances is not None, "an epoch is open"
         for changes in batch.tables:
-            self._append(changes)
+            for instance in self._instances.get(changes.table.source, ()):
+                self._append(captured_by(instance, changes))
         if batch.transactions:
             self._note_times(batch.transactions)
 
@@ -69,7 +117,7 @@ class PostgresChangeWriter(PostgresWriter):
     def end(self, table: TargetTable, at: int) -> None:
         connection, _ = self._transaction()
         with translated(f"end {table.target}", table.source):
-            connection.execute(END.encode(), [last_before(at), instance_of(table.target)])
+            connection.execute(END.encode(), [last_before(at), table.source.schema, table.source.name])
 
     def note_idle(self, position: Position, time: int) -> None:
         connection, _ = self._transaction()

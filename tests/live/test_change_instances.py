@@ -1,0 +1,124 @@
+"""Capture instances of a table: column lists, a second one that comes while the job runs, at a real PostgreSQL and MariaDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch import failpoints
+from anabranch.errors import PreflightFailed, StateError
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
+from rigs.change_readers import Asked, changes_between, keep_changes
+from rigs.job_here import JobHere
+
+WAYS = [
+    ("mysql", "postgresql"),
+    ("logical_postgresql", "mariadb"),
+    pytest.param(("logical_postgresql", "mysql"), marks=pytest.mark.long),
+    pytest.param(("mysql", "mysql56"), marks=pytest.mark.servers),
+]
+WHOLE, NARROW = '{ name = "public_item" }', '{ name = "narrow", columns = ["v", "id"] }'
+REFUSED = "insufficient number of arguments"
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: "-".join(way))
+def here(
+    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
+) -> Iterator[JobHere]:
+    with changes_between(request.param, request, source_database, tmp_path) as made:
+        yield made
+
+
+def _have(here: JobHere, *instances: str) -> None:
+    """Write the job file anew, with these instances of `item`."""
+    entry = f'[[tables]]\nname = "{here.made.schema}.item"\ninstances = [{", ".join(instances)}]\n'
+    keep_changes(here.made, entry)
+
+
+def test_a_second_instance_has_its_columns_from_its_own_place_on(here: JobHere) -> None:
+    made, source, asked = here.made, here.made.source, Asked(here.made)
+    here.load()
+    source.execute("INSERT INTO item VALUES (1, 'one', 1)")
+    here.stream()
+    before = asked.one("fn_cdc_get_max_lsn()")
+    _have(here, WHOLE, NARROW)
+    if made.target.server.name != "postgresql":
+        failpoints.arm({failpoints.VARIABLE: "changes.following=raise"})
+        with pytest.raises(failpoints.FailpointReached):
+            here.load()
+        failpoints.arm({})
+        source.execute("INSERT INTO item VALUES (8, 'eight', 8)", "DELETE FROM item WHERE id = 8")
+        here.stream()
+        assert asked.one("fn_cdc_get_min_lsn('narrow')") == b"\xff" * 10, "it has not begun"
+        before = asked.one("fn_cdc_get_max_lsn()")
+    here.load()
+    here.load()  # nothing to do
+    source.execute("UPDATE item SET n = 2 WHERE id = 1", "UPDATE item SET v = 'ONE', n = 3 WHERE id = 1")
+    failpoints.arm({failpoints.VARIABLE: "apply.appended=raise"})
+    with pytest.raises(failpoints.FailpointReached):
+        here.stream()
+    failpoints.arm({})
+    here.stream()
+    source.execute("BEGIN", "INSERT INTO item VALUES (2, 'two', 2)", "DELETE FROM item WHERE id = 1", "COMMIT")
+    source.execute("UPDATE item SET n = 7 WHERE id = 2")
+    here.stream()
+    assert asked.one("fn_cdc_get_min_lsn('narrow')") == before, "behind it has every change"
+    assert asked.whole("narrow", "all update old") == [
+        (3, b"\x02", 1, "one"),
+        (4, b"\x02", 1, "ONE"),
+        (2, b"\x03", 2, "two"),
+        (1, b"\x03", 1, "ONE"),
+    ]
+    assert len(asked.whole("public_item")) == (6 if made.target.server.name == "postgresql" else 8)
+    assert asked.one("fn_cdc_get_column_ordinal('narrow', 'v')") == 2
+    assert asked.one("fn_cdc_has_column_changed('narrow', 'v', %s)", b"\x02") == 1
+    last = asked.one("fn_cdc_get_max_lsn()")
+    net = asked.rows("fn_cdc_get_net_changes_narrow", before, last, "all")
+    assert {(row[1], *row[3:]) for row in net} == {(1, 1, "ONE"), (2, 2, "two")}
+
+
+def test_an_instance_that_the_file_names_no_more_ends_and_its_name_does_not_come_again(here: JobHere) -> None:
+    source, asked = here.made.source, Asked(here.made)
+    _have(here, WHOLE, '{ name = "words", columns = ["v"] }')
+    here.load()
+    source.execute("INSERT INTO item VALUES (1, 'one', 1)")
+    here.stream()
+    assert asked.whole("words") == [(2, b"\x01", "one")]
+    with pytest.raises(Exception, match=r"fn_cdc_get_net_changes_words"):  # which has no key
+        asked.rows("fn_cdc_get_net_changes_words", b"", b"", "all")
+    _have(here, NARROW, '{ name = "words", columns = ["v"] }')
+    here.load()
+    source.execute("UPDATE item SET v = 'ONE' WHERE id = 1")
+    here.stream()
+    assert [row[0] for row in asked.whole("narrow")] == [4] and len(asked.whole("words")) == 2
+    with pytest.raises(Exception, match=REFUSED):
+        asked.whole("public_item")
+    begin = asked.one("fn_cdc_get_min_lsn('public_item')")
+    end = bytes(
+        here.made.target.query("SELECT end_lsn FROM cdc.change_tables WHERE capture_instance = 'public_item'")[0][0]
+    )
+    assert [row[4:] for row in asked.changes(begin, end)] == [(1, "one", 1)], "what it has stays"
+    _have(here, WHOLE, NARROW)
+    with pytest.raises(StateError, match="capture instance public_item has ended"):
+        here.load()
+    _have(here, NARROW)
+    here.load()
+    source.execute("ALTER TABLE item ADD w INT", "INSERT INTO item (id, v) VALUES (3, 'three')")
+    here.stream()
+    ends = here.made.target.query("SELECT capture_instance FROM cdc.change_tables WHERE end_lsn IS NULL ORDER BY 1")
+    assert ends == [("public_scenario_mark",)], "a parked table has none that goes on"
+
+
+def test_preflight_names_instances_that_cannot_be(here: JobHere) -> None:
+    long = "x" * 50
+    _have(here, '{ name = "narrow", columns = ["id", "nn"] }')
+    with pytest.raises(PreflightFailed) as failed:
+        here.load()
+    found = str(failed.value) + "\n".join(map(str, here.job.preflight().results))
+    assert "instance narrow" in found and "has no column nn that is replicated; did you mean n?" in found
+    _have(here, WHOLE, f'{{ name = "{long}" }}')
+    with pytest.raises(PreflightFailed, match=f"{long} is longer than"):
+        here.load()
