@@ -51,6 +51,7 @@ from anabranch.contracts.reader import (
     RangedReader,
     SharedReader,
     TargetReader,
+    TellingReader,
 )
 from anabranch.contracts.shadow import Outlook, Shadow, ShadowedSource, Unlike, UnlikeRow
 from anabranch.contracts.snapshot import (
@@ -98,7 +99,7 @@ from anabranch.contracts.tables import (
     TargetCatalog,
     TargetTables,
 )
-from anabranch.contracts.target import RowTarget, StandingTypes, TargetConnector, TypeMap
+from anabranch.contracts.target import ReadTarget, RowTarget, StandingTypes, TargetConnector, TellsRows, TypeMap
 from anabranch.contracts.trial import DrawingReader, Drawn, RefusedLine, Trial, TryingTarget, lone_column
 from anabranch.contracts.values import Bounds, LogOptions
 from anabranch.contracts.verified import VerifiedStore
@@ -193,6 +194,7 @@ __all__ = [
     "RangedReader",
     "RawLoader",
     "RawReader",
+    "ReadTarget",
     "RedefinedCatalog",
     "RedefinedReader",
     "RefusedLine",
@@ -227,6 +229,8 @@ __all__ = [
     "TargetReader",
     "TargetStore",
     "TargetTables",
+    "TellingReader",
+    "TellsRows",
     "TookTooLong",
     "Trial",
     "TryingTarget",

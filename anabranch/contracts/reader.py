@@ -27,6 +27,18 @@ class TargetReader(Protocol):
 
 
 @runtime_checkable
+class TellingReader(Protocol):
+    """Makes rows out of what a target was told of them, beside a TargetReader; an ability of targets that keep changes."""
+
+    def has_all(self, table: TargetTable) -> bool:
+        """Return whether it was told of all rows; else of those alone that have changed since the job began."""
+
+    def keys(self, table: TargetTable, piece: str) -> Iterator[list[list[str | None]]]:
+        """Yield the keys of which a piece of the table tells, also of rows that are gone, as text forms in the key's order, in
+        lists of some thousand."""
+
+
+@runtime_checkable
 class ComputedReader(Protocol):
     """Says which columns a target computes, beside a TargetReader that reads them like all others."""
 

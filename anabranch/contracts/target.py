@@ -61,6 +61,20 @@ class TargetConnector(Protocol):
     def checks(self) -> Checks: ...
 
 
+class ReadTarget(Protocol):
+    """Rows of a target that can be read, for verification. Picklable."""
+
+    def reader(self, rules: ValueRules) -> TargetReader: ...
+
+
+@runtime_checkable
+class TellsRows(Protocol):
+    """Says what rows are by the changes that a target of changes keeps; an ability that not all have."""
+
+    def as_rows(self, job: str) -> ReadTarget:
+        """Return the rows of a job. Raises ConfigError where the job's options do not let them be read."""
+
+
 class RowTarget(TargetConnector, Protocol):
     """A target that keeps tables as they are at the source: it is loaded, changes are merged into it, it can be verified."""
 

@@ -223,6 +223,7 @@ def run_watch(
     """Verify a table at a time until stopped, and keep each one's last result at the target."""
     from anabranch.job.keep_verifying import Watch, alone
 
+    require_rows(job)  # a target without them keeps no results
     with Stop() as stop, stop.excused(), waits.in_tasks(), alone(job):
         Watch(job, spark_factory(job, "verify"), patterns, by_rows, share, stop, tell, sample).run()
 

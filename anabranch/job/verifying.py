@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.config.patterns import Pattern
-from anabranch.contracts import ComputedReader, TargetReader
+from anabranch.contracts import ComputedReader, TargetReader, TellingReader
 from anabranch.errors import ConfigError, StateError
 from anabranch.lifecycle.asides import set_aside
 from anabranch.lifecycle.repairing import KEYS, repair, require_apply
@@ -18,24 +18,25 @@ from anabranch.lifecycle.skipping import sequence_of
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
+from anabranch.model.value_rules import ValueRules
 from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import RuleSet
 from anabranch.trail import identity
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
-from anabranch.verify.again import Again
+from anabranch.verify.again import Again, has_one_form
 from anabranch.verify.both_ends import Beside
 from anabranch.verify.display import Tell, telling
 from anabranch.verify.exact import Opening
 from anabranch.verify.filtering import Filtering
 from anabranch.verify.plan import VerifyTable, with_computed
-from anabranch.verify.report import Parked, SetAside, Verification
+from anabranch.verify.report import Parked, SetAside, TableResult, Verification
 from anabranch.verify.run import LIMIT_KEYS, verify_tables
 from anabranch.verify.since import verify_since
 from anabranch.verify.touched import parents_of
 from anabranch.verify.wanted import Wanted
 from anabranch.view.definitions import logs_cascades
-from anabranch.view.opened import source_of, store_of, target_of
+from anabranch.view.opened import read_of, require_rows, source_of, store_of
 from anabranch.view.options import value_rules
 from anabranch.view.refusals import refuse_unaged, refuse_while_cut_over
 from anabranch.view.running import APPLY, CAPTURE, RUN, running
@@ -44,6 +45,10 @@ Known = TypeVar("Known")
 PATIENCE = 60.0  # seconds beside a running job, and as long as the first comparison took, until the rest is pending
 
 ANEW = "it was loaded anew, or taken out of the job, while it was compared"
+NO_BEGINNING = (
+    "the target was told of its changes alone, and the source's rows cannot be looked for by a key: nobody can tell what was"
+    " there before"
+)
 NOTHING: Mapping[str, Any] = {
     "identical": False,
     "missing": 0,
@@ -86,6 +91,7 @@ def verify(
             " of whole tables",
         )
     if wanted.repairs:
+        require_rows(job)
         refuse_unaged(job, "--repair")
         refuse_while_cut_over(job)
         require_apply(job)
@@ -159,16 +165,17 @@ def _still_streaming(
 
 def _tables(job: JobView, states: Mapping[TableId, TableState], others: Collection[TableId]) -> list[VerifyTable]:
     found = [(s, s.schema) for s in states.values() if s.is_streaming and s.schema]
-    with closing(target_of(job).reader(value_rules(job))) as reader:
-        return [
-            VerifyTable(
-                schema,
-                _as_compared(job.rules, schema, reader),
-                job.rules.where(schema),
-                s.facts.kept or s.target in others,
-            )
-            for s, schema in found
-        ]
+    with closing(read_of(job).reader(value_rules(job))) as reader:
+        return [_table(job, s, schema, others, reader) for s, schema in found]
+
+
+def _table(
+    job: JobView, state: TableState, schema: TableSchema, others: Collection[TableId], reader: TargetReader
+) -> VerifyTable:
+    table = _as_compared(job.rules, schema, reader)
+    is_shared = state.facts.kept or state.target in others
+    only_changed = isinstance(reader, TellingReader) and not reader.has_all(table)
+    return VerifyTable(schema, table, job.rules.where(schema), is_shared, only_changed)
 
 
 def _as_compared(rules: RuleSet, schema: TableSchema, reader: TargetReader) -> TargetTable:
@@ -204,6 +211,7 @@ def _compared(
     trail, began = identity.load(LocalStorage(job.trail)), _position(job)
     expected = trail.source_identity if trail else ""
     limit_keys = KEYS if wanted.repairs else max(LIMIT_KEYS, len(set_aside(job)) + 1)
+    some = [one for one in tables if _can_compare(one, value_rules(job))]
     found: Verification | None
     with telling(wanted.show) as tell:
         if wanted.since:
@@ -212,8 +220,8 @@ def _compared(
             found = verify_tables(
                 spark,
                 source_of(job),
-                target_of(job),
-                tables,
+                read_of(job),
+                some,
                 rules=value_rules(job),
                 by_rows=wanted.by_rows,
                 limit_keys=limit_keys,
@@ -225,11 +233,32 @@ def _compared(
                 tell=tell,
                 stop=stop,
             )
-    if beside is None or found is None:
+    if found is None:
+        return None
+    if not wanted.since:
+        found = replace(found, tables=tuple(_with_unfound(tables, found.tables, value_rules(job))))
+    if beside is None:
         return found
     now = _position(job)
     results = tuple(one if one.exact else replace(one, until=now) for one in found.tables)
     return replace(found, tables=results, positions=(began, now))
+
+
+def _can_compare(one: VerifyTable, rules: ValueRules) -> bool:
+    return not one.only_changed or has_one_form(one, rules)
+
+
+def _with_unfound(
+    tables: Sequence[VerifyTable], found: Sequence[TableResult], rules: ValueRules
+) -> Iterator[TableResult]:
+    """Yield the results of all tables in their order: also of those of which nothing can be told, and with what was told of."""
+    known = {one.source: one for one in found}
+    for one in tables:
+        name = str(one.table.source)
+        if name in known:
+            yield replace(known[name], only_changed=one.only_changed)
+        elif not _can_compare(one, rules):
+            yield TableResult(name, str(one.table.target), 0, 0, False, is_complete=False, pending=1, why=NO_BEGINNING)
 
 
 def _opening(job: JobView, wanted: Wanted, beside: Beside | None, identity: str) -> Opening | None:
@@ -242,7 +271,7 @@ def _opening(job: JobView, wanted: Wanted, beside: Beside | None, identity: str)
         job.names.held(job.trail),
         wanted.max_pause,
         source_of(job),
-        target_of(job),
+        read_of(job),
         value_rules(job),
         identity,
         beside.lock,
@@ -281,7 +310,7 @@ def _since(
     if "@" in wanted.since and wanted.since != since:
         raise ConfigError(f"there is no {wanted.since}, but {since}", job=job.config.name)
     began = time.monotonic()
-    ends = source_of(job), target_of(job), value_rules(job), expected
+    ends = source_of(job), read_of(job), value_rules(job), expected
     with closing(Again(*ends, beside, lambda: False, tell, Filtering(spark))) as again:
         again.until(began + (wanted.budget if wanted.budget < math.inf else beside.patience))
         return Verification(tuple(verify_since(again, tables, sequence, limit_keys)), since=since)

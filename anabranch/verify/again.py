@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from anabranch import pace
-from anabranch.contracts import SnapshotReader
+from anabranch.contracts import SnapshotReader, ValueRules
 from anabranch.errors import AnabranchError, SourceUnavailable, TargetUnavailable, TrailError
 from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind
@@ -42,6 +42,20 @@ LEFT_OUT = (
     "the job leaves out an origin, so its trail does not tell all that changes rows: verify while both jobs are stopped"
 )
 NO_KEYS = "its rows cannot be looked for by a key, and it kept changing while it was read"
+
+
+def has_one_form(one: VerifyTable, rules: ValueRules) -> bool:
+    """Return whether keys of the table have one text form, by which rows can be looked for at both ends."""
+    table = one.table
+    places = [table.columns.index(name) for name in table.key]
+    types = [table.types[place] for place in places]
+    return (
+        bool(places)
+        and (one.filter is None or bool(one.filter.columns))
+        and not Canonical(table).has_forms(*places)
+        and all(t.at_target.text is TextForm.OF_KIND and not t.at_target.zero_dates for t in types)
+        and (rules.nul == "stop" or all(t.kind is not Kind.TEXT for t in types))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +126,7 @@ class Again(BothEnds):
         """Return whether rows of the table can be looked for by keys at both ends: a key has one text form there."""
         table = one.table
         if table.source not in self._found:
-            places = [table.columns.index(name) for name in table.key]
-            types = [table.types[place] for place in places]
-            has_one_form = (
-                bool(places)
-                and (one.filter is None or bool(one.filter.columns))
-                and not Canonical(table).has_forms(*places)
-                and all(t.at_target.text is TextForm.OF_KIND and not t.at_target.zero_dates for t in types)
-                and (self._rules.nul == "stop" or all(t.kind is not Kind.TEXT for t in types))
-            )
-            self._found[table.source] = has_one_form and self._reader.finds(table)
+            self._found[table.source] = has_one_form(one, self._rules) and self._reader.finds(table)
         return self._found[table.source]
 
     def settle(self, one: VerifyTable, keys: Sequence[bytes], enough: int) -> Settled:

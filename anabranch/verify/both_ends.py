@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from anabranch import pace
-from anabranch.contracts import PlacedReader, RowTarget, SnapshotReader, SourceConnector, ValueRules
+from anabranch.contracts import PlacedReader, ReadTarget, SnapshotReader, SourceConnector, ValueRules
 from anabranch.errors import AnabranchError, SourceError, SourceUnavailable, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
@@ -53,7 +53,7 @@ class BothEnds:
     def __init__(
         self,
         source: SourceConnector,
-        target: RowTarget,
+        target: ReadTarget,
         rules: ValueRules,
         identity: str,
         beside: Beside,

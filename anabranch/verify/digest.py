@@ -15,10 +15,19 @@ from zlib import crc32
 
 import numpy as np
 
-from anabranch.contracts import RowTarget, SnapshotReader, SourceConnector, TargetReader, ValueRules
+from anabranch.contracts import (
+    ReadTarget,
+    SharedReader,
+    SnapshotReader,
+    SourceConnector,
+    TargetReader,
+    TellingReader,
+    ValueRules,
+)
 from anabranch.errors import AnabranchError, Retry, SourceError, TargetError
 from anabranch.rows import compiled
 from anabranch.rows.left_out import as_lines
+from anabranch.rows.lines import escaped_line
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import read_columns
 from anabranch.verify.canonical import Canonical
@@ -114,7 +123,7 @@ class PieceReading(ABC):
     """Reads a piece of either side (spark/pieces.py); what is done with its rows is for a subclass."""
 
     source: SourceConnector
-    target: RowTarget
+    target: ReadTarget
     rules: ValueRules
     expected_identity: str = ""
     shared: Shared | None = field(default=None, kw_only=True)  # in which it is read; None: the ends as they are now
@@ -136,10 +145,30 @@ class PieceReading(ABC):
         if piece.bounds is None:
             with self.reader() as reader:
                 yield b"", reader.lines(one.table, piece.place)
+        elif piece.place:
+            with closing(self.target.reader(self.rules)) as reader, self.snapshot(one) as snapshot:
+                yield b"", self._of_keys(piece, reader, snapshot)
         else:
             with self.snapshot(one) as snapshot:
                 columns = read_columns(one.table, one.filter)
                 yield b"", as_lines(snapshot.lines(one.schema, columns, piece.bounds, self.rules), columns)
+
+    def _of_keys(self, piece: VerifyPiece, reader: TargetReader, snapshot: SnapshotReader) -> Iterator[bytes]:
+        """Yield the source's rows of whose keys a piece of the target tells."""
+        assert isinstance(reader, SharedReader) and isinstance(reader, TellingReader), "so it was planned"
+        if self.shared is not None:
+            reader.open_shared(self.shared.target)
+        one, columns = piece.one, read_columns(piece.one.table, piece.one.filter)
+        canonical, key = Canonical(one.table), key_of(one.table)
+        sources = dict(zip(one.table.columns, one.table.source_columns, strict=True))
+        names = [sources[name] for name in one.table.key]
+        for keys in reader.keys(one.table, piece.place):
+            wanted = {escaped_line(each)[:-1] for each in keys}
+            found = snapshot.lines_of(
+                one.schema, columns, [dict(zip(names, each, strict=True)) for each in keys], self.rules
+            )
+            for block in as_lines(found, columns):
+                yield b"".join([row + b"\n" for row in canonical.rows(block) if key(row) in wanted])
 
     @contextmanager
     def reader(self) -> Iterator[TargetReader]:

@@ -21,7 +21,7 @@ from anabranch import pace
 from anabranch.contracts import (
     KeepingReader,
     KeptReader,
-    RowTarget,
+    ReadTarget,
     SharedReader,
     SharingReader,
     SnapshotReader,
@@ -97,7 +97,7 @@ class Opening:
     held: Path
     most: float
     source: SourceConnector
-    target: RowTarget
+    target: ReadTarget
     rules: ValueRules
     identity: str
     lock: str = "none"

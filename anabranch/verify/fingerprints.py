@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
-from anabranch.contracts import HashingReader, HashingSnapshot, RowTarget, SourceConnector, ValueRules
+from anabranch.contracts import HashingReader, HashingSnapshot, ReadTarget, SourceConnector, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled
 from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing, are_hashed, of_lines
@@ -22,7 +22,7 @@ from anabranch.verify.digest import PieceReading
 from anabranch.verify.plan import VerifyPiece, VerifyTable
 
 
-def agreed(source: SourceConnector, target: RowTarget, rules: ValueRules) -> Hashing | None:
+def agreed(source: SourceConnector, target: ReadTarget, rules: ValueRules) -> Hashing | None:
     """Return the way in which both ends can make fingerprints; None where there is none.
 
     In place of the source's server, compiled code can make those of its lines.

@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from anabranch.contracts import (
     Bounds,
-    RowTarget,
+    ReadTarget,
     SharingReader,
     SnapshotReader,
     SourceConnector,
@@ -27,12 +27,14 @@ from anabranch.spark.where import Named
 @dataclass(frozen=True)
 class VerifyTable:
     """A table at both ends. Rows of the source that `filter` does not let pass are left out, as in load and stream. Where the
-    target's `is_shared`, rows that only it has are somebody else's."""
+    target's `is_shared`, rows that only it has are somebody else's. `only_changed`: the target was told of rows alone that
+    have changed, so of the source's only those are looked at of whose keys it tells."""
 
     schema: TableSchema
     table: TargetTable
     filter: Named | None = None
     is_shared: bool = False
+    only_changed: bool = False
 
 
 def with_computed(table: TargetTable, types: Mapping[str, LogicalType], there: Collection[str]) -> TargetTable:
@@ -49,7 +51,8 @@ def with_computed(table: TargetTable, types: Mapping[str, LogicalType], there: C
 
 @dataclass(frozen=True)
 class VerifyPiece:
-    """Rows of one side: `bounds` at the source; at the target `place`, a piece of its reader, which alone reads it."""
+    """Rows of one side: `bounds` at the source; at the target `place`, a piece of its reader, which alone reads it. Both:
+    the source's rows whose keys that piece tells."""
 
     one: VerifyTable
     bounds: Bounds | None = None
@@ -62,7 +65,7 @@ class VerifyPiece:
 
 def cut(
     source: SourceConnector,
-    target: RowTarget,
+    target: ReadTarget,
     tables: Sequence[VerifyTable],
     *,
     rows_per_piece: int,
@@ -86,6 +89,9 @@ def pieces_of(
     by_place: bool,
 ) -> list[VerifyPiece]:
     """Return the pieces of both sides in turns, so that both servers work all the time."""
+    if one.only_changed:
+        places = reader.pieces(one.table, rows_per_piece)
+        return [VerifyPiece(one, bounds, place) for place in places for bounds in (Bounds(), None)]
     there = [] if not by_place or has_json_key(one.schema, rules) else _by_place(snapshot, one, rows_per_piece)
     there = there or [VerifyPiece(one, bounds=bounds) for bounds in snapshot.bounds(one.schema, rows_per_piece)]
     here = [VerifyPiece(one, place=place) for place in reader.pieces(one.table, rows_per_piece)]

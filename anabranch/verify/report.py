@@ -49,7 +49,8 @@ class TableResult:
     again, and `not_exact` why it was not read at one position, where that was wanted.
     `ranges`: of a sample, how many ranges of the key were compared, and into how many the table was cut; then `rows_source` and
     `rows_target` count rows of these, and `about` is how many rows the source says that the table has, 0 where it does not
-    know."""
+    know. `only_changed`: the target was told of rows alone that have changed since the job began, and no others were
+    compared."""
 
     source: str
     target: str
@@ -69,6 +70,7 @@ class TableResult:
     exact: str = ""
     until: str = ""
     not_exact: str = ""
+    only_changed: bool = False
 
     @property
     def is_undecided(self) -> bool:
@@ -106,6 +108,8 @@ class TableResult:
     @property
     def _sampled(self) -> str:
         """Say which part of the table was compared; nothing where that was all of it."""
+        if self.only_changed:
+            return " whose keys have changed since the job began"
         if self.ranges is None or self.ranges[0] == self.ranges[1]:
             return ""
         about = f" of some {self.about:,}" if self.about else ""

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from anabranch import pace
-from anabranch.contracts import RowTarget, SourceConnector, ValueRules
+from anabranch.contracts import ReadTarget, SourceConnector, ValueRules
 from anabranch.errors import AnabranchError, Retry, SourceUnavailable, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.rows.fingerprint import Hashing
@@ -83,7 +83,7 @@ class _Sides:
 def verify_tables(
     spark_factory: Callable[[], SparkSession],
     source: SourceConnector,
-    target: RowTarget,
+    target: ReadTarget,
     tables: Sequence[VerifyTable],
     *,
     rules: ValueRules | None = None,
@@ -138,7 +138,7 @@ def verify_tables(
     return Verification(told, sample=sample, exact=exact, not_exact=one_position.why, paused=one_position.paused)
 
 
-Ends = tuple[SourceConnector, RowTarget, ValueRules, str]
+Ends = tuple[SourceConnector, ReadTarget, ValueRules, str]
 
 
 def _first_look(
@@ -180,7 +180,7 @@ def _sums(
 
 def _pieces(
     source: SourceConnector,
-    target: RowTarget,
+    target: ReadTarget,
     tables: Sequence[VerifyTable],
     rows_per_piece: int,
     rules: ValueRules,

@@ -16,7 +16,7 @@ from itertools import takewhile
 from anabranch.contracts import (
     Bounds,
     RangedReader,
-    RowTarget,
+    ReadTarget,
     SnapshotReader,
     SourceConnector,
     TargetReader,
@@ -73,7 +73,7 @@ class Sampled:
 
 def cut_sample(
     source: SourceConnector,
-    target: RowTarget,
+    target: ReadTarget,
     tables: Sequence[VerifyTable],
     sample: Sample,
     *,

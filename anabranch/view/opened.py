@@ -14,7 +14,7 @@ from anabranch.errors import ConfigError, TargetUnavailable
 from anabranch.view.options import source_limits, target_limits
 
 if TYPE_CHECKING:  # contracts take time to come, and `status` goes without them
-    from anabranch.contracts import RowTarget, SourceCatalog, SourceConnector, TargetStore
+    from anabranch.contracts import ReadTarget, RowTarget, SourceCatalog, SourceConnector, TargetStore
     from anabranch.model.endpoint import Endpoint
     from anabranch.view.job_view import JobView
 
@@ -38,6 +38,18 @@ def target_of(job: JobView) -> RowTarget:
             hint="use a job of its own for the rows",
         )
     return connectors.row_target(_end(job), job.config.target_options(job.target))
+
+
+def read_of(job: JobView) -> ReadTarget:
+    """Return what of the target verification reads: its rows, or what its changes tell of them. Raises ConfigError for one
+    whose changes tell none."""
+    from anabranch.contracts import TellsRows
+
+    if job.config.keeps_changes:
+        found = end_of(job)
+        if isinstance(found, TellsRows):
+            return found.as_rows(job.config.name)
+    return target_of(job)
 
 
 def require_rows(job: JobView) -> None:

@@ -117,7 +117,7 @@ def test_what_needs_rows_is_refused_and_what_is_refused_is_named(here: JobHere, 
     here.load()  # nothing to do
     for refused in (
         lambda: here.load(TableId(made.schema, "item")),
-        here.verify,
+        lambda: here.verify(repairs=True),
         here.job.arm,
         here.job.plan_drill,
         here.job.plan_cutover,

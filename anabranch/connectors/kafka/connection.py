@@ -78,16 +78,16 @@ def administrator(endpoint: Endpoint) -> AdminClient:
     return _made(AdminClient, endpoint, {})
 
 
-def reader(endpoint: Endpoint, isolation: str = "read_committed") -> Consumer:
+def reader(endpoint: Endpoint, isolation: str = "read_committed", begins: str = "earliest") -> Consumer:
     """Return a consumer that reads what is committed, from places that it is told, and tells when it is at an end.
-    `isolation`: "read_uncommitted" for all that is written."""
+    `isolation`: "read_uncommitted" for all that is written. `begins`: where it goes on if a place is gone, "error": nowhere."""
     own = {
         "group.id": "anabranch",  # which the client asks for; nothing is committed under it, and nobody joins it
         "isolation.level": isolation,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
-        "auto.offset.reset": "earliest",
+        "auto.offset.reset": begins,
         "fetch.wait.max.ms": 50,
     }
     return _made(Consumer, endpoint, own)

@@ -10,7 +10,16 @@ from anabranch.connectors.kafka.target.options import USUAL, KafkaTargetOptions
 
 if TYPE_CHECKING:
     from anabranch.connectors.kafka.target.rowless import NoCatalog, NoTables
-    from anabranch.contracts import Appender, ChangeTables, Checks, FirstRows, TargetStore, TypeMap, ValueRules
+    from anabranch.contracts import (
+        Appender,
+        ChangeTables,
+        Checks,
+        FirstRows,
+        ReadTarget,
+        TargetStore,
+        TypeMap,
+        ValueRules,
+    )
     from anabranch.databases import Options
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.recipe import Asked, EndRecipe
@@ -55,6 +64,11 @@ class KafkaTarget:
         from anabranch.connectors.kafka.target.first_rows import KafkaFirstRows
 
         return KafkaFirstRows(self.endpoint, self.options)
+
+    def as_rows(self, job: str) -> ReadTarget:
+        from anabranch.connectors.kafka.target.row_reader import KafkaRows
+
+        return KafkaRows(self.endpoint, self.options, job)
 
     def catalog(self) -> NoCatalog:
         from anabranch.connectors.kafka.target.rowless import NoCatalog
