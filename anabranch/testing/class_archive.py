@@ -69,7 +69,8 @@ def _name() -> str:
     if spark is None or spark.origin is None or java is None:
         return ""
     told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    return f"{NAME}-{hashlib.sha256(f'{spark.origin} {told}'.encode()).hexdigest()[:12]}"
+    place = Path(spark.origin).resolve()  # as Spark itself names its classes, whatever link leads to this environment
+    return f"{NAME}-{hashlib.sha256(f'{place} {told}'.encode()).hexdigest()[:12]}"
 
 
 def _make(directory: Path) -> None:

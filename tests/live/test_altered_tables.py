@@ -245,6 +245,7 @@ def test_a_plan_of_the_log_says_what_becomes_of_its_statements(here: JobHere) ->
 
 
 @pytest.mark.parametrize("here", QUICK, indirect=True, ids=" to ".join)
+@pytest.mark.one_case("mysql to mariadb")
 def test_a_table_that_cannot_be_altered_parks_just_there(here: JobHere) -> None:
     """The target has such a column of its own: nobody knows what its rows have."""
     made = here.made

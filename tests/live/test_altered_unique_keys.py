@@ -169,6 +169,7 @@ def test_a_plan_shows_what_becomes_of_a_unique_key(here: JobHere) -> None:
     assert here.job.plan_ddl("DROP INDEX by_m ON item").outcome is Outcome.IGNORED
 
 
+@pytest.mark.one_case("mysql to mariadb")
 def test_a_key_that_a_foreign_key_needs_is_gone_before_the_rows_that_it_would_refuse(here: JobHere) -> None:
     here.made.source.execute(
         "ALTER TABLE part DROP INDEX by_n, ADD INDEX of_whole (n)", "INSERT INTO part VALUES (2, 1), (3, 1)"

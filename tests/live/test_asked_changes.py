@@ -81,6 +81,7 @@ def streams(here: JobHere) -> None:
     here.made.assert_identical("item", "other", "parent", "child")
 
 
+@pytest.mark.one_case("mariadb to postgresql")
 def test_rule_17_a_table_waits_for_a_decision_and_catches_up_from_there(here: JobHere) -> None:
     """Also in front of a second change behind the first. Nobody else waits."""
     made, item = here.made, TableId(here.made.schema, "item")

@@ -43,7 +43,7 @@ COLUMNS = {
 }
 
 
-SLICE = 15  # one of so many statements, where there is no time for all
+SLICE = 25  # one of so many statements, where there is no time for all
 ALL = [
     *(pytest.param(pair, SLICE, id="-to-".join(pair)) for pair in (PAIRS[0], PAIRS[2])),
     *(pytest.param(pair, 1, id=f"all-{'-to-'.join(pair)}", marks=pytest.mark.long) for pair in PAIRS),

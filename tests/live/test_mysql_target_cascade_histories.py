@@ -22,6 +22,7 @@ MANY = 15
 
 
 @pytest.mark.parametrize("part", range(2))
+@pytest.mark.one_case("mysql-0", "mariadb-1")
 def test_rule_01_any_history_of_any_foreign_keys_ends_as_the_server_ends_it(
     mysql_family: Server, source_database: Callable[[Server], Database], part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

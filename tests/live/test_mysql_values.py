@@ -230,6 +230,7 @@ def test_pitfall_35_years_of_two_digits(mysql55: Server, source_database: Make) 
         max_size=40,
     )
 )
+@pytest.mark.one_case("columns-mysql", "lines-mariadb")
 def test_mysql_live_any_rows_agree(
     mysql_family: Server, source_database: Make, rows: list[tuple[str | None, float, float, bytes, Decimal]]
 ) -> None:

@@ -38,6 +38,7 @@ def _rows(database: Any, where: str, one: TableSchema) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("part", range(4))
+@pytest.mark.one_case("0", "1")
 def test_rule_01_any_history_of_any_foreign_keys_in_one_epoch(
     target_database: Any, tmp_path: Path, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

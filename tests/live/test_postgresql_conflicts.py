@@ -94,6 +94,7 @@ def disturb(one: Any, model: Model, pick: random.Random) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.one_case("0-*", "1-newest")
 def test_rule_28_a_target_that_others_write_to(made: Callable[..., Any], policy: str, seed: int) -> None:
     """Several transactions an epoch, each key once in it, so that the order in which they meet does not matter."""
     pick, one, model, source = random.Random(f"{policy} {seed}"), made(policy, ONE), Model(policy), dict[int, Row]()

@@ -150,6 +150,7 @@ def test_torture_seed_1371_a_removal_is_logged_that_a_key_had_done(
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.one_case("0", "1", "2", "3")
 def test_rule_07_any_history_with_any_of_the_keys(
     target_database: Any, plain: str, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

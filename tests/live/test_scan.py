@@ -172,6 +172,7 @@ MARIADB = (
 )
 
 
+@pytest.mark.long
 def test_mysql_to_mariadb(mysql: Server, mariadb: Server, at_mysql: Callable[..., AtMysql]) -> None:
     made = at_mysql(mysql, mariadb, *MARIADB)
     made.target.execute("CREATE TABLE equal (k varchar(20) COLLATE utf8mb4_general_ci PRIMARY KEY, n int) ENGINE=Aria")

@@ -101,6 +101,7 @@ def _told(job: Job, table: str) -> tuple[object, ...]:
     return found["state"], found["rows_loaded"], found["vouched"]["place"]
 
 
+@pytest.mark.one_case("mysql to mysql", "postgresql to postgresql")
 def test_rule_05_a_new_job_begins_behind_a_backup_and_loads_the_rest(here: JobHere) -> None:
     """The call dies before the target knows of it, and is made again."""
     here.made.target.execute(f"CREATE SCHEMA IF NOT EXISTS {here.made.there}")

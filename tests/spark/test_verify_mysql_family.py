@@ -82,6 +82,7 @@ def pair(spark: Any, source_database: Callable[[Server], Database], target_datab
 
 
 @pytest.mark.parametrize("by_rows", [False, True])
+@pytest.mark.one_case("mariadb-False", "mysql-True")
 def test_loaded_tables_are_identical(mysql_family: Server, pair: Callable[..., Pair], by_rows: bool) -> None:
     result = pair(mysql_family, *SHOP, "CREATE TABLE nothing (id INT PRIMARY KEY)").verify(by_rows=by_rows)
     assert result.identical and result.exit_code == 0
@@ -202,6 +203,7 @@ PLAIN = (
 
 
 @pytest.mark.skipif(compiled.NATIVE is None, reason="the compiled code is not installed (make native)")
+@pytest.mark.one_case("mariadb")
 def test_equal_tables_are_known_by_fingerprints_and_others_by_their_rows(
     mysql_family: Server, pair: Callable[..., Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:

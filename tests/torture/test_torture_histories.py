@@ -22,7 +22,7 @@ from anabranch.testing.torture.worst import USER
 from rigs.torture_seeds import various
 
 # The six that `make test` runs behind the tests (BEHIND in Makefile) meet what these do not.
-HISTORIES, DRAWN_FROM = 18, range(1, 20_001)
+HISTORIES, DRAWN_FROM = 14, range(1, 20_001)
 # Targets of histories keep rows, and nobody alters them by hand: these failpoints have tests of their own.
 ELSEWHERE = {"apply.appended", "ddl.replaced"}
 MEETABLE = [point for point in POINTS if point not in ELSEWHERE and not point.startswith("changes.")]
@@ -81,7 +81,7 @@ def test_histories_with_faults(torture_ground: Ground, torture_directory: Path) 
     users = {user for seed in tally.seeds for user in torture_ground.users_of(seed).values()}
     assert users == {USER, policies.USER, bound.USER}
     assert set(tally.sources) == {"mariadb", "mysql"}
-    assert len(tally.hits) > 0.6 * len(MEETABLE), tally.not_hit
+    assert len(tally.hits) > 0.55 * len(MEETABLE), tally.not_hit
 
 
 @pytest.mark.timeout(1200)

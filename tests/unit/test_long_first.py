@@ -37,6 +37,15 @@ def test_each_part_begins_with_its_long_tests(workers: int, others: int) -> None
             assert abs(len(mine) - 4 / workers) < 1, number
 
 
+@pytest.mark.parametrize("workers", [2, 3, 7])
+def test_what_stands_together_begins_the_last_part(workers: int) -> None:
+    names = [f"t.py::short{number}" for number in range(40)] + ["t.py::b[x]", "t.py::a", "t.py::b[y]"]
+    together = {3, 17, 39, 40}
+    order = dealt(names, SECONDS, workers, together)
+    assert sorted(order) == list(range(len(names)))
+    assert parts(order, workers)[-1][:4] == [3, 17, 39, 40]
+
+
 def test_the_others_keep_their_order() -> None:
     names = [f"t.py::short{number}" for number in range(9)]
     assert dealt(names, SECONDS, 2) == list(range(9))

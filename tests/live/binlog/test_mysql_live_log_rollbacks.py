@@ -50,6 +50,14 @@ def t(*ids: int) -> str:
 
 
 @pytest.mark.parametrize("direct", ["OFF", "ON"])
+@pytest.mark.one_case(
+    "native-mysql-ON",
+    "python-mysql-OFF",
+    "native-mariadb-OFF",
+    "python-mariadb-ON",
+    "native-mysql_without_gtids-ON",
+    "python-mysql_without_gtids-OFF",
+)
 def test_pitfall_18_19_mixed_engines_and_savepoints_come_as_they_stay(
     server: Server, source_database: Make, follow: Callable, direct: str
 ) -> None:

@@ -112,6 +112,14 @@ NEEDS_IMAGES = pytest.mark.every_server("row images")
 
 
 @pytest.mark.parametrize("image", ["FULL", *(pytest.param(image, marks=NEEDS_IMAGES) for image in IMAGES[1:])])
+@pytest.mark.one_case(
+    "native-mysql-FULL",
+    "python-mariadb-FULL",
+    "native-mariadb-NOBLOB",
+    "python-mysql-NOBLOB",
+    "native-mysql-MINIMAL",
+    "python-mariadb-MINIMAL",
+)
 def test_mysql_live_values_equal_select(
     mysql_family: Server, source_database: Callable[[Server], Database], follow: Callable, image: str
 ) -> None:
