@@ -25,7 +25,7 @@ PAIRS = [
     ("mysql", "mariadb"),
     pytest.param(("mariadb", "mysql"), marks=pytest.mark.long),
 ]
-APPLY = '[ddl]\nchecks = "apply"\n'
+APPLY = '[ddl]\nchecks = "apply"\ndrop_column = "apply"\n'
 CHECKS = {
     "postgresql": """
         SELECT k.conname FROM pg_constraint k
@@ -87,9 +87,11 @@ def test_checks_come_and_go_with_those_of_the_source(here: JobHere) -> None:
     here.made.source.execute(
         "ALTER TABLE item DROP CONSTRAINT small, ADD CONSTRAINT small CHECK (m < 2000)",
         "UPDATE item SET m = 1999",
+        "ALTER TABLE item ADD COLUMN c INT DEFAULT 5 CHECK (c > 0), DROP CONSTRAINT large, DROP COLUMN v",
+        "UPDATE item SET n = 77",
     )
     _builds(here)
-    assert len(_checks(here)) == 3
+    assert len(_checks(here)) == 3 and "large" not in _checks(here)
 
 
 def test_rule_17_a_kill_on_the_way_of_a_check_is_made_good(here: JobHere) -> None:

@@ -172,8 +172,8 @@ class Ddl(Section):
     checks: Checks | None = None
     """Make and drop checks of the target's tables where the source does so with its own (`apply`), or leave the target's as
     they are (`ignore`, as when absent: rows that one of them refuses by then park the table or stop the job). A new one is
-    built while rows go on; one that does not mean just the same at the target parks the table. Checks in a column's own
-    definition park it in any case. From a MySQL or MariaDB ([more](../howto/schema-changes.md#checks))."""
+    built while rows go on; one that does not mean just the same at the target parks the table. From a MySQL or MariaDB
+    ([more](../howto/schema-changes.md#checks))."""
 
     online_swap: Literal["apply", "park"] | None = None
     """Follow a table that gh-ost or pt-online-schema-change swaps with a changed copy of it (`apply`), by the keys above, or

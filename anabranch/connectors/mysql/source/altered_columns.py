@@ -49,13 +49,13 @@ BY_SESSION = frozenset((Kind.INSTANT, Kind.BIT))
 BY_NUMBER = frozenset((Kind.ENUM, Kind.SET))
 
 
-def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema) -> Altered | None:
+def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema, family: str = "") -> Altered | None:
     """Return a table behind a statement with these clauses, that was `then` before it, and has since become `now`. None where
-    that is not certain, or where the statement does anything else."""
+    that is not certain, or where the statement does anything else; so are checks, if no `family` is named."""
     if then.row_end or not clauses:
         return None
     try:
-        return _Behind(then, now).through(clauses)
+        return _Behind(then, now, family).through(clauses)
     except Unknown:
         return None
 
@@ -76,9 +76,9 @@ def indexed(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSch
         return None
     try:
         table = index_clauses.with_added(index_clauses.without_gone(then, said), said, then, now)
-        table = check_clauses.behind(
-            table, check_clauses.read(checks), now, family, waits=not about and comment is None
-        )
+        of_checks, waits = check_clauses.read(checks), not about and comment is None
+        table = check_clauses.without_gone(table, of_checks, now)
+        table = check_clauses.with_added(table, of_checks, then, now, family, waits)
     except Unknown:
         return None
     table = comment_clauses.with_comment(table, comment, now)
@@ -103,8 +103,8 @@ class _Behind:
     """A definition on its way through the clauses of a statement, which all name the columns of before: first columns go, then
     others come, as the server does it."""
 
-    def __init__(self, then: TableSchema, now: TableSchema) -> None:
-        self.then, self.now, self.table = then, now, then
+    def __init__(self, then: TableSchema, now: TableSchema, family: str) -> None:
+        self.then, self.now, self.table, self.family = then, now, then, family
         self.kinds: set[ColumnChange] = set()
         self.filled: list[tuple[str, str]] = []
         self.renamed: list[tuple[str, str]] = []
@@ -112,6 +112,7 @@ class _Behind:
     def through(self, clauses: Sequence[Sequence[Token]]) -> Altered | None:
         comment = comment_clauses.comment_of(clauses)
         clauses = [one for one in clauses if not comment_clauses.is_comment(one)]
+        checks, clauses = check_clauses.apart(clauses, self.then) if self.family else ([], clauses)
         indexes = [index_clauses.read(one) for one in clauses if index_clauses.is_about_index(one)]
         said = read([one for one in clauses if not index_clauses.is_about_index(one)])
         names = [name.lower() for one in said for name in _names(one)]
@@ -121,6 +122,7 @@ class _Behind:
             raise Unknown  # rows may be told apart by it
         index_clauses.refuse_others(indexes, self.then)
         self.table = index_clauses.without_gone(self.table, indexes)
+        self.table = check_clauses.without_gone(self.table, checks, self.now)
         for dropped in (one for one in said if isinstance(one, Drops)):
             self._drop(dropped.name)
         for renamed in (one for one in said if isinstance(one, Renames)):
@@ -132,9 +134,10 @@ class _Behind:
         for added in (one for one in said if isinstance(one, Adds)):
             self._add(added.said)
         self.table = index_clauses.with_added(self.table, indexes, self.then, self.now)
+        self.table = check_clauses.with_added(self.table, checks, self.then, self.now, self.family)
         self.table = comment_clauses.with_comment(self.table, comment, self.now)
         beside = kinds_beside(self.then, self.table, dict(self.renamed))
-        self.kinds |= beside if indexes else beside & {ColumnChange.COMMENTS}
+        self.kinds |= beside if indexes else beside & {ColumnChange.COMMENTS, ColumnChange.CHECKS}
         return Altered(self.table, frozenset(self.kinds), Untold(tuple(self.renamed), tuple(self.filled)))
 
     def _add(self, said: Said) -> None:

@@ -84,6 +84,39 @@ def _is_check(clause: Sequence[Token], at: int) -> bool:
     return len(clause) > at + 1 and clause[at].word == OF_CHECK and clause[at + 1].text == "("
 
 
+def apart(clauses: Iterable[Sequence[Token]], then: TableSchema) -> tuple[list[CheckClause], list[Sequence[Token]]]:
+    """Return what clauses do to checks, also those in columns that come, and the clauses without that. Raises Unknown and
+    IndexError, as `read`. DROP CONSTRAINT is about a check where the table has one of its name."""
+    known, said, rest = {check.name.lower() for check in then.checks}, list[CheckClause](), list[Sequence[Token]]()
+    for clause in clauses:
+        one = _read(clause) if is_about_check(clause) else None
+        if one is not None and (not isinstance(one, DropsCheck) or not one.is_constraint or one.name.lower() in known):
+            said.append(one)
+            continue
+        left = list(clause)
+        while clause[0].word == "ADD" and (found := _cut(left)):
+            added, left = found
+            said.append(added)
+        rest.append(left)
+    return said, rest
+
+
+def _cut(clause: Sequence[Token]) -> tuple[AddsCheck, list[Token]] | None:
+    """Return the first check in columns that come, and the clause without it; None where there is none."""
+    at = next((place for place in range(2, len(clause)) if _is_check(clause, place)), 0)
+    if not at:
+        return None
+    start = next((place for place in (at - 1, at - 2) if clause[place].word == "CONSTRAINT"), at)
+    inside = next(n for n, token in enumerate(clause[at + 2 :]) if token.depth <= clause[at + 1].depth)
+    end = at + 3 + inside
+    words = [token.word for token in clause[end : end + 2]]
+    end += 2 if words == ["NOT", "ENFORCED"] else int(words[:1] == ["ENFORCED"])
+    as_clause = [Token("word", "ADD"), *clause[start:end]]
+    depth = clause[at].depth
+    as_clause = [replace(token, depth=max(token.depth - depth, 0)) for token in as_clause]
+    return _added(as_clause, _place(as_clause)), [*clause[:start], *clause[end:]]
+
+
 def _read(clause: Sequence[Token]) -> CheckClause:
     verb = clause[0].word
     if verb == "ADD":
@@ -141,12 +174,9 @@ def _written(token: Token) -> str:
 # --- the table behind them ----------------------------------------------------------------------------------------------
 
 
-def behind(
-    then: TableSchema, clauses: Iterable[CheckClause], now: TableSchema, family: str, waits: bool
-) -> TableSchema:
-    """Return a table with the checks that clauses leave: first some go, then others come. `now`: as the catalogue has it. A
-    check that it shows no more is left out: a later statement has dropped it. Raises Unknown where it is not certain what goes,
-    and, with `waits`, where the catalogue may not show yet what comes; else that comes without a meaning."""
+def without_gone(then: TableSchema, clauses: Iterable[CheckClause], now: TableSchema) -> TableSchema:
+    """Return a table without the checks that go, and with those that are enforced, or no longer are. `now`: as the catalogue
+    has it. Raises Unknown where it is not certain what goes."""
     said, checks = list(clauses), {check.name.lower(): check for check in then.checks}
     for one in said:
         if isinstance(one, DropsCheck) and checks.pop(one.name.lower(), None) is None:
@@ -154,16 +184,32 @@ def behind(
     for one in said:
         if isinstance(one, EnforcesCheck) and one.name.lower() in checks:
             checks[one.name.lower()] = _enforced(checks[one.name.lower()], one.enforced, now)
-    for one in said:
-        if isinstance(one, AddsCheck) and not (one.if_missing and one.name.lower() in checks):
-            if found := _made(one, checks.keys(), then, now, family):
-                checks[found.name.lower()] = found
-            elif _told(now) <= _told(then):
-                if waits:
-                    raise Unknown
-                late = replace(of_statement(one, now, family, checks.keys()), term=None, refusal=NOT_SHOWN)
-                checks[late.name.lower()] = late
     return replace(then, checks=tuple(checks.values()))
+
+
+def with_added(
+    table: TableSchema,
+    clauses: Iterable[CheckClause],
+    then: TableSchema,
+    now: TableSchema,
+    family: str,
+    waits: bool = False,
+) -> TableSchema:
+    """Return a table with the checks that come. `then`: as it was before the statement; `now`: as the catalogue has it. A check
+    that it shows no more is left out: a later statement has dropped it. With `waits` raises Unknown where the catalogue may not
+    show yet what comes; else that comes without a meaning."""
+    checks = {check.name.lower(): check for check in table.checks}
+    for one in clauses:
+        if not isinstance(one, AddsCheck) or (one.if_missing and one.name.lower() in checks):
+            continue
+        if found := _made(one, checks.keys(), then, now, family):
+            checks[found.name.lower()] = found
+        elif _told(now) <= _told(then):
+            if waits:
+                raise Unknown
+            late = replace(of_statement(one, now, family, checks.keys()), term=None, refusal=NOT_SHOWN)
+            checks[late.name.lower()] = late
+    return replace(table, checks=tuple(checks.values()))
 
 
 def _told(table: TableSchema) -> set[tuple[str, str]]:
@@ -196,7 +242,7 @@ def _made(one: AddsCheck, known: Collection[str], then: TableSchema, now: TableS
     shown = named if one.name else [check for check in now.checks if check.name.lower() not in known]
     if found := next((check for check in shown if _means(meant, check)), None):
         return found
-    if not shown or one.if_missing or not one.name:
+    if not shown or one.if_missing or (not one.name and _told(now) <= _told(then)):
         return None
     if {(check.name, check.text) for check in shown} <= _told(then):
         raise Unknown  # the one of before, which the catalogue shows still

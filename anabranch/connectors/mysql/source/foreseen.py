@@ -11,8 +11,14 @@ from dataclasses import replace
 
 from anabranch.connectors.mysql.charsets import character_bytes
 from anabranch.connectors.mysql.source.altered_columns import USUAL, UTF8
-from anabranch.connectors.mysql.source.check_clauses import AddsCheck, DropsCheck, EnforcesCheck, of_statement
-from anabranch.connectors.mysql.source.check_clauses import read as read_checks
+from anabranch.connectors.mysql.source.check_clauses import (
+    AddsCheck,
+    CheckClause,
+    DropsCheck,
+    EnforcesCheck,
+    apart,
+    of_statement,
+)
 from anabranch.connectors.mysql.source.column_clauses import Adds, Changes, Clause, Defaults, Said, Unknown, read
 from anabranch.connectors.mysql.source.comment_clauses import comment_of, is_comment
 from anabranch.connectors.mysql.source.defaults import constant
@@ -34,15 +40,17 @@ def foreseen(clauses: Sequence[Sequence[Token]], then: TableSchema, family: str)
     """Return the definition as a catalogue would show it, but for the places of its columns: with those that come and those
     that are defined anew. Raises Unknown, IndexError and ValueError for what is not read."""
     columns = {column.name: column for column in then.columns}
+    checks, clauses = apart(clauses, then)
     for clause in read([one for one in clauses if not (is_about_index(one) or is_comment(one))]):
         columns |= _columns(clause, columns, then, family)
     comment = comment_of(clauses)
-    return replace(then, columns=tuple(columns.values()), comment=then.comment if comment is None else comment)
+    table = replace(then, columns=tuple(columns.values()), comment=then.comment if comment is None else comment)
+    return with_checks(checks, table, family)
 
 
-def with_checks(clauses: Sequence[Sequence[Token]], then: TableSchema, family: str) -> TableSchema:
-    """Return the definition with the checks that clauses leave. Raises Unknown and IndexError for what is not read."""
-    said, checks = read_checks(clauses), {check.name.lower(): check for check in then.checks}
+def with_checks(said: Sequence[CheckClause], then: TableSchema, family: str) -> TableSchema:
+    """Return the definition with the checks that clauses leave. Raises Unknown for one that is enforced again."""
+    checks = {check.name.lower(): check for check in then.checks}
     for one in said:
         if isinstance(one, DropsCheck):
             checks.pop(one.name.lower(), None)

@@ -91,7 +91,7 @@ class MysqlDialect:
                 inner = _Statement(_behind_set(found), default_schema, self.folds_names)
                 return altered_columns.indexed(inner.clauses_of_alter(), then, now, self.family)
             clauses = _Statement(found, default_schema, self.folds_names).clauses_of_alter()
-            return altered_columns.behind(clauses, then, now)
+            return altered_columns.behind(clauses, then, now, self.family)
         except (IndexError, ValueError, ArithmeticError):  # a text that no server takes: it parks, and capture goes on
             return None
 
@@ -135,7 +135,7 @@ class MysqlDialect:
             clauses = statement.clauses_of_alter()
             if self.facts(sql, default_schema).kind is StatementKind.ALTER:  # columns stay
                 comment = comment_of(clauses)
-                then = with_checks(clauses, then, self.family)
+                then = with_checks(check_clauses.read(clauses), then, self.family)
                 return then if comment is None else replace(then, comment=comment)
             return foreseen(clauses, then, self.family)
         except (IndexError, ValueError, ArithmeticError, Unknown):

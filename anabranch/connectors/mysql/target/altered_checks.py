@@ -8,6 +8,7 @@ before has done. What does not live here: building those that come (`building.py
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from anabranch.connectors.mysql.target.altered_indexes import attempt
 from anabranch.connectors.mysql.target.attempts import IS_GONE
@@ -61,6 +62,16 @@ def dropped(
             own = ""
         if own:
             yield name, f"ALTER TABLE {table_name(altered.table.target)} {DROPS[release.family]} {quoted(own)}"
+
+
+def without_dropped(
+    existing: ExistingTable, altered: AlteredTable, rules: ValueRules, release: Release
+) -> ExistingTable:
+    """Return what stands behind the checks that go."""
+    before = plan_checks(altered.former, altered.former_table, rules, release) if altered.checks.dropped else {}
+    found = (before.get(name) for name in altered.checks.dropped)
+    gone = {name for one in found if isinstance(one, PlannedCheck) for name in (one.name, one.fallback)}
+    return replace(existing, checks={name: text for name, text in existing.checks.items() if name not in gone})
 
 
 def to_build(altered: AlteredTable, rules: ValueRules, release: Release) -> Iterator[str]:

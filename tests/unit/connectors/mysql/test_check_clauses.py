@@ -89,6 +89,25 @@ def test_checks_go_by_their_name_or_it_is_not_certain_which() -> None:
     assert unasked is not None and unasked.schema.checks == (Check("old", OLD.text, None, NOT_ENFORCED),)
 
 
+def test_checks_of_columns_that_come_are_those_of_the_statement() -> None:
+    new = Column("c", INT, "int")
+    shown = tuple(
+        of_mariadb(name, text, {"c": new, "n": COLUMNS[1]}) for name, text in (("c", "`c` > 0"), ("d", "`n` < 9"))
+    )
+    now = replace(THEN, columns=(*COLUMNS, new), checks=(OLD, *shown))
+    for sql in (
+        "ADD c INT CHECK (c > 0), ADD CONSTRAINT d CHECK (n < 9)",
+        "ADD COLUMN (c INT CONSTRAINT c CHECK (c > 0)), ADD CONSTRAINT `d` CHECK (n < 9) ENFORCED",
+        "ADD c INT NULL CHECK (c > 0) COMMENT '', ADD CHECK (n < 9)",
+    ):
+        found = MysqlDialect().altered(f"ALTER TABLE item {sql}", "shop", THEN, now)
+        assert found is not None and found.schema.checks == (OLD, *shown), sql
+        assert found.kinds == {ColumnChange.ADD, ColumnChange.CHECKS}
+    gone = MysqlDialect().altered("ALTER TABLE item DROP CONSTRAINT old, DROP COLUMN n", "shop", THEN, THEN)
+    assert gone is not None and gone.kinds == {ColumnChange.DROP, ColumnChange.CHECKS}, "it names the column"
+    assert MysqlDialect().altered("ALTER TABLE item DROP COLUMN n", "shop", THEN, THEN) is None
+
+
 def test_names_of_checks_that_may_go_are_told() -> None:
     facts = MysqlDialect().facts(
         "ALTER TABLE item DROP CHECK a, DROP CONSTRAINT IF EXISTS b, ALTER CHECK c ENFORCED", ""
