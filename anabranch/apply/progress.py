@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anabranch.apply.abilities import StateWriter
+from anabranch.apply.abilities import StateWriter, appending
 from anabranch.apply.aside.permitted import with_aside
 from anabranch.apply.conflict import Where
 from anabranch.apply.context import ApplyContext
@@ -209,6 +209,7 @@ class Progress:
                 same = before is not None and state.schema is before.schema
                 self.writer.save_table(self.job, replace(state, schema=None) if same else state)
                 reach("apply.saved")
+        self._end_changes(work)
         forgotten = self.states.keys() - work.states.keys()
         for table in forgotten:
             self.writer.forget_table(self.job, table)
@@ -226,6 +227,13 @@ class Progress:
         self.totals.epochs += 1
         self.checkpoint, self.context, self.states = then, work.context, {**work.states, **kept}
         self._is_in_doubt = False
+
+    def _end_changes(self, work: Work) -> None:
+        """Let readers of changes know of tables that are parked here, whatever parks them: nothing comes behind this place."""
+        for table, state in work.states.items():
+            before, followed = self.states.get(table), self.context.tables.get(table)
+            if state.is_parked and before is not None and before.is_streaming and followed and appending(self.writer):
+                self.writer.end(followed.table, self.checkpoint.position.sequence + 1)
 
     def _noted(self, decided: Decided) -> DdlChange:
         try:

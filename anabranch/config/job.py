@@ -129,9 +129,7 @@ class JobConfig(Section):
         if self.has_messages:
             yield from self.ddl.beyond_messages()
             return
-        for said in self.ddl.every(usual={}):
-            for kind in sorted(said.followed):
-                yield said.line(kind), f'"{UNSAID[kind]}": a change table keeps the columns that it began with'
+        yield from self.ddl.beyond_change_tables()
 
     @property
     def keeps_changes(self) -> bool:

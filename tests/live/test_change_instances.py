@@ -32,10 +32,10 @@ def here(
         yield made
 
 
-def _have(here: JobHere, *instances: str) -> None:
+def _have(here: JobHere, *instances: str, more: str = "") -> None:
     """Write the job file anew, with these instances of `item`."""
     entry = f'[[tables]]\nname = "{here.made.schema}.item"\ninstances = [{", ".join(instances)}]\n'
-    keep_changes(here.made, entry)
+    keep_changes(here.made, entry + more)
 
 
 def test_a_second_instance_has_its_columns_from_its_own_place_on(here: JobHere) -> None:
@@ -122,3 +122,28 @@ def test_preflight_names_instances_that_cannot_be(here: JobHere) -> None:
     _have(here, WHOLE, f'{{ name = "{long}" }}')
     with pytest.raises(PreflightFailed, match=f"{long} is longer than"):
         here.load()
+
+
+def test_an_instance_keeps_its_columns_and_a_later_one_has_those_of_then(here: JobHere) -> None:
+    source, asked = here.made.source, Asked(here.made)
+    follow = '[ddl]\nadd_column = "apply"\ndrop_column = "keep"\n'
+    _have(here, WHOLE, more=follow)
+    here.load()
+    source.execute("INSERT INTO item VALUES (1, 'one', 1)", "ALTER TABLE item ADD w INT")
+    source.execute("INSERT INTO item VALUES (2, 'two', 2, 22)", "UPDATE item SET w = 23 WHERE id = 2")
+    here.stream()
+    first = [(2, b"\x07", 1, "one", 1), (2, b"\x07", 2, "two", 2)]
+    assert asked.whole("public_item") == first, "what changed in the new column alone is not in it"
+    _have(here, WHOLE, '{ name = "later" }', more=follow)
+    here.load()
+    source.execute("UPDATE item SET w = 24, v = 'TWO' WHERE id = 2", "ALTER TABLE item DROP COLUMN n")
+    source.execute("INSERT INTO item VALUES (3, 'three', 33)")
+    here.stream()
+    assert asked.whole("later") == [(4, b"\x0a", 2, "TWO", 2, 24), (2, b"\x0f", 3, "three", None, 33)]
+    assert asked.whole("public_item") == [*first, (4, b"\x02", 2, "TWO", 2), (2, b"\x07", 3, "three", None)]
+    source.execute("ALTER TABLE item ADD n INT", "INSERT INTO item VALUES (4, 'four', 44, 4)")
+    here.stream()
+    assert here.made.states()["item"] == "parked", "values of one column among those of another"
+    for instance in ("later", "public_item"):
+        with pytest.raises(Exception, match=REFUSED):
+            asked.whole(instance)

@@ -16,6 +16,7 @@ from anabranch.model.column_changes import (
     DDL,
     EXACT,
     IGNORE,
+    KEEP,
     OWN_KEY_ALONE,
     PARK,
     STOP,
@@ -45,6 +46,13 @@ ADDITIVE: Actions = {ColumnChange.ADD: APPLY, ColumnChange.TYPE: APPLY}  # nothi
 OF_COLUMNS = tuple(kind for kind in ColumnChange if kind not in OWN_KEY_ALONE)
 IN_MESSAGES: Actions = dict.fromkeys(OF_COLUMNS, APPLY)  # a message has the columns of its time, whatever came before
 TOLD_BY_MESSAGES = frozenset({APPLY, EXACT, IGNORE, PARK, STOP})
+# What may become of a change where change tables keep the columns that they were made with: nothing is done at the target.
+BESIDE_CHANGE_TABLES = {
+    ColumnChange.ADD: (APPLY, STOP),
+    ColumnChange.DROP: (KEEP, STOP),
+    ColumnChange.NULLABILITY: (APPLY, STOP),
+    ColumnChange.DEFAULT: (APPLY, IGNORE, STOP),
+}
 RULES = "[[ddl.rules]]"
 
 
@@ -220,6 +228,18 @@ class Ddl(Section):
                     yield said.line(kind), f'"{UNSAID[kind]}": messages tell of rows and of their columns'
                 elif said.of(kind) not in TOLD_BY_MESSAGES:
                     yield said.line(kind), '"apply", "park" or "stop": what is written to a topic stays as it is'
+
+    def beyond_change_tables(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines that change tables cannot follow, each with what they can."""
+        for said in self.every(usual={}):
+            for kind in sorted(said.followed):
+                able = BESIDE_CHANGE_TABLES.get(kind, ())
+                if said.of(kind) not in able:
+                    others = "".join(f'"{action}", ' for action in able)
+                    yield (
+                        said.line(kind),
+                        f'{others}"{UNSAID[kind]}": a change table keeps the columns that it began with',
+                    )
 
     def _rules(self, table: TableId) -> Iterator[tuple[str, dict[ColumnChange, str]]]:
         """Yield the name and the words of the rule that decides about a table, if there is one."""

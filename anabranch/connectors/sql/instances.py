@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import StateError
+from anabranch.errors import StateError, TargetError
 from anabranch.model.change_names import table_of_instance
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.rows.altered import AlteredTable, ColumnAdded
 from anabranch.rows.appended import TableChanges
 from anabranch.rows.change_table import same_values
 from anabranch.rows.chunk import Op
@@ -117,6 +118,19 @@ def by_source(known: Iterable[Instance]) -> Mapping[TableId, list[Instance]]:
         if one.is_open:
             found.setdefault(one.source, []).append(one)
     return found
+
+
+def refuse_again(known: Iterable[Instance], altered: AlteredTable) -> None:
+    """Raise TargetError where a column comes whose name an instance has of one that went: its values would stand among those
+    of the former one."""
+    table = altered.table
+    come = {
+        table.columns[table.source_columns.index(one.name)] for one in altered.steps if isinstance(one, ColumnAdded)
+    }
+    for one in known:
+        if again := sorted(come & {*one.columns}):
+            what = f"capture instance {one.name} has a column {again[0]} of before, which went"
+            raise TargetError(what, table=str(table.source))
 
 
 def captured_by(instance: Instance, changes: TableChanges) -> TableChanges:

@@ -73,7 +73,10 @@ MISFITS = {
     "policy of a table": ('[[tables]]\nname = "shop.t"\non_conflict = "target_wins"\n', "on_conflict beside"),
     "park": ('[apply]\non_error = "park"\n', 'on_error = "park" beside'),
     "mode": ('[apply]\nmode = "transaction"\n', 'mode = "transaction" beside'),
-    "ddl": ('[ddl]\nadd_column = "apply"\n', "add_column"),
+    "ddl": ('[ddl]\nadd_column = "ignore"\n', 'add_column = "ignore" beside'),
+    "dropped": ('[ddl]\ndrop_column = "apply"\n', 'drop_column = "apply" beside'),
+    "types": ('[ddl]\naction = "apply"\n', "change_type"),
+    "tables": ('[ddl]\ndrop_table = "keep"\n', "drop_table"),
 }
 
 
@@ -83,6 +86,12 @@ def test_what_goes_with_rows_alone_is_refused(tmp_path: Path, text: str, words: 
         load(tmp_path, JOB + text)
     found = "\n".join(map(str, refused.value.problems)) + str(refused.value)
     assert words in found and "change_tables" in found
+
+
+def test_change_tables_follow_columns_that_come_and_go_where_the_file_says_so(tmp_path: Path) -> None:
+    said = load(tmp_path, JOB + '[ddl]\nadd_column = "apply"\ndrop_column = "keep"\nnullability = "stop"\n')
+    kinds = {ColumnChange.ADD, ColumnChange.DROP, ColumnChange.NULLABILITY}
+    assert said.followed_changes(TableId("shop", "orders")) == kinds
 
 
 ENTRY = '[[tables]]\nname = "shop.orders"\ninstances = '

@@ -8,12 +8,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.connectors.sql.instances import BEGINS, ENDS, NOT_MADE, Instance, captured_by, settled, to_follow
-from anabranch.errors import StateError
+from anabranch.connectors.sql.instances import (
+    BEGINS,
+    ENDS,
+    NOT_MADE,
+    Instance,
+    captured_by,
+    refuse_again,
+    settled,
+    to_follow,
+)
+from anabranch.errors import StateError, TargetError
 from anabranch.model.change_names import table_of_instance
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.rows.altered import AlteredTable, ColumnAdded
 from anabranch.rows.appended import TableChanges
 from anabranch.rows.change_table import change_rows
 from anabranch.rows.chunk import Op
@@ -88,3 +98,11 @@ def test_an_instance_of_all_columns_has_updates_that_change_nothing_and_a_column
     assert rows.operation.to_pylist() == [2, 3, 4, 3, 4, 1]
     assert [mask[0] for mask in rows.mask.to_pylist()] == [15, 0, 0, 0, 0, 15]
     assert rows.values[2].to_pylist() == [None] * 6
+
+
+def test_a_column_under_the_name_of_one_that_went_is_refused() -> None:
+    table = replace(TABLE, source_columns=("id", "v", "n"))
+    altered = AlteredTable(TableSchema(ORDERS, ()), table, TableSchema(ORDERS, ()), table, (ColumnAdded("n"),))
+    refuse_again([Instance("narrow", ORDERS, PLACE, None, ("id", "v"))], altered)
+    with pytest.raises(TargetError, match="capture instance whole has a column n of before"):
+        refuse_again([Instance("whole", ORDERS, PLACE, None, ("id", "v", "n"))], altered)

@@ -46,7 +46,7 @@ class MemoryAppender:
     def end(self, table: TargetTable, at: int) -> None:
         if self._open is None:
             raise StateError("no epoch is open")
-        self._ends[table.source] = at
+        self._ends.setdefault(table.source, at)
 
     def commit(self) -> None:
         with self._database.lock:

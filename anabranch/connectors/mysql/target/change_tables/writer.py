@@ -30,12 +30,14 @@ from anabranch.connectors.sql.instances import (
     by_source,
     captured_by,
     instances,
+    refuse_again,
     settled,
 )
 from anabranch.contracts import Begun, Conflict
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
+from anabranch.rows.altered import AlteredTable
 from anabranch.rows.appended import ChangeBatch, Committed, TableChanges
 from anabranch.rows.net import TargetTable
 
@@ -83,6 +85,21 @@ class MysqlChangeWriter(MysqlWriter):
     def close(self) -> None:
         self._instances = None
         super().close()
+
+    @property
+    def alters_apart(self) -> bool:
+        return False  # nothing is altered: an instance keeps the columns that it was made with
+
+    def refuse_standing(self, altered: AlteredTable) -> None:
+        """Do nothing: `alter` looks."""
+
+    def alter(self, now: Checkpoint, altered: AlteredTable) -> Sequence[str]:
+        assert self._instances is not None, "an epoch is open"
+        refuse_again(self._instances.get(altered.table.source, ()), altered)
+        return ()
+
+    def keeps_up_with(self, altered: AlteredTable) -> bool:
+        return False  # its rows have other columns
 
     def append(self, batch: ChangeBatch) -> None:
         assert self._instances is not None, "an epoch is open"
