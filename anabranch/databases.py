@@ -40,6 +40,11 @@ class Options:
 
     NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset()
 
+    @property
+    def has_first_rows(self) -> bool:
+        """Return whether a target of changes is told of the rows that are there when the job begins, too."""
+        return False
+
 
 NONE = Options()
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from anabranch import log
-from anabranch.apply.abilities import StateWriter
-from anabranch.apply.altering import left_out
+from anabranch.apply.abilities import StateWriter, appending
+from anabranch.apply.altering import ANEW, left_out
 from anabranch.apply.asking import DECIDE
 from anabranch.apply.conflict import Where
 from anabranch.apply.decided import Decided, rule_of
@@ -59,6 +59,9 @@ REMEDY = (
 )
 SUFFIX = "__dropped_%Y%m%d_%H%M%S"  # of the statement's commit, UTC by the source's clock
 LOAD = "anabranch load JOB --table {table} brings it in"
+NO_MORE_CHANGES = (
+    f"the changes that are there stay; where the source has a table of this name again, {ANEW}"  # there is no load
+)
 BUILDING_SECONDS, PAUSE = 10.0, 0.1
 NOT_HERE = "the target does not have the table that was renamed"
 BEGUN = "an attempt by another setting had begun: see whether the target has the table still, and by which name"
@@ -145,7 +148,7 @@ class Dropping:
             state = left.pop(barrier.table)
             decided = state.facts.decided if state.facts.asked == sequence else ()
             if not decided:  # it came up to here for another reason, and nothing behind this is its own
-                why = f"{DROPPED}, and not at the target: the table was parked; {REMEDY}"
+                why = f"{DROPPED}, and not at the target: the table was parked; {self._remedy}"
                 reason = f"{why} (at {sequence}): {barrier.statement}"
                 left[barrier.table] = give_up_place(park(state, reason))
                 progress.park(left[barrier.table])
@@ -416,9 +419,13 @@ class Dropping:
         rule = self._rule(barrier)
         return Decided(one.state or replace(state, schema=None), sequence, barrier.statement, outcome, why, rule)
 
+    @property
+    def _remedy(self) -> str:
+        return NO_MORE_CHANGES if appending(self.writer) else REMEDY
+
     def _parked(self, sequence: int, barrier: Barrier, why: str) -> Iterator[Parked]:
         rule, what = self._rule(barrier), f", it is {barrier.untold.moved} now" if barrier.untold.moved else ""
-        reason = f"{DROPPED}{what}, and not at the target: {why}; {REMEDY}"
+        reason = f"{DROPPED}{what}, and not at the target: {why}; {self._remedy}"
         log.get(job=self.progress.job, table=str(barrier.table)).warning("table_parked", reason=reason)
         yield Parked(barrier.table, sequence, reason, barrier.statement, rule)
         if what:
@@ -428,7 +435,8 @@ class Dropping:
         """Park the next name of a table that is renamed, where the target has none of it."""
         rule = self._rule(barrier)
         if (to := TableId.parse(barrier.untold.moved)) not in self.progress.states:
-            comes = f"{barrier.table} was renamed to it at the source, and not at the target: {why}; {LOAD.format(table=to)}"
+            remedy = ANEW if appending(self.writer) else LOAD.format(table=to)
+            comes = f"{barrier.table} was renamed to it at the source, and not at the target: {why}; {remedy}"
             yield Parked(to, sequence, comes, barrier.statement, rule)
 
     def _rule(self, barrier: Barrier) -> DdlRule:

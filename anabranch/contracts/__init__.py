@@ -99,7 +99,15 @@ from anabranch.contracts.tables import (
     TargetCatalog,
     TargetTables,
 )
-from anabranch.contracts.target import ReadTarget, RowTarget, StandingTypes, TargetConnector, TellsRows, TypeMap
+from anabranch.contracts.target import (
+    ReachedTarget,
+    ReadTarget,
+    RowTarget,
+    StandingTypes,
+    TargetConnector,
+    TellsRows,
+    TypeMap,
+)
 from anabranch.contracts.trial import DrawingReader, Drawn, RefusedLine, Trial, TryingTarget, lone_column
 from anabranch.contracts.values import Bounds, LogOptions
 from anabranch.contracts.verified import VerifiedStore
@@ -194,6 +202,7 @@ __all__ = [
     "RangedReader",
     "RawLoader",
     "RawReader",
+    "ReachedTarget",
     "ReadTarget",
     "RedefinedCatalog",
     "RedefinedReader",

@@ -12,6 +12,7 @@ from anabranch.contracts.store import TargetStore
 from anabranch.contracts.tables import TargetCatalog, TargetTables
 from anabranch.contracts.writer import Stager, Writer
 from anabranch.model.at_target import AtTarget
+from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Fit, Kind, LogicalType
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.value_rules import ValueRules
@@ -73,6 +74,14 @@ class TellsRows(Protocol):
 
     def as_rows(self, job: str) -> ReadTarget:
         """Return the rows of a job. Raises ConfigError where the job's options do not let them be read."""
+
+
+@runtime_checkable
+class ReachedTarget(Protocol):
+    """Says soon whether a server answers, where clients wait for one that is away as if it might come at any moment."""
+
+    def unreached(self, seconds: float) -> CheckResult | None:
+        """Return a failed check where none answers within so many seconds, or none lets us in. Says meanwhile that it waits."""
 
 
 class RowTarget(TargetConnector, Protocol):

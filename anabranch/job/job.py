@@ -99,9 +99,9 @@ class Job(JobView):
     def preflight(self, reverse: bool = False) -> Report:
         """Check both ends and the rules. `reverse`: also the way back, which `[reverse] enabled` does by itself."""
         with self._named():
-            from anabranch.job.preflight import preflight_report
+            from anabranch.job.preflight import asked_report
 
-            return preflight_report(self, reverse)
+            return asked_report(self, reverse)
 
     def scan(
         self,

@@ -17,6 +17,8 @@ from anabranch.view.identity import begun_uuid, trail_uuid
 from anabranch.view.opened import end_of, source_of, store_of
 from anabranch.view.options import log_options, name_at_source
 
+ANSWER_S = 10.0  # for which a person waits before a target counts as away
+
 if TYPE_CHECKING:
     from anabranch.contracts import SourceConnector
     from anabranch.model.table_life import TableState
@@ -74,6 +76,17 @@ def preflight_report(job: JobView, reverse: bool = False) -> Report:
     found = _report(job, reverse)
     schemes = job.config.source.endpoint.scheme, job.config.ends[job.target].scheme
     return found.with_steps(steps_by_check(*schemes))
+
+
+def asked_report(job: JobView, reverse: bool = False) -> Report:
+    """Run the checks for a person who waits for them: a target that does not answer is a failed check, and soon. Parts of a job
+    wait for it, as long as the job file says."""
+    from anabranch.contracts import ReachedTarget
+    from anabranch.preflight.report import Report
+
+    target = end_of(job)
+    away = target.unreached(ANSWER_S) if isinstance(target, ReachedTarget) else None
+    return preflight_report(job, reverse) if away is None else Report(job.config.name, (away,))
 
 
 def _report(job: JobView, reverse: bool = False) -> Report:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ResourceType
 
+from anabranch.contracts import PreflightContext
 from anabranch.errors import TargetError
+from anabranch.model.checks import CheckVerdict
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Column, TableSchema
@@ -78,3 +80,9 @@ def test_kafka_that_lacks_a_right_is_told_with_the_command_that_gives_it(
         _begin(cluster, cluster.endpoint())
     hint = refused.value.hint or ""
     assert "kafka-acls.sh" in hint and mended_by in hint
+    if missing is ResourceType.TOPIC:  # preflight asks for it, and says so beside all else that it finds
+        context = PreflightContext("job", {}, {TABLE.source: SCHEMA}, {TABLE.source: TABLE})
+        with cluster.allowed(USER, but=missing), closing(cluster.target(cluster.endpoint()).checks()) as checks:
+            found = checks.run(context)
+        (failed,) = [one for one in found if one.verdict is CheckVerdict.FAILED]
+        assert failed.check == "target.rights" and mended_by in failed.hint and len(found) > 1

@@ -92,7 +92,7 @@ def test_rows_that_messages_tell_are_compared_by_key_and_without_one_as_often_as
     assert here.verify(patterns=(f"{made.schema}.item",)).identical
 
 
-@pytest.mark.parametrize("here", ["mysql", pytest.param("logical_postgresql", marks=pytest.mark.long)], indirect=True)
+@pytest.mark.one_case("mysql")
 def test_where_changes_alone_were_told_rows_of_their_keys_are_compared_also_beside_writers(
     here: JobHere, kafka: Server
 ) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from anabranch.connectors.kafka.entering import enter
+from anabranch.connectors.kafka.entering import answers, enter
 from anabranch.connectors.kafka.errors import translated
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
@@ -102,6 +103,14 @@ def transactional(endpoint: Endpoint, name: str, more: dict[str, Any]) -> Produc
 def plain(endpoint: Endpoint) -> Producer:
     """Return a producer without transactions, for what nobody decides by."""
     return _made(Producer, endpoint, {"enable.idempotence": True, "acks": "all"})
+
+
+def unanswered(endpoint: Endpoint, seconds: float) -> str:
+    """Return "" once a broker answers, else, after `seconds`, why none does. Raises TargetError where none lets us in."""
+    told, until = settings(endpoint), time.monotonic() + seconds
+    with translated("set up a client"):
+        enter(told, SILENT, seconds / 2)
+        return answers(told, SILENT, until)
 
 
 def _made(kind: Callable[..., Client], endpoint: Endpoint, own: dict[str, Any]) -> Client:

@@ -12,11 +12,30 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from anabranch import log
 from anabranch.connectors.kafka.errors import LOGIN, of, translated_error
 
 ROUND_S = 0.5  # that one question waits for an answer
+ASKING_S = 3.0  # between two words that nobody answers
 REFUSED_ROUNDS = 2  # without an answer beside a refusal: one broker of several may refuse, and another one answer
 _entered = set[tuple[tuple[str, str], ...]]()
+
+
+def answers(told: dict[str, Any], logger: Any, until: float) -> str:
+    """Return "" once a broker answers, else, at `until` (monotonic seconds), what was told of it last. Warns while it waits."""
+    heard = list[Any]()
+    client = AdminClient(told | {"error_cb": heard.append}, logger=logger)
+    while (left := until - time.monotonic()) > 0:
+        try:
+            client.list_topics(timeout=min(left, ASKING_S))
+        except KafkaException as error:
+            client.poll(0)  # which brings what was told meanwhile
+            heard = heard or [of(error)]
+            if (left := round(until - time.monotonic())) > 0:
+                log.get().warning("no_broker_answers_yet", brokers=told["bootstrap.servers"], waits_s=left)
+        else:
+            return ""
+    return str(heard[-1].str())
 
 
 def enter(told: dict[str, Any], logger: Any, seconds: float) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from anabranch.errors import ConfigError, RowRefused, TargetError, TargetUnavailable
+from anabranch.errors import NOT_ADMITTED, ConfigError, RowRefused, TargetError, TargetUnavailable
 
 _E = KafkaError
 RIGHTS = {
@@ -81,10 +81,10 @@ def translated_error(error: Any, doing: str) -> TargetError | ConfigError:
     """Return our error for a KafkaError. `doing`: what was tried, as in "create topics"."""
     code, text = error.code(), f"cannot {doing}: {error.str()}"
     if code in RIGHTS:
-        return TargetError(f"{text} ({RIGHTS[code]})", hint=f"{GIVEN_BY[code]}; docs/howto/kafka.md has all of them")
+        return _not_admitted(f"{text} ({RIGHTS[code]})", f"{GIVEN_BY[code]}; docs/howto/kafka.md has all of them")
     if code in LOGIN:
         hint = "check user, password, sasl_mechanism and ssl_mode of the URL against the listener at that port"
-        return TargetError(text, hint=hint)
+        return _not_admitted(text, hint)
     if code in TOO_LARGE:
         hint = "raise max.message.bytes of the topic and [target.options] largest_message, or leave the row out"
         return RowRefused(text, hint=hint)
@@ -106,6 +106,12 @@ def translated_error(error: Any, doing: str) -> TargetError | ConfigError:
     if code == _E._INVALID_ARG:
         return ConfigError(text, hint="check the URL and [target.options]")
     return TargetError(text) if code in REFUSES or code in ABSENT else TargetUnavailable(text)
+
+
+def _not_admitted(text: str, hint: str) -> TargetError:
+    error = TargetError(text, hint=hint)
+    error.code = NOT_ADMITTED
+    return error
 
 
 @contextmanager

@@ -65,6 +65,14 @@ def test_what_messages_cannot_follow_is_refused(tmp_path: Path, line: str) -> No
     assert line.replace("'", '"') in "\n".join(map(str, refused.value.problems)) + str(refused.value)
 
 
+def test_zero_characters_are_not_taken_out_of_first_rows_alone(tmp_path: Path) -> None:
+    text = MESSAGES + '[types]\nnul = "strip"\n[target.options]\n'
+    load(tmp_path, text + "partitions = 2\n")
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, text + "initial_load = true\n")
+    assert 'nul = "strip" beside' in "\n".join(map(str, refused.value.problems)) + str(refused.value)
+
+
 MISFITS = {
     "several": ('[[targets]]\nname = "b"\nurl = "mysql://b@127.0.0.1"\n', "[[targets]] beside"),
     "reverse": ("[reverse]\nenabled = true\n", "[reverse] enabled beside"),

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.connectors.kafka.target.preflight import compacted, mixed
+from anabranch.connectors.kafka.target.preflight import compacted, mixed, unreached
 from anabranch.connectors.kafka.target.topics import FoundTopic, unfit_state, why_unsafe
 from anabranch.model.checks import CheckVerdict
+from anabranch.model.endpoint import Endpoint
 from anabranch.testing.conformance.appender import table
 
 TOPIC = FoundTopic("t", "id", 1, replicas=3, settings={"min.insync.replicas": "2", "cleanup.policy": "delete"})
@@ -36,3 +37,10 @@ def test_a_state_topic_is_compacted_and_has_one_partition() -> None:
     assert not list(unfit_state([good, replace(TOPIC, settings={})]))
     assert len(list(unfit_state([TOPIC, replace(good, partitions=2)]))) == 2
     assert len(list(unfit_state([replace(good, settings={"cleanup.policy": "compact,delete"})]))) == 1
+
+
+def test_a_cluster_of_which_no_broker_answers_is_a_failed_check() -> None:
+    found = unreached(Endpoint("kafka", "127.0.0.1", 1, "", ""), 0.5)
+    assert found is not None and (found.check, found.verdict) == ("target.brokers", CheckVerdict.FAILED)
+    assert found.message.startswith("no broker answers within 0.5 s at 127.0.0.1:1: ")
+    assert "[target] url" in found.hint and "TLS (?ssl_mode=)" in found.hint

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ValueRules,
     )
     from anabranch.databases import Options
+    from anabranch.model.checks import CheckResult
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.recipe import Asked, EndRecipe
 
@@ -64,6 +65,11 @@ class KafkaTarget:
         from anabranch.connectors.kafka.target.first_rows import KafkaFirstRows
 
         return KafkaFirstRows(self.endpoint, self.options)
+
+    def unreached(self, seconds: float) -> CheckResult | None:
+        from anabranch.connectors.kafka.target.preflight import unreached
+
+        return unreached(self.endpoint, seconds)
 
     def as_rows(self, job: str) -> ReadTarget:
         from anabranch.connectors.kafka.target.row_reader import KafkaRows

@@ -59,6 +59,10 @@ class KafkaTargetOptions(Options):
     starts it again, readers of committed messages wait as long for what comes behind it."""
 
     @property
+    def has_first_rows(self) -> bool:
+        return self.initial_load
+
+    @property
     def has_tombstones(self) -> bool:
         usual = self.format != "exbase" and not self.is_single
         return usual if self.tombstones is None else self.tombstones

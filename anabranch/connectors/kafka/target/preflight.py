@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from anabranch.connectors.kafka.connection import administrator, brokers, patience
+from anabranch.connectors.kafka.connection import administrator, brokers, patience, settings, unanswered
 from anabranch.connectors.kafka.errors import translated
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.beginning import (
@@ -39,6 +39,7 @@ from anabranch.connectors.kafka.target.topics import (
 )
 from anabranch.connectors.sql.findings import failed, ok, some, warning
 from anabranch.contracts import PreflightContext
+from anabranch.errors import NOT_ADMITTED, TargetError
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
 from anabranch.rows.net import TargetTable
@@ -49,11 +50,17 @@ class KafkaChecks:
         self._endpoint, self._options = endpoint, options
 
     def run(self, context: PreflightContext) -> list[CheckResult]:
-        """Run all checks. Raises TargetUnavailable, or TargetError when the cluster refuses us."""
+        """Run all checks; the first right that is missing is a failed one. Raises TargetUnavailable, and TargetError where the
+        cluster does not let us in."""
         found = [*self._cluster(), *self._names(context), *self._values(context)]
         if any(result.verdict == CheckVerdict.FAILED for result in found):
             return found
-        return [*found, *self._topics(context)]
+        try:
+            return [*found, *self._topics(context)]
+        except TargetError as error:
+            if error.code != NOT_ADMITTED:
+                raise
+            return [*found, failed("rights", error.message, error.hint)]
 
     def close(self) -> None: ...
 
@@ -148,6 +155,20 @@ class KafkaChecks:
             what = f"topic {found.name} has {found.partitions} partitions by now, the job writes to the first {written}"
             hint = "keys stay where they are, so the new ones stay empty; to spread them, begin anew with other topics"
             yield warning("topics", what, hint, table)
+
+
+def unreached(endpoint: Endpoint, seconds: float) -> CheckResult | None:
+    """Return a failed check where no broker answers within `seconds`, or none lets us in."""
+    try:
+        why = unanswered(endpoint, seconds)
+    except TargetError as error:
+        return failed("rights", error.message, error.hint)
+    if not why:
+        return None
+    is_plain = settings(endpoint)["security.protocol"].endswith("PLAINTEXT")
+    listener = ", and whether the listener at that port speaks TLS (?ssl_mode=)" if is_plain else ""
+    what = f"no broker answers within {seconds:g} s at {brokers(endpoint)}: {why}"
+    return failed("brokers", what, f"start them, or look at [target] url{listener}")
 
 
 def compacted(topic: FoundTopic, table: TargetTable) -> Iterator[CheckResult]:

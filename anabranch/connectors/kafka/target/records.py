@@ -142,6 +142,8 @@ class Records:
             told = self._administrator.list_topics(self._place.topic, timeout=limit).topics[self._place.topic].error
             if told is not None and told.code() in errors.ABSENT:
                 return None  # and not just without a leader at this moment
+            if told is not None and told.code() in errors.RIGHTS:
+                raise KafkaException(told) from None  # which the first question does not tell
             raise
 
     def _read_to(self, end: int) -> None:
