@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from anabranch.apply.pair import added_up, greater_than, refuse_change
+from anabranch.apply.pair import added_up, greater_than, is_same, refuse_change
 from anabranch.contracts import Conflict, RowWriter
 from anabranch.rows.conflict import Age, ConflictPolicy, FoundRow, NotedConflict, OnConflict, Texts
 from anabranch.rows.net import DELETE, INSERT, UPDATE, RowChange
@@ -33,17 +33,25 @@ class Again:
 
 
 @dataclass(frozen=True)
+class Removed:
+    """A row of a pair that is deleted. `age`: what comes behind it at the other site and is not newer goes, too; None: all of
+    it goes."""
+
+    age: str | None
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """A decision. `changes` carry it out. `stands`: what the source's keys did to children has to follow. `removed`: the age of
-    a row of a pair that is deleted here, for the other site's older ones (pair_deletes.py); "" where none is. `again`: the
-    target's row stands against the other site, and goes there (pair_standing.py)."""
+    """A decision. `changes` carry it out. `stands`: what the source's keys did to children has to follow. `removed`: the delete
+    of a row of a pair, for what comes behind it at the other site (pair_deletes.py). `again`: the target's row stands against
+    the other site, and goes there (pair_standing.py)."""
 
     changes: tuple[RowChange, ...]
     stands: bool = True
     kind: str = ""  # "" where nothing is to be noted
     decision: str = ""
     found: Texts | None = None
-    removed: str = ""
+    removed: Removed | None = None
     again: Again | None = None
 
 
@@ -125,7 +133,7 @@ class Decider:
         if policy.target_stays and (verdict := self._stays(change, policy, key, age)):
             return verdict
         if change.operation == DELETE:
-            return self._deleted_in_pair(change, age)
+            return self._sum_deleted(change, policy, age) if policy.delta else self._deleted_in_pair(change, age)
         there = self.writer.row(change.table, key, replace(age, or_equal=policy.target_wins_ties))
         whole = {} if is_insert else _whole(change)
         if there is None:
@@ -179,13 +187,25 @@ class Decider:
     def _deleted_in_pair(self, change: RowChange, age: Age) -> Verdict:
         """Decide a delete: it stands for the version that it has removed, and wins over that and all older ones. Where both
         sites have deleted the row they agree."""
-        there, removed = self.writer.row(change.table, dict(change.old_key), age), age.value or ""
+        there, removed = self.writer.row(change.table, dict(change.old_key), age), Removed(age.value)
         if there is None:
             return Verdict((), removed=removed)
         if there.is_newer:
             return Verdict((), stands=False, kind="newer", decision="target", found=there.values)
         is_older = not self._is_newer(change, change.old_key, there, replace(age, or_equal=True))
         kind, decision = ("differs", "source") if is_older else ("", "")
+        return Verdict((change,), kind=kind, decision=decision, found=there.values, removed=removed)
+
+    def _sum_deleted(self, change: RowChange, policy: ConflictPolicy, age: Age) -> Verdict:
+        """Decide a delete of a row with columns that are added up: it wins, whatever the row's version is. What has crossed it
+        had its sum from a row that is gone at the other site, so no version could tell what of it is to stay (decision 321)."""
+        there, removed = self.writer.row(change.table, dict(change.old_key), age), Removed(None)
+        if there is None:
+            return Verdict((), removed=removed)
+        same = all(is_same(change.before.get(name), there.values.get(name)) for name in policy.delta)
+        if same and self._is_as_old(change, change.old_key, there, age):
+            return Verdict((change,), found=there.values, removed=removed)
+        kind, decision = "newer" if there.is_newer else "differs", "source"
         return Verdict((change,), kind=kind, decision=decision, found=there.values, removed=removed)
 
     def _missing(self, change: RowChange, policy: ConflictPolicy) -> Verdict:

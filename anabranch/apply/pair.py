@@ -29,9 +29,6 @@ from anabranch.rows.net import DELETE, INSERT, Cascade, RowChange, TargetTable
 
 ALONE = "a delete of a row of a pair is decided alone"
 DELETED = 'delete of a row of a pair, and [pair] deletes = "refuse": mark rows as deleted by a column'
-ADDED_UP = (
-    "delete of a row of a pair whose {} is added up, perhaps also by the other site: mark rows as deleted by a column"
-)
 CASCADES = (
     "delete of a row of a pair, whose children the source's foreign keys change without logging it: delete them first"
 )
@@ -73,7 +70,7 @@ def refuse_change(change: RowChange, policy: ConflictPolicy) -> None:
     what, column = "", policy.newest_by
     if change.operation == DELETE:
         if not policy.deletes:
-            what = ADDED_UP.format(", ".join(policy.delta)) if policy.delta else DELETED
+            what = DELETED
     elif change.operation != INSERT:
         if any(change.values.get(name, value) != value for name, value in change.old_key.items()):
             what = MOVED
@@ -127,6 +124,11 @@ def is_greater(before: str | None, after: str | None) -> bool:
         return Decimal(after) > Decimal(before)
     except InvalidOperation:
         return _sortable(after) > _sortable(before)
+
+
+def is_same(one: str | None, other: str | None) -> bool:
+    """Return whether two numbers, both in text form, are one value."""
+    return one == other or (one is not None and other is not None and Decimal(one) == Decimal(other))
 
 
 def greater_than(table: TargetTable, column: str, value: str, key: Mapping[str, str | None]) -> str:

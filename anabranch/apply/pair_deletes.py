@@ -5,7 +5,8 @@ site, older rows go. But that site may have logged one of them shortly before: i
 no trace of its row, and looks like a new one. So the job notes each delete at its target, in the epoch that applies it. Its
 twin reads the note there, at its source, waits until it has applied all that stood in the log by then, and removes at its own
 target what is not newer. It does so in a transaction without a marker, like a user: what it has removed is a delete to the
-first job, for a user may have changed the row that had come back. It ends, since each further note needs a row that somebody
+first job, for a user may have changed the row that had come back. Where columns are added up, no version tells what of a row
+is to stay, and all that stands under the key then goes. It ends, since each further note needs a row that somebody
 has written. Ids of notes that were cleared are kept at the twin's target until the first job, which reads there, has removed
 the notes, so both write at their own target alone, and whatever is killed or done twice does no harm.
 
@@ -39,7 +40,7 @@ AWAY_SECONDS = 10.0  # until a source that is away is asked again: a connection 
 LIMIT = 2000  # notes that are read at once, and cleared in one transaction
 
 
-def note_deleted(job: str, writer: object, change: RowChange, age: str) -> None:
+def note_deleted(job: str, writer: object, change: RowChange, age: str | None) -> None:
     """Note a delete that was decided, in the open epoch. Raises TargetError for a target that keeps no notes."""
     pair_writer(writer).note_deleted(job, DeletedRow(uuid.uuid4().hex, change.table.target, dict(change.old_key), age))
 

@@ -110,8 +110,8 @@ class RowByRow:
             verdict = self._inserted(step, decider, verdict)
         else:
             self._change(verdict)
-        if verdict.removed:
-            note_deleted(self.progress.job, writer, step.change, verdict.removed)
+        if verdict.removed is not None:
+            note_deleted(self.progress.job, writer, step.change, verdict.removed.age)
         if verdict.again is not None:
             note_standing(self.progress.job, writer, step.change, verdict.again)
         if verdict.kind and not (step.may_be_gone and verdict.kind == "missing"):

@@ -25,6 +25,10 @@ class OlderRow:
     newest_by: str
     conflict: NotedConflict
 
+    def goes(self, there: FoundRow | None) -> bool:
+        """Return whether the row that is `there`, compared with the age that was noted, is to be removed."""
+        return there is not None and (self.deleted.age is None or not there.is_newer)
+
 
 @dataclass(frozen=True)
 class RowAgain:

@@ -12,7 +12,7 @@ from anabranch.contracts import SourceSetUp
 from anabranch.errors import SourceError, StateError, TrailLocked
 from anabranch.lifecycle.compat import show_progress
 from anabranch.model.markers import jobs_among
-from anabranch.model.pairing import Pairing
+from anabranch.model.pairing import Pairing, said_of_deletes
 from anabranch.trail import identity
 from anabranch.trail.reader import has_begun
 from anabranch.trail.storage import LocalStorage
@@ -172,5 +172,6 @@ def pair_facts(job: JobView) -> dict[str, str]:
     delta = {table: tuple(sorted(policy.delta)) for table, policy in policies.items()}
     winning = {entry.id: entry.wins for entry in job.config.tables if entry.wins is not None}
     wins = {job.rules.target_table(one).target: winning[one.id] for one in included if one.id in winning}
-    noted = Pairing(pair.site, pair.other, pair.winner, pair.twin, newest_by, delta, pair.deletes, wins)
+    deletes = said_of_deletes(pair.deletes, any(delta.values()))
+    noted = Pairing(pair.site, pair.other, pair.winner, pair.twin, newest_by, delta, deletes, wins)
     return {PAIR: noted.as_text()}

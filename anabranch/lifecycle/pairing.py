@@ -20,7 +20,7 @@ from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.markers import origin_of
-from anabranch.model.pairing import Pairing
+from anabranch.model.pairing import Pairing, said_of_deletes
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.writers import JOB, SourceWriter
 from anabranch.preflight.way_back import target_asked
@@ -127,7 +127,7 @@ def _twin(name: str, pair: Pair, twin: SourceWriter | None, columns: Mapping[Tab
         ("other", theirs.other, pair.site),
         ("winner", theirs.winner, pair.winner),
         ("twin", theirs.twin, name),
-        ("deletes", theirs.deletes, pair.deletes),
+        ("deletes", theirs.deletes, said_of_deletes(pair.deletes, any(told.delta for told in columns.values()))),
     ):
         if is_so != should:
             found.append(f'its {key} is "{is_so}", and had to be "{should}"')
@@ -274,7 +274,7 @@ def _deleted_keys(
         there = {column.name: column for column in made[table].columns}
         for name, at_target in _named(job, here[table]).items():
             other = there.get(at_target)
-            if name not in here[table].primary_key or other is None or columns[table].delta:
+            if name not in here[table].primary_key or other is None:
                 continue
             one = here[table].column(name)
             if not _has_one_text(one.type, other.type):

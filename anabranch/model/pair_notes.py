@@ -17,12 +17,13 @@ from anabranch.model.ids import TableId
 @dataclass(frozen=True, slots=True)
 class DeletedRow:
     """A row that was deleted where the job reads. `table` and the names in `key` are those of the job's target; `age`: the
-    value of the column that tells the newest row, as a text. `id` is another one for each note."""
+    value of the column that tells the newest row, as a text; None: a row under this key goes however new it is. `id` is another
+    one for each note."""
 
     id: str
     table: TableId
     key: Mapping[str, str | None]
-    age: str
+    age: str | None
 
 
 @dataclass(frozen=True, slots=True)

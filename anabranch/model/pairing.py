@@ -13,11 +13,17 @@ from typing import Any
 from anabranch.model.ids import TableId
 
 
+def said_of_deletes(deletes: str, sums: bool) -> str:
+    """Return what a job says of deletes: `deletes` is its setting, `sums`: columns of some table are added up. A job of a
+    release that stops at a delete there says something else, and so the two do not go together."""
+    return f"{deletes}, also of sums" if sums and deletes == "newest" else deletes
+
+
 @dataclass(frozen=True)
 class Pairing:
     """`site` is the job's source, `other` its target. `newest_by`: by target table, the column there by which the newest row is
-    told; `delta`: the columns there that are added up. `deletes`: "newest" where a delete is taken, "refuse" where it stops the
-    job, as it does in a release that does not say. `wins`: by target table, the site whose row stays there whatever the
+    told; `delta`: the columns there that are added up. `deletes`: what `said_of_deletes` returns; "refuse" where one stops
+    the job, as it does in a release that does not say. `wins`: by target table, the site whose row stays there whatever the
     versions are; tables that go by their versions are not in it."""
 
     site: str

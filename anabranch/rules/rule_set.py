@@ -306,7 +306,7 @@ class RuleSet:
             target_wins_ties=(wins or pair.winner) != pair.site,
             target_stays=wins == pair.other,
             delta=tuple(renames.get(one, one) for one in delta),
-            deletes=pair.deletes == "newest" and not delta,
+            deletes=pair.deletes == "newest",
         )
 
     def _no_sum(self, entry: TableEntry, name: str, newest_by: str, schema: TableSchema) -> str:

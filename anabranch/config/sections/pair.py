@@ -39,7 +39,7 @@ class Pair(Section):
 
     deletes: Literal["newest", "refuse"] = "newest"
     """Decide about a delete: a row goes at both ends unless it is newer than the one that was deleted, or the job stops at it.
-    Both files say the same. Rows of tables with `delta` are never deleted."""
+    Both files say the same. In tables with `delta` it goes however new it is."""
 
     on_unique_conflict: Literal["stop", "park"] = "stop"
     """Decide about a row that comes with a unique value which another row of this end has by now: stop the job with the row's

@@ -104,7 +104,8 @@ def conflicts_are_noted_with_the_epoch(target: Target) -> None:
 
 
 def rule_23_deletes_of_a_pair_are_noted_and_cleared(target: Target) -> None:
-    """Notes come and go with the epoch; rows that are not newer go, in a transaction that is no epoch, once."""
+    """Notes come and go with the epoch; rows that are not newer go, in a transaction that is no epoch, once. A note without an
+    age removes its row however new it is."""
     of = make(target, table("deleted"), AGES)
     noted = [DeletedRow(f"{number:032x}", of.target, {"id": str(number)}, "6") for number in range(1, 4)]
 
@@ -127,6 +128,12 @@ def rule_23_deletes_of_a_pair_are_noted_and_cleared(target: Target) -> None:
         found = store.journal.conflicts(JOB)[before:]
         assert found == [replace(conflict, found=dict(zip(of.columns, AGES[0], strict=True)))]
         assert writer.pair_notes(JOB) == PairNotes(tuple(noted[:2]), (noted[0].id, noted[2].id))
+        ageless = replace(noted[2], id=f"{4:032x}", age=None)
+        epochs.do(lambda writer: _in_pair(writer).note_deleted(JOB, ageless))
+        assert writer.pair_notes(JOB).deleted == (*noted[:2], ageless)
+        assert [writer.remove_older(JOB, [replace(older[1], deleted=ageless)]) for _ in range(2)] == [1, 0]
+        assert rows(target, of) == AGES[1:2]
+        writer.forget_notes(JOB, [ageless.id], [ageless.id])
         writer.forget_notes(JOB, [noted[0].id], [noted[2].id, "of nobody"])
         assert writer.pair_notes(JOB) == PairNotes((noted[1],), (noted[0].id,))
         epochs.do(lambda writer: writer.row(of, {"id": "3"}, None))  # the next epoch is at its place

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from anabranch.apply.conflict import Decider
+from anabranch.apply.conflict import Decider, Removed
 from anabranch.apply.pair import greater_than, is_greater
 from anabranch.contracts import Conflict, RowWriter
 from anabranch.model.datatype import Kind, LogicalType
@@ -32,7 +32,7 @@ class Site:
     is_winner: bool
     rows: dict[str, Row] = field(default_factory=dict)
     log: list[RowChange] = field(default_factory=list)
-    notes: list[tuple[int, str, int]] = field(default_factory=list)  # of deletes that came: number, key, age
+    notes: list[tuple[int, str, int | None]] = field(default_factory=list)  # of deletes that came: number, key, age
     number: int = 0
 
     def row(self, table: TargetTable, key: Mapping[str, str | None], age: Age | None) -> FoundRow | None:
@@ -63,17 +63,18 @@ class Site:
                 del self.rows[key]
             else:
                 self.rows[key] = {**self.rows.get(key, {}), **one.values}
-        if verdict.removed:
+        if verdict.removed is not None:
             self.number += 1
-            self.notes.append((self.number, str(change.old_key["id"]), int(verdict.removed)))
+            age = verdict.removed.age
+            self.notes.append((self.number, str(change.old_key["id"]), None if age is None else int(age)))
 
     def deletes(self, key: str) -> None:
         before = self.rows.pop(key)
         self.log.append(RowChange(TABLE, DELETE, {"id": key}, before=before))
 
-    def meets(self, key: str, age: int) -> None:
+    def meets(self, key: str, age: int | None) -> None:
         """Remove a row that is not newer, as a user would, so that the other site reads it."""
-        if key in self.rows and int(str(self.rows[key]["age"])) <= age:
+        if key in self.rows and (age is None or int(str(self.rows[key]["age"])) <= age):
             self.deletes(key)
 
 
@@ -114,7 +115,7 @@ class Job:
     other: Site
     read: int = 0
     met: set[int] = field(default_factory=set)
-    waiting: dict[int, tuple[str, int, int]] = field(default_factory=dict)
+    waiting: dict[int, tuple[str, int | None, int]] = field(default_factory=dict)
 
     def look(self) -> None:
         end, there = len(self.other.log), {number for number, *_ in self.other.notes}
@@ -282,7 +283,7 @@ class Shop(Site):
         self.rows[key] = now
 
     def policy(self) -> ConflictPolicy:
-        return replace(policy(target_wins_ties=self.is_winner), delta=("stock",), deletes=False)
+        return replace(policy(target_wins_ties=self.is_winner), delta=("stock",), deletes=True)
 
 
 def test_rule_23_what_both_sites_add_up_is_the_sum_of_it_all() -> None:
@@ -311,6 +312,58 @@ def test_rule_23_what_both_sites_add_up_is_the_sum_of_it_all() -> None:
         assert {key: row["v"] for key, row in sites[0].rows.items()} == {k: max(v)[2] for k, v in versions.items()}, (
             seed
         )
+
+
+def sums_with_deletes(seed: int) -> tuple[Shop, Shop, dict[str, int]]:
+    """A history in which rows with a stock are deleted, and made again with whatever version. Returns the sums of those that
+    nobody has deleted, too."""
+    chance = random.Random(seed)
+    one, other = Shop(True), Shop(False)
+    jobs = (Job(other, one), Job(one, other))
+    sums, gone = dict[str, int](), set[str]()
+    left = chance.randrange(2, 14)
+    while left or not all(job.is_done() for job in jobs):
+        number = chance.randrange(2)
+        site, job, step = (one, other)[number], jobs[number], chance.random()
+        if left and step < 0.35:
+            left -= 1
+            key, change = str(chance.randrange(3)), chance.randrange(-2, 3)
+            if key in site.rows and chance.random() < 0.3:
+                site.deletes(key)
+                gone.add(key)
+            else:
+                now = int(str(site.rows[key]["age"])) if key in site.rows else 0
+                sums[key] = sums.get(key, 0) + change
+                site.sells(key, now + chance.randrange(1, 3), f"{number} {left}", change)
+        elif step < 0.7 and job.read < len(job.other.log):
+            job.site.takes(job.other.log[job.read])
+            job.read += 1
+        elif step < 0.95:
+            job.look()
+            job.other.notes[:] = [note for note in job.other.notes if note[0] not in job.met]
+        else:
+            job.waiting.clear()  # its process starts again
+    return one, other, {key: found for key, found in sums.items() if key not in gone}
+
+
+def test_rule_23_pitfall_69_a_delete_of_a_row_with_sums_leaves_both_sites_equal_whatever_crosses_it() -> None:
+    """And takes nothing from the rows that nobody has deleted."""
+    for seed in range(2000):
+        one, other, kept = sums_with_deletes(seed)
+        assert one.rows == other.rows, seed
+        assert {key: int(str(one.rows[key]["stock"])) for key in kept} == kept, seed
+
+
+def test_rule_23_a_delete_of_a_row_with_sums_wins_and_notes_what_it_had_not_seen() -> None:
+    before: Row = {"id": "1", "age": "5", "v": "x", "stock": "3.0"}
+    change = RowChange(SUMS, DELETE, {"id": "1"}, before=before)
+    for age, stock, kind in (("5", "3.00", ""), ("5", "4", "differs"), ("4", "3", "differs"), ("6", "3", "newer")):
+        site = Shop(True, {"1": {"id": "1", "age": age, "v": "there", "stock": stock}})
+        verdict = Decider(cast(RowWriter, site)).decide(change, site.policy())
+        assert (verdict.changes, verdict.kind, verdict.removed) == ((change,), kind, Removed(None)), (age, stock)
+        assert verdict.found == site.rows["1"] and verdict.stands
+    nothing = Decider(cast(RowWriter, Shop(True))).decide(change, Shop(True).policy())
+    assert (nothing.changes, nothing.kind, nothing.removed) == ((), "", Removed(None))  # both have deleted it
 
 
 def test_rule_23_a_sum_keeps_its_scale_and_has_no_null() -> None:
@@ -353,15 +406,14 @@ def test_rule_23_a_change_that_nobody_could_order_is_refused_with_its_key(change
     assert refused.value.key == {"id": "1"}
 
 
-def test_rule_23_a_delete_is_refused_where_rows_are_added_up_or_the_job_says_so() -> None:
+@pytest.mark.parametrize("delta", [(), ("stock",)], ids=["by versions", "added up"])
+def test_rule_23_a_delete_is_refused_where_the_job_says_so(delta: tuple[str, ...]) -> None:
     there: Row = {"id": "1", "age": "1", "v": "x", "stock": "3"}
     change = RowChange(SUMS, DELETE, {"id": "1"}, before=there)
-    with pytest.raises(Conflict, match="delete of a row of a pair whose stock is added up") as refused:
-        Shop(True, {"1": there}).takes(change)
-    assert refused.value.key == {"id": "1"}
     decider = Decider(cast(RowWriter, Site(True, {"1": there})))
-    with pytest.raises(Conflict, match='deletes = "refuse"'):
-        decider.decide(change, replace(policy(target_wins_ties=False), deletes=False))
+    with pytest.raises(Conflict, match='deletes = "refuse"') as refused:
+        decider.decide(change, replace(policy(target_wins_ties=False), delta=delta, deletes=False))
+    assert refused.value.key == {"id": "1"}
 
 
 def test_rule_23_a_delete_stands_for_the_version_that_it_has_removed() -> None:
@@ -369,11 +421,11 @@ def test_rule_23_a_delete_stands_for_the_version_that_it_has_removed() -> None:
     for age, kind, is_removed in (("4", "differs", True), ("5", "", True), ("6", "newer", False)):
         site = Site(True, {"1": {"id": "1", "age": age, "v": "there"}})
         verdict = Decider(cast(RowWriter, site)).decide(change, site.policy())
-        assert (verdict.kind, verdict.removed) == (kind, "5" if is_removed else ""), age
+        assert (verdict.kind, verdict.removed) == (kind, Removed("5") if is_removed else None), age
         site.takes(change)
         assert bool(site.rows) is not is_removed and [note[1:] for note in site.notes] == [("1", 5)] * is_removed
     nothing = Decider(cast(RowWriter, Site(True))).decide(change, policy(target_wins_ties=True))
-    assert (nothing.changes, nothing.kind, nothing.removed) == ((), "", "5")  # both have deleted it
+    assert (nothing.changes, nothing.kind, nothing.removed) == ((), "", Removed("5"))  # both have deleted it
 
 
 def test_pitfall_68_a_newer_row_brings_what_its_change_left_as_it_was() -> None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from anabranch.model.ids import TableId
-from anabranch.model.pairing import Pairing
+from anabranch.model.pairing import Pairing, said_of_deletes
 
 STOCK = TableId("shop", "stock")
 NOTED = Pairing("paris", "berlin", "berlin", "shop", {STOCK: "changed"}, {STOCK: ("number",)}, "newest")
@@ -26,3 +26,10 @@ def test_rule_23_a_release_that_does_not_say_so_takes_no_deletes() -> None:
     older = '["paris", "berlin", "berlin", "shop", {"shop.stock": "changed"}, {}]'
     assert Pairing.of_text(older).deletes == "refuse"
     assert Pairing.of_text(older.replace(", {}]", "]")).delta == {}
+
+
+def test_rule_23_a_job_that_deletes_rows_with_sums_goes_with_no_release_that_does_not() -> None:
+    """Such a twin compares the word with its own, and would leave rows behind that this job has deleted."""
+    assert said_of_deletes("newest", sums=True) not in ("newest", "refuse")
+    assert said_of_deletes("newest", sums=False) == "newest"
+    assert {said_of_deletes("refuse", sums=sums) for sums in (True, False)} == {"refuse"}

@@ -230,7 +230,9 @@ class MemoryWriter:
                 relation = open_.table(one.table.target)
                 place = relation.find(one.key)
                 there = relation.texts(relation.rows[place]) if place is not None else None
-                if there is None or is_later(there[one.newest_by], one.deleted.age):
+                age = one.deleted.age
+                is_newer = there is not None and age is not None and is_later(there[one.newest_by], age)
+                if there is None or not one.goes(FoundRow(there, is_newer)):
                     continue
                 open_.delete(one.table.target, one.key)
                 number = max((one.number for one in state.conflicts), default=0) + 1

@@ -422,7 +422,7 @@ class MysqlWriter:
         table, age = one.table, Age(one.newest_by, one.deleted.age)
         with translated(f"remove a row of {table.target}", table.source, dict(one.key)):
             there = conflicts.row(connection, table, one.key, age, self._rules.nul)
-            if there is None or there.is_newer:
+            if there is None or not one.goes(there):
                 return 0
             single_rows.change(self._stages, RowChange(table, DELETE, dict(one.key)), self._rules.nul)
             conflicts.note(connection, job, replace(one.conflict, found=there.values))

@@ -381,7 +381,7 @@ class PostgresWriter:
         table, age = one.table, Age(one.newest_by, one.deleted.age)
         with self._policies_named(), translated(f"remove a row of {table.target}", table.source, dict(one.key)):
             there = conflicts.row(connection, table, one.key, age, self._rules.nul)
-            if there is None or there.is_newer:
+            if there is None or not one.goes(there):
                 return 0
             removal = RowChange(table, DELETE, dict(one.key))
             single_rows.change(connection, self._stages, removal, self._rules.nul)
