@@ -197,6 +197,22 @@ def test_rule_21_a_cascade_and_its_way_back(ends: Ends, tmp_path: Path) -> None:
             way.drop()
 
 
+def test_rule_21_a_ring_is_refused_by_the_jobs_that_lead_back(ends: Ends, tmp_path: Path) -> None:
+    """A to B to C: the one from C to A would bring A's rows back, of which C's log says that B's job has written them."""
+    a, b, c = ends("mariadb", "logical_postgresql", "mysql")
+    ab, bc = (Way(*way, tmp_path).write() for way in ((a, b), (b, c)))
+    ca = Way(c, a, tmp_path, leave_out=(ab.name,)).write()
+    try:
+        for way in (ab, bc):
+            way.here.load()
+        found = loops(ca)
+        assert f"the job {ab.name}, over the job {bc.name}, brings back what is written here" in found
+        assert "both ways, each to its neighbour" in found
+    finally:
+        ab.drop()
+        bc.drop()
+
+
 def test_rule_21_a_pair_is_refused_unless_both_leave_the_other_out(ends: Ends, tmp_path: Path) -> None:
     """The first one runs already; what it lacks is said to the second one, and mended by its next start."""
     here, there = ends("logical_postgresql", "logical_postgresql")

@@ -22,6 +22,11 @@ def loop(context: PreflightContext, writer: SourceWriter, tables: Collection[Tab
     message = f"{who} brings back what is written here to {some(map(str, sorted(tables)))}, which this job reads"
     hint = "leave these tables out of one of the jobs ([[rules]] exclude), or give one of them other target tables"
     if not is_left_out(writer, context.leave_out):
+        if writer.through:
+            hint += (
+                f"; a ring cannot go on, since what passes through {writer.through} no longer says where it was made:"
+            )
+            hint += " join the databases by jobs both ways, each to its neighbour, as a chain"
         if writer.name.startswith(JOB) and not writer.through:
             theirs, ours = origin_of(writer.name.removeprefix(JOB)), origin_of(context.job)
             hint += f'; or let both go on: [source] leave_out = ["{theirs}"] here, leave_out = ["{ours}"] there'

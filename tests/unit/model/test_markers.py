@@ -59,4 +59,5 @@ def test_rule_21_what_comes_over_a_job_that_is_left_out_is_left_out_with_it() ->
     far = writer(through="the job out")
     assert is_left_out(far, {origin_of("out")}) and not is_left_out(far, {origin_of("other")})
     assert loop(context("anabranch:out"), far, [T]) is None
-    assert loop(context("anabranch:more"), far, [T]) is not None
+    message, hint = loop(context("anabranch:more"), far, [T]) or ("", "")
+    assert message.startswith("the job out, over the job out, brings back") and "as a chain" in hint
