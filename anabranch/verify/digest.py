@@ -167,8 +167,9 @@ class PieceReading(ABC):
             found = snapshot.lines_of(
                 one.schema, columns, [dict(zip(names, each, strict=True)) for each in keys], self.rules
             )
-            for block in as_lines(found, columns):
-                yield b"".join([row + b"\n" for row in canonical.rows(block) if key(row) in wanted])
+            for block in as_lines(found, columns):  # a canonical form is no line any more: keys alone are taken from it
+                lines = zip(block.split(b"\n")[:-1], canonical.rows(block), strict=True)
+                yield b"".join([line + b"\n" for line, row in lines if key(row) in wanted])
 
     @contextmanager
     def reader(self) -> Iterator[TargetReader]:

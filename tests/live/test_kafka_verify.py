@@ -105,9 +105,10 @@ def test_where_changes_alone_were_told_rows_of_their_keys_are_compared_also_besi
     source.execute(
         "UPDATE item SET n = 1 WHERE id = 1", "DELETE FROM item WHERE id = 2", "INSERT INTO loose VALUES ('b', 1)"
     )
-    source.execute("INSERT INTO item VALUES (50, 'new', 0)")
+    source.execute("INSERT INTO item VALUES (50, 'new', 0)", *_rows(here))
     here.stream()
-    item, _, loose, _ = here.verify().tables
+    item, kinds, loose, _ = here.verify().tables
+    assert kinds.identical and kinds.rows_target == 2, str(kinds)
     assert item.identical and item.only_changed and (item.rows_source, item.rows_target) == (2, 2)
     assert str(item).endswith("2 rows whose keys have changed since the job began")
     assert loose.is_undecided and loose.why == NO_BEGINNING

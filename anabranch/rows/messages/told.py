@@ -43,12 +43,21 @@ class PlainTold:
         operation, before, after = message["op"], message["before"], message["after"]
         if operation == "truncate":
             yield None
+        elif (key is None) == bool(self._table.key):
+            raise ValueError("a key, or none")
         elif key is None:
             for image, weight in ((before, -1), (after, 1)):
                 if image is not None:
                     yield self._line(image), weight
         else:
             yield key, None if after is None else self._cells(after)
+
+    def gone(self, key: bytes | None) -> Told:
+        """Return what a message without a value says: it stands behind a delete, which compaction may have removed. Raises
+        ValueError for one that is none of the format."""
+        if key is None or not self._table.key:
+            raise ValueError("no value")
+        return key, None
 
     def key(self, key: bytes) -> bytes:
         """Return the cells of a key, joined as in a line."""

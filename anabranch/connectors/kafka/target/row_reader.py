@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from anabranch.connectors.kafka.connection import administrator, patience, reader
 from anabranch.connectors.kafka.errors import translated
 from anabranch.connectors.kafka.target import state_forms as forms
+from anabranch.connectors.kafka.target.forgotten import NOBODY_READS
 from anabranch.connectors.kafka.target.names import topic_name
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import BECOMES_READABLE_S, PAUSE_S, Records
@@ -33,7 +35,7 @@ from anabranch.model.table_life import TableState
 from anabranch.rows.lines import escaped_line, parse_line
 from anabranch.rows.messages.folding import counted, folded
 from anabranch.rows.messages.format import POSITION
-from anabranch.rows.messages.told import READERS, Told, refuse_unread, require_whole
+from anabranch.rows.messages.told import READERS, PlainTold, Told, refuse_unread, require_whole
 from anabranch.rows.net import TargetTable
 
 AT_ONCE = 5_000  # messages that are taken from the client together
@@ -41,6 +43,7 @@ KEYS_AT_ONCE = 2_000
 BLOCK = 1 << 20  # bytes of lines
 
 Ends = dict[str, list[int]]  # of each topic, by partition
+Choice = Callable[[Iterator[Told]], Iterator[Told]]
 
 
 class _Part(NamedTuple):
@@ -106,11 +109,15 @@ class KafkaRowReader:
         return forms.first_rows_key(self._topic(table).name) in self._records.there
 
     def keys(self, table: TargetTable, piece: str) -> Iterator[list[list[str | None]]]:
-        part, key = _Part(*json.loads(piece)), READERS[self._options.format](table).key
+        part, key_of = _Part(*json.loads(piece)), READERS[self._options.format](table).key
         end = self._end(part)
-        for rows in folded(self._told(table, part, end), end - part.begin):
+
+        def keys(told: Iterator[Told]) -> Iterator[Told]:
+            return ((key_of(one[0]), None) for one in told if one is not None)
+
+        for rows in folded(self._told(table, part, end, keys), end - part.begin):
             every = iter(rows)
-            while some := [parse_line(key(one)) for one in islice(every, KEYS_AT_ONCE)]:
+            while some := [parse_line(one) for one in islice(every, KEYS_AT_ONCE)]:
                 yield some
 
     # --- snapshots ------------------------------------------------------------------------------------------------------
@@ -127,13 +134,13 @@ class KafkaRowReader:
     def lines_of(self, table: TargetTable, keys: Sequence[Sequence[str | None]]) -> Iterator[bytes]:
         """Yield rows of these keys, for which all partitions are read: no index leads to a key's messages."""
         wanted = {escaped_line(key)[:-1] for key in keys}
-        cells_of = READERS[self._options.format](table).key
+        key_of = READERS[self._options.format](table).key
 
         def some(told: Iterator[Told]) -> Iterator[Told]:
-            return (one for one in told if one is None or cells_of(one[0]) in wanted)
+            return (one for one in told if one is None or key_of(one[0]) in wanted)
 
         for part in self._parts(table):
-            yield from _blocks(_rows(table, some(self._told(table, part, self._end(part))), 0))
+            yield from _blocks(_rows(table, self._told(table, part, self._end(part), some), 0))
 
     def share(self, job: str) -> tuple[str, Checkpoint] | None:
         at = self._opened()
@@ -206,20 +213,29 @@ class KafkaRowReader:
 
     # --- messages -------------------------------------------------------------------------------------------------------
 
-    def _told(self, table: TargetTable, part: _Part, end: int) -> Iterator[Told]:
+    def _told(self, table: TargetTable, part: _Part, end: int, chosen: Choice = iter) -> Iterator[Told]:
+        """Yield what a partition's messages say, as far as `chosen` leaves it. Raises TargetError for a strange one."""
         read = READERS[self._options.format](table)
         for message in self._messages(part, end):
-            value = message.value()
-            if value is None or (self._last is not None and _sequence(message) > self._last):
-                continue  # a tombstone stands behind a delete
             try:
-                yield from read.told(message.key(), value)
-            except (ValueError, KeyError, TypeError) as error:
+                yield from chosen(self._said(read, message))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
                 where = f"offset {message.offset()} of {part}"
                 what = f"the message at {where} is none of the format {self._options.format}"
                 raise TargetError(
                     what, table=str(table.source), hint="nobody but the job may write to its topics"
                 ) from error
+
+    def _said(self, read: PlainTold, message: Any) -> Iterator[Told]:
+        key, value = message.key(), message.value()
+        if _is_nobodys(message) or _is_behind(message, self._last):
+            return
+        if value is not None:
+            yield from read.told(key, value)
+        elif (
+            not self._options.is_single
+        ):  # where keys of several tables are alike; what was deleted is told in front of it
+            yield read.gone(key)
 
     def _messages(self, part: _Part, end: int) -> Iterator[Any]:
         """Yield what is committed of a partition in front of an offset. Raises TargetUnavailable where that is not decided,
@@ -262,21 +278,43 @@ def _is_event(message: Any, part: _Part) -> bool:
     return error is not None
 
 
+def _is_nobodys(message: Any) -> bool:
+    """Return whether a message is there only so that a marker comes to its partition (forgotten.py)."""
+    return message.value() is None and message.key() == NOBODY_READS and not message.headers()
+
+
 def _sequence(message: Any) -> int:
     """Return the sequence of the transaction that a message belongs to, 0 for a row of the initial load."""
     return int(dict(message.headers() or ())[POSITION].partition(b"@")[0])
+
+
+def _is_behind(message: Any, last: int | None) -> bool:
+    """Return whether a message belongs to a transaction behind a snapshot's last one; None: there is no snapshot."""
+    sequence = _sequence(message)
+    return last is not None and sequence > last
 
 
 def _rows(table: TargetTable, told: Iterator[Told], messages: int) -> Iterator[bytes]:
     """Yield the rows that messages tell, without their newlines."""
     if not table.key:
         for lines in counted(told, messages):
+            _refuse_negative(table, lines)
             yield from lines.elements()
         return
     for rows in folded(told, messages):
         for cells in rows.values():
             if cells is not None:
                 yield b"\t".join(require_whole(table, cells))
+
+
+def _refuse_negative(table: TargetTable, lines: Counter[bytes]) -> None:
+    """Raise TargetError where more rows went than came."""
+    if less := -sum(count for count in lines.values() if count < 0):
+        raise TargetError(
+            f"the table's topic tells of {less} rows that went more often than they came",
+            table=str(table.source),
+            hint="messages are missing there, or somebody else has written them: nobody can tell what its rows are",
+        )
 
 
 def _blocks(rows: Iterator[bytes]) -> Iterator[bytes]:
