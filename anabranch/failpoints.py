@@ -126,6 +126,7 @@ POINTS = {
     "apply.altered": "the epoch that alters a table is about to be committed",
     "apply.drop.asking": "the same as apply.asking, for a table that is to be dropped",
     "apply.dropped.behind": "a table that waited is dropped at its place, its state does not say so yet",
+    "apply.renamed.behind": "a table that waited has its next name, its state does not say so yet",
     "apply.asking": "the trail is held for a table that waits for a decision about a change, the target does not say so yet",
     "apply.altered.behind": "a table that resumes is altered at its place, its state does not say so yet",
     "apply.caught.up": "a table that resumes is altered at its place, and has to go on from there",

@@ -245,14 +245,21 @@ class Altering:
     def _park_left_out(self, created: Sequence[TableSchema]) -> None:
         """Park tables that the source made before the place where this target is, and that are not here."""
         progress, history = self.progress, self.progress.trail.history
+        waited_for = set(self._names_waited_for())
         left = [
             park(heard_of(one.id, target), left_out(one.id, self._remedy))
             for one in created
-            if one.id not in progress.states and one.id not in history.parked()
+            if one.id not in progress.states and one.id not in history.parked() and one.id not in waited_for
             if (target := self.tables.target_of(one.id)) is not None
         ]
         if left:
             progress.park(*left)
+
+    def _names_waited_for(self) -> Iterator[TableId]:
+        """Yield the next names of tables that wait in front of being renamed."""
+        asked = {one for state in self.progress.states.values() if (one := state.facts.asked) is not None}
+        for sequence in asked:
+            yield from (TableId.parse(one.untold.moved) for one in self._every(sequence) if one.untold.moved)
 
     # --- what has to be done ------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ from anabranch.model.table_life import (
     heard_of,
     park,
     rename,
+    rename_behind,
 )
 from anabranch.rows.altered import AlteredTable
 from anabranch.rows.chunk import Barrier
@@ -154,7 +155,11 @@ class Dropping:
                 progress.park(left[barrier.table])
                 continue
             try:
-                self._decided_behind(sequence, barrier, state, decided)
+                if barrier.untold.moved:
+                    renamed = self._renamed_behind(sequence, barrier, state, decided)
+                    left[renamed.source] = renamed
+                else:
+                    self._decided_behind(sequence, barrier, state, decided)
             except _Refused as refusal:
                 progress.back_out()
                 progress.learn([state])
@@ -194,6 +199,36 @@ class Dropping:
         work.decided.append(replace(noted, why=said))
         reach("apply.dropped.behind")
         progress.commit(then, work)
+
+    def _renamed_behind(self, sequence: int, barrier: Barrier, state: TableState, decided: Sequence[str]) -> TableState:
+        """Give the target's table its next name, as was decided, in an epoch that moves on nothing else. The trail is held
+        under that name before the target has it. Returns the state by which it goes on. Raises _Refused."""
+        progress, table = self.progress, barrier.table
+        behind = next(b for b in altering_at(progress.trail, sequence) if str(b.table) == barrier.untold.moved)
+        if decided[0] != APPLY or not isinstance(self.writer, DropsTables):
+            raise _Refused([table], f"{decided[0]} is for no table that has another name")
+        one = self._moved(barrier, behind, state)
+        assert one.state is not None
+        group = [one.change] if one.change is not None else []
+        directory, names = progress.trail.directory, progress.settings.names
+        retention.hold(directory, names.table(one.state.source), sequence - 1)
+        self._let_go([table])
+        if group:
+            self._drop_apart(sequence, group)
+        then = progress.here()
+        progress.begin(then)
+        work = progress.work()
+        if group:
+            self._drop_within(group)
+        self.writer.forget_dropped(progress.job, table)
+        noted = self._decided(sequence, barrier, work.states.pop(table), one)
+        work.states[one.state.source] = one.state
+        if (again := self._made_meanwhile(table)) is not None:
+            work.states[table] = again
+        work.decided.append(replace(noted, why=f"{noted.why}, {decided[0]}, decided by {decided[1]}"))
+        reach("apply.renamed.behind")
+        progress.commit(then, work)
+        return one.state
 
     def _made_meanwhile(self, table: TableId) -> TableState | None:
         """Return the state of a table of this name that the source has made in front of the place where this target is."""
@@ -274,25 +309,37 @@ class Dropping:
         return Going(DroppedTable(followed, kept))
 
     def _moving(self, barrier: Barrier, behind: Barrier) -> Going:
-        """Return what becomes of a table that was renamed. Raises _Refused, StoppedByChange."""
-        table, to, states = barrier.table, behind.table, self.progress.states
-        self._action(barrier, ColumnChange.RENAME_TABLE, (APPLY,))
-        followed, schema, state = self.progress.context.tables[table], behind.schema, states[table]
+        """Return what becomes of a table that was renamed. Raises _Refused, _Asks, StoppedByChange."""
+        action = self._action(barrier, ColumnChange.RENAME_TABLE, (APPLY, ASK))
+        found = self._moved(barrier, behind, self.progress.states[barrier.table])
+        if action == ASK:
+            raise _Asks(self.progress.settings.actions(barrier.table).line(ColumnChange.RENAME_TABLE))
+        return found
+
+    def _moved(self, barrier: Barrier, behind: Barrier, state: TableState) -> Going:
+        """Return how a table goes on by its next name. Raises _Refused where it cannot."""
+        table, to, states, schema = barrier.table, behind.table, self.progress.states, behind.schema
         assert schema is not None and state.schema is not None
         schema = leaving_checks_out(state.schema, schema.leaving_out(state.schema.left_out), ignores=False)
         if to in states:
             raise _Refused([table], f"the target knows a table {to} already")
         try:
-            there = self.tables.target_table(schema)
-            policy, where = self.tables.on_conflict(schema), self.tables.where(schema)
+            there, former = self.tables.target_table(schema), self.tables.target_table(state.schema)
+            policies = [self.tables.on_conflict(one) for one in (state.schema, schema)]
+            filters = [self.tables.where(one) for one in (state.schema, schema)]
         except ConfigError as error:
             raise _Refused([table], error.message) from error
-        same = replace(there, source=table, target=followed.table.target)
-        if same != followed.table or policy != followed.on_conflict or where is not None or followed.filter is not None:
+        same = replace(there, source=table, target=former.target)
+        if former.target != state.target:
+            raise _Refused([table], f"the job's rules call it {former.target} by now")
+        if same != former or policies[0] != policies[1] or any(one is not None for one in filters):
             raise _Refused([table], "the job's settings make another table of it under its next name")
         if there.target.schema != state.target.schema:
             raise _Refused([table], f"{there.target} is in another schema at the target")
-        moved = rename(state, schema, there.target)
+        if (asked := state.facts.asked) is None:
+            moved = rename(state, schema, there.target)
+        else:
+            moved = rename_behind(state, schema, there.target, asked)
         if there.target == state.target:
             return Going(None, moved)
         if found := shared(states, self._others(), state):
@@ -300,8 +347,8 @@ class Dropping:
         if taken := sorted(t for t, s in states.items() if s.target == there.target):
             raise _Refused([table], f"{there.target} is the target of {taken[0]} already")
         names = IndexChanges(renamed=tuple((index.name, index.name) for index in schema.indexes if is_followed(index)))
-        altered = AlteredTable(state.schema or schema, followed.table, schema, there, (), names)
-        return Going(DroppedTable(followed.table, there.target, goes_on=True, altered=altered), moved)
+        altered = AlteredTable(state.schema or schema, former, schema, there, (), names)
+        return Going(DroppedTable(former, there.target, goes_on=True, altered=altered), moved)
 
     def _others(self) -> Collection[TableId]:
         return self.progress.store.states.others(self.progress.job)

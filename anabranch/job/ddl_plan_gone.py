@@ -21,6 +21,7 @@ from anabranch.view.opened import store_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from anabranch.model.column_changes import TableActions
     from anabranch.model.schema import TableSchema
     from anabranch.model.table_life import TableState
     from anabranch.view.job_view import JobView
@@ -50,17 +51,19 @@ def gone(job: JobView, facts: StatementFacts, then: TableSchema) -> tuple[Outcom
     if state.facts.set_aside:
         return Outcome.PARKED, f"{state.facts.set_aside} changes of it are set aside"
     if to is not None and goes_on:
-        return _renamed(job, then, to)
+        return _renamed(job, then, to, actions)
     return _dropped(job, actions.of(ColumnChange.DROP_TABLE), states, others, state)
 
 
-def _renamed(job: JobView, then: TableSchema, to: TableId) -> tuple[Outcome, str]:
+def _renamed(job: JobView, then: TableSchema, to: TableId, actions: TableActions) -> tuple[Outcome, str]:
     in_force, parked = history(job)
     if to in in_force or to in parked:
         return Outcome.PARKED, f"the job knows a table {to} already"
     related = [s for s in in_force.values() if any(then.id in (s.id, key.parent) for key in s.foreign_keys)]
     if related:
         return Outcome.PARKED, f"foreign keys connect {then.id} with other tables"
+    if actions.of(ColumnChange.RENAME_TABLE) == ASK:
+        return Outcome.WAITING, actions.line(ColumnChange.RENAME_TABLE)
     return Outcome.RENAMED, f"it is {job.rules.target_of(to)} at the target then, where no table has this name"
 
 

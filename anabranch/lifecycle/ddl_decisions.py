@@ -139,6 +139,13 @@ def _refuse_skip(job: JobView, change: DdlChange) -> None:
         schema = next((one.schema for one in entries if one.sequence == change.sequence), None)
         former = history.before(schema) if schema is not None else None
         kinds = kinds_between(former, schema, history.renamed(schema)) if former and schema else []
+        is_renamed = any(one.created and one.sequence == change.sequence for one in history.entries)
+    if is_renamed:
+        raise ConfigError(
+            "a table that has another name at the source cannot go on by its former one",
+            job=job.config.name,
+            hint=f"anabranch ddl approve JOB {change.number} renames it there, too",
+        )
     actions = job.config.column_actions(change.source)
     if left := [kind for kind in kinds if actions.of(kind) == ASK and kind not in IGNORES]:
         raise ConfigError(

@@ -364,6 +364,13 @@ def rename(state: TableState, schema: TableSchema, target: TableId) -> TableStat
     return replace(state, source=schema.id, target=target, schema=schema, facts=replace(state.facts, altering=None))
 
 
+@_step(Life.LOADING, after=Life.LOADING)
+def rename_behind(state: TableState, schema: TableSchema, target: TableId, sequence: int) -> TableState:
+    """Go on under another name, which the target's table of one that resumes has by now, too, behind this transaction."""
+    facts = replace(state.facts, resumes=sequence, altering=None, asked=None, decided=())
+    return replace(state, source=schema.id, target=target, schema=schema, facts=facts)
+
+
 @_step(Life.STREAMING, Life.LOADING, after=Life.PARKED)
 def ask(state: TableState, reason: str, sequence: int, asked: bool) -> TableState:
     """Hold the table in front of a change of a definition until a person decides. `sequence`: the transaction with the change;

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from anabranch import failpoints
-from anabranch.errors import StoppedByChange
+from anabranch.errors import ConfigError, StoppedByChange
 from anabranch.model.column_changes import TableActions
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
+from anabranch.trail import retention
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import MysqlToMysql
@@ -256,6 +257,48 @@ def test_rule_17_a_person_decides_about_a_drop(here: JobHere) -> None:
     here.stream()
     assert made.target.query(f"SELECT v FROM {made.there}.wide") == [("kept",), ("kept",)]
     assert made.reason("wide").startswith("created at the source, and not at the target")
+
+
+def test_rule_17_a_person_decides_about_another_name(here: JobHere) -> None:
+    """The job dies on the way there and back. Rows under the next name, and a column of it, come when it is approved."""
+    made, source, met = here.made, here.made.source, []
+    made.write_job('[ddl]\nrename_table = "ask"\n')
+    places = ("apply.drop.asking", "apply.renamed.behind", "apply.committed")
+    places += APART if isinstance(made, MysqlToMysql) else ()
+    assert here.job.plan_ddl("RENAME TABLE plain TO other").outcome is Outcome.WAITING
+    for name, place in zip(("plain", "asked", "several_1", "several_2", "wide"), places, strict=False):
+        to = f"{name}_next"
+        source.execute(f"UPDATE {name} SET v = 'last'", f"RENAME TABLE {name} TO {to}", f"UPDATE {to} SET v = 'first'")
+        for way in ("there", "back"):
+            if way == "back":
+                source.execute(
+                    f"ALTER TABLE {to} ADD COLUMN more INT DEFAULT 7", f"INSERT INTO {to} (id, v) VALUES (9, '9')"
+                )
+                here.stream()
+                assert made.states()[name] == "parked" and to not in made.states(), made.status()
+                (waits,) = [
+                    one for one in here.job.ddl_changes(f"{made.schema}.{name}") if one.outcome == Outcome.WAITING
+                ]
+                with pytest.raises(ConfigError, match="cannot go on by its former one"):
+                    here.job.decide_ddl(waits.number, "skip")
+                here.job.decide_ddl(waits.number, "apply")
+            if (place == "apply.drop.asking") is (way == "there"):
+                failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+            try:
+                here.stream()
+            except failpoints.FailpointReached:
+                met.append(place)
+            finally:
+                failpoints.arm({})
+            here.stream()
+        here.stream()
+        assert made.states()[to] == "streaming" and name not in made.states() and name not in _there(here), (
+            made.status()
+        )
+        made.assert_identical(to)
+        holds = retention.readers(here.job.trail)
+        assert not [hold for hold in holds if hold.endswith((f".{name}", f".{to}"))], holds
+    assert set(met) == set(places)
 
 
 def test_a_table_that_others_need_or_write_parks(here: JobHere) -> None:

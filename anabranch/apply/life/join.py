@@ -7,12 +7,13 @@ parked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from anabranch import log
 from anabranch.apply.altering import left_behind
 from anabranch.apply.cascades.cascade import hangs_on_hidden_rows
 from anabranch.apply.epoch import Applier
+from anabranch.apply.feed import altering_at
 from anabranch.apply.following import Following
 from anabranch.apply.life.catch_up import altered_on_the_way, passed_by
 from anabranch.apply.life.park import together
@@ -47,10 +48,20 @@ def join_loaded(applier: Applier, following: Following) -> None:
             group = together(state, states) if state.facts.resumes is not None else [state]
             members = {one.source for one in group}
             tried |= members
-            through |= members if _let_join(applier, following, group) else set()
-    for name in map(names.table, through):
-        if name in holds:
-            retention.unregister(directory, name)
+            formers = set(_former_names(progress, group)) - states.keys()
+            through |= members | formers if _let_join(applier, following, group) else set()
+    through |= progress.context.tables.keys()  # also those that go on under another name by now
+    for name in retention.readers(directory).keys() & set(map(names.table, through)):
+        retention.unregister(directory, name)
+
+
+def _former_names(progress: Progress, group: Sequence[TableState]) -> Iterator[TableId]:
+    """Yield the names that tables had which a person has let be renamed: the trail may still be held by them."""
+    for state in group:
+        at = state.facts.resumes
+        if at is not None and progress.trail.history.drops_at(at):
+            every = altering_at(progress.trail, at)
+            yield from (one.table for one in every if one.untold.moved == str(state.source))
 
 
 def _let_join(applier: Applier, following: Following, group: Sequence[TableState]) -> bool:

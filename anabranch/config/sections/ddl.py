@@ -39,7 +39,7 @@ UniqueKeys = Literal["apply", "ignore", "ask", "stop"]
 Comments = Literal["apply", "ignore"]
 Checks = Literal["apply", "ignore", "ask", "stop"]
 Any = Literal["apply", "ask", "park", "stop"]
-RenameTable = Literal["apply", "park", "stop"]
+RenameTable = Literal["apply", "ask", "park", "stop"]
 DropTable = Literal["apply", "keep", "rename", "ask", "park", "stop"]
 
 ADDITIVE: Actions = {ColumnChange.ADD: APPLY, ColumnChange.TYPE: APPLY}  # nothing of what is there is lost by them
@@ -156,8 +156,9 @@ class Ddl(Section):
 
     rename_table: RenameTable | None = None
     """Go on with a table under its next name where the source renames it (`apply`): the target's table gets the name that the
-    job's rules give to it. Or park it, as when absent. Where the rules do not take the next name, the table is dropped, as
-    `drop_table` has it. From a MySQL or MariaDB ([more](../howto/schema-changes.md#tables-that-are-renamed))."""
+    job's rules give to it. Or park it, as when absent. With `ask` it waits until `anabranch ddl approve` renames it. Where the
+    rules do not take the next name, the table is dropped, as `drop_table` has it. From a MySQL or MariaDB
+    ([more](../howto/schema-changes.md#tables-that-are-renamed))."""
 
     indexes: Indexes | None = None
     """Make, drop and rename indexes of the target's tables that are not unique where the source does so with its own (`apply`),

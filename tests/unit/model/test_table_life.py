@@ -34,6 +34,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "catch_up": (8,),
     "alter": (SCHEMA,),
     "rename": (SCHEMA, TABLE),
+    "rename_behind": (SCHEMA, TABLE, 8),
     "park": ("said so",),
     "wait_for_load": ("the file changed", True),
     "refuse_to_resume": ("still a string",),

@@ -54,6 +54,7 @@ RARE = {
     "apply.ddl.noted": "live/test_altered_tables.py::test_rule_17_columns_come_between_the_rows_of_both_definitions",
     "apply.drop.asking": "live/test_dropped_tables.py::test_rule_17_a_person_decides_about_a_drop",
     "apply.dropped.behind": "live/test_dropped_tables.py::test_rule_17_a_person_decides_about_a_drop",
+    "apply.renamed.behind": "live/test_dropped_tables.py::test_rule_17_a_person_decides_about_another_name",
     "apply.asking": "live/test_asked_changes.py::test_rule_17_a_decision_is_carried_out_once_wherever_the_job_dies",
     "apply.altered.behind": "live/test_asked_changes.py::test_rule_17_a_decision_is_carried_out_once_wherever_the_job_dies",
     "apply.caught.up": "live/test_asked_changes.py::test_rule_17_a_decision_is_carried_out_once_wherever_the_job_dies",
