@@ -22,7 +22,7 @@ class TargetTable:
 
     `columns` are target names in the order of the source's columns that are replicated, `source_columns` their names
     there; `key` (target names) is () if keyless. `computed`: source and target name of columns that the target
-    computes: nobody writes them.
+    computes: nobody writes them. `role`: who alone may read a change table, "" for whoever was given the right.
     """
 
     source: TableId
@@ -32,6 +32,7 @@ class TargetTable:
     key: tuple[str, ...]
     source_columns: tuple[str, ...] = ()
     computed: tuple[tuple[str, str], ...] = ()
+    role: str = ""
 
     def type_of(self, column: str) -> LogicalType:
         return self.types[self.columns.index(column)]

@@ -35,6 +35,7 @@ def _form(table: TargetTable, instance: CaptureInstance) -> TargetTable:
         types=tuple(table.types[at] for at in kept),
         key=table.key if set(table.key) <= set(columns) else (),
         source_columns=tuple(sources[at] for at in kept),
+        role=instance.role,
     )
 
 

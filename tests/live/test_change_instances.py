@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from anabranch import failpoints
-from anabranch.errors import PreflightFailed, StateError
-from anabranch.testing.databases import Database
+from anabranch.errors import AnabranchError, PreflightFailed, StateError
+from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server
 from rigs.change_readers import Asked, changes_between, keep_changes
 from rigs.job_here import JobHere
@@ -147,3 +148,60 @@ def test_an_instance_keeps_its_columns_and_a_later_one_has_those_of_then(here: J
     for instance in ("later", "public_item"):
         with pytest.raises(Exception, match=REFUSED):
             asked.whole(instance)
+
+
+def _readers(here: JobHere, role: str, member: str, stranger: str) -> Iterator[dict[str, str]]:
+    """Make a role, and two readers, of whom one is a member of it. Yields how each connects."""
+    target = here.made.target
+    if target.server.name == "postgresql":
+        target.execute(f"CREATE ROLE {role}", f"CREATE ROLE {member} IN ROLE {role}", f"CREATE ROLE {stranger}")
+        yield from ({"options": f"-c role={one}"} for one in (member, stranger))
+        return
+    target.execute(f"CREATE ROLE {role}")
+    for one in (member, stranger):
+        target.execute(f"CREATE USER '{one}'@'%' IDENTIFIED BY 'Read-3r'")
+        yield {"user": one, "password": "Read-3r"}
+    to = "FOR" if target.server.name == "mariadb" else "TO"
+    target.execute(f"GRANT {role} TO '{member}'@'%'", f"SET DEFAULT ROLE {role} {to} '{member}'@'%'")
+
+
+def test_an_instance_with_a_role_is_for_its_members_alone(here: JobHere) -> None:
+    made, asked, role = here.made, Asked(here.made), unique_name("role")
+    names, is_postgresql = [unique_name("reader") for _ in range(2)], made.target.server.name == "postgresql"
+    member, stranger = _readers(here, role, *names)
+    _have(here, WHOLE, f'{{ name = "secret", role = "{role}" }}')
+    here.load()
+    made.source.execute("INSERT INTO item VALUES (1, 'one', 1)")
+    here.stream()
+    if is_postgresql:
+        made.target.execute(
+            f"GRANT USAGE ON SCHEMA cdc TO {names[1]}",
+            f"GRANT SELECT ON cdc.change_tables, cdc.lsn_time_mapping TO {names[1]}",
+        )
+    else:
+        tables = ("cdc.change_tables", "cdc.lsn_time_mapping")
+        made.target.execute(f"GRANT EXECUTE ON cdc.* TO '{names[1]}'@'%'")
+        made.target.execute(*(f"GRANT SELECT ON {table} TO '{names[1]}'@'%'" for table in tables))
+    first, last = asked.one("fn_cdc_get_min_lsn('secret')"), asked.one("fn_cdc_get_max_lsn()")
+    rows = f"{'SELECT * FROM' if is_postgresql else 'CALL'} cdc.fn_cdc_get_all_changes_secret(%s, %s, 'all')"
+
+    place = made.target if is_postgresql else replace(made.target, name="cdc")  # a database that readers may use
+
+    def lowest(of: str, reader: dict[str, str]) -> bytes:
+        return bytes(place.query(f"SELECT cdc.fn_cdc_get_min_lsn('{of}')", **reader)[0][0])
+
+    try:
+        assert [row[4:] for row in place.query(rows, [first, last], **member)] == [(1, "one", 1)]
+        assert (lowest("secret", member), lowest("public_item", stranger)) == (first, first)
+        assert lowest("secret", stranger) == bytes(10), "as of an instance that there is none of"
+        with pytest.raises(Exception, match="denied"):
+            place.query(rows, [first, last], **stranger)
+        _have(here, WHOLE, f'{{ name = "other", role = "{role}x" }}')
+        with pytest.raises(AnabranchError) as refused:
+            here.load()
+        assert not is_postgresql or "which is not there" in str(refused.value)
+    finally:
+        if not is_postgresql:
+            made.target.execute(*(f"DROP USER '{name}'@'%'" for name in names), f"DROP ROLE {role}")
+    if made.target.server.name == "mariadb":
+        assert made.target.query("SELECT User FROM mysql.user WHERE User = %s", [f"{role}x"]) == []

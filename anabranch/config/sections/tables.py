@@ -56,6 +56,10 @@ class CaptureInstance(Section):
     columns: list[str] = []
     """Source columns that it has, in the table's order; all that the table has when the instance is made, where absent."""
 
+    role: str = ""
+    """A role of the target's server, which has to be there: it alone gets the right to read the instance, when that is made
+    ([more](../howto/change-tables.md#who-may-read)). Where absent, you give rights to readers."""
+
     @model_validator(mode="after")
     def _each_once(self) -> Self:
         if twice := sorted({name for name in self.columns if self.columns.count(name) > 1}):

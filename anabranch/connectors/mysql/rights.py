@@ -17,6 +17,7 @@ LONGEST_NAME = 64  # https://dev.mysql.com/doc/refman/8.0/en/identifier-length.h
 
 # Since which release it has a name of its own; before it is SUPER.
 LOG_RIGHTS = {"mysql": ((8, 0, 14), "SESSION_VARIABLES_ADMIN"), "mariadb": ((10, 5, 2), "BINLOG ADMIN")}
+TO_GIVE = "GRANT OPTION"  # to others, what one has; no part of all rights
 ROUTINES = ("CREATE ROUTINE", "ALTER ROUTINE")  # what a target that keeps changes needs besides
 # Of whoever writes to tables of a database. TRIGGER: without it nobody sees what fires for rows that we write. TEMPORARY: rows
 # of an epoch wait in tables of the session.
@@ -40,7 +41,7 @@ class Grant:
     is_taken: bool = False  # MySQL 8: a partial revoke
 
     def covers(self, right: str, table: TableId | None) -> bool:
-        if not self.rights & {right, ALL}:
+        if not self.rights & ({right} if right == TO_GIVE else {right, ALL}):
             return False
         if self.schema == "*" or table is None:
             return self.schema == "*"
@@ -72,6 +73,8 @@ def parse(line: str) -> Grant | None:
     if found is None or place is None:
         return None
     rights = frozenset(part.strip() for part in _COLUMNS.sub("", found[2]).split(",") if part.strip())
+    if " WITH " in found[4] and TO_GIVE in found[4]:
+        rights |= {TO_GIVE}
     return Grant(rights, _bare(place[1]), _bare(place[2]), is_taken=found[1] == "REVOKE")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from anabranch.connectors.postgresql.target.change_tables.functions import gated
 from anabranch.connectors.sql.instances import (
     BEGINS,
     ENDS,
@@ -106,3 +107,10 @@ def test_a_column_under_the_name_of_one_that_went_is_refused() -> None:
     refuse_again([Instance("narrow", ORDERS, PLACE, None, ("id", "v"))], altered)
     with pytest.raises(TargetError, match="capture instance whole has a column n of before"):
         refuse_again([Instance("whole", ORDERS, PLACE, None, ("id", "v", "n"))], altered)
+
+
+def test_a_role_gets_the_functions_of_its_instance_and_nobody_else_has_them() -> None:
+    given = list(gated("narrow", 'cdc."narrow_CT"', True, 'aud"itors'))
+    assert given[0] == 'REVOKE EXECUTE ON FUNCTION cdc."fn_cdc_get_all_changes_narrow"(bytea, bytea, text) FROM PUBLIC'
+    assert given[3].endswith(' TO "aud""itors"') and "get_net_changes" in given[3]
+    assert given[-1].startswith("GRANT SELECT ON cdc.change_tables,") and 'cdc."narrow_CT" TO' in given[-1]

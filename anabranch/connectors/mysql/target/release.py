@@ -42,6 +42,8 @@ _SINCE: Mapping[str, Mapping[str, Version | None]] = {
     "RENAME INDEX": {"mysql": (5, 7, 1), "mariadb": (10, 5, 2)},
     # https://dev.mysql.com/doc/refman/5.7/en/creating-spatial-indexes.html · https://mariadb.com/kb/en/spatial-index/
     "spatial indexes": {"mysql": (5, 7, 5), "mariadb": (10, 2, 2)},
+    # https://dev.mysql.com/doc/refman/8.0/en/roles.html · https://mariadb.com/kb/en/roles_overview/
+    "roles": {"mysql": (8, 0, 0), "mariadb": (10, 0, 5)},
 }
 # Type -> the first release that has it; all others are older than what may be a target.
 # https://dev.mysql.com/doc/refman/5.7/en/json.html · https://dev.mysql.com/doc/refman/9.0/en/vector.html

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from anabranch import connectors
 from anabranch.connectors.mysql import cutting
-from anabranch.connectors.mysql.rights import Rights
+from anabranch.connectors.mysql.rights import TO_GIVE, Rights
 from anabranch.connectors.mysql.source import defaults, privileges
 from anabranch.connectors.mysql.source.chunks import condition
 from anabranch.connectors.mysql.source.expressions import cell, literal
@@ -235,3 +235,16 @@ def test_a_vector_of_mysql_may_be_shorter_than_its_column_says() -> None:
         name: logical_type(NativeType("vector", "vector(3)", family=name)).length for name in ("mysql", "mariadb")
     }
     assert lengths == {"mysql": None, "mariadb": 3}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("GRANT SELECT, EXECUTE ON `shop\\_1`.* TO `a`@`%` WITH GRANT OPTION", True),
+        ("GRANT ALL PRIVILEGES ON *.* TO 'a'@'%' IDENTIFIED BY PASSWORD '*A' WITH GRANT OPTION", True),
+        ("GRANT ALL PRIVILEGES ON *.* TO `a`@`%`", False),
+        ("GRANT SELECT ON `other`.* TO `a`@`%` WITH GRANT OPTION", False),
+    ],
+)
+def test_the_right_to_give_rights_is_no_part_of_all_rights(line: str, expected: bool) -> None:
+    assert Rights([line]).has(TO_GIVE, ORDERS) is expected

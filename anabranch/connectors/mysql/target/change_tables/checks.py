@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.connectors.mysql.registered import STATE
-from anabranch.connectors.mysql.rights import ROUTINES, grant
+from anabranch.connectors.mysql.rights import ROUTINES, TO_GIVE, grant
 from anabranch.connectors.mysql.target.change_tables.instances import FOOT, HEAD, captured, has_instances
 from anabranch.connectors.mysql.target.change_tables.names import (
     COLUMN_HINT,
@@ -51,6 +51,7 @@ KNOWN = "SELECT 1 FROM cdc.change_tables WHERE capture_instance = %s AND source_
 # Which rights let a server that logs trust who makes a function.
 # https://dev.mysql.com/doc/refman/8.0/en/stored-programs-logging.html · https://mariadb.com/kb/en/grant/#binlog-admin
 TRUSTED = {"mysql": ("SUPER",), "mariadb": ("SUPER", "BINLOG ADMIN")}
+TO_GIVE_ON = (TO_GIVE, "SELECT", "EXECUTE")
 TRUST = "log_bin_trust_function_creators"
 
 
@@ -103,6 +104,15 @@ def check_instances(live: Live) -> Iterator[CheckResult]:
         elif other.target != table.target:
             what = f"{instance} and {instance_of(other.target)} are one name to this server"
             yield failed("change_tables", what, hint, table)
+        elif table.role and not live.release.has("roles"):
+            hint = "leave the role out: readers get rights as users"
+            yield failed(
+                "change_tables", f"{instance} is for role {table.role}, and this release has no roles", hint, table
+            )
+        elif table.role and not all(live.rights.has(right, table.target) for right in TO_GIVE_ON):
+            hint = f"GRANT SELECT, EXECUTE ON `{SCHEMA}`.* TO {live.user} WITH GRANT OPTION"
+            why = f"{instance} is for role {table.role}, to which {live.user} may give nothing"
+            yield failed("change_tables", why, hint, table)
         elif why := refused_columns(table):
             yield failed("change_tables", why, COLUMN_HINT, table)
         elif source.schema.lower() in (SCHEMA, STATE):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.connectors.sql.change_tables import OUT_OF_RANGE, REFUSED
+from anabranch.model.change_names import SUFFIX
 
 TEXT = "VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"  # of names; as the tables of names have it
 COLUMN = TEXT.replace("general_ci", "bin")  # names of columns have no case, but accents
@@ -56,7 +57,15 @@ def shared() -> Iterator[tuple[str, str]]:
 
 
 def _ends() -> Iterator[tuple[str, str]]:
-    instance = "SELECT t.start_lsn FROM cdc.change_tables AS t WHERE t.capture_instance = capture_instance LIMIT 1"
+    # A list of tables has those alone on which whoever asks has a right.
+    may_read = (
+        "EXISTS (SELECT 1 FROM information_schema.TABLES AS x WHERE x.TABLE_SCHEMA = 'cdc'"
+        f" AND x.TABLE_NAME = CONCAT(t.capture_instance, '{SUFFIX}'))"
+    )
+    instance = (
+        f"SELECT CASE WHEN t.role_name IS NULL THEN t.start_lsn WHEN {may_read} THEN t.start_lsn END"
+        " FROM cdc.change_tables AS t WHERE t.capture_instance = capture_instance LIMIT 1"
+    )
     newest = "SELECT m.start_lsn FROM cdc.lsn_time_mapping AS m ORDER BY m.start_lsn DESC LIMIT 1"
     yield (
         "fn_cdc_get_min_lsn",

@@ -75,13 +75,16 @@ HAS_INSTANCES = (
     "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'cdc' AND LOWER(TABLE_NAME) = 'change_tables'"
 )
 OTHERS = "SELECT DISTINCT job FROM cdc.change_tables WHERE job <> %s"
-ADD_INSTANCE = "INSERT INTO cdc.change_tables VALUES (%s, %s, %s, %s, NULL, %s, NULL, UTC_TIMESTAMP(6), %s)"
+ADD_INSTANCE = "INSERT INTO cdc.change_tables VALUES (%s, %s, %s, %s, NULL, %s, %s, UTC_TIMESTAMP(6), %s)"
 ADD_COLUMN = "INSERT INTO cdc.captured_columns VALUES (%s, %s, %s, %s)"
 ADD_KEY = "INSERT INTO cdc.index_columns VALUES (%s, %s, %s)"
 ADD_PLACE = """
 INSERT INTO cdc.lsn_time_mapping VALUES (%s, NULL, %s, NULL, NULL, %s) ON DUPLICATE KEY UPDATE start_lsn = VALUES(start_lsn)
 """
 COMMENTS = "SELECT ROUTINE_COMMENT FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = 'cdc'"
+SHOWN = ("change_tables", "captured_columns", "index_columns", "lsn_time_mapping")  # to whoever reads
+# https://mariadb.com/kb/en/sql-mode/#no_auto_create_user
+NO_NEW_USERS = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_CREATE_USER')"
 DIGEST = 40  # characters, of a comment's 64 at the oldest servers
 LSN, END, SEQVAL, OPERATION, MASK, COMMAND = COLUMNS
 # What stands around a table's own columns in its change table.
@@ -222,7 +225,8 @@ def _refuse_standing(connection: Connection, table: TargetTable) -> None:
 def _note(connection: Connection, uuid: str, wanted: Wanted, start: bytes) -> None:
     schema, table, columns = wanted
     instance = instance_of(table.target)
-    run(connection, ADD_INSTANCE, instance, schema.id.schema, schema.id.name, start, bool(table.key), uuid)
+    source = (schema.id.schema, schema.id.name)
+    run(connection, ADD_INSTANCE, instance, *source, start, bool(table.key), table.role or None, uuid)
     for ordinal, column in enumerate(columns, 1):
         run(connection, ADD_COLUMN, instance, column.name, column.native, ordinal)
     for ordinal, name in enumerate(table.key, 1):
@@ -235,6 +239,20 @@ def _create_all(connection: Connection, wanted: Sequence[Wanted], release: Relea
         _create(connection, routines, instance, release)
     for name, statement in functions.shared():
         routines.make("FUNCTION", name, statement)
+    if gated := [table for _, table, _ in wanted if table.role]:
+        if release.family == "mariadb":  # which else makes a user of a role that is not there
+            run(connection, NO_NEW_USERS)
+        for table in gated:
+            _give(connection, table)
+
+
+def _give(connection: Connection, table: TargetTable) -> None:
+    """Give an instance to its role: the right to call is for all of them, and what is called reads with the rights of who
+    calls."""
+    to = literal(table.role)
+    run(connection, f"GRANT EXECUTE ON cdc.* TO {to}")
+    for name in (*(f"cdc.{name}" for name in SHOWN), table_name(table.target)):
+        run(connection, f"GRANT SELECT ON {name} TO {to}")
 
 
 def _create(connection: Connection, routines: _Routines, wanted: Wanted, release: Release) -> None:

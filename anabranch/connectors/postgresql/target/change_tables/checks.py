@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.quoting import quote
 from anabranch.connectors.postgresql.target.change_tables.instances import HAS_INSTANCES
 from anabranch.connectors.postgresql.target.change_tables.names import LONGEST, is_too_long
 from anabranch.connectors.postgresql.target.preflight_facts import Live
@@ -30,6 +31,7 @@ from anabranch.model.change_names import SCHEMA
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.endpoint import Endpoint
 
+HAS_ROLE = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)"
 KNOWN = "SELECT EXISTS (SELECT FROM cdc.change_tables WHERE capture_instance = %s AND source_schema = %s AND source_table = %s)"
 
 
@@ -73,6 +75,9 @@ def check_instances(live: Live) -> Iterator[CheckResult]:
         ):
             hint = "drop it, or give the table another name: [[rules]] target"
             yield failed("change_tables", f"{table.target} is there, and is no change table of {source}", hint, table)
+        elif table.role and not live.true(HAS_ROLE, table.role):
+            hint = f"CREATE ROLE {quote(table.role)}, and grant it to readers"
+            yield failed("change_tables", f"{instance} is for role {table.role}, which is not there", hint, table)
         else:
             continue
         refused = True

@@ -10,14 +10,17 @@ from collections.abc import Iterator, Sequence
 
 from anabranch.connectors.postgresql.quoting import literal, quote
 from anabranch.connectors.sql.change_tables import ALL, NET, OUT_OF_RANGE, REFUSED
+from anabranch.model.change_names import SUFFIX
 
+SHOWN = ("change_tables", "captured_columns", "index_columns", "lsn_time_mapping")  # to whoever reads
 _NONE = r"'\x00000000000000000000'::bytea"
 
 # The same for all tables. Every name is qualified, so that a reader's search_path decides nothing.
 SHARED = (
     f"""
 CREATE OR REPLACE FUNCTION cdc.fn_cdc_get_min_lsn(capture_instance text) RETURNS bytea LANGUAGE sql STABLE AS $fn$
-SELECT coalesce((SELECT t.start_lsn FROM cdc.change_tables t WHERE t.capture_instance = $1), {_NONE}) $fn$
+SELECT coalesce((SELECT t.start_lsn FROM cdc.change_tables t WHERE t.capture_instance = $1 AND (t.role_name IS NULL
+  OR has_table_privilege(to_regclass(format('cdc.%I', t.capture_instance || '{SUFFIX}')), 'SELECT'))), {_NONE}) $fn$
 """,
     f"""
 CREATE OR REPLACE FUNCTION cdc.fn_cdc_get_max_lsn() RETURNS bytea LANGUAGE sql STABLE AS $fn$
@@ -116,6 +119,17 @@ def of_instance(instance: str, table: str, columns: Sequence[tuple[str, str]], k
     yield _all_changes(instance, table, columns)
     if key:
         yield _net_changes(instance, table, columns, key)
+
+
+def gated(instance: str, table: str, has_net: bool, role: str) -> Iterator[str]:
+    """Yield the statements that give an instance to a role, and to nobody else. `table`: as for `of_instance`."""
+    to = quote(role)
+    for called in (ALL, NET) if has_net else (ALL,):
+        name = f"FUNCTION cdc.{quote(called + instance)}(bytea, bytea, text)"
+        yield f"REVOKE EXECUTE ON {name} FROM PUBLIC"
+        yield f"GRANT EXECUTE ON {name} TO {to}"
+    yield f"GRANT USAGE ON SCHEMA cdc TO {to}"
+    yield f"GRANT SELECT ON {', '.join(f'cdc.{name}' for name in SHOWN)}, {table} TO {to}"
 
 
 def _all_changes(instance: str, table: str, columns: Sequence[tuple[str, str]]) -> str:

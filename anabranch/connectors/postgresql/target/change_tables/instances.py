@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS cdc.lsn_time_mapping (
 HAS_INSTANCES: LiteralString = "SELECT to_regclass('cdc.change_tables') IS NOT NULL"
 OTHERS: LiteralString = "SELECT DISTINCT job FROM cdc.change_tables WHERE job <> %s"
 ADD_INSTANCE = """
-INSERT INTO cdc.change_tables VALUES (%s, %s, %s, %s, NULL, %s, NULL, now() AT TIME ZONE 'UTC', %s)
+INSERT INTO cdc.change_tables VALUES (%s, %s, %s, %s, NULL, %s, %s, now() AT TIME ZONE 'UTC', %s)
 """
 ADD_COLUMN = "INSERT INTO cdc.captured_columns VALUES (%s, %s, %s, %s)"
 ADD_KEY = "INSERT INTO cdc.index_columns VALUES (%s, %s, %s)"
@@ -112,11 +112,12 @@ CREATE TABLE {name} ("__$start_lsn" bytea NOT NULL, "__$end_lsn" bytea, "__$seqv
 CREATE INDEX {quote(instance + "_CT_idx")} ON {name} ("__$start_lsn", "__$command_id", "__$seqval", "__$operation")
 """,
             *functions.of_instance(instance, name, columns, table.key),
+            *(functions.gated(instance, name, bool(table.key), table.role) if table.role else ()),
             f"COMMENT ON TABLE {name} IS {literal(f'changes of {schema.id}')}",
         ):
             connection.execute(statement.encode())
         source = (schema.id.schema, schema.id.name)
-        connection.execute(ADD_INSTANCE.encode(), [instance, *source, start, bool(table.key), uuid])
+        connection.execute(ADD_INSTANCE.encode(), [instance, *source, start, bool(table.key), table.role or None, uuid])
         for ordinal, (column, native) in enumerate(columns, 1):
             connection.execute(ADD_COLUMN.encode(), [instance, column, native, ordinal])
         for ordinal, column in enumerate(table.key, 1):
