@@ -6,6 +6,7 @@ cannot be had fails and says what to install; none is skipped.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -127,6 +128,12 @@ def _can_run(item: pytest.Item) -> bool:
         return all(release >= m.args[0] for m in item.iter_markers("since"))
     version = next((OTHER_MYSQL[one] for one in parameters if one in OTHER_MYSQL), None)
     return version is None or has_all(version, (need for m in item.iter_markers("every_server") for need in m.args))
+
+
+def pytest_collection_finish() -> None:
+    """Of thousands of tests nothing is garbage before the end: whoever looks for some need not go through all of them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

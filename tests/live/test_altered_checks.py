@@ -114,12 +114,14 @@ def test_rule_17_a_kill_on_the_way_of_a_check_is_made_good(here: JobHere) -> Non
         assert _checks(here) == {f"c{number}"}, place
 
 
+@pytest.mark.one_case("mariadb to postgresql")
 def test_a_check_that_is_not_certain_to_mean_the_same_parks_its_table(here: JobHere) -> None:
     here.made.source.execute("ALTER TABLE item ADD CONSTRAINT long_enough CHECK (SQRT(n) < 9)", "UPDATE item SET n = 5")
     here.stream()
     assert here.made.states()["item"] == "parked" and "check long_enough cannot be made" in here.made.reason("item")
 
 
+@pytest.mark.one_case("mariadb to postgresql")
 def test_checks_are_left_alone_where_the_file_says_nothing_and_a_job_that_follows_them_goes_on(here: JobHere) -> None:
     made = here.made
     made.write_job('[ddl]\nindexes = "apply"\n')

@@ -99,6 +99,7 @@ def _of(here: JobHere, comments: dict[str, str]) -> dict[str, str]:
     return {name: text for name, text in comments.items() if name != "j" or here.made.source.server.name == "mysql"}
 
 
+@pytest.mark.one_case("mariadb to postgresql", "mariadb to mysql")
 def test_comments_come_with_those_of_the_source_and_change_nothing_else(here: JobHere) -> None:
     assert _comments(here) == {"": "items", "v": "of v"}
     planned = here.job.plan_ddl("ALTER TABLE item COMMENT='new', MODIFY d DECIMAL(9,2) DEFAULT 1.5 COMMENT 'of d'")
@@ -115,6 +116,7 @@ def test_comments_come_with_those_of_the_source_and_change_nothing_else(here: Jo
     assert noted[0].rule == noted[1].rule == DdlRule("[ddl] comments", "apply")
 
 
+@pytest.mark.one_case("mariadb to postgresql", "mysql to mariadb")
 def test_rule_17_a_kill_on_the_way_of_a_comment_is_made_good(here: JobHere) -> None:
     for place in ("apply.altering", "apply.altered.apart", "apply.altered", "apply.committed"):
         here.made.source.execute(f"ALTER TABLE item COMMENT='{place}'", "UPDATE item SET d = d + 1")
@@ -131,6 +133,7 @@ def test_rule_17_a_kill_on_the_way_of_a_comment_is_made_good(here: JobHere) -> N
     assert [one.outcome for one in here.job.ddl_changes()] == [Outcome.ALTERED] * 4
 
 
+@pytest.mark.one_case("mariadb to postgresql")
 def test_comments_are_left_alone_where_the_file_says_nothing(here: JobHere) -> None:
     here.made.write_job("")
     for some in (_statements(here)[:4], _statements(here)[4:]):  # a column has changed once only when it is read

@@ -24,7 +24,7 @@ from rigs.job_here import JobHere
 
 UNTOLD = OF_TABLES | BESIDE_COLUMNS | {ColumnChange.DEFAULT}  # of which a PostgreSQL's log tells nothing
 FOLLOWS = [kind for kind in ColumnChange if kind not in UNTOLD]
-SLICES = 29  # one of them, where there is no time for all
+SLICES = 58  # one of them, where there is no time for all
 ALL = [
     pytest.param(False, slice(3, None, SLICES), id="plain"),
     pytest.param(True, slice(20, None, SLICES), id="noted"),

@@ -53,6 +53,7 @@ def dying_at(point: str) -> Iterator[None]:
         failpoints.arm({})
 
 
+@pytest.mark.long
 @pytest.mark.one_family
 def test_a_table_is_made_anew_by_the_types_of_now(
     mysql_family: Server,

@@ -72,6 +72,7 @@ def test_the_checker_accepts_what_is_right(mysql_family: Server, target_database
 
 
 @pytest.mark.parametrize(("place", "mistake"), list(enumerate(MISTAKES)))
+@pytest.mark.one_case("0-splits", "2-lost", "3-half", "7-foreign keys")
 def test_the_checker_finds_a_mistake(
     place: int, mistake: str, request: pytest.FixtureRequest, target_database: Database
 ) -> None:

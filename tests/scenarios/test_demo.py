@@ -89,7 +89,7 @@ def test_rule_24_the_demo_of_a_cutover_goes_there_and_back(here: Path, target: s
     [
         (signal.SIGINT, 130),
         pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long),
-        (signal.SIGKILL, -9),
+        pytest.param(signal.SIGKILL, -9, marks=pytest.mark.long),
     ],
 )
 def test_demo_that_is_ended_during_the_load_leaves_nothing_running(here: Path, end: signal.Signals, code: int) -> None:

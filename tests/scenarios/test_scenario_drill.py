@@ -45,6 +45,7 @@ def made(
     drop_database(kept)
 
 
+@pytest.mark.long  # what a killed drill has left, in one process: test_drills.py
 @pytest.mark.quick
 def test_a_drill_that_is_ended_at_any_step_leaves_nothing_in_the_end(made: Scenario) -> None:
     run = made.start("run")

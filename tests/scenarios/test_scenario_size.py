@@ -153,6 +153,7 @@ VALUE_MB = (
 )  # the text form of bytes is twice as long, and is copied while a line is made of it
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("own_source", ["mariadb"], indirect=True)
 def test_values_of_64_megabytes(own_source: Server, scenario: Make) -> None:

@@ -12,7 +12,7 @@ from anabranch.testing.databases import Database, create_database, drop_database
 from rigs.both_ways import End
 from rigs.two_sites import History, Sites
 
-SLICE = "1..4"
+SLICE = "1..2"
 ENDS = {
     "postgresql and mariadb": ("logical_postgresql", "mariadb"),
     "mysql and postgresql": ("mysql", "logical_postgresql"),
