@@ -37,9 +37,10 @@ def key_that_goes(facts: StatementFacts, table: TableSchema, is_certain: bool) -
 
 def check_that_goes(facts: StatementFacts, table: TableSchema) -> str:
     """Return the reason to park a table of which a check may go, and nobody knows which, "" for any other."""
-    names = {name.lower() for name in facts.gone_checks}
+    names, known = {name.lower() for name in facts.gone_checks}, {check.name.lower() for check in table.checks}
     others = {key.name.lower() for key in table.foreign_keys} | {index.name.lower() for index in table.indexes}
-    is_certain = not table.checks or names <= others
+    others &= {name.lower() for name in facts.dropped_keys}  # DROP CHECK takes none of these
+    is_certain = not table.checks or names <= others - known
     return "" if is_certain else UNCERTAIN_CHECK.format(name=facts.gone_checks[0])
 
 

@@ -83,7 +83,7 @@ def indexed(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSch
         return None
     table = comment_clauses.with_comment(table, comment, now)
     kinds = kinds_beside(then, table, {})
-    return Altered(table if kinds else then, kinds)
+    return Altered(table if kinds or table.checks != then.checks else then, kinds)
 
 
 def _read_indexes(clauses: Sequence[Sequence[Token]]) -> list[index_clauses.IndexClause] | None:

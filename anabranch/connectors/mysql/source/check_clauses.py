@@ -19,6 +19,7 @@ from anabranch.model.schema import Check, Column, TableSchema
 
 OTHERWISE = "the source's catalogue has another check of this name by now, or its condition is not understood"
 NOT_SHOWN = "the source's catalogue does not show it, and whether it has gone by now is not certain"
+NOT_KNOWN = "the source enforces it from now on, and the job does not know a check of this name"
 OF_TABLE, OF_CHECK = ("CHECK", "CONSTRAINT"), "CHECK"
 USUAL = {"mysql": "{table}_chk_{number}", "mariadb": "CONSTRAINT_{number}"}  # names that the servers give
 
@@ -155,20 +156,12 @@ def _without_if(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _text(tokens: Sequence[Token]) -> str:
-    """Return a condition as text, in which marks that stand together stay so."""
-    said, before = "", None
+    """Return a condition as it is written, a blank for each comment; a blank keeps two signs of minus from being one."""
+    said = ""
     for token in tokens:
-        is_mark = token.kind == "mark"
-        said += "" if is_mark and before is not None and before.kind == "mark" else " "
-        said += _written(token)
-        before = token
+        is_comment = said.endswith("-") and token.text == "-"
+        said += (" " if token.is_apart or is_comment else "") + token.written
     return said.strip()
-
-
-def _written(token: Token) -> str:
-    if token.kind == "name":
-        return "`" + token.text.replace("`", "``") + "`"
-    return "'" + token.text.replace("'", "''") + "'" if token.kind == "string" else token.text
 
 
 # --- the table behind them ----------------------------------------------------------------------------------------------
@@ -176,14 +169,19 @@ def _written(token: Token) -> str:
 
 def without_gone(then: TableSchema, clauses: Iterable[CheckClause], now: TableSchema) -> TableSchema:
     """Return a table without the checks that go, and with those that are enforced, or no longer are. `now`: as the catalogue
-    has it. Raises Unknown where it is not certain what goes."""
+    has it. One that is enforced, and is not known by its name, comes without a meaning. Raises Unknown where it is not certain
+    what goes."""
     said, checks = list(clauses), {check.name.lower(): check for check in then.checks}
     for one in said:
         if isinstance(one, DropsCheck) and checks.pop(one.name.lower(), None) is None:
             _refuse_unknown(one, then, now)
-    for one in said:
-        if isinstance(one, EnforcesCheck) and one.name.lower() in checks:
-            checks[one.name.lower()] = _enforced(checks[one.name.lower()], one.enforced, now)
+    for one in (one for one in said if isinstance(one, EnforcesCheck)):
+        if (known := checks.get(one.name.lower())) is not None:
+            checks[one.name.lower()] = _enforced(known, one.enforced, now)
+        elif one.enforced:
+            checks[one.name.lower()] = Check(one.name, "", refusal=NOT_KNOWN)
+        else:
+            _refuse_unknown(one, then, now)
     return replace(then, checks=tuple(checks.values()))
 
 
@@ -207,7 +205,8 @@ def with_added(
         elif _told(now) <= _told(then):
             if waits:
                 raise Unknown
-            late = replace(of_statement(one, now, family, checks.keys()), term=None, refusal=NOT_SHOWN)
+            late = of_statement(one, now, family, checks.keys())
+            late = replace(late, term=None, refusal=NOT_SHOWN if one.enforced else NOT_ENFORCED)
             checks[late.name.lower()] = late
     return replace(table, checks=tuple(checks.values()))
 
@@ -216,10 +215,11 @@ def _told(table: TableSchema) -> set[tuple[str, str]]:
     return {(check.name, check.text) for check in table.checks}
 
 
-def _refuse_unknown(one: DropsCheck, then: TableSchema, now: TableSchema) -> None:
-    """Raise Unknown where a check goes that is not known by this name, unless all that are known are still there."""
+def _refuse_unknown(one: DropsCheck | EnforcesCheck, then: TableSchema, now: TableSchema) -> None:
+    """Raise Unknown where a check goes, or is not enforced any more, that is not known by this name, unless all that are known
+    are still there."""
     others = {key.name.lower() for key in then.foreign_keys} | {index.name.lower() for index in then.indexes}
-    if one.is_constraint and one.name.lower() in others:
+    if isinstance(one, DropsCheck) and one.is_constraint and one.name.lower() in others:
         return
     if not {check.name for check in then.checks} <= {check.name for check in now.checks}:
         raise Unknown
@@ -227,32 +227,49 @@ def _refuse_unknown(one: DropsCheck, then: TableSchema, now: TableSchema) -> Non
 
 def _enforced(check: Check, enforced: bool, now: TableSchema) -> Check:
     if not enforced:
-        return replace(check, term=None, refusal=NOT_ENFORCED)
+        return _unenforced(check)
     shown = next((one for one in now.checks if one.name.lower() == check.name.lower()), None)
     if shown is None or shown.text != check.text or shown.refusal == NOT_ENFORCED:
         raise Unknown
     return shown
 
 
+def _unenforced(check: Check) -> Check:
+    return replace(check, term=None, refusal=NOT_ENFORCED)
+
+
 def _made(one: AddsCheck, known: Collection[str], then: TableSchema, now: TableSchema, family: str) -> Check | None:
     """Return the check that comes, None for one that the catalogue does not show any more. Without a meaning where it shows
-    another one of its name. `known`: names in small letters of those that stand."""
-    meant = of_statement(one, now, family)
+    another one of its name. `known`: names in small letters of those that stand. What later statements have enforced, or no
+    longer do, is another matter than what it asks."""
+    meant = of_statement(replace(one, enforced=True), now, family)
     named = [check for check in now.checks if check.name.lower() == one.name.lower()]
     shown = named if one.name else [check for check in now.checks if check.name.lower() not in known]
-    if found := next((check for check in shown if _means(meant, check)), None):
-        return found
+    if found := next((check for check in shown if _means(meant, check, now, family)), None):
+        return _read_again(found, now, family) if one.enforced else _unenforced(found)
     if not shown or one.if_missing or (not one.name and _told(now) <= _told(then)):
         return None
     if {(check.name, check.text) for check in shown} <= _told(then):
         raise Unknown  # the one of before, which the catalogue shows still
+    if not one.enforced:  # where both are understood, and are not alike, it is not what may be enforced later
+        is_other = meant.term is not None and _read_again(shown[0], now, family).term is not None
+        return _unenforced(replace(shown[0], text=one.condition) if is_other else shown[0])
     why = shown[0].refusal if meant.term is None and shown[0].term is None else ""
     return Check(shown[0].name, shown[0].text, refusal=why or OTHERWISE)
 
 
-def _means(meant: Check, shown: Check) -> bool:
-    is_both = meant.refusal == shown.refusal == NOT_ENFORCED
-    return is_both or (meant.term is not None and meant.term == shown.term)
+def _means(meant: Check, shown: Check, now: TableSchema, family: str) -> bool:
+    """Return whether both ask the same of rows, whether or not the catalogue's is enforced."""
+    return meant.term is not None and meant.term == _read_again(shown, now, family).term
+
+
+def _read_again(shown: Check, now: TableSchema, family: str) -> Check:
+    """Return a check of the catalogue with its meaning also where it is not enforced."""
+    if shown.refusal != NOT_ENFORCED:
+        return shown
+    from anabranch.connectors.mysql.source.conditions import READERS
+
+    return READERS[family](shown.name, shown.text, {column.name: column for column in now.columns})
 
 
 def of_statement(one: AddsCheck, table: TableSchema, family: str, known: Collection[str] = ()) -> Check:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _PATTERN = r"""
       (?P<space>   \s+ | /\*(?!M?!).*?(?:\*/|\Z) | --(?=\s|\Z)[^\n]* | \#[^\n]* )   # ordinary comments are space
@@ -24,6 +24,8 @@ class Token:
     kind: str  # name | string | word | mark
     text: str  # as written; names and strings without their quotes
     depth: int = 0  # parentheses around it
+    written: str = field(default="", compare=False)  # with its quotes
+    is_apart: bool = field(default=False, compare=False)  # space or a comment stands before it
 
     @property
     def word(self) -> str:
@@ -32,14 +34,16 @@ class Token:
 
 def tokens(sql: str, escapes: bool = True) -> Iterator[Token]:
     """Cut a statement. `escapes`: a backslash in a text goes with the next sign."""
-    depth = 0
+    depth, is_apart = 0, False
     for found in (TOKEN if escapes else _WITHOUT_ESCAPES).finditer(sql):
         kind, text = str(found.lastgroup), found[0]
         if kind in ("space", "executed"):
+            is_apart = True
             continue
         if text == ")" and kind == "mark":
             depth -= 1
-        yield Token(kind, _unquoted(text) if kind in ("name", "string") else text, depth)
+        yield Token(kind, _unquoted(text) if kind in ("name", "string") else text, depth, text, is_apart)
+        is_apart = False
         if text == "(" and kind == "mark":
             depth += 1
 

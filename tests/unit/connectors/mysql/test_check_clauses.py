@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.connectors.mysql.source.check_clauses import NOT_SHOWN, OTHERWISE
+from anabranch.capture.beside import check_that_goes
+from anabranch.connectors.mysql.source.check_clauses import NOT_KNOWN, NOT_SHOWN, OTHERWISE
 from anabranch.connectors.mysql.source.conditions import of_mariadb
 from anabranch.connectors.mysql.source.statements import MysqlDialect
 from anabranch.contracts import AlteringDialect, ForeseeingDialect
@@ -14,7 +15,7 @@ from anabranch.model.check_changes import NOT_ENFORCED
 from anabranch.model.column_changes import Altered, ColumnChange
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Check, Column, TableSchema
+from anabranch.model.schema import Check, Column, Index, TableSchema
 
 INT = LogicalType(Kind.INT32)
 COLUMNS = (Column("id", INT, "int", nullable=False), Column("n", INT, "int"))
@@ -28,10 +29,10 @@ OLD = check("old", "(`n` < 5)")
 THEN = TableSchema(TableId("shop", "item"), COLUMNS, ("id",), engine="InnoDB", checks=(OLD,))
 
 
-def altered(sql: str, *shown: Check) -> Altered | None:
+def altered(sql: str, *shown: Check, then: TableSchema = THEN) -> Altered | None:
     dialect = MysqlDialect()
     assert isinstance(dialect, AlteringDialect)
-    return dialect.altered(f"ALTER TABLE item {sql}", "shop", THEN, replace(THEN, checks=shown))
+    return dialect.altered(f"ALTER TABLE item {sql}", "shop", then, replace(then, checks=shown))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,55 @@ def test_a_check_comes_that_statement_and_catalogue_say(sql: str, shown: Check) 
 
 def test_a_check_that_is_not_enforced_refuses_nothing() -> None:
     found = altered("ADD CONSTRAINT c CHECK (SQRT(n) > 0) NOT ENFORCED", OLD, Check("c", "…", refusal=NOT_ENFORCED))
-    assert found is not None and found.schema is THEN and not found.kinds
+    assert found is not None and found.schema.checks[1] == Check("c", "…", refusal=NOT_ENFORCED) and not found.kinds
+
+
+def test_a_check_that_is_enforced_later_is_known_by_then() -> None:
+    enforced, other = check("c", "(`n` > 0)"), check("c", "(`n` > 7)")
+    unasked = replace(enforced, term=None, refusal=NOT_ENFORCED)
+    for shown in (unasked, enforced):  # the catalogue may be ahead of the log
+        added = altered("ADD CONSTRAINT c CHECK (n > 0) NOT ENFORCED", OLD, shown)
+        assert added is not None and added.schema.checks == (OLD, unasked) and not added.kinds
+        later = altered("ALTER CHECK c ENFORCED", OLD, enforced, then=added.schema)
+        assert later is not None and later.schema.checks == (OLD, enforced) and later.kinds == {ColumnChange.CHECKS}
+    ahead = altered("ADD CONSTRAINT c CHECK (n > 0)", OLD, unasked)
+    assert ahead is not None and ahead.schema.checks == (OLD, enforced)
+    added = altered("ADD CONSTRAINT c CHECK (n > 0) NOT ENFORCED", OLD, other)
+    assert added is not None and added.schema.checks[1].refusal == NOT_ENFORCED and not added.kinds
+    assert altered("ALTER CHECK c ENFORCED", OLD, other, then=added.schema) is None, "a later one has the name"
+
+
+def test_what_an_unknown_check_asks_is_not_certain() -> None:
+    renamed = check("item2_chk_1", "(`n` < 5)")
+    assert altered("ALTER CHECK item2_chk_1 NOT ENFORCED", renamed) is None
+    passed = altered("ALTER CHECK other NOT ENFORCED", OLD)
+    assert passed is not None and passed.schema is THEN, "all that the job knows is there"
+    comes = altered("ALTER CHECK other ENFORCED", OLD, check("other", "(`n` > 0)"))
+    assert comes is not None and comes.kinds == {ColumnChange.CHECKS}
+    assert comes.schema.checks == (OLD, Check("other", "", refusal=NOT_KNOWN))
+
+
+@pytest.mark.parametrize(
+    ("condition", "shown"),
+    [
+        ("n < 0.5", "(`n` < 0.5)"),
+        ("n - -1 > 0", "((`n` - -(1)) > 0)"),
+        ("n--1>0", "((`n` - -(1)) > 0)"),
+        ("n /* a, b */ > -12.25 # so", "(`n` > -(12.25))"),
+        ("n>=0 AND`n`<>7", "((`n` >= 0) and (`n` <> 7))"),
+        ("s IN ('it''s', \"a 'b'\", ',)')", "(`s` in ('it''s','a ''b''',',)'))"),
+        ("s <> _utf8mb4'x--y'", "(`s` <> _utf8mb4'x--y')"),
+        ("`a b`=1", "(`a b` = 1)"),
+    ],
+)
+def test_a_condition_is_read_as_it_is_written(condition: str, shown: str) -> None:
+    text = Column("s", LogicalType(Kind.TEXT), "varchar(9)", charset="utf8mb4", collation="utf8mb4_0900_bin")
+    then = replace(THEN, columns=(*COLUMNS, text, Column("a b", INT, "int")), checks=())
+    made = of_mariadb("c", shown, {column.name: column for column in then.columns})
+    assert made.term is not None
+    comment = "\n" if "#" in condition else ""
+    found = altered(f"ADD CONSTRAINT c CHECK ({condition}{comment})", made, then=then)
+    assert found is not None and found.schema.checks == (made,)
 
 
 def test_one_that_is_not_certain_comes_without_a_meaning() -> None:
@@ -113,6 +162,18 @@ def test_names_of_checks_that_may_go_are_told() -> None:
         "ALTER TABLE item DROP CHECK a, DROP CONSTRAINT IF EXISTS b, ALTER CHECK c ENFORCED", ""
     )
     assert facts.gone_checks == ("a", "b", "c")
+
+
+def test_an_index_of_the_name_is_no_answer_for_a_check() -> None:
+    named = replace(THEN, indexes=(Index("old", ("n",)), Index("i", ("n",))))
+    for sql, is_certain in (
+        ("CHECK old", False),
+        ("CONSTRAINT old", False),
+        ("CHECK i", False),
+        ("CONSTRAINT i", True),
+    ):
+        facts = MysqlDialect().facts(f"ALTER TABLE item DROP {sql}", "shop")
+        assert (check_that_goes(facts, named) == "") is is_certain, sql
 
 
 def test_a_plan_has_the_check_of_the_statement_alone() -> None:
