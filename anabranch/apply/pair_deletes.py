@@ -182,6 +182,6 @@ def _older(progress: Progress, followed: Followed, deleted: DeletedRow) -> Older
     conflict = NotedConflict(
         *(at.position.sequence, str(at.position), at.commit_time, table.source, table.target, key, DELETE),
         *("differs", policy.name, "source"),
-        before={**key, policy.newest_by: deleted.age},
+        before=key if deleted.age is None else {**key, policy.newest_by: deleted.age},
     )
     return OlderRow(deleted, table, key, policy.newest_by, conflict)
