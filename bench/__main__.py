@@ -54,7 +54,11 @@ WORKLOADS: dict[str, Workload] = {
     "cutover": cutover.run,
     "beside": beside.run,
 }
-BY_NAME: dict[str, Workload] = {"stage": staging.run, "altering": altering.run}  # only where they are asked for
+BY_NAME: dict[str, Workload] = {  # only where they are asked for
+    "stage": staging.run,
+    "altering": altering.run,
+    "reverse": latency.reverse,
+}
 # The part of the full sizes that `reduced` takes.
 REDUCED = {
     "W1": 1.0,
@@ -71,6 +75,7 @@ REDUCED = {
     "cutover": 0.1,
     "beside": 0.1,
     "stage": 0.1,
+    "reverse": 0.2,
     "altering": 0.5,
 }
 POSTGRESQL = "postgresql"

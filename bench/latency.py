@@ -1,12 +1,14 @@
 """W4, latency: rows with the writer's clock, one per transaction, at a steady rate; from before the source's statement to
-visible at the target, asked over a connection of its own. Both clocks are this machine's."""
+visible at the target, asked over a connection of its own. Both clocks are this machine's. `reverse` is the same of a way back:
+a job that was armed instead of loaded, and leaves out what the job writes that it is the way back of."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from anabranch.model.markers import origin_of
 from anabranch.testing.databases import Database
 from bench.at_target import Looking
 from bench.capture import begin_trail
@@ -15,8 +17,8 @@ from bench.meter import Meter
 from bench.peers import Follower
 from bench.peers.chosen import LIVE, chosen
 from bench.peers.ring import Ring
-from bench.processes import Cost, Program, cpu, peak_rss, python, until
-from bench.stand import Stand
+from bench.processes import Cost, Program, cpu, measured, peak_rss, python, until
+from bench.stand import Job, Stand
 
 SECONDS, RATE = 300.0, 1000
 FEWEST_SECONDS = 20.0
@@ -41,13 +43,43 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     ]
 
 
-def _runner(stand: Stand, seconds: float, runner: str, suffix: str, p50: float, p99: float) -> list[Figure]:
-    source, target = stand.databases("latency")
-    source.execute(stand.ledger())
-    job = stand.job(f"latency_{runner}", source, target, table="ledger", more=f'[apply]\nrunner = "{runner}"')
+def reverse(stand: Stand, scale: float, repeat: int) -> list[Figure]:
+    """Measure a way back, by the same goals. The job that it is the way back of stands still, as behind a cut-over."""
+    del repeat
+    seconds = max(FEWEST_SECONDS, SECONDS * scale)
+    runners = RUNNERS[stand.at.kind]
+    return [one for runner in runners for one in _runner(stand, seconds, *runner, name="reverse latency", begin=_armed)]
+
+
+def _loaded(stand: Stand, job: Job) -> None:
     begin_trail(job)
     with job.start("load") as load:
         load.process.wait()
+
+
+def _armed(stand: Stand, job: Job) -> None:
+    """Let the job be a way back: its table stands, and it begins at the log's present place."""
+    text = job.file.read_text().replace("[target]", f'leave_out = ["{origin_of(f"{job.name}_out")}"]\n\n[target]', 1)
+    job.file.write_text(f'{text}\n[load]\nexisting = "take_over"\n')
+    job.target.execute(f"CREATE TABLE {stand.at.table('ledger')} (id bigint PRIMARY KEY, written bigint NOT NULL)")
+    measured(python("anabranch", "arm", job.file), job.environment)
+
+
+def _runner(
+    stand: Stand,
+    seconds: float,
+    runner: str,
+    suffix: str,
+    p50: float,
+    p99: float,
+    name: str = "W4 latency",
+    begin: Callable[[Stand, Job], None] = _loaded,
+) -> list[Figure]:
+    source, target = stand.databases("latency")
+    source.execute(stand.ledger())
+    label = f"{name.split()[0].lower()}_{runner}"
+    job = stand.job(label, source, target, table="ledger", more=f'[apply]\nrunner = "{runner}"')
+    begin(stand, job)
     with (
         job.start("capture") as capture,
         job.start("apply") as apply,
@@ -57,15 +89,15 @@ def _runner(stand: Stand, seconds: float, runner: str, suffix: str, p50: float, 
         newer = NEWER.format(table=stand.at.table("ledger"))
         source.execute("INSERT INTO ledger (written) VALUES (0)")
         until(lambda: looking.ask(newer, 0), 180, "the first change", check=apply.check)
-        meter, begin = Meter([capture, apply], stand.servers), time.time()
+        meter, began = Meter([capture, apply], stand.servers), time.time()
         writer = Program(python("bench.ledger", stand.source.url(source.name), RATE, seconds), {})
         seen = watch(looking, newer, writer, apply)
         cost = meter.cost()
-    late, rate = _delays(seen, begin + WARM * seconds)
+    late, rate = _delays(seen, began + WARM * seconds)
     side = Side("anabranch", f"anabranch capture and apply, {runner}", len(seen), [cost])
     facts = {"max_ms": late[-1], "transactions_per_s": rate, "cores": cost.cpu / cost.seconds}
     curves = {"latency": distribution(late)}
-    name = f"W4 latency{suffix}"
+    name += suffix
     return [
         Figure(name, stand.pair, "p50_ms", percentile(late, 0.5), p50, True, facts, [side], curves),
         Figure(name, stand.pair, "p99_ms", percentile(late, 0.99), p99, True),
