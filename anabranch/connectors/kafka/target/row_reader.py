@@ -35,7 +35,8 @@ from anabranch.model.table_life import TableState
 from anabranch.rows.lines import escaped_line, parse_line
 from anabranch.rows.messages.folding import counted, folded
 from anabranch.rows.messages.format import POSITION
-from anabranch.rows.messages.told import READERS, PlainTold, Told, refuse_unread, require_whole
+from anabranch.rows.messages.readers import READERS, refuse_unread
+from anabranch.rows.messages.told import Told, ToldTable, require_whole
 from anabranch.rows.net import TargetTable
 
 AT_ONCE = 5_000  # messages that are taken from the client together
@@ -109,7 +110,7 @@ class KafkaRowReader:
         return forms.first_rows_key(self._topic(table).name) in self._records.there
 
     def keys(self, table: TargetTable, piece: str) -> Iterator[list[list[str | None]]]:
-        part, key_of = _Part(*json.loads(piece)), READERS[self._options.format](table).key
+        part, key_of = _Part(*json.loads(piece)), self._reading(table).key
         end = self._end(part)
 
         def keys(told: Iterator[Told]) -> Iterator[Told]:
@@ -134,7 +135,7 @@ class KafkaRowReader:
     def lines_of(self, table: TargetTable, keys: Sequence[Sequence[str | None]]) -> Iterator[bytes]:
         """Yield rows of these keys, for which all partitions are read: no index leads to a key's messages."""
         wanted = {escaped_line(key)[:-1] for key in keys}
-        key_of = READERS[self._options.format](table).key
+        key_of = self._reading(table).key
 
         def some(told: Iterator[Told]) -> Iterator[Told]:
             return (one for one in told if one is None or key_of(one[0]) in wanted)
@@ -213,9 +214,12 @@ class KafkaRowReader:
 
     # --- messages -------------------------------------------------------------------------------------------------------
 
+    def _reading(self, table: TargetTable) -> ToldTable:
+        return READERS[self._options.format](table, self._options.decimal)
+
     def _told(self, table: TargetTable, part: _Part, end: int, chosen: Choice = iter) -> Iterator[Told]:
         """Yield what a partition's messages say, as far as `chosen` leaves it. Raises TargetError for a strange one."""
-        read = READERS[self._options.format](table)
+        read = self._reading(table)
         for message in self._messages(part, end):
             try:
                 yield from chosen(self._said(read, message))
@@ -226,7 +230,7 @@ class KafkaRowReader:
                     what, table=str(table.source), hint="nobody but the job may write to its topics"
                 ) from error
 
-    def _said(self, read: PlainTold, message: Any) -> Iterator[Told]:
+    def _said(self, read: ToldTable, message: Any) -> Iterator[Told]:
         key, value = message.key(), message.value()
         if _is_nobodys(message) or _is_behind(message, self._last):
             return

@@ -18,7 +18,8 @@ from anabranch.rows.line_columns import columns_of_lines
 from anabranch.rows.messages import folding
 from anabranch.rows.messages.format import Settings
 from anabranch.rows.messages.plain import PlainFormat
-from anabranch.rows.messages.told import PlainTold, Told, refuse_unread, require_whole
+from anabranch.rows.messages.readers import refuse_unread
+from anabranch.rows.messages.told import PlainTold, Told, require_whole
 from anabranch.rows.net import TargetTable
 from anabranch.verify.canonical import Canonical
 
@@ -56,7 +57,7 @@ def _messages(table: TargetTable, op: list[Op], *emptied: int) -> Iterator[tuple
 
 
 def _told(table: TargetTable, messages: Iterator[tuple[bytes | None, bytes | None]]) -> list[Told]:
-    read = PlainTold(table)
+    read = PlainTold(table, "string")
     return [one for key, value in messages if value is not None for one in read.told(key, value)]
 
 
@@ -65,7 +66,7 @@ def test_a_message_tells_the_line_of_which_it_was_made() -> None:
     rows = [b"\t".join(require_whole(ITEM, one[1])) for one in told if one and isinstance(one[1], tuple)]
     canonical = Canonical(ITEM)
     assert [canonical.rows(row + b"\n") for row in rows] == [canonical.rows(row + b"\n") for row in LINES]
-    assert [PlainTold(ITEM).key(one[0]) for one in told if one] == [row.partition(b"\t")[0] for row in LINES]
+    assert [PlainTold(ITEM, "string").key(one[0]) for one in told if one] == [row.partition(b"\t")[0] for row in LINES]
     assert _told(OTHER, _messages(ITEM, [Op.INSERT])) == [], "another table's"
 
 
@@ -100,15 +101,15 @@ def test_an_emptied_table_and_a_message_of_an_earlier_definition_are_told() -> N
     ((key, value),) = _messages(ITEM, [Op.INSERT])
     message: dict[str, Any] = json.loads(value or b"")
     del message["after"]["price"]
-    (one,) = PlainTold(ITEM).told(key, json.dumps(message).encode())
+    (one,) = PlainTold(ITEM, "string").told(key, json.dumps(message).encode())
     assert one is not None and isinstance(one[1], tuple)
     with pytest.raises(TargetError, match="no column price: it is of an earlier definition"):
         require_whole(ITEM, one[1])
     with pytest.raises(KeyError):
-        list(PlainTold(ITEM).told(key, b"{}"))
+        list(PlainTold(ITEM, "string").told(key, b"{}"))
 
 
 def test_a_format_that_is_not_read_back_is_named() -> None:
     refuse_unread("plain")
-    with pytest.raises(ConfigError, match='format = "exbase" are not read back'):
-        refuse_unread("exbase")
+    with pytest.raises(ConfigError, match='format = "avro" are not read back'):
+        refuse_unread("avro")
