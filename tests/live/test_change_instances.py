@@ -39,6 +39,32 @@ def _have(here: JobHere, *instances: str, more: str = "") -> None:
     keep_changes(here.made, entry + more)
 
 
+def _killed(here: JobHere, place: str) -> None:
+    failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+    with pytest.raises(failpoints.FailpointReached):
+        here.load()
+    failpoints.arm({})
+
+
+@pytest.mark.one_case("logical_postgresql-mariadb")
+def test_a_first_start_that_was_killed_begins_with_what_the_file_says_by_then(here: JobHere) -> None:
+    made, asked = here.made, Asked(here.made)
+    _have(here, '{ name = "former" }', '{ name = "same" }')
+    _killed(here, "changes.noted")
+    _killed(here, "changes.made")
+    _have(here, '{ name = "same", columns = ["v"] }', NARROW)
+    _killed(here, "changes.made")
+    here.load()
+    made.source.execute("INSERT INTO item VALUES (1, 'one', 1)")
+    here.stream()
+    assert asked.whole("same") == [(2, b"\x01", "one")] and asked.whole("narrow") == [(2, b"\x03", 1, "one")]
+    called = made.target.query("SELECT ROUTINE_NAME FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = 'cdc'")
+    of_instances = {str(name) for (name,) in called if str(name).rsplit("_", 1)[1] in ("former", "same", "narrow")}
+    named = ("all_changes_same", "all_changes_narrow", "net_changes_narrow")
+    assert of_instances == {f"fn_cdc_get_{name}" for name in named}
+    assert made.target.query("SHOW TABLES FROM cdc LIKE 'former%'") == []
+
+
 def test_a_second_instance_has_its_columns_from_its_own_place_on(here: JobHere) -> None:
     made, source, asked = here.made, here.made.source, Asked(here.made)
     here.load()
@@ -47,10 +73,10 @@ def test_a_second_instance_has_its_columns_from_its_own_place_on(here: JobHere) 
     before = asked.one("fn_cdc_get_max_lsn()")
     _have(here, WHOLE, NARROW)
     if made.target.server.name != "postgresql":
-        failpoints.arm({failpoints.VARIABLE: "changes.following=raise"})
-        with pytest.raises(failpoints.FailpointReached):
-            here.load()
-        failpoints.arm({})
+        _have(here, WHOLE, '{ name = "narrow", columns = ["n", "v"] }')
+        _killed(here, "changes.following")
+        made.target.execute("CREATE TABLE cdc.`narrow_CT` (n INT)")  # as if it had been killed later
+        _have(here, WHOLE, NARROW)
         source.execute("INSERT INTO item VALUES (8, 'eight', 8)", "DELETE FROM item WHERE id = 8")
         here.stream()
         assert asked.one("fn_cdc_get_min_lsn('narrow')") == b"\xff" * 10, "it has not begun"
@@ -90,6 +116,10 @@ def test_an_instance_that_the_file_names_no_more_ends_and_its_name_does_not_come
     assert asked.whole("words") == [(2, b"\x01", "one")]
     with pytest.raises(Exception, match=r"fn_cdc_get_net_changes_words"):  # which has no key
         asked.rows("fn_cdc_get_net_changes_words", b"", b"", "all")
+    _have(here, NARROW, '{ name = "words", columns = ["v"] }')
+    here.load()
+    _have(here, NARROW, WHOLE)
+    here.load()  # of which nothing has ended yet
     _have(here, NARROW, '{ name = "words", columns = ["v"] }')
     here.load()
     source.execute("UPDATE item SET v = 'ONE' WHERE id = 1")

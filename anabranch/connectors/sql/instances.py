@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,9 @@ SETTLE = "UPDATE cdc.change_tables SET start_lsn = %s, end_lsn = %s WHERE captur
 MADE = (
     "UPDATE cdc.change_tables SET start_lsn = %s WHERE capture_instance = %s AND start_lsn = %s"  # BEGINS, _, NOT_MADE
 )
+KEPT = "UPDATE cdc.change_tables SET end_lsn = NULL WHERE capture_instance = %s AND end_lsn = %s"  # _, ENDS
 TO_END = "UPDATE cdc.change_tables SET end_lsn = %s WHERE capture_instance = %s AND end_lsn IS NULL"  # ENDS
+OTHER_NAME = "give it another name: [[tables]] instances"
 GONE = LogicalType(Kind.TEXT)  # of a column that the table does not have any more: all of it is NULL
 
 Wanted = tuple[TableSchema, TargetTable]
@@ -88,27 +90,42 @@ def settled(known: Sequence[Instance], place: bytes) -> Iterator[Instance]:
             yield replace(one, start=place if one.start == NOT_MADE else one.start, end=place)
 
 
-def to_follow(known: Sequence[Instance], tables: Sequence[Wanted]) -> tuple[list[Wanted], list[str]]:
-    """Return the instances that are to be made, and the names of those that are to end. Raises StateError for one that has
-    ended and is wanted again: what is between is in no change table."""
+def ended(name: str, table: TableId | None = None) -> StateError:
+    return StateError(f"capture instance {name} has ended", table=str(table) if table else None, hint=OTHER_NAME)
+
+
+class ToFollow(NamedTuple):
+    """What is to be done: `new` are to be made, those with the names `ending` end, and those of `kept` do not, although a
+    former call has said so."""
+
+    new: list[Wanted]
+    ending: list[str]
+    kept: list[str]
+
+
+def to_follow(known: Sequence[Instance], tables: Sequence[Wanted]) -> ToFollow:
+    """Return what is to be done so that these instances are there. One that has not been made is new, whatever is noted of it.
+    Raises StateError for one that has ended and is wanted again: what is between is in no change table."""
     there = {table_of_instance(one.name): one for one in known}
-    new = []
+    new, kept = [], []
     for schema, table in tables:
         one = there.get(table.target)
-        if one is None or one.start == NOT_MADE:
+        if one is None or (one.start == NOT_MADE and one.end in (None, ENDS)):
             new.append((schema, table))
-        elif one.end is not None or one.source != table.source:
-            what = f"capture instance {one.name} " + (
-                "has ended" if one.source == table.source else f"is one of {one.source}"
-            )
-            raise StateError(what, table=str(table.source), hint="give it another name: [[tables]] instances")
+        elif one.source != table.source:
+            what = f"capture instance {one.name} is one of {one.source}"
+            raise StateError(what, table=str(table.source), hint=OTHER_NAME)
+        elif one.end == ENDS:
+            kept.append(one.name)
+        elif one.end is not None:
+            raise ended(one.name, table.source)
     wanted, sources = {table.target for _, table in tables}, {table.source for _, table in tables}
     ending = [
         one.name
         for one in known
         if one.source in sources and one.end is None and table_of_instance(one.name) not in wanted
     ]
-    return new, ending
+    return ToFollow(new, ending, kept)
 
 
 def by_source(known: Iterable[Instance]) -> Mapping[TableId, list[Instance]]:

@@ -58,12 +58,22 @@ def test_an_instance_of_a_table_that_was_parked_meanwhile_ends_as_it_begins() ->
 
 def test_what_the_file_names_is_made_and_what_it_does_not_name_ends() -> None:
     other = Instance("shop_items", ITEMS, EARLIER, None)
-    new, ending = to_follow([OLD, other], wanted("shop_orders", "second"))
+    new, ending, _ = to_follow([OLD, other], wanted("shop_orders", "second"))
     assert [table.target for _, table in new] == [table_of_instance("second")] and ending == []
-    new, ending = to_follow([OLD, other], wanted("second"))
+    new, ending, _ = to_follow([OLD, other], wanted("second"))
     assert ending == ["shop_orders"], "no instance of a table that was not asked for"
     killed = Instance("second", ORDERS, NOT_MADE, None)
-    assert len(to_follow([OLD, killed], wanted("shop_orders", "second"))[0]) == 1, "its table may not be there"
+    assert len(to_follow([OLD, killed], wanted("shop_orders", "second")).new) == 1, "its table may not be there"
+    given_up = replace(killed, end=ENDS)
+    assert to_follow([OLD, given_up], wanted("second", "shop_orders")) == (wanted("second"), [], []), (
+        "made, and not kept"
+    )
+
+
+def test_what_the_file_names_again_before_it_has_ended_goes_on() -> None:
+    going, new = replace(OLD, end=ENDS), Instance("second", ORDERS, BEGINS, None)
+    assert to_follow([going, new], wanted("shop_orders")) == ([], ["second"], ["shop_orders"])
+    assert to_follow([OLD, replace(new, end=ENDS)], wanted("second")) == ([], ["shop_orders"], ["second"])
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Capture instances at a MySQL or MariaDB: database `cdc`, the change tables, what is known of them, what reads them.
 
 A statement that makes a table or a routine commits, so what is to come is noted first, in one transaction: instances with
-their columns, and where they begin. A call that was killed is made again, and makes what is missing; nothing is appended
-before a call has ended. What does not live here: rows (`writer.py`), routines (`functions.py`, `procedures.py`).
+their columns, and where they begin. A call that was killed is made again: nothing is appended before a call has ended, so it
+takes back what it finds of the former one, and makes all of it as the job file says by then.
+What does not live here: rows (`writer.py`), routines (`functions.py`, `procedures.py`).
 """
 
 from __future__ import annotations
@@ -35,16 +36,28 @@ from anabranch.connectors.mysql.target.session import (
     table_name,
     transaction,
 )
-from anabranch.connectors.mysql.target.structures import has_database, read_table
+from anabranch.connectors.mysql.target.structures import has_database, holds_rows, read_table
 from anabranch.connectors.mysql.target.words import literal
 from anabranch.connectors.sql.appended import last_before
-from anabranch.connectors.sql.change_tables import instance_of, refuse_jobs, utc
-from anabranch.connectors.sql.instances import BEGINS, ENDS, KNOWN, MADE, NOT_MADE, TO_END, instances, to_follow
+from anabranch.connectors.sql.change_tables import ALL, NET, instance_of, refuse_jobs, utc
+from anabranch.connectors.sql.instances import (
+    BEGINS,
+    ENDS,
+    KEPT,
+    KNOWN,
+    MADE,
+    NOT_MADE,
+    TO_END,
+    Instance,
+    ended,
+    instances,
+    to_follow,
+)
 from anabranch.connectors.sql.instances import Wanted as Following
 from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
 from anabranch.failpoints import reach
-from anabranch.model.change_names import COLUMNS, SCHEMA
+from anabranch.model.change_names import COLUMNS, SCHEMA, table_of_instance
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -78,6 +91,12 @@ OTHERS = "SELECT DISTINCT job FROM cdc.change_tables WHERE job <> %s"
 ADD_INSTANCE = "INSERT INTO cdc.change_tables VALUES (%s, %s, %s, %s, NULL, %s, %s, UTC_TIMESTAMP(6), %s)"
 ADD_COLUMN = "INSERT INTO cdc.captured_columns VALUES (%s, %s, %s, %s)"
 ADD_KEY = "INSERT INTO cdc.index_columns VALUES (%s, %s, %s)"
+TAKE_BACK = (
+    "DELETE FROM cdc.change_tables WHERE capture_instance = %s AND start_lsn = %s AND COALESCE(end_lsn, %s) = %s"
+)
+TAKE_BACK_REST = tuple(
+    f"DELETE FROM cdc.{name} WHERE capture_instance = %s" for name in ("captured_columns", "index_columns")
+)
 ADD_PLACE = """
 INSERT INTO cdc.lsn_time_mapping VALUES (%s, NULL, %s, NULL, NULL, %s) ON DUPLICATE KEY UPDATE start_lsn = VALUES(start_lsn)
 """
@@ -117,11 +136,13 @@ class MysqlChangeTables:
             wanted = self._wanted(tables, release)
             _make_room(connection, release)
             refuse_others(connection, uuid)
-            new = _unknown(connection, wanted)
+            former = instances(ask(connection, KNOWN))  # of a call that was killed: there has been no epoch
+            _refuse_names(wanted)
+            _drop(connection, former, wanted)
+            _refuse_standing(connection, wanted)
             with transaction(connection):
                 start = last_before(at + 1)
-                for one in new:
-                    _note(connection, uuid, one, start)
+                _note_anew(connection, uuid, former, wanted, start)
                 run(connection, ADD_PLACE, start, utc(commit_time), str(at))
             reach("changes.noted")
             _create_all(connection, wanted, release)
@@ -131,25 +152,31 @@ class MysqlChangeTables:
         connection = self._session()
         with translated("create change tables"), one_begins(connection):
             refuse_others(connection, uuid)
-            found, ending = to_follow(instances(ask(connection, KNOWN)), tables)
-            if not (found or ending):
+            known = instances(ask(connection, KNOWN))
+            found, ending, kept = to_follow(known, tables)
+            if not (found or ending or kept):
                 return
             release = Release.of(connection)
             wanted = self._wanted(found, release)
-            new = _unknown(connection, wanted)
+            names = [instance_of(table.target) for _, table, _ in wanted]
+            former = [was for was in known if was.start == NOT_MADE and was.name in names]
+            _refuse_names(wanted)
+            _refuse_standing(connection, wanted, former)
             with transaction(connection):
-                for one in new:
-                    _note(connection, uuid, one, NOT_MADE)
+                _note_anew(connection, uuid, former, wanted, NOT_MADE)
             reach("changes.following")
             if wanted:
+                _drop(connection, former, wanted)
                 _create_all(connection, wanted, release)
-            names = [instance_of(table.target) for _, table, _ in wanted]
             with transaction(connection):
                 for name in names:
                     run(connection, MADE, BEGINS, name, NOT_MADE)
                 for name in ending:
                     run(connection, TO_END, ENDS, name)
-        log.get(job=job).info("capture_instances_follow", new=names, ending=ending)
+                for name in kept:
+                    if run(connection, KEPT, name, ENDS) != 1:
+                        raise ended(name)
+        log.get(job=job).info("capture_instances_follow", new=names, ending=ending, kept=kept)
 
     def _wanted(self, tables: Sequence[Following], release: Release) -> list[Wanted]:
         return [(schema, table, captured(schema, table, self._rules, release)) for schema, table in tables]
@@ -188,16 +215,6 @@ def _make_room(connection: Connection, release: Release) -> None:
         run(connection, f"CREATE TABLE IF NOT EXISTS cdc.{name} ({columns}){_options(release)}")
 
 
-def _unknown(connection: Connection, wanted: Sequence[Wanted]) -> list[Wanted]:
-    """Return the instances that nobody has noted. Raises TargetError for names that cannot be."""
-    known = {one.name for one in instances(ask(connection, KNOWN))}
-    new = [one for one in wanted if instance_of(one[1].target) not in known]
-    _refuse_names(new)
-    for _, table, _ in new:
-        _refuse_standing(connection, table)
-    return new
-
-
 def _refuse_names(new: Sequence[Wanted]) -> None:
     seen: dict[str, TargetTable] = {}
     for _, table, _ in new:
@@ -213,13 +230,52 @@ def _refuse_names(new: Sequence[Wanted]) -> None:
             raise TargetError(why, table=str(table.source), hint=COLUMN_HINT)
 
 
-def _refuse_standing(connection: Connection, table: TargetTable) -> None:
-    """Raise TargetError where something that is nobody's change table has the name of one."""
-    if read_table(connection, table.target) is not None:
-        what = f"{table.target} is there, and is no change table of {table.source}"
-        raise TargetError(
-            what, table=str(table.source), hint="drop it, or give the table another name: [[rules]] target"
-        )
+def _refuse_standing(connection: Connection, wanted: Sequence[Wanted], former: Sequence[Instance] = ()) -> None:
+    """Raise TargetError where something that is nobody's change table has the name of one, or one of the `former` instances,
+    which have not begun, has rows."""
+    noted = {one.name for one in former}
+    for _, table, _ in wanted:
+        if instance_of(table.target) not in noted and read_table(connection, table.target) is not None:
+            what = f"{table.target} is there, and is no change table of {table.source}"
+            raise TargetError(
+                what, table=str(table.source), hint="drop it, or give the table another name: [[rules]] target"
+            )
+    _standing(connection, former)
+
+
+def _standing(connection: Connection, former: Sequence[Instance]) -> list[TableId]:
+    """Return the change tables that are there of instances that have not begun. Raises TargetError for one that has rows."""
+    tables = [table_of_instance(one.name) for one in former]
+    standing = [table for table in tables if read_table(connection, table) is not None]
+    for table in standing:
+        if holds_rows(connection, table):
+            what = f"{table} has rows, and its capture instance has not begun"
+            raise TargetError(what, hint="if nobody needs them, drop it; then it is made anew")
+    return standing
+
+
+def _drop(connection: Connection, former: Sequence[Instance], wanted: Sequence[Wanted]) -> None:
+    """Drop what a call that was killed has made, except for procedures that come again: readers may have rights on them."""
+    for table in _standing(connection, former):
+        run(connection, f"DROP TABLE {table_name(table)}")
+    again = {called + instance_of(to.target) for _, to, _ in wanted for called in ((ALL, NET) if to.key else (ALL,))}
+    for name in [called + instance.name for instance in former for called in (ALL, NET)]:
+        if name not in again:
+            run(connection, f"DROP PROCEDURE IF EXISTS cdc.{quoted(name)}")
+
+
+def _note_anew(
+    connection: Connection, uuid: str, former: Sequence[Instance], wanted: Sequence[Wanted], start: bytes
+) -> None:
+    """Note what is wanted in place of what a call that was killed has noted. Raises StateError for one of these that has ended
+    since it was read."""
+    for was in former:
+        if run(connection, TAKE_BACK, was.name, was.start, NOT_MADE, was.end or NOT_MADE) != 1:
+            raise ended(was.name)
+        for statement in TAKE_BACK_REST:
+            run(connection, statement, was.name)
+    for instance in wanted:
+        _note(connection, uuid, instance, start)
 
 
 def _note(connection: Connection, uuid: str, wanted: Wanted, start: bytes) -> None:

@@ -21,7 +21,7 @@ from anabranch.connectors.postgresql.target.change_tables.names import LONGEST, 
 from anabranch.connectors.postgresql.target.create_table import create_schema_unless_there
 from anabranch.connectors.postgresql.target.typemap import EXTENSIONS
 from anabranch.connectors.sql.change_tables import instance_of, refuse_jobs, utc
-from anabranch.connectors.sql.instances import BEGINS, ENDS, KNOWN, TO_END, Wanted, instances, to_follow
+from anabranch.connectors.sql.instances import BEGINS, ENDS, KEPT, KNOWN, TO_END, Wanted, ended, instances, to_follow
 from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
 from anabranch.model.change_names import SCHEMA
@@ -129,7 +129,7 @@ CREATE INDEX {quote(instance + "_CT_idx")} ON {name} ("__$start_lsn", "__$comman
             connection.execute(ONE_CREATES)
             refuse_others(connection, uuid)
             known = instances(connection.execute(KNOWN.encode()).fetchall())
-            new, ending = to_follow(known, tables)
+            new, ending, kept = to_follow(known, tables)
             if new:
                 connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
                 for statement in functions.SHARED:
@@ -138,9 +138,12 @@ CREATE INDEX {quote(instance + "_CT_idx")} ON {name} ("__$start_lsn", "__$comman
                 self._create(connection, uuid, schema, table, BEGINS)
             for name in ending:
                 connection.execute(TO_END.encode(), [ENDS, name])
-        if new or ending:
+            for name in kept:
+                if connection.execute(KEPT.encode(), [name, ENDS]).rowcount != 1:
+                    raise ended(name)
+        if new or ending or kept:
             told = [instance_of(table.target) for _, table in new]
-            log.get(job=job).info("capture_instances_follow", new=told, ending=ending)
+            log.get(job=job).info("capture_instances_follow", new=told, ending=ending, kept=kept)
 
     def _session(self, job: str) -> Connection:
         if self._open is None or self._open.closed:
