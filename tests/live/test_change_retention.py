@@ -14,15 +14,15 @@ import pytest
 
 from anabranch import failpoints
 from anabranch.connectors.sql import cleaning
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.connectors.sql.instances import BEGINS
+from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from anabranch.view.opened import end_of
 from anabranch.view.options import value_rules
-from rigs.change_readers import ITEM, Reader, keep_changes, whole_rows
+from rigs.change_readers import Asked, Reader, changes_between, keep_changes
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
-from rigs.scenario_mysql_target import MysqlToMysql
 
 WAYS = [
     ("mysql", "postgresql"),
@@ -39,19 +39,8 @@ REFUSED = "insufficient number of arguments"
 def here(
     request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
 ) -> Iterator[JobHere]:
-    source = source_database(request.getfixturevalue(request.param[0]))
-    target = create_database(request.getfixturevalue(request.param[1]), "changes")
-    is_postgresql = request.param[1] == "postgresql"
-    if not is_postgresql:
-        target.execute("DROP DATABASE IF EXISTS cdc")
-    made = (Scenario if is_postgresql else MysqlToMysql)(source, target, tmp_path, name=unique_name("job"))
-    keep_changes(made)
-    source.execute(ITEM, *whole_rows(made, "item", "scenario_mark"))
-    yield JobHere(made)
-    if not is_postgresql:
-        made.cli("drop", "--execute", code=None)
-        target.execute("DROP DATABASE IF EXISTS cdc")
-    drop_database(target)
+    with changes_between(request.param, request, source_database, tmp_path) as made:
+        yield made
 
 
 def _clean_up(here: JobHere, *elapsed: int) -> None:
@@ -161,3 +150,33 @@ def test_apply_cleans_up_beside_its_epochs(here: JobHere) -> None:
         until(lambda: _count(made) == (2, 2), "what was there before is gone, what has come since is there")
     assert reader.one("fn_cdc_get_min_lsn('public_item')") == then
     assert [row[4] for row in reader.changes(then, reader.one("fn_cdc_get_max_lsn()"))] == [2, 3]
+
+
+def test_an_instance_that_came_later_begins_where_it_began_until_the_low_end_is_behind_that(here: JobHere) -> None:
+    made, asked = here.made, Asked(here.made)
+
+    def lowest(instance: str) -> bytes:
+        return bytes(asked.one(f"fn_cdc_get_min_lsn('{instance}')"))
+
+    here.load()
+    made.source.execute("INSERT INTO item VALUES (1, 'one', 1)")
+    here.stream()
+    noted = asked.one("fn_cdc_get_max_lsn()")
+    _clean_up(here, 600)
+    made.source.execute("INSERT INTO item VALUES (2, 'two', 2)")
+    here.stream()
+    begun = asked.one("fn_cdc_get_max_lsn()")
+    entry = f'[[tables]]\nname = "{made.schema}.item"\n'
+    keep_changes(made, entry + 'instances = [{ name = "public_item" }, { name = "later" }]\n')
+    here.load()
+    _clean_up(here, HOURS * 3600)
+    assert (lowest("public_item"), lowest("later")) == (noted, BEGINS), "nothing of it is old"
+    made.source.execute("INSERT INTO item VALUES (3, 'three', 3)")
+    here.stream()
+    _clean_up(here, 600)
+    assert (lowest("public_item"), lowest("later")) == (noted, begun)
+    last = asked.one("fn_cdc_get_max_lsn()")
+    _clean_up(here, HOURS * 3600)
+    assert lowest("public_item") == lowest("later") == last
+    for instance in ("public_item", "later"):
+        assert asked.whole(instance) == [(2, b"\x07", 3, "three", 3)]
