@@ -17,6 +17,7 @@
     │   │   ├── TargetBusy     exit 6   other sessions are in the way: retried
     │   │   └── TargetFull     exit 6   waits for room
     │   ├── RowRefused         exit 6   one row cannot be applied
+    │   ├── NotTold            exit 6   what a target keeps does not tell a table's rows
     │   └── Fenced             exit 6   another owner applies this job (K9)
     ├── TrailError             exit 7
     │   ├── TrailLocked        exit 7   a second writer
@@ -238,6 +239,13 @@ class RowRefused(TargetError):
 
     code = "row_refused"
     is_taken = False
+
+
+class NotTold(TargetError):
+    """Messages of a table do not tell its rows: verification leaves it pending, with this as the reason."""
+
+    code = "not_told"
+    retry = Retry.NEVER
 
 
 class Redefined(RowRefused):

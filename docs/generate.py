@@ -353,6 +353,7 @@ MEANINGS = {
     "SchemaError": "a table's definition is unknown, refused, or contradicts the log",
     "StoppedByChange": "the source changed a table, and `[ddl]` of the job file stops the job in front of such a change",
     "TargetError": "the target refuses",
+    "NotTold": "messages of a table do not tell its rows; `verify` leaves it pending, with the reason",
     "TargetUnavailable": "the target cannot be reached.",
     "TargetBusy": "locks, deadlocks, time limits.",
     "TargetFull": "no room at the target.",

@@ -22,7 +22,8 @@ from anabranch.model.value_rules import ValueRules
 from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import RuleSet
 from anabranch.trail import identity
-from anabranch.trail.reader import TrailReader
+from anabranch.trail.history import SchemaHistory
+from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.storage import LocalStorage
 from anabranch.verify.again import Again, has_one_form
 from anabranch.verify.both_ends import Beside
@@ -32,6 +33,7 @@ from anabranch.verify.filtering import Filtering
 from anabranch.verify.plan import VerifyTable, with_computed
 from anabranch.verify.report import Parked, SetAside, TableResult, Verification
 from anabranch.verify.run import LIMIT_KEYS, verify_tables
+from anabranch.verify.shapes import shaped
 from anabranch.verify.since import verify_since
 from anabranch.verify.touched import parents_of
 from anabranch.verify.wanted import Wanted
@@ -166,7 +168,18 @@ def _still_streaming(
 def _tables(job: JobView, states: Mapping[TableId, TableState], others: Collection[TableId]) -> list[VerifyTable]:
     found = [(s, s.schema) for s in states.values() if s.is_streaming and s.schema]
     with closing(read_of(job).reader(value_rules(job))) as reader:
-        return [_table(job, s, schema, others, reader) for s, schema in found]
+        made = [_table(job, s, schema, others, reader) for s, schema in found]
+        return _with_shapes(job, made) if isinstance(reader, TellingReader) else made
+
+
+def _with_shapes(job: JobView, tables: Sequence[VerifyTable]) -> list[VerifyTable]:
+    """Return the tables with the place of the trail behind which messages have their columns and types."""
+    history = SchemaHistory()
+    if exists(job.trail):
+        with TrailReader(job.trail) as trail:
+            history = trail.history
+    since = [shaped(history.of(one.table.source), one.schema) for one in tables]
+    return [replace(one, table=replace(one.table, shaped=at)) for one, at in zip(tables, since, strict=True)]
 
 
 def _table(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Row = Mapping[str, str | None]  # column -> text form
+NOT_KNOWN = (1 << 63) - 1  # greater than any transaction's number
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class TargetTable:
     `columns` are target names in the order of the source's columns that are replicated, `source_columns` their names
     there; `key` (target names) is () if keyless. `computed`: source and target name of columns that the target
     computes: nobody writes them. `role`: who alone may read a change table, "" for whoever was given the right.
+    `shaped`: the last transaction of the trail whose rows may be of another shape, which
+    matters where rows are read out of messages (verify/shapes.py); -1: there is none.
     """
 
     source: TableId
@@ -33,6 +36,7 @@ class TargetTable:
     source_columns: tuple[str, ...] = ()
     computed: tuple[tuple[str, str], ...] = ()
     role: str = ""
+    shaped: int = field(default=-1, compare=False)
 
     def type_of(self, column: str) -> LogicalType:
         return self.types[self.columns.index(column)]

@@ -191,6 +191,10 @@ class SchemaHistory:
                 found[table] = former
         return found
 
+    def of(self, table: TableId) -> list[Entry]:
+        """Return the entries of a table's definitions, in their order."""
+        return list(self._schemas.get(table, []))
+
     def latest(self, table: TableId) -> TableSchema | None:
         """Return the newest definition, also of a parked table: the next one gets its version + 1."""
         entries = self._schemas.get(table)

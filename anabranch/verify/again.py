@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from anabranch import pace
 from anabranch.contracts import SnapshotReader, ValueRules
-from anabranch.errors import AnabranchError, SourceUnavailable, TargetUnavailable, TrailError
+from anabranch.errors import AnabranchError, NotTold, SourceUnavailable, TargetUnavailable, TrailError
 from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind
 from anabranch.rows.left_out import as_lines
@@ -173,6 +173,8 @@ class Again(BothEnds):
                 found.why, self._places.floor = getattr(error, "message", str(error)), None
                 if self.is_over:
                     return list(keys)
+                if isinstance(error, NotTold):  # which another look would say again
+                    break
         if len(keys) == 1:
             refused += keys
             return []

@@ -49,8 +49,8 @@ class TableResult:
     again, and `not_exact` why it was not read at one position, where that was wanted.
     `ranges`: of a sample, how many ranges of the key were compared, and into how many the table was cut; then `rows_source` and
     `rows_target` count rows of these, and `about` is how many rows the source says that the table has, 0 where it does not
-    know. `only_changed`: the target was told of rows alone that have changed since the job began, and no others were
-    compared."""
+    know. `only_changed`: the target was told of rows alone that have changed since the job began, and only those were compared
+    whose keys its topic has: not one of which all messages are missing."""
 
     source: str
     target: str
@@ -109,7 +109,7 @@ class TableResult:
     def _sampled(self) -> str:
         """Say which part of the table was compared; nothing where that was all of it."""
         if self.only_changed:
-            return " whose keys have changed since the job began"
+            return " of keys that the topic has"
         if self.ranges is None or self.ranges[0] == self.ranges[1]:
             return ""
         about = f" of some {self.about:,}" if self.about else ""

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from anabranch import pace
 from anabranch.contracts import ReadTarget, SourceConnector, ValueRules
-from anabranch.errors import AnabranchError, Retry, SourceUnavailable, TargetUnavailable
+from anabranch.errors import AnabranchError, NotTold, Retry, SourceUnavailable, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.rows.fingerprint import Hashing
 from anabranch.spark import pieces
@@ -131,7 +131,7 @@ def verify_tables(
         return None
     is_limited = beside is not None or budget < math.inf
     results = {one.source: _result(one, sides[one.source], limit_keys, is_limited) for one in found}
-    told = tuple(results.get(one.table.source) or _not_compared(one) for one in tables)
+    told = tuple(results.get(one.table.source) or _not_compared(one, run.untold) for one in tables)
     told = told if parts is None else of_parts(every, told, parts)
     told = tuple(one_position.told_of(one) for one in told) if opening else told
     exact = one_position.shared.position if one_position.shared else ""
@@ -217,6 +217,7 @@ class _Run:
     gone: dict[TableId, str] | None = (
         None  # tables whose rows a snapshot does not keep, and why; None: there is no snapshot
     )
+    untold: dict[TableId, str] = field(default_factory=dict)  # tables whose rows the target does not tell, and why
 
     def is_over(self) -> bool:
         return self.stop() or self.alone.failed.is_set() or time.monotonic() >= self.until
@@ -318,6 +319,8 @@ class _Run:
         rows = spark.sparkContext.union(list(self._outcomes(spark, work, wanted))).flatMap(comparison.spread)
         compared = rows.groupByKey(spark.sparkContext.defaultParallelism * 4).flatMap(comparison.bucket)
         if self._run(spark, [compared], take):
+            if changed := [why for table, why in self.untold.items() if table in work.buckets]:
+                raise NotTold(changed[0])  # since it was summed up
             return found
         return None if self.stop() else {}
 
@@ -350,6 +353,9 @@ class _Run:
             if outcome.failure is not None and (self.gone is None or outcome.failure.message != GONE):
                 error = outcome.failure.error()
                 error.table = error.table or str(outcome.piece.one.table.source)
+                if isinstance(error, NotTold):
+                    self.untold[outcome.piece.one.table.source] = error.message
+                    return
                 if lost is None or error.retry is not Retry.TIMED:
                     raise error
                 lost.append((outcome.piece, error))
@@ -359,11 +365,10 @@ class _Run:
         return pieces.run(spark, outcomes, checked, self.is_over)
 
 
-def _not_compared(one: VerifyTable) -> TableResult:
-    """Return the result for a table for which there was no time."""
-    return TableResult(
-        str(one.table.source), str(one.table.target), 0, 0, False, is_complete=False, pending=1, why=NO_TIME
-    )
+def _not_compared(one: VerifyTable, untold: Mapping[TableId, str]) -> TableResult:
+    """Return the result for a table of which nothing could be told, or for which there was no time."""
+    why = untold.get(one.table.source, NO_TIME)
+    return TableResult(str(one.table.source), str(one.table.target), 0, 0, False, is_complete=False, pending=1, why=why)
 
 
 def _result(one: Undecided, sides: _Sides, limit_keys: int, is_limited: bool) -> TableResult:

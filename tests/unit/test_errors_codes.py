@@ -20,7 +20,7 @@ CODES = {
     "value_refused": "source", "definition": "source", "stopped_by_change": "source",
     "target_refused": "target", "target_unavailable": "target",
     "target_busy": "target", "target_full": "target", "row_refused": "target", "redefined": "source", "fenced": "target",
-    "trail": "job",
+    "not_told": "target", "trail": "job",
     "trail_locked": "job", "trail_corrupt": "job", "storage_full": "job", "state": "job", "tables_parked": "job",
     "not_caught_up": "job",
 }  # fmt: skip

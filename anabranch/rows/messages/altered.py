@@ -26,7 +26,7 @@ def why_not_told(altered: AlteredTable, settings: Settings) -> str:
         return NO_KEY if any(isinstance(step, SHAPES) for step in altered.steps) else ""
     if former.key != now.key:
         return f"{', '.join(former.key)} of its key is {', '.join(now.key)} by now: {MOVED}"
-    if changed := [one for one in now.key if not _is_alike(former.type_of(one), now.type_of(one))]:
+    if changed := [one for one in now.key if not is_alike(former.type_of(one), now.type_of(one))]:
         return f"{', '.join(changed)} of its key has another type by now: {MOVED}"
     if settings.schema:
         schemas = [key_schema(one, settings.topic(one), settings.decimal) for one in (former, now)]
@@ -35,6 +35,6 @@ def why_not_told(altered: AlteredTable, settings: Settings) -> str:
     return ""
 
 
-def _is_alike(former: LogicalType, now: LogicalType) -> bool:
+def is_alike(former: LogicalType, now: LogicalType) -> bool:
     """Return whether the values that both types have are the same texts."""
     return former == now or any({former.carried, now.carried} <= kinds for kinds in ALIKE)

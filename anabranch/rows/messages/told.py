@@ -8,16 +8,16 @@ from __future__ import annotations
 import base64
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from anabranch.errors import TargetError
+from anabranch.errors import NotTold, TargetError
 from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.lines import escaped_cell
 from anabranch.rows.messages.exbase import EMPTIED
 from anabranch.rows.messages.plain import FLOATS, INTEGERS, name_of
-from anabranch.rows.net import TargetTable
+from anabranch.rows.net import NOT_KNOWN, TargetTable
 
 NULL = b"\\N"
 Cells = tuple[bytes | None, ...]  # a row's cells as in a line; None: the message has no such column
@@ -50,12 +50,14 @@ class ToldTable(ABC):
     def change(self, message: Any) -> tuple[Image | None, Image | None] | bool | None:
         """Return the images before and behind a change, None where the table was emptied; False: it is not about this table."""
 
-    def told(self, key: bytes | None, value: bytes) -> Iterator[Told]:
-        """Yield what a message says of the table's rows; nothing where it is about another table. Raises ValueError, KeyError
-        or TypeError for one that is none of the format."""
+    def told(self, key: bytes | None, value: bytes, sequence: int) -> Iterator[Told]:
+        """Yield what a message of this transaction says of the table's rows; nothing where it is about another table. One of an
+        earlier shape has no columns that anybody can read. Raises ValueError, KeyError or TypeError for one that is none of the
+        format."""
         change = self.change(_content(value))
         if isinstance(change, bool):
             return
+        is_former = sequence <= self.table.shaped
         if change is None:
             yield None
         elif (key is None) == bool(self.table.key):
@@ -63,9 +65,9 @@ class ToldTable(ABC):
         elif key is None:
             for image, weight in zip(change, (-1, 1), strict=True):
                 if image is not None:
-                    yield b"\t".join(require_whole(self.table, self._cells(image))), weight
+                    yield b"\t".join(require_whole(self.table, self._cells({} if is_former else image))), weight
         else:
-            yield key, None if change[1] is None else self._cells(change[1])
+            yield key, None if change[1] is None else self._cells({} if is_former else change[1])
 
     def gone(self, key: bytes | None) -> Told:
         """Return what a message without a value says: it stands behind a delete, which compaction may have removed. Raises
@@ -111,12 +113,11 @@ class ExbaseTold(ToldTable):
 
 
 def require_whole(table: TargetTable, cells: Cells) -> list[bytes]:
-    """Return the cells of a row that has all columns. Raises TargetError."""
+    """Return the cells of a row that has all columns. Raises NotTold."""
     missing = [name for name, cell in zip(table.columns, cells, strict=True) if cell is None]
     if missing:
-        raise TargetError(
-            f"the last message of a row has no column {', '.join(missing)}: it is of an earlier definition of the table, or "
-            "the source's log did not have it",
+        raise NotTold(
+            _why(table, missing),
             table=str(table.source),
             hint="verify the other tables (--tables), and of this one what changed behind the definition (--since)",
         )
@@ -127,6 +128,18 @@ def _content(text: bytes) -> Any:
     """Return the JSON of a key or a value, numbers as they are written; without the schema in front of it."""
     found = json.loads(text, parse_int=str, parse_float=str)
     return found["payload"] if isinstance(found, dict) and found.keys() == {"schema", "payload"} else found
+
+
+def _why(table: TargetTable, missing: Sequence[str]) -> str:
+    if len(missing) < len(table.columns):
+        what = f"the last message of a row has no column {', '.join(missing)}"
+        return f"{what}: it is of an earlier definition of the table, or the source's log did not have it"
+    if table.shaped >= NOT_KNOWN:
+        return "the trail does not tell since when the table is defined as it is, so that its messages cannot be read"
+    return (
+        f"the last message of a row is not behind transaction {table.shaped} of the trail, from which on the table has its "
+        "columns and types: nobody can tell what the row is by now"
+    )
 
 
 def _cell(form: Decode | None, value: Any) -> bytes | None:

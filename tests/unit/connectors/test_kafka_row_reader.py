@@ -11,7 +11,7 @@ import pytest
 from anabranch.connectors.kafka.target import row_reader
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.row_reader import KafkaRowReader
-from anabranch.errors import TargetError
+from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -116,3 +116,44 @@ def test_a_message_that_is_not_the_job_s_is_named_with_its_place(reads: Reads, s
         rows(reads(strange))
     with pytest.raises(TargetError, match="offset 7"):
         list(keys(reads(tombstone(1, b"[1]"))))
+
+
+@pytest.mark.parametrize(
+    ("committed", "first", "end"),
+    [(10, None, 10), (6, 8, 6), (6, 7, 10), (6, 0, 10), (6, None, 10), (12, None, 10)],
+)
+def test_a_transaction_that_is_open_behind_the_snapshot_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, committed: int, first: int | None, end: int
+) -> None:
+    """Up to the snapshot's transaction 7 all is readable where the first message that is not is of a later one."""
+    found = KafkaRowReader(Endpoint("kafka", "h", 1, "", ""), KafkaTargetOptions(), "job")
+    found.open_shared(json.dumps([7, {"topic": [10]}]))
+    monkeypatch.setattr(found, "_offsets", lambda places, isolation: dict.fromkeys(places, committed))
+    monkeypatch.setattr(row_reader, "first_one", lambda endpoint, place, begin, end: first)
+    assert found._end(row_reader._Part("topic", 0, 0)) == end
+
+
+class Silent:
+    """A client to which no broker gives anything."""
+
+    def assign(self, places: Any) -> None: ...
+
+    def consume(self, count: int, seconds: float) -> list[Any]:
+        return []
+
+
+@pytest.mark.parametrize(("committed", "why"), [(6, "cannot be read up to offset 10"), (10, "no broker has given")])
+def test_a_partition_of_which_nothing_comes_says_why(monkeypatch: pytest.MonkeyPatch, committed: int, why: str) -> None:
+    found = KafkaRowReader(Endpoint("kafka", "h", 1, "", ""), KafkaTargetOptions(), "job")
+    monkeypatch.setattr(row_reader, "reader", lambda endpoint, begins: Silent())
+    monkeypatch.setattr(row_reader, "patience", lambda endpoint: 0.0)
+    monkeypatch.setattr(found, "_offsets", lambda places, isolation: dict.fromkeys(places, committed))
+    with pytest.raises(TargetUnavailable, match=why):
+        list(found._messages(row_reader._Part("topic", 0, 0), 10))
+
+    def refuses(places: Any, isolation: Any) -> Any:
+        raise TargetError("the job's user may not")
+
+    monkeypatch.setattr(found, "_offsets", refuses)
+    with pytest.raises(TargetError, match="may not"):
+        list(found._messages(row_reader._Part("topic", 0, 0), 10))

@@ -25,6 +25,7 @@ from anabranch.connectors.kafka.target.forgotten import NOBODY_READS
 from anabranch.connectors.kafka.target.names import topic_name
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import BECOMES_READABLE_S, PAUSE_S, Records
+from anabranch.connectors.kafka.target.sequences import Place, first_one
 from anabranch.connectors.kafka.target.topics import found_topics, refuse_changed
 from anabranch.contracts import TargetReader, ValueRules
 from anabranch.errors import TargetError, TargetUnavailable
@@ -190,16 +191,28 @@ class KafkaRowReader:
             self._noted = noted
 
     def _end(self, part: _Part) -> int:
-        """Return where a partition ends: in the snapshot, else for readers of what is committed now."""
-        if self._ends is not None:
-            return self._ends[part.topic][part.number]
+        """Return where a partition ends: in the snapshot, without what a transaction behind it has begun to write, else for
+        readers of what is committed now."""
         place, until = (part.topic, part.number), time.monotonic() + BECOMES_READABLE_S
+        if self._ends is not None and self._last is not None:
+            end = self._ends[part.topic][part.number]
+            return end if end <= part.begin else self._readable(place, end, self._last)
         written = self._offsets([place], IsolationLevel.READ_UNCOMMITTED)[place]
         while True:
             readable = self._offsets([place], IsolationLevel.READ_COMMITTED)[place]
             if readable >= written or time.monotonic() > until:
                 return readable
             time.sleep(PAUSE_S)
+
+    def _readable(self, place: Place, end: int, last: int) -> int:
+        """Return `end`, or where what is readable ends in front of it, if nothing behind that belongs to what was committed
+        up to the transaction `last`: messages stand in the order of transactions."""
+        readable = self._offsets([place], IsolationLevel.READ_COMMITTED)[place]
+        if readable >= end:
+            return end
+        with translated(f"read topic {place[0]}"):
+            first = first_one(self._endpoint, place, readable, end)
+        return readable if first is not None and first > last else end
 
     def _offsets(self, places: Sequence[tuple[str, int]], isolation: IsolationLevel) -> dict[tuple[str, int], int]:
         """Return where partitions end."""
@@ -232,13 +245,14 @@ class KafkaRowReader:
 
     def _said(self, read: ToldTable, message: Any) -> Iterator[Told]:
         key, value = message.key(), message.value()
-        if _is_nobodys(message) or _is_behind(message, self._last):
+        if _is_nobodys(message):
+            return
+        sequence = _sequence(message)
+        if self._last is not None and sequence > self._last:
             return
         if value is not None:
-            yield from read.told(key, value)
-        elif (
-            not self._options.is_single
-        ):  # where keys of several tables are alike; what was deleted is told in front of it
+            yield from read.told(key, value, sequence)
+        elif not self._options.is_single:  # there keys of several tables are alike; the delete is told in front of it
             yield read.gone(key)
 
     def _messages(self, part: _Part, end: int) -> Iterator[Any]:
@@ -264,8 +278,17 @@ class KafkaRowReader:
                 if at >= end:
                     return
                 if time.monotonic() > until:
-                    hint = "a transaction that is open there ends with the job's next start, or when its time is over"
-                    raise TargetUnavailable(f"{part} cannot be read up to offset {end}", hint=hint)
+                    raise self._unreadable(part, at, end)
+
+    def _unreadable(self, part: _Part, at: int, end: int) -> TargetUnavailable:
+        """Return the error for a partition of which nothing more came. Raises what the brokers say of it."""
+        place = part.topic, part.number
+        readable = self._offsets([place], IsolationLevel.READ_COMMITTED)[place]
+        if readable < end:
+            hint = "a transaction that is open there ends with the job's next start, or when its time is over"
+            return TargetUnavailable(f"{part} cannot be read up to offset {end}", hint=hint)
+        what = f"no broker has given the messages of {part} behind offset {at} for {patience(self._endpoint):g} s"
+        return TargetUnavailable(what, hint="they are readable up to its end: look at the broker that leads it")
 
 
 def _is_event(message: Any, part: _Part) -> bool:
@@ -290,12 +313,6 @@ def _is_nobodys(message: Any) -> bool:
 def _sequence(message: Any) -> int:
     """Return the sequence of the transaction that a message belongs to, 0 for a row of the initial load."""
     return int(dict(message.headers() or ())[POSITION].partition(b"@")[0])
-
-
-def _is_behind(message: Any, last: int | None) -> bool:
-    """Return whether a message belongs to a transaction behind a snapshot's last one; None: there is no snapshot."""
-    sequence = _sequence(message)
-    return last is not None and sequence > last
 
 
 def _rows(table: TargetTable, told: Iterator[Told], messages: int) -> Iterator[bytes]:

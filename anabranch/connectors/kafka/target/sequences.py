@@ -31,6 +31,13 @@ def open_ones(endpoint: Endpoint, ranges: Mapping[Place, tuple[int, int]]) -> di
     return {place: sequence for place, sequence in found.items() if sequence is not None}
 
 
+def first_one(endpoint: Endpoint, place: Place, begin: int, end: int) -> int | None:
+    """Return the sequence of the first message of a job's in a range of offsets, committed or not; None where there is none.
+    Raises KafkaException, TargetUnavailable."""
+    with closing(reader(endpoint, "read_uncommitted")) as consumer:
+        return next(_sequences(endpoint, consumer, place, begin, end), None)
+
+
 def newest(endpoint: Endpoint, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:
     """Return the sequence of the last committed message in each range of offsets; places without any are left out. Raises
     KafkaException, TargetUnavailable."""

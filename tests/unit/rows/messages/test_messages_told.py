@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from anabranch.errors import ConfigError, TargetError
+from anabranch.errors import ConfigError, NotTold
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.appended import ChangeBatch, Committed, Emptied, TableChanges
@@ -20,7 +21,7 @@ from anabranch.rows.messages.format import Settings
 from anabranch.rows.messages.plain import PlainFormat
 from anabranch.rows.messages.readers import refuse_unread
 from anabranch.rows.messages.told import PlainTold, Told, require_whole
-from anabranch.rows.net import TargetTable
+from anabranch.rows.net import NOT_KNOWN, TargetTable
 from anabranch.verify.canonical import Canonical
 
 TYPES = {
@@ -58,7 +59,7 @@ def _messages(table: TargetTable, op: list[Op], *emptied: int) -> Iterator[tuple
 
 def _told(table: TargetTable, messages: Iterator[tuple[bytes | None, bytes | None]]) -> list[Told]:
     read = PlainTold(table, "string")
-    return [one for key, value in messages if value is not None for one in read.told(key, value)]
+    return [one for key, value in messages if value is not None for one in read.told(key, value, 1)]
 
 
 def test_a_message_tells_the_line_of_which_it_was_made() -> None:
@@ -101,12 +102,34 @@ def test_an_emptied_table_and_a_message_of_an_earlier_definition_are_told() -> N
     ((key, value),) = _messages(ITEM, [Op.INSERT])
     message: dict[str, Any] = json.loads(value or b"")
     del message["after"]["price"]
-    (one,) = PlainTold(ITEM, "string").told(key, json.dumps(message).encode())
+    (one,) = PlainTold(ITEM, "string").told(key, json.dumps(message).encode(), 1)
     assert one is not None and isinstance(one[1], tuple)
-    with pytest.raises(TargetError, match="no column price: it is of an earlier definition"):
+    with pytest.raises(NotTold, match="no column price: it is of an earlier definition"):
         require_whole(ITEM, one[1])
     with pytest.raises(KeyError):
-        list(PlainTold(ITEM, "string").told(key, b"{}"))
+        list(PlainTold(ITEM, "string").told(key, b"{}", 1))
+
+
+def test_a_message_of_an_earlier_shape_has_no_column_that_anybody_can_read() -> None:
+    """DECIMAL(10,2) became DECIMAL(10,4), or a column went and another of its name came: its texts look like those of today."""
+    table = replace(ITEM, shaped=5)
+    ((key, value),) = _messages(ITEM, [Op.INSERT])
+    assert key is not None and value is not None
+    told = [one for sequence in (0, 5, 6) for one in PlainTold(table, "string").told(key, value, sequence)]
+    old, same, new = (one[1] for one in told if one is not None)
+    assert isinstance(old, tuple) and set(old) == {None} and same == old
+    assert isinstance(new, tuple) and None not in new
+    partial = (*new[:-1], None)
+    for last, why in ((old, "not behind transaction 5 of the trail"), (partial, "no column flag")):
+        (found,) = folding.folded([(b"k", old), (b"k", last)], 2)
+        cells = found[b"k"]
+        assert cells is not None
+        with pytest.raises(NotTold, match=why):
+            require_whole(table, cells)
+    message = {**json.loads(value), "after": None}
+    assert list(PlainTold(table, "string").told(key, json.dumps(message).encode(), 5)) == [(key, None)]
+    with pytest.raises(NotTold, match="the trail does not tell"):
+        require_whole(replace(ITEM, shaped=NOT_KNOWN), old)
 
 
 def test_a_format_that_is_not_read_back_is_named() -> None:

@@ -142,7 +142,7 @@ def test_changes_are_told_as_they_were(name: str, kind: Any, schema: bool, key: 
     batch = ChangeBatch(two, [changes, gone], [Emptied(table, 2, 5)])
     reading = READERS[name](table, "string")
     messages = [*made.messages(batch).each(), *made.end().each()]
-    found = [one for each in messages if each.value is not None for one in reading.told(each.key, each.value)]
+    found = [one for each in messages if each.value is not None for one in reading.told(each.key, each.value, 1)]
     assert found.pop() is None
     if key:
         assert [(reading.key(one[0]), one[1] and b"\t".join(require_whole(table, one[1]))) for one in found if one] == [  # type: ignore[arg-type]  # rows of a table with a key
