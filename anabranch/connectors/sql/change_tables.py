@@ -22,6 +22,9 @@ from anabranch.model.schema import TableSchema
 ALL, NET = "fn_cdc_get_all_changes_", "fn_cdc_get_net_changes_"
 OUT_OF_RANGE = "CD313"  # our SQLSTATE for SQL Server's error 313, whose words programs look for
 REFUSED = "An insufficient number of arguments were supplied for the procedure or function cdc.{} ... ."
+OTHER_NAME = (
+    "give it another name in the job file: [[tables]] instances, or [[rules]] target where the table has no such line"
+)
 RESERVED = f"the source's schema is called {SCHEMA}, as that of change tables is"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

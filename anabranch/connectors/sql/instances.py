@@ -33,7 +33,12 @@ ENDS = BEGINS  # in place of end_lsn
 KNOWN = "SELECT capture_instance, source_schema, source_table, start_lsn, end_lsn FROM cdc.change_tables"
 COLUMNS = "SELECT capture_instance, column_name FROM cdc.captured_columns ORDER BY capture_instance, column_ordinal"
 IS_MARKED = "SELECT 1 FROM cdc.change_tables WHERE start_lsn = %s OR end_lsn = %s LIMIT 1"  # BEGINS, ENDS
-SETTLE = "UPDATE cdc.change_tables SET start_lsn = %s, end_lsn = %s WHERE capture_instance = %s"
+# Of to_settle. What is marked anew meanwhile is left for the next epoch.
+SETTLE = """
+UPDATE cdc.change_tables SET start_lsn = %s, end_lsn = %s
+WHERE capture_instance = %s AND start_lsn = %s AND COALESCE(end_lsn, %s) = %s
+"""
+NO_END = NOT_MADE  # which no instance has for its end
 MADE = (
     "UPDATE cdc.change_tables SET start_lsn = %s WHERE capture_instance = %s AND start_lsn = %s"  # BEGINS, _, NOT_MADE
 )
@@ -88,6 +93,16 @@ def settled(known: Sequence[Instance], place: bytes) -> Iterator[Instance]:
             yield replace(one, start=place, end=place if ends or one.source not in followed else one.end)
         elif ends:
             yield replace(one, start=place if one.start == NOT_MADE else one.start, end=place)
+
+
+def to_settle(
+    known: Sequence[Instance], place: bytes
+) -> Iterator[tuple[bytes, bytes | None, str, bytes, bytes, bytes]]:
+    """Yield the values of SETTLE for what is settled: what an instance is to have, and what it has."""
+    now = {one.name: one for one in known}
+    for one in settled(known, place):
+        was = now[one.name]
+        yield one.start, one.end, one.name, was.start, NO_END, was.end or NO_END
 
 
 def ended(name: str, table: TableId | None = None) -> StateError:

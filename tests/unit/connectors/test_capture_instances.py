@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +13,15 @@ from anabranch.connectors.postgresql.target.change_tables.functions import gated
 from anabranch.connectors.sql.instances import (
     BEGINS,
     ENDS,
+    NO_END,
     NOT_MADE,
+    SETTLE,
     Instance,
     captured_by,
     refuse_again,
     settled,
     to_follow,
+    to_settle,
 )
 from anabranch.errors import StateError, TargetError
 from anabranch.model.change_names import table_of_instance
@@ -48,6 +52,29 @@ def test_what_is_marked_begins_and_ends_at_the_place_of_the_epoch() -> None:
     assert [*settled([OLD, replace(new, start=NOT_MADE)], PLACE)] == [], "its table may not be there"
     given_up = Instance("third", ORDERS, NOT_MADE, ENDS)
     assert [*settled([OLD, given_up], PLACE)] == [replace(given_up, start=PLACE, end=PLACE)]
+
+
+def test_what_is_settled_is_as_it_was_read() -> None:
+    new, going, given_up = (
+        Instance("second", ORDERS, BEGINS, None),
+        replace(OLD, end=ENDS),
+        Instance("third", ORDERS, NOT_MADE, ENDS),
+    )
+    assert [*to_settle([going, new, given_up], PLACE)] == [
+        (EARLIER, PLACE, "shop_orders", EARLIER, NO_END, ENDS),
+        (PLACE, None, "second", BEGINS, NO_END, NO_END),
+        (PLACE, PLACE, "third", NOT_MADE, NO_END, ENDS),
+    ]
+    with sqlite3.connect(":memory:") as there:
+        there.execute("ATTACH ':memory:' AS cdc")
+        there.execute("CREATE TABLE cdc.change_tables (capture_instance, start_lsn, end_lsn)")
+        add = "INSERT INTO cdc.change_tables VALUES (?, ?, ?)"
+        there.executemany(add, [("shop_orders", EARLIER, None), ("second", BEGINS, ENDS), ("third", NOT_MADE, ENDS)])
+        for values in to_settle([going, new, given_up], PLACE):
+            there.execute(SETTLE.replace("%s", "?"), values)
+        found = there.execute("SELECT * FROM cdc.change_tables").fetchall()
+    others = [("shop_orders", EARLIER, None), ("second", BEGINS, ENDS)]
+    assert found == [*others, ("third", PLACE, PLACE)], "marks that came or went meanwhile are left"
 
 
 def test_an_instance_of_a_table_that_was_parked_meanwhile_ends_as_it_begins() -> None:

@@ -38,7 +38,7 @@ from anabranch.connectors.mysql.target.preflight_sizes import row_size
 from anabranch.connectors.mysql.target.preflight_types import check_types
 from anabranch.connectors.mysql.target.row_sizes import PAGE
 from anabranch.connectors.mysql.target.session import connect, one
-from anabranch.connectors.sql.change_tables import RESERVED, by_instance, check_rows, instance_of
+from anabranch.connectors.sql.change_tables import OTHER_NAME, RESERVED, by_instance, check_rows, instance_of
 from anabranch.connectors.sql.findings import failed, ok, value_rules
 from anabranch.contracts import PreflightContext
 from anabranch.errors import TargetError
@@ -96,7 +96,7 @@ def check_instances(live: Live) -> Iterator[CheckResult]:
         instance, source, hint = (
             instance_of(table.target),
             table.source,
-            "give the table another name: [[rules]] target",
+            OTHER_NAME,
         )
         other = named[folded(table.target)]
         if is_too_long(table.target):

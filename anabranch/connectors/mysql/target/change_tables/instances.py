@@ -39,7 +39,7 @@ from anabranch.connectors.mysql.target.session import (
 from anabranch.connectors.mysql.target.structures import has_database, holds_rows, read_table
 from anabranch.connectors.mysql.target.words import literal
 from anabranch.connectors.sql.appended import last_before
-from anabranch.connectors.sql.change_tables import ALL, NET, instance_of, refuse_jobs, utc
+from anabranch.connectors.sql.change_tables import ALL, NET, OTHER_NAME, instance_of, refuse_jobs, utc
 from anabranch.connectors.sql.instances import (
     BEGINS,
     ENDS,
@@ -160,7 +160,7 @@ class MysqlChangeTables:
             wanted = self._wanted(found, release)
             names = [instance_of(table.target) for _, table, _ in wanted]
             former = [was for was in known if was.start == NOT_MADE and was.name in names]
-            _refuse_names(wanted)
+            _refuse_names(wanted, [one for one in known if one.name not in names])
             _refuse_standing(connection, wanted, former)
             with transaction(connection):
                 _note_anew(connection, uuid, former, wanted, NOT_MADE)
@@ -215,17 +215,18 @@ def _make_room(connection: Connection, release: Release) -> None:
         run(connection, f"CREATE TABLE IF NOT EXISTS cdc.{name} ({columns}){_options(release)}")
 
 
-def _refuse_names(new: Sequence[Wanted]) -> None:
-    seen: dict[str, TargetTable] = {}
+def _refuse_names(new: Sequence[Wanted], others: Sequence[Instance] = ()) -> None:
+    """Raise TargetError for names that cannot be, beside those of the other instances that are there."""
+    seen = {folded(table_of_instance(other.name)): other.name for other in others}
     for _, table, _ in new:
         ddl.refuse_names(table)
-        instance, hint = instance_of(table.target), "give the table another name in the job file ([[rules]] target)"
+        instance = instance_of(table.target)
         if is_too_long(table.target):
             what = f"the name of the capture instance is longer than {LONGEST} characters: {instance}"
-            raise TargetError(what, table=str(table.source), hint=hint)
-        if (other := seen.setdefault(folded(table.target), table)) is not table:
-            what = f"{instance} and {instance_of(other.target)} are one name to this server"
-            raise TargetError(what, table=str(table.source), hint=hint)
+            raise TargetError(what, table=str(table.source), hint=OTHER_NAME)
+        if (other := seen.setdefault(folded(table.target), instance)) != instance:
+            what = f"{instance} and {other} are one name to this server"
+            raise TargetError(what, table=str(table.source), hint=OTHER_NAME)
         if why := refused_columns(table):
             raise TargetError(why, table=str(table.source), hint=COLUMN_HINT)
 
@@ -237,9 +238,7 @@ def _refuse_standing(connection: Connection, wanted: Sequence[Wanted], former: S
     for _, table, _ in wanted:
         if instance_of(table.target) not in noted and read_table(connection, table.target) is not None:
             what = f"{table.target} is there, and is no change table of {table.source}"
-            raise TargetError(
-                what, table=str(table.source), hint="drop it, or give the table another name: [[rules]] target"
-            )
+            raise TargetError(what, table=str(table.source), hint=f"drop it, or {OTHER_NAME}")
     _standing(connection, former)
 
 

@@ -31,7 +31,7 @@ from anabranch.connectors.sql.instances import (
     captured_by,
     instances,
     refuse_again,
-    settled,
+    to_settle,
 )
 from anabranch.contracts import Begun, Conflict
 from anabranch.model.ids import TableId
@@ -73,8 +73,8 @@ class MysqlChangeWriter(MysqlWriter):
         with translated("begin capture instances"):
             is_marked = bool(list(ask(connection, IS_MARKED, BEGINS, ENDS)))
             if is_marked:
-                for one in settled(instances(ask(connection, KNOWN)), place):
-                    run(connection, SETTLE, one.start, one.end, one.name)
+                for values in to_settle(instances(ask(connection, KNOWN)), place):
+                    run(connection, SETTLE, *values)
             if is_marked or self._instances is None:
                 self._instances = by_source(instances(ask(connection, KNOWN), ask(connection, COLUMNS)))
 

@@ -24,7 +24,7 @@ from anabranch.connectors.postgresql.target.preflight_server import (
 )
 from anabranch.connectors.postgresql.target.preflight_types import check_names, check_types
 from anabranch.connectors.postgresql.target.preflight_writers import check_writable
-from anabranch.connectors.sql.change_tables import RESERVED, by_instance, check_rows, instance_of
+from anabranch.connectors.sql.change_tables import OTHER_NAME, RESERVED, by_instance, check_rows, instance_of
 from anabranch.connectors.sql.findings import failed, ok
 from anabranch.contracts import PreflightContext
 from anabranch.model.change_names import SCHEMA
@@ -66,14 +66,13 @@ def check_instances(live: Live) -> Iterator[CheckResult]:
     for table in live.context.targets.values():
         instance, source = instance_of(table.target), table.source
         if is_too_long(table.target):
-            hint = "give the table a shorter name: [[rules]] target"
-            yield failed("change_tables", f"{instance} is longer than {LONGEST} bytes", hint, table)
+            yield failed("change_tables", f"{instance} is longer than {LONGEST} bytes", OTHER_NAME, table)
         elif source.schema.lower() == SCHEMA:
             yield failed("change_tables", RESERVED, "leave the table out: [[rules]] exclude", table)
         elif table.target in live.existing and not (
             has_instances and live.true(KNOWN, instance, source.schema, source.name)
         ):
-            hint = "drop it, or give the table another name: [[rules]] target"
+            hint = f"drop it, or {OTHER_NAME}"
             yield failed("change_tables", f"{table.target} is there, and is no change table of {source}", hint, table)
         elif table.role and not live.true(HAS_ROLE, table.role):
             hint = f"CREATE ROLE {quote(table.role)}, and grant it to readers"

@@ -20,7 +20,7 @@ from anabranch.connectors.postgresql.target.change_tables import functions
 from anabranch.connectors.postgresql.target.change_tables.names import LONGEST, is_too_long
 from anabranch.connectors.postgresql.target.create_table import create_schema_unless_there
 from anabranch.connectors.postgresql.target.typemap import EXTENSIONS
-from anabranch.connectors.sql.change_tables import instance_of, refuse_jobs, utc
+from anabranch.connectors.sql.change_tables import OTHER_NAME, instance_of, refuse_jobs, utc
 from anabranch.connectors.sql.instances import BEGINS, ENDS, KEPT, KNOWN, TO_END, Wanted, ended, instances, to_follow
 from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
@@ -95,8 +95,7 @@ class PostgresChangeTables:
         instance, name = instance_of(table.target), qualified(table.target)
         if is_too_long(table.target):
             what = f"the name of the capture instance is longer than {LONGEST} bytes: {instance}"
-            hint = "give the table a shorter name in the job file ([[rules]] target)"
-            raise TargetError(what, table=str(table.source), hint=hint)
+            raise TargetError(what, table=str(table.source), hint=OTHER_NAME)
         made_objects.make(connection, schema.needs)
         columns = [
             (target, ddl.native_type(schema, schema.column(source), table.type_of(target), self._rules))

@@ -32,7 +32,7 @@ from anabranch.connectors.sql.instances import (
     captured_by,
     instances,
     refuse_again,
-    settled,
+    to_settle,
 )
 from anabranch.contracts import Begun, ValueRules
 from anabranch.model.endpoint import Endpoint
@@ -87,8 +87,8 @@ class PostgresChangeWriter(PostgresWriter):
             is_marked = connection.execute(IS_MARKED.encode(), [BEGINS, ENDS], prepare=True).fetchone() is not None
             if is_marked:
                 known = instances(connection.execute(KNOWN.encode()).fetchall())
-                for one in settled(known, place):
-                    connection.execute(SETTLE.encode(), [one.start, one.end, one.name])
+                for values in to_settle(known, place):
+                    connection.execute(SETTLE.encode(), values)
             if is_marked or self._instances is None:
                 rows = (connection.execute(query.encode()).fetchall() for query in (KNOWN, COLUMNS))
                 self._instances = by_source(instances(*rows))

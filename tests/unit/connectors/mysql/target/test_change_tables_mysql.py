@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from anabranch.connectors.mysql.target.change_tables import functions, procedures
-from anabranch.connectors.mysql.target.change_tables.instances import captured, create_table
+from anabranch.connectors.mysql.target.change_tables.instances import _refuse_names, captured, create_table
 from anabranch.connectors.mysql.target.change_tables.names import MOST, folded, is_too_long, refused_columns
 from anabranch.connectors.mysql.target.columns import MadeColumn
 from anabranch.connectors.mysql.target.release import Release
+from anabranch.connectors.sql.instances import Instance
 from anabranch.contracts import ValueRules
-from anabranch.model.change_names import change_table
+from anabranch.errors import TargetError
+from anabranch.model.change_names import change_table, table_of_instance
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
@@ -38,6 +42,16 @@ def test_names_that_are_one_to_a_server() -> None:
     assert folded(TableId("cdc", "shop_a_CT")) != folded(TableId("cdc", "shop_b_CT"))
     assert folded(TableId("cdc", "shop_straße_CT")) == folded(TableId("cdc", "shop_Strase_CT")), "ß is s there"
     assert is_too_long(TableId("cdc", "x" * 42 + "_CT")) and not is_too_long(TableId("cdc", "x" * 41 + "_CT"))
+
+
+def test_a_name_that_differs_in_case_from_one_that_is_noted_is_refused() -> None:
+    type_ = LogicalType(Kind.INT64, native="int")
+    source = TableId("shop", "orders")
+    wanted = (TableSchema(source, ()), TargetTable(source, table_of_instance("Orders"), ("id",), (type_,), ("id",)), [])
+    _refuse_names([wanted], [Instance("orders_of_before", source, bytes(10), None)])
+    with pytest.raises(TargetError, match="Orders and orders are one name to this server") as refused:
+        _refuse_names([wanted], [Instance("orders", source, bytes(10), bytes(10))])
+    assert "[[tables]] instances" in refused.value.hint
 
 
 def test_columns_that_a_change_table_has_no_room_for() -> None:
