@@ -35,7 +35,7 @@ from anabranch.errors import (
     TargetUnavailable,
 )
 from anabranch.failpoints import reach
-from anabranch.model.check_changes import as_at_source, check_changes
+from anabranch.model.check_changes import as_at_source, check_changes, redefined_unseen
 from anabranch.model.column_changes import (
     IGNORE,
     IGNORED,
@@ -73,6 +73,7 @@ CREATED = "created at the source"
 ALTERED = "its columns were altered at the source"
 NOT_KNOWN = Fit("", Fidelity.REFUSED, "nobody has said how it is stored")
 LEFT_OUT = "the job leaves out what the statement changes"
+REDEFINED = "{line}, and the target's check {name}, which is another one at the source by now, may refuse rows"
 BUILT_BEHIND = "built while rows go on"  # an index is not waited for
 
 
@@ -115,7 +116,7 @@ class Altering:
                     self._asking.ask(sequence, every, barrier, line)
                     return
                 found[table] = altered
-                self.settled(table, not altered.is_all_behind)
+                self.settled(table, not altered.stands_aside)
                 left[table] = self._alter_apart(sequence, found[table])
             except NotAltered as refusal:
                 refused[table] = refusal.why
@@ -156,7 +157,7 @@ class Altering:
                     return self._asking.ask_behind(sequence, barrier, states, line)
                 if decided and decided[0] == REPLACE:  # a person has done it
                     altered = replace(altered.of_steps_alone(), steps=())
-                self.settled(barrier.table, not altered.is_all_behind)
+                self.settled(barrier.table, not altered.stands_aside)
                 left = self._alter_apart(sequence, altered)
                 upto = sequence if barrier is barriers[-1] else sequence - 1  # others are altered there, too
                 states = self._commit_behind(sequence, altered, barrier, states, decided, upto, left)
@@ -298,6 +299,9 @@ class Altering:
         if not_yet:
             raise NotAltered(table, not_yet)
         if isinstance(self.writer, AltersTables):
+            keeps_checks = not (barrier.untold.swapped or appending(self.writer))
+            if keeps_checks and (name := redefined_unseen(altered.former, altered.schema)):
+                raise NotAltered(table, REDEFINED.format(name=name, line=actions.line(ColumnChange.CHECKS)))
             return altered
         if altered.steps:
             raise NotAltered(table, "this target's tables are not altered")

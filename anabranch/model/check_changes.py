@@ -52,6 +52,16 @@ def leaving_checks_out(then: TableSchema, now: TableSchema, ignores: bool) -> Ta
     return now if checks == now.checks else replace(now, checks=checks)
 
 
+def redefined_unseen(former: TableSchema, now: TableSchema) -> str:
+    """Return the name of a check that a target has and that is another one by now, which the target is without; "" where there
+    is none, or where a source has no statements in its log. Nothing would take the one of before off again."""
+    if former.numbers or now.numbers:
+        return ""
+    behind = _asked(now)
+    stands = (check for check in _asked(former).values() if not check.left_out)
+    return next((one.name for one in stands if one.name in behind and behind[one.name].left_out), "")
+
+
 def as_at_source(table: TableSchema) -> TableSchema:
     """Return a definition that a target has as the source has it: without columns and checks, none is left out."""
     checks = tuple(replace(check, left_out=False) for check in table.checks)

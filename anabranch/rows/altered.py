@@ -92,6 +92,11 @@ class AlteredTable:
         return bool(self.steps or self.indexes.dropped or self.indexes.renamed or self.checks.dropped)
 
     @property
+    def stands_aside(self) -> bool:
+        """True if nothing of the target's table changes before the table goes on: what is being built of it may go on."""
+        return not (self.is_about_rows or self.comments)
+
+    @property
     def does_nothing(self) -> bool:
         """True if the target's table stays as it is."""
         return not (self.steps or self.indexes or self.comments or self.checks)

@@ -11,6 +11,7 @@ from anabranch.model.check_changes import (
     as_at_source,
     check_changes,
     leaving_checks_out,
+    redefined_unseen,
 )
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ddl_changes import digest_of
@@ -45,6 +46,14 @@ def test_a_target_is_without_those_that_it_ignores_until_they_go() -> None:
     assert check_changes(ignoring, later) == check_changes(ignoring, table(POSITIVE)) == NO_CHECKS
     anew = leaving_checks_out(ignoring, table(POSITIVE, replace(SMALL, text="(`id` < 8)")), ignores=False)
     assert check_changes(ignoring, anew) == CheckChanges(("d",))
+
+
+def test_another_check_under_the_name_of_one_that_stands_is_seen_where_checks_are_ignored() -> None:
+    then, other = table(POSITIVE, SMALL), replace(POSITIVE, text="(`id` > 1)")
+    assert redefined_unseen(then, leaving_checks_out(then, table(other, SMALL), ignores=True)) == "c"
+    assert redefined_unseen(then, leaving_checks_out(then, table(other), ignores=False)) == ""
+    ignoring = leaving_checks_out(table(), table(POSITIVE), ignores=True)
+    assert redefined_unseen(ignoring, leaving_checks_out(ignoring, table(other), ignores=True)) == ""
 
 
 def test_checks_that_come_are_built_until_they_go() -> None:

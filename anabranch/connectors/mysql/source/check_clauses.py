@@ -16,6 +16,7 @@ from anabranch.connectors.mysql.source.column_clauses import Unknown
 from anabranch.connectors.mysql.source.statement_tokens import Token
 from anabranch.model.check_changes import NOT_ENFORCED
 from anabranch.model.schema import Check, Column, TableSchema
+from anabranch.model.term import Term
 
 OTHERWISE = "the source's catalogue has another check of this name by now, or its condition is not understood"
 NOT_SHOWN = "the source's catalogue does not show it, and whether it has gone by now is not certain"
@@ -260,7 +261,16 @@ def _made(one: AddsCheck, known: Collection[str], then: TableSchema, now: TableS
 
 def _means(meant: Check, shown: Check, now: TableSchema, family: str) -> bool:
     """Return whether both ask the same of rows, whether or not the catalogue's is enforced."""
-    return meant.term is not None and meant.term == _read_again(shown, now, family).term
+    other = _read_again(shown, now, family).term
+    return meant.term is not None and other is not None and _plain(meant.term) == _plain(other)
+
+
+def _plain(term: Term) -> Term:
+    """Return a condition without what a server may print otherwise: how AND and OR are nested, a list of one."""
+    of = tuple(map(_plain, term.of))
+    if term.op in ("and", "or"):
+        of = tuple(inner for one in of for inner in (one.of if one.op == term.op else (one,)))
+    return replace(term, op="=" if term.op == "in" and len(of) == 2 else term.op, of=of)
 
 
 def _read_again(shown: Check, now: TableSchema, family: str) -> Check:

@@ -7,6 +7,7 @@ before has done. What does not live here: building those that come (`building.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -33,6 +34,25 @@ def refuse_unmade(altered: AlteredTable, rules: ValueRules, release: Release) ->
     for name in altered.checks.added:
         if why := without.get(name, "") or (planned[name] if isinstance(planned[name], NotMade) else ""):
             raise Conflict(altered.table.source, f"check {name} cannot be made: {why}")
+
+
+def refuse_taken(existing: ExistingTable, altered: AlteredTable, rules: ValueRules, release: Release) -> None:
+    """Raise Conflict for a check that comes where another one has its name here, before anything is done. `existing`: behind
+    the checks that go."""
+    planned = plan_checks(altered.schema, altered.table, rules, release) if altered.checks.added else {}
+    for name in altered.checks.added:
+        if not isinstance(one := planned[name], PlannedCheck):
+            continue
+        for taken in (one.name, one.fallback):
+            if taken in existing.checks and _bare(existing.checks[taken]) != _bare(one.condition):
+                why = f"check {name} cannot be made: the target's check {taken} has another condition: drop it there"
+                raise Conflict(altered.table.source, why)
+
+
+def _bare(condition: str) -> str:
+    """Return a condition without what servers print in ways of their own."""
+    text = re.sub(r"\b_utf8mb[34](?=\\?')|[`()\s\\]", "", condition)
+    return text if "'" in text else text.lower()
 
 
 def alter(

@@ -57,6 +57,7 @@ def refuse_standing(connection: Connection, altered: AlteredTable, rules: ValueR
     altered_checks.refuse_unmade(altered, rules, release)
     existing = altered_indexes.without_dropped(_existing(connection, altered), altered, rules, release)
     existing = altered_checks.without_dropped(existing, altered, rules, release)
+    altered_checks.refuse_taken(existing, altered, rules, release)
     _refuse_unlike(connection, existing, altered, rules, release)
 
 

@@ -93,6 +93,11 @@ def test_what_an_unknown_check_asks_is_not_certain() -> None:
         ("s IN ('it''s', \"a 'b'\", ',)')", "(`s` in ('it''s','a ''b''',',)'))"),
         ("s <> _utf8mb4'x--y'", "(`s` <> _utf8mb4'x--y')"),
         ("`a b`=1", "(`a b` = 1)"),
+        (
+            "n > 0 AND (n < 9 AND (n <> 5 OR (n = 5 OR id = 1)))",
+            "`n` > 0 and `n` < 9 and (`n` <> 5 or `n` = 5 or `id` = 1)",
+        ),
+        ("n IN (7)", "(`n` = 7)"),
     ],
 )
 def test_a_condition_is_read_as_it_is_written(condition: str, shown: str) -> None:

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.mysql.target import altered_columns, altered_comments, altering_plan, restated
+from anabranch.connectors.mysql.target import altered_checks, altered_columns, altered_comments, altering_plan, restated
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.structures import ExistingColumn, ExistingIndex, ExistingTable, ExistingTrigger
 from anabranch.contracts import Conflict, ValueRules
+from anabranch.model.check_changes import CheckChanges
 from anabranch.model.comment_changes import CommentChanges
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Column, TableSchema
+from anabranch.model.schema import Check, Column, TableSchema
+from anabranch.model.term import Term
 from anabranch.rows.altered import (
     AlteredTable,
     ColumnAdded,
@@ -252,3 +254,22 @@ def test_a_plan_says_no_definition_that_its_steps_change(
     monkeypatch.setattr(altering_plan, "ask", lambda *_: [])
     said = altering_plan.plan(connection, found, RULES).statements
     assert [one.removeprefix("ALTER TABLE `there`.`item` ") for one in said] == expected
+
+
+def test_a_check_does_not_come_where_another_one_has_its_name() -> None:
+    less = Term("<", (Term("column", text="id"), Term("number", text="5")))
+    found = altered((ID, A))
+    schema = replace(found.schema, checks=(Check("c", "(`id` < 5)", less),))
+    found = replace(found, schema=schema, checks=CheckChanges(("c",)))
+    for text in ("`id` < 5", "(`id` < 5)"):
+        altered_checks.refuse_taken(replace(existing(), checks={"c": text}), found, RULES, NEWEST)
+    with pytest.raises(Conflict) as refused:
+        altered_checks.refuse_taken(replace(existing(), checks={"c": "(`id` < 6)"}), found, RULES, NEWEST)
+    assert "another condition" in refused.value.what
+
+
+def test_a_check_that_comes_waits_for_nothing_that_is_being_built() -> None:
+    found = altered((ID, A))
+    comes, goes = replace(found, checks=CheckChanges(("c",))), replace(found, checks=CheckChanges((), ("c",)))
+    assert comes.stands_aside and not comes.is_all_behind and not goes.stands_aside
+    assert not replace(found, comments=CommentChanges(table=True)).stands_aside
