@@ -59,6 +59,7 @@ def _rows(here: JobHere) -> tuple[str, ...]:
     return POSTGRESQL_ROWS if isinstance(here.made, FromPostgres) else MYSQL_ROWS
 
 
+@pytest.mark.one_case("logical_postgresql")
 def test_rows_that_messages_tell_are_compared_by_key_and_without_one_as_often_as_they_are(
     here: JobHere, kafka: Server
 ) -> None:

@@ -41,6 +41,7 @@ from anabranch.rows.messages.told import Told, ToldTable, require_whole
 from anabranch.rows.net import TargetTable
 
 AT_ONCE = 5_000  # messages that are taken from the client together
+AT_MOST_S = 0.02  # for which they are waited for: the client gives fewer no sooner, also at the end of a partition
 KEYS_AT_ONCE = 2_000
 BLOCK = 1 << 20  # bytes of lines
 
@@ -266,7 +267,7 @@ class KafkaRowReader:
             consumer.assign([TopicPartition(part.topic, part.number, at)])
             until = time.monotonic() + patience(self._endpoint)
             while True:
-                for message in consumer.consume(AT_ONCE, 0.2):
+                for message in consumer.consume(AT_ONCE, AT_MOST_S):
                     if _is_event(message, part):
                         at = max(at, message.offset())
                     elif message.offset() < end:
