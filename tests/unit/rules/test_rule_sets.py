@@ -298,7 +298,7 @@ def in_pair(tmp_path: Path, settings: str) -> RuleSet:
 
 def test_rule_23_a_pair_adds_up_columns_by_the_targets_names(tmp_path: Path) -> None:
     found = in_pair(tmp_path, 'delta = ["stock"]\ncolumns = { rename = { stock = "left" } }').on_conflict(STOCKS)
-    assert found == ConflictPolicy("newest", "age", pair=True, target_wins_ties=True, delta=("left",))
+    assert found == ConflictPolicy("newest", "age", pair=True, target_wins_ties=True, delta=("left",), deletes=True)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def recipe_of(asked: Asked) -> EndRecipe:
     )
     steps = (
         Step("target.brokers", "The brokers", brokers, ("target.brokers",)),
-        Step("target.rights", "Rights of the job's user", rights),
+        Step("target.rights", "Rights of the job's user", rights, ("target.rights",)),
         Step(
             "target.made",
             "What the product makes here",
