@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from anabranch.testing.in_time import in_time
@@ -108,9 +108,10 @@ def _ends(administrator: AdminClient, parts: Sequence[TopicPartition], isolation
 def _messages(kafka: Server, places: Mapping[Place, int], ends: Mapping[Place, int], isolation: str) -> list[Message]:
     """Messages of these partitions, from `places`, or the beginning, to `ends`."""
     settings = {"group.id": "reader", "enable.partition.eof": True, "enable.auto.commit": False}
+    settings |= {"auto.offset.reset": "earliest"}  # where a partition begins behind 0
     address = {"bootstrap.servers": f"{kafka.host}:{kafka.port}", "isolation.level": isolation}
     consumer = Consumer(address | settings)
-    consumer.assign([TopicPartition(*place, places.get(place, OFFSET_BEGINNING)) for place in ends])
+    consumer.assign([TopicPartition(*place, places.get(place, 0)) for place in ends])
     left, found, until = set(ends), list[Message](), time.monotonic() + PATIENCE
     while left:
         in_time(until, f"{left} could not be read")

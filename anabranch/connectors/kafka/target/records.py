@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from anabranch.connectors.kafka import errors
@@ -149,7 +149,9 @@ class Records:
     def _read_to(self, end: int) -> None:
         if self._consumer is None or self._read < 0:
             self._consumer = self._consumer or reader(self._endpoint)
-            self._consumer.assign([TopicPartition(self._place.topic, 0, OFFSET_BEGINNING)])
+            # From offset 0, or where the topic begins by now (auto.offset.reset): for OFFSET_BEGINNING a new client asks the
+            # brokers first, and where it knows none yet it waits for half a second before it asks again.
+            self._consumer.assign([TopicPartition(self._place.topic, 0, 0)])
         until = time.monotonic() + patience(self._endpoint)
         while self._read < end:
             message = self._consumer.poll(0.2)
