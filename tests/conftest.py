@@ -131,7 +131,7 @@ def _can_run(item: pytest.Item) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """Of thousands of tests nothing is garbage before the end: whoever looks for some need not go through all of them."""
+    """Take the collected tests out of what the garbage collector looks through: thousands live to the end."""
     gc.collect()
     gc.freeze()
 

@@ -43,7 +43,7 @@ class PreflightContext:
     longest: Callable[[TableSchema, Sequence[str]], Mapping[str, int] | None] = _not_asked  # SourceLengths.longest
 
     instances: Mapping[TableId, tuple[TargetTable, ...]] = field(default_factory=dict)
-    """Of a job with change tables: by source table its form in each of them, the job file's first instance first."""
+    """Map each source table of a job with change tables to its form in each of them, in the order of the job file."""
 
 
 class Checks(Protocol):

@@ -1,4 +1,4 @@
-"""Of the cases of a test with the mark `one_case`, those that it names are in `make test`; a mark that names none is told."""
+"""The mark `one_case` leaves the cases that it names in `make test`, and is an error where it names none of a test's cases."""
 
 from __future__ import annotations
 

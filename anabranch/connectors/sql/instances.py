@@ -110,8 +110,8 @@ def ended(name: str, table: TableId | None = None) -> StateError:
 
 
 class ToFollow(NamedTuple):
-    """What is to be done: `new` are to be made, those with the names `ending` end, and those of `kept` do not, although a
-    former call has said so."""
+    """Lists what to do: make the instances `new`, end those named in `ending`, and take back the mark of those named in `kept`,
+    which a former call has marked as ending."""
 
     new: list[Wanted]
     ending: list[str]

@@ -22,8 +22,8 @@ from anabranch.rows.net import NOT_KNOWN, TargetTable
 NULL = b"\\N"
 Cells = tuple[bytes | None, ...]  # a row's cells as in a line; None: the message has no such column
 Told = tuple[bytes, Cells | int | None] | None
-"""What one message says. Of a table with a key: the key's bytes, and the row behind the change, None where it is gone. Of one
-without: the row as a line, and 1 where it comes, -1 where it goes. None in place of all: the table was emptied."""
+"""Tells what one message says. For a table with a key: the key's bytes, and the row behind the change, None where it is gone.
+For a table without one: the row as a line, and 1 where it comes, -1 where it goes. None for it all: the table was emptied."""
 Decode = Callable[[Any], bytes | None]  # a value of JSON as the cell of a line; None: it says that it is not told
 Image = Mapping[str, Any]
 
