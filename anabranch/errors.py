@@ -7,6 +7,7 @@
     ├── DifferencesFound       exit 4
     ├── SourceError            exit 5   the source refuses, or its log cannot be followed
     │   ├── SourceUnavailable  exit 5   retried
+    │   │   └── SourceBusy     exit 5   other sessions are in the way: retried
     │   ├── LogLost            exit 5   purged, restored or another server
     │   ├── UnknownLogEvent    exit 5
     │   ├── ValueRefused       exit 5   a value the logical type cannot hold (zero date)
@@ -182,6 +183,11 @@ class SourceUnavailable(SourceError):
     code = "source_unavailable"
     retry = Retry.TIMED
     default_hint = "check that the source is running and reachable"
+
+
+class SourceBusy(SourceUnavailable):
+    code = "source_busy"
+    default_hint = "other sessions at the source are in the way: end long transactions there, or start again later"
 
 
 class LogLost(SourceError):

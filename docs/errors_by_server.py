@@ -38,6 +38,8 @@ AT_THE_TARGET = {
     ),
 }
 AT_THE_SOURCE = {
+    "SourceBusy": "Tried again like `SourceUnavailable`; a load that has only begun, for as long as "
+    "`[retry.source] lock_s` says.",
     "SourceUnavailable": "Capture opens the log again where the trail ends, each second, for five minutes; the load reads "
     "chunks again that were not finished, until none has ended for five minutes. Then 5. "
     "[`[retry]`](../howto/how-long-to-wait.md) says otherwise.",

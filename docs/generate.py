@@ -347,6 +347,7 @@ MEANINGS = {
     "DifferencesFound": "the two ends are not equal",
     "SourceError": "the source refuses, or its log cannot be followed",
     "SourceUnavailable": "the source cannot be reached.",
+    "SourceBusy": "locks and deadlocks at the source.",
     "LogLost": "the log was purged, or belongs to a restored or another server.",
     "UnknownLogEvent": "the log has something this release cannot read; nothing is skipped",
     "ValueRefused": "a value that the target cannot hold, with the row's key and the setting that decides otherwise",

@@ -38,7 +38,12 @@ BEAT = 2.0  # seconds between two notes that a part is alive
 CLEAN = 600.0  # seconds between two removals of old trace entries
 TICK = 0.25  # seconds between two looks whether it has to stop
 IN_ORDER = (TablesParked, NotCaughtUp)  # the part did its work, and reports something
-ABOUT = {"target_busy": Waiting.OTHERS, "target_full": Waiting.ROOM, "storage_full": Waiting.ROOM}
+ABOUT = {
+    "source_busy": Waiting.OTHERS,
+    "target_busy": Waiting.OTHERS,
+    "target_full": Waiting.ROOM,
+    "storage_full": Waiting.ROOM,
+}
 BY_SIDE = {Side.SOURCE: Waiting.SOURCE, Side.TARGET: Waiting.TARGET, Side.JOB: Waiting.ROOM}
 
 

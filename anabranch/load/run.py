@@ -19,7 +19,15 @@ from anabranch.contracts import (
     SourceConnector,
     ValueRules,
 )
-from anabranch.errors import AnabranchError, Retry, SourceUnavailable, StateError, TargetBusy, TargetUnavailable
+from anabranch.errors import (
+    AnabranchError,
+    Retry,
+    SourceBusy,
+    SourceUnavailable,
+    StateError,
+    TargetBusy,
+    TargetUnavailable,
+)
 from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
 from anabranch.load.handover import hand_over_all
@@ -67,7 +75,7 @@ def load_tables(
     go unread from one end to the other where both have them in one form.
 
     An end that cannot be reached at the start is an error at once, later as `retry` says, of both, and so where others are in
-    the way at the target; what a chunk raised comes up here."""
+    the way; what a chunk raised comes up here."""
     values, wanted, tries = rules or ValueRules(), list(tables), PLACED_TRIES
     while True:
         begin = partial(
@@ -81,7 +89,9 @@ def load_tables(
             expected_identity=expected_identity,
             by_place=tries > 0,
         )
-        planned = begun_patiently(job, begin, on_wait, stop, retry[1] if retry else EndLimits(lock=GIVE_UP))
+        planned = begun_patiently(
+            job, begin, on_wait, stop, retry or (EndLimits(lock=GIVE_UP), EndLimits(lock=GIVE_UP))
+        )
         begun = {one.load.schema.id: one.load for one in planned}
         wanted = [begun.get(load.schema.id, load) for load in wanted]
         with sharing(source, expected_identity, planned) as shared:
@@ -100,17 +110,19 @@ def begun_patiently(
     begin: Callable[[], list[PlannedLoad]],
     on_wait: Callable[[str, AnabranchError], None],
     stop: Callable[[], bool],
-    limits: EndLimits,
+    retry: tuple[EndLimits, EndLimits],
 ) -> list[PlannedLoad]:
     """Begin the loads, again and again while others are in the way (a deadlock, a lock that did not come).
 
-    What was begun goes on. Raises TargetBusy once that has lasted for the limit, or `stop()` says so.
+    What was begun goes on. `retry`: the limits of source and target. Raises SourceBusy or TargetBusy once that has lasted for
+    the limit of its end, or `stop()` says so.
     """
     since, pause = time.monotonic(), 0.5
     while True:
         try:
             return begin()
-        except TargetBusy as busy:
+        except (SourceBusy, TargetBusy) as busy:
+            limits = retry[isinstance(busy, TargetBusy)]
             if stop() or time.monotonic() - since > limits.lock:
                 raise
             log.get(job=job).warning("load_waits_for_an_end", reason=busy.message, seconds=pause, **busy.named())
@@ -340,4 +352,7 @@ class _Load:
 
     def is_over(self, error: AnabranchError, seconds: float) -> bool:
         limits = self.limits(error)
-        return seconds > (limits.lock if isinstance(error, TargetBusy) else limits.away) or self.tries > limits.tries
+        return (
+            seconds > (limits.lock if isinstance(error, (SourceBusy, TargetBusy)) else limits.away)
+            or self.tries > limits.tries
+        )

@@ -16,7 +16,8 @@ from anabranch.job.children import PartFailed
 
 CODES = {
     "error": "job", "configuration": "job", "job_changed": "job", "preflight_failed": "job", "differences_found": "job",
-    "source_refused": "source", "source_unavailable": "source", "log_lost": "source", "unknown_log_event": "source",
+    "source_refused": "source", "source_unavailable": "source", "source_busy": "source", "log_lost": "source",
+    "unknown_log_event": "source",
     "value_refused": "source", "definition": "source", "stopped_by_change": "source",
     "target_refused": "target", "target_unavailable": "target",
     "target_busy": "target", "target_full": "target", "row_refused": "target", "redefined": "source", "fenced": "target",

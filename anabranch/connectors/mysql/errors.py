@@ -14,7 +14,15 @@ from typing import NamedTuple
 
 import pymysql
 
-from anabranch.errors import AnabranchError, LogLost, SchemaError, SourceError, SourceUnavailable, install_hint
+from anabranch.errors import (
+    AnabranchError,
+    LogLost,
+    SchemaError,
+    SourceBusy,
+    SourceError,
+    SourceUnavailable,
+    install_hint,
+)
 from anabranch.waits import said
 
 _ACCESS = "check user, password and host of the URL, and the grants of this user"
@@ -92,11 +100,11 @@ MEANING: dict[int, KnownError] = {
         "the user has no connection left: raise max_user_connections",
     ),
     1205: KnownError(
-        SourceUnavailable,
+        SourceBusy,
         "a lock was not given in time",
         "another session holds a lock at the source: end it, or start again later",
     ),
-    1213: KnownError(SourceUnavailable, "deadlock", "a deadlock at the source"),
+    1213: KnownError(SourceBusy, "deadlock"),
     1220: KnownError(SourceError, "a replication command failed"),
     1226: KnownError(SourceUnavailable, "a limit of this user is reached", "the user has reached its resource limit"),
     1227: KnownError(SourceError, "a privilege is missing", _GRANT),

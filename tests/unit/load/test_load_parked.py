@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import replace
@@ -12,7 +13,7 @@ from anabranch import connectors
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.target.store import add_aside
 from anabranch.contracts import Bounds, SourceConnector, ValueRules
-from anabranch.errors import TargetBusy
+from anabranch.errors import AnabranchError, SourceBusy, TargetBusy
 from anabranch.load.copy import ChunkWork
 from anabranch.load.handover import hand_over, hand_over_all
 from anabranch.load.plan import LoadPiece, LoadTable, PlannedLoad, plan
@@ -116,25 +117,28 @@ def test_what_the_source_says_of_the_number_of_rows_reaches_the_loader(source: S
             assert list(told) == [b"block"] and told.rows == 42
 
 
-def test_a_load_that_meets_others_as_it_begins_tries_again(source: SourceConnector) -> None:
-    """A deadlock with apply, of a table that it begins: what was begun before goes on."""
+@pytest.mark.parametrize("busy", [SourceBusy, TargetBusy])
+def test_a_load_that_meets_others_as_it_begins_tries_again(source: SourceConnector, busy: type[AnabranchError]) -> None:
+    """A deadlock with apply, or with a statement of the source, of a table that it begins: what was begun before goes on."""
     _, load = loaded_table(source)
-    refusals, told = [TargetBusy("deadlock detected")] * 2, []
+    refusals, told = [busy("deadlock detected")] * 2, []
 
     def begin() -> list[PlannedLoad]:
         if refusals:
             raise refusals.pop()
         return plan(JOB, source, TARGET, [load], rows_per_chunk=10, rules=ValueRules(), expected_identity="")
 
-    (planned,) = begun_patiently(JOB, begin, lambda why, error: told.append(why), lambda: False, USUAL)
+    (planned,) = begun_patiently(JOB, begin, lambda why, error: told.append(why), lambda: False, (USUAL, USUAL))
     assert planned.load == load and planned.pieces == []
     assert len(told) == 2 and all(why.startswith("the load waits: deadlock detected") for why in told)
 
     def never() -> list[PlannedLoad]:
-        raise TargetBusy("deadlock detected")
+        raise busy("deadlock detected")
 
-    for stop, limits in ((lambda: True, USUAL), (lambda: False, EndLimits(lock=0.0))):
-        with pytest.raises(TargetBusy):
+    at_once, patient = EndLimits(lock=0.0), EndLimits(lock=math.inf)
+    mine = (at_once, patient) if busy is SourceBusy else (patient, at_once)
+    for stop, limits in ((lambda: True, (patient, patient)), (lambda: False, mine)):
+        with pytest.raises(busy):
             begun_patiently(JOB, never, lambda why, error: None, stop, limits)
 
 

@@ -19,10 +19,10 @@ from anabranch.connectors.postgresql.errors import (
     meaning,
     state_of,
 )
-from anabranch.errors import NOT_ADMITTED, SourceError, SourceUnavailable, ValueRefused
+from anabranch.errors import NOT_ADMITTED, SourceBusy, SourceError, SourceUnavailable, ValueRefused
 from anabranch.waits import said
 
-_LATER = frozenset((Meaning.BUSY, Meaning.AWAY, Meaning.FULL))
+_LATER = {Meaning.BUSY: SourceBusy, Meaning.AWAY: SourceUnavailable, Meaning.FULL: SourceUnavailable}
 # Text that is none of its encoding, or has no character in UTF-8.
 UNCONVERTED = frozenset(("22021", "22P05"))
 # SQLSTATE, or its first characters; the longest entry wins
@@ -66,9 +66,7 @@ def translate(error: psycopg.Error, doing: str) -> SourceError:
     grant = connect_grant(error)
     if FILTERED in str(error):
         hint = ROW_SECURITY
-    kind_of_error = (
-        SourceUnavailable if kind in _LATER else ValueRefused if state_of(error) in UNCONVERTED else SourceError
-    )
+    kind_of_error = _LATER.get(kind) or (ValueRefused if state_of(error) in UNCONVERTED else SourceError)
     made = kind_of_error(f"{doing}: {describe(error)}", hint=grant or hint)
     made.code = NOT_ADMITTED if grant else made.code
     return made
