@@ -123,6 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault(*ALLOCATOR)
     signal.signal(signal.SIGTERM, _terminated)  # verbs that run a pipeline put their own in its place
     code = exit_code(list(sys.argv[1:] if arguments is None else arguments))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends already; what is cleared away at the end is not cut short
     if code == INTERRUPTED:  # a second Ctrl-C would end the interpreter by the signal, half-way out, with another code
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)

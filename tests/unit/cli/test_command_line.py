@@ -149,6 +149,19 @@ def test_reading_a_log_of_mysql_loads_no_computing_on_arrow() -> None:
     assert "anabranch.rows.builder" in modules and "pyarrow.compute" not in modules
 
 
+def test_a_command_that_ends_already_is_not_cut_short_by_sigterm() -> None:
+    """As where `run` stops a part that has just ended by itself: what is done at the end is done, and the code stays."""
+    code = (
+        "import atexit, os, signal; from anabranch.cli.main import main\n"
+        "atexit.register(print, 'cleared away')\n"
+        "atexit.register(os.kill, os.getpid(), signal.SIGTERM)\n"
+        "main(['verify'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "cleared away\n")
+    assert "Traceback" not in done.stderr
+
+
 def test_help_loads_the_verbs_and_click_alone() -> None:
     """So it answers at once, however busy the machine is: 60 ms of processor."""
     code = (
