@@ -37,7 +37,7 @@ GROUPS = {
         "drill",
         "arm",
     ),
-    "Look": ("status", "metrics", "trace", "verify", "trail", "conflicts", "ddl"),
+    "Look": ("status", "metrics", "trace", "bundle", "verify", "trail", "conflicts", "ddl"),
     "Repair and remove": ("parked", "skip", "rewind", "drop"),
     "Try out": ("demo", "torture"),
 }

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from anabranch import waits
 from anabranch.config import load_job
-from anabranch.errors import AnabranchError, ConfigError, install_hint
+from anabranch.job.named import NamedJob
 from anabranch.model.ids import TableId
-from anabranch.view.job_view import JobView, check_filter
+from anabranch.view.job_view import check_filter
 
 if TYPE_CHECKING:
     from anabranch.cutover.report import CutoverReport
+    from anabranch.job.bundle.archive import Bundle
     from anabranch.job.ddl_plan import DdlPlan
     from anabranch.job.drill_plan import DrillPlan
     from anabranch.job.drill_report import DrillReport
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from anabranch.view.schema_history import TableVersion
 
 
-class Job(JobView):
+class Job(NamedJob):
     """One job. Methods block until they are done and raise subclasses of AnabranchError. Of a job with several targets,
     `on` returns the job as one of them sees it: ask there for what concerns one target."""
 
@@ -266,6 +265,14 @@ class Job(JobView):
             from anabranch.job.measuring import metrics_text
 
             return metrics_text(self)
+
+    def bundle(self, file: str | Path | None = None, hours: float = 24.0, offline: bool = False) -> Bundle:
+        """Write one archive for whoever helps with the job, without secrets and values of rows. `hours`: of the trace;
+        `offline`: ask neither end. Raises nothing for what cannot be gathered: look at `left_out`."""
+        with self._named():
+            from anabranch.job.bundle.archive import bundle
+
+            return bundle(self, Path(file) if file is not None else None, hours, offline)
 
     def reset_counters(self) -> None:
         """Reset the counters that `status` shows "since the last reset". The job may run meanwhile."""
@@ -571,30 +578,3 @@ class Job(JobView):
             from anabranch.job.drop import drop
 
             return drop(self, execute, lifts_fence=lifts_fence)
-
-    @contextmanager
-    def _named(self, command: str = "", changes: bool = True, **facts: Any) -> Iterator[None]:
-        """Add the job's name to errors, and to a missing package how it is installed. The log tells of waits for other
-        sessions meanwhile. A `command` that changes something goes into the trace."""
-        is_traced = bool(command) and changes
-        try:
-            with waits.listening(lambda server, text: None):
-                yield
-        except AnabranchError as error:
-            error.job = error.job or self.label
-            if is_traced:
-                self._trace(command, facts, error)
-            raise
-        except ModuleNotFoundError as missing:
-            if (missing.name or "").partition(".")[0] != "pyspark":
-                raise
-            raise ConfigError(
-                "Spark is not installed (pyspark)", hint=install_hint("spark"), job=self.config.name
-            ) from missing
-        if is_traced:
-            self._trace(command, facts)
-
-    def _trace(self, command: str, facts: Mapping[str, Any], error: AnabranchError | None = None) -> None:
-        from anabranch.job.tracing import commanded
-
-        commanded(self, command, facts, error)

@@ -37,14 +37,14 @@ APPLIED = {
 STATES = (*(str(life) for life in Life), "dropped")
 
 
-def metrics_text(job: JobView) -> str:
-    """Return the job's metrics in Prometheus' text form. Ends that are away leave theirs out."""
-    return text_of(job.config.name, _samples(job))
+def metrics_text(job: JobView, found: Status | None = None) -> str:
+    """Return the job's metrics in Prometheus' text form. Ends that are away leave theirs out. `found`: a status of this moment,
+    where there is one."""
+    return text_of(job.config.name, _samples(job, found))
 
 
-def _samples(job: JobView) -> Iterator[Sample]:
-    found = status(job)
-    yield from of_status(found)
+def _samples(job: JobView, found: Status | None) -> Iterator[Sample]:
+    yield from of_status(status(job) if found is None else found)
     yield from _of_trail(job)
     yield from _of_run(job)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "anabranch"
 NOT_THE_PRODUCT = {"testing", "demo", "memory"}
 READ_IN = {
+    "job/bundle/archive.py": "shown, and the file's name: when the bundle was made",
+    "job/bundle/home.py": "what a person asks for: the trace of the last hours",
     "job/lag.py": "shown: a lag is by the clocks of the source and of this machine, and never below nothing",
     "job/status.py": "shown: when the picture was made",
     "state/store.py": "shown: when something was noted",
