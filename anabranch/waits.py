@@ -166,6 +166,12 @@ def publish(subject: str, text: str) -> None:
         listener(subject, text)
 
 
+def parted(text: str) -> tuple[str, str]:
+    """Take apart what listeners are told of a wait for somebody: what is waited for, and who has it ("": nobody is named)."""
+    what, has_holders, held = text.removeprefix("for ").partition(", held by ")
+    return what, held.rpartition(" at ")[0] if has_holders else ""
+
+
 def said(seconds: float = 60.0) -> str:
     """Say what a session of this process waited for a moment ago, for the error that ends such a wait; "" for none."""
     servers = list(_process.servers.values())

@@ -85,6 +85,9 @@ class Watcher(Protocol):
 
     def streaming(self, consistent: bool) -> None: ...
 
+    def begins(self, upto: int) -> None:
+        """Take note that an epoch begins, which goes up to a sequence."""
+
     def enforcing(self, acts: Enforced) -> None:
         """Take note which of the target's foreign keys and triggers act on what is applied."""
 
@@ -371,6 +374,7 @@ class ApplyRun:
         slow = progress.totals.slow_epochs
         if upto > self._at():  # it may last: with a backlog, or where each transaction is one of the target's
             self.watcher.streaming(self.chores.is_consistent)
+        self.watcher.begins(upto)
         began = time.monotonic()
         self.chores.applier.apply(upto)
         progress.totals.busy_seconds += time.monotonic() - began

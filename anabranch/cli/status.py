@@ -13,6 +13,7 @@ import click
 
 from anabranch.cli.options import Verb, job_argument, json_option, log_level, write_json
 
+SHOWN_SECONDS = 0.1  # of a stage, from which on it is shown
 RECREATE = "anabranch load JOB --table {} --recreate"
 STYLES = {
     "streaming": "green",
@@ -141,6 +142,7 @@ def _target(target: Mapping[str, Any]) -> Iterable[str]:
     if counted := target.get("counters"):
         yield f"counted     {_counted(counted)}"
     yield f"lag         {_lag(target.get('lag') or {})}"
+    yield from _behind(target.get("lag") or {})
     if slow := target.get("slow_epochs"):
         yield f"slow epochs {slow['count']:,} of {slow['epochs']:,}, the last at {slow['at']}: {slow['reason']}"
     tables = sorted(target["tables"], key=lambda table: str(table["source"]))
@@ -220,6 +222,20 @@ def _lag(lag: Mapping[str, Any]) -> str:
     shown = [_duration(seconds)] if seconds is not None else []
     shown += [_size(size)] if size is not None else []
     return ", ".join(shown) or "unknown"
+
+
+def _behind(lag: Mapping[str, Any]) -> Iterable[str]:
+    """Show the stages that have something, and what holds the stream up."""
+    shown = [
+        f"{stage['stage'].replace('_', ' ')} {_lag(stage)}"
+        for stage in lag.get("stages", ())
+        if (stage["seconds"] or 0) >= SHOWN_SECONDS or stage["bytes"]
+    ]
+    if shown:
+        yield f"behind      {'; '.join(shown)}"
+    if culprit := lag.get("culprit"):
+        since = f" (since {culprit['since']})" if culprit["since"] and culprit["since"] not in culprit["text"] else ""
+        yield f"because     {culprit['text']}{since}"
 
 
 def _duration(seconds: float) -> str:

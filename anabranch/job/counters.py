@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from anabranch.model.metrics import EPOCH_BEGAN, EPOCH_END
 from anabranch.state.store import StateStore
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def counters(snapshot: Mapping[str, Any], part: str) -> dict[str, Any] | None:
         "since_start": {name: one["value"] for name, one in found.items()},
         "since_reset": {"reset_at": min(one["since"] for one in found.values())}
         | {name: one["total"] for name, one in found.items()},
-        **{name: one["value"] for name, one in gauges.items()},
+        **{name: one["value"] for name, one in gauges.items() if name not in (EPOCH_END, EPOCH_BEGAN)},
     }
 
 

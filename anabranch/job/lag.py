@@ -6,12 +6,15 @@ What does not live here: asking the source (`status.py` does), bytes (`LogOrder.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from anabranch.errors import TrailError
+from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.rows.chunk import Part
 from anabranch.trail.reader import TrailReader, exists
@@ -20,13 +23,24 @@ FRESH_SECONDS = 5.0  # how long capture's note counts that it has read everythin
 MICROSECONDS = 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """A transaction of the trail, by its end. `commit_time`: in microseconds since 1970, 0 if unknown. `images`: how many
+    row images it has; `bytes`: of these in memory, of one that shares its chunk with others, all of that chunk."""
+
+    position: Position
+    commit_time: int
+    images: int
+    bytes: int
+
+
 class Lag:
     """Lag of one job; asked again and again by `run`, once by `status`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._trail: TrailReader | None = None
-        self._oldest = (-1, 0)  # a sequence, and the commit time of the first transaction after it
+        self._after, self._oldest = -1, Oldest(Position(0), 0, 0, 0)  # a sequence, and the first transaction after it
 
     def seconds(
         self, snapshot: dict[str, Any], checkpoint: Checkpoint | None, is_all_read: bool | None = None
@@ -49,7 +63,7 @@ class Lag:
             return None
         end, applied = trail.end(), checkpoint.position.sequence
         if end.position.sequence > applied:
-            return _age(self._oldest_behind(trail, applied))
+            return _age(self._oldest_behind(trail, applied).commit_time)
         noted, is_alive = _noted_end(snapshot), lives(snapshot, "capture")
         if is_all_read is None and is_alive:
             is_all_read = 0 <= time.time() - noted / MICROSECONDS < FRESH_SECONDS or None  # no note of the future
@@ -57,6 +71,16 @@ class Lag:
             return 0.0
         is_followed = is_alive and snapshot["phase"] != "waiting"
         return _age(max(end.commit_time, noted)) if is_followed or is_all_read is False else None
+
+    def oldest(self, applied: int) -> Oldest | None:
+        """Return the first transaction after a sequence, which the trail must have; None without a trail. Raises TrailError."""
+        trail = self._opened()
+        return self._oldest_behind(trail, applied) if trail else None
+
+    def native_at(self, sequence: int) -> str | None:
+        """Return the source's place just after a transaction; None without a trail. Raises TrailError."""
+        trail = self._opened()
+        return trail.position_at(sequence).native if trail else None
 
     def close(self) -> None:
         if self._trail is not None:
@@ -67,24 +91,29 @@ class Lag:
             self._trail = TrailReader(self._directory)
         return self._trail
 
-    def _oldest_behind(self, trail: TrailReader, applied: int) -> int:
-        if self._oldest[0] != applied:
-            self._oldest = applied, _commit_time_behind(trail, applied)
-        return self._oldest[1]
+    def _oldest_behind(self, trail: TrailReader, applied: int) -> Oldest:
+        if self._after != applied:
+            self._oldest = _first_behind(trail, applied)
+            self._after = applied
+        return self._oldest
 
 
-def lives(snapshot: dict[str, Any], part: str) -> bool:
+def lives(snapshot: Mapping[str, Any], part: str) -> bool:
     return any(one["name"] == part for one in snapshot["parts"])
 
 
-def _commit_time_behind(trail: TrailReader, sequence: int) -> int:
-    """Return the commit time of the first transaction after `sequence`. The trail must have one."""
+def _first_behind(trail: TrailReader, sequence: int) -> Oldest:
+    """Return the first transaction after `sequence`. The trail must have one."""
     refs = trail.descriptors(sequence, limit_rows=1)
     ref = next(ref for ref in refs if ref.part is not Part.FRAGMENT)
+    size = sum(one.bytes for one in refs)
     if ref.part is Part.LAST:
-        return ref.last_commit_time
+        return Oldest(ref.last_position, ref.last_commit_time, sum(one.rows for one in refs), size)
     place = max(0, sequence + 1 - ref.first_sequence)
-    return int(trail.transactions(ref).column("commit_time")[place].as_py())
+    found = trail.transactions(ref).slice(place, 1).to_pylist()[0]
+    return Oldest(
+        Position(ref.first_sequence + place, found["native"]), int(found["commit_time"]), int(found["rows"]), size
+    )
 
 
 def _noted_end(snapshot: dict[str, Any]) -> int:

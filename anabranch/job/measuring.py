@@ -81,6 +81,11 @@ def _of_target(target: TargetStatus, written: PlaceStatus | None) -> Iterator[Sa
         yield Sample("lag_seconds", target.lag.seconds, at)
     if target.lag.bytes is not None:
         yield Sample("lag_bytes", target.lag.bytes, at)
+    for stage in target.lag.stages:
+        if stage.seconds is not None:
+            yield Sample("lag_stage_seconds", stage.seconds, {**at, "stage": stage.stage})
+        if stage.bytes is not None:
+            yield Sample("lag_stage_bytes", stage.bytes, {**at, "stage": stage.stage})
     if target.applied is not None and written is not None:
         behind = _sequence(written) - _sequence(target.applied)
         yield Sample("lag_transactions", max(0, behind), at)

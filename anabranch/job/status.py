@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError, TargetError
 from anabranch.job.counters import counters
+from anabranch.job.explaining import Known, explained
 from anabranch.job.lag import Lag, lives
 from anabranch.job.states import Condition, condition_of, worst
 from anabranch.job.undecided import undecided
@@ -221,12 +222,16 @@ def _target(
     size = _lag_bytes(job, reached, source_end, sizes)
     lag = Lag(job.trail)
     seconds = 0.0 if size == 0 else lag.seconds(snapshot, checkpoint, _is_all_read(job, end, source_end))
+    known = Known(
+        job, snapshot, checkpoint, end, reached[0] if reached else None, source_end, sizes, tables, time.time()
+    )
+    shown = explained(known, lag, LagStatus(seconds, size))
     lag.close()
     return TargetStatus(
         name=job.target if job.is_one_of_several else str(job.endpoint),
         several=_several(job, snapshot) if job.is_one_of_several else None,
         applied=_place(*reached) if reached else None,
-        lag=LagStatus(seconds, size),
+        lag=shown,
         tables=tables,
         counters=counters(snapshot, "apply"),
         slow_epochs=snapshot.get("slow_epochs"),

@@ -18,7 +18,7 @@ from anabranch.job.signals import SUPERVISED
 from anabranch.job.tracing import PartTrace
 from anabranch.model.condition import Waiting
 from anabranch.model.ids import TableId
-from anabranch.model.metrics import BUSY
+from anabranch.model.metrics import BUSY, EPOCH_BEGAN, EPOCH_END
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.state.store import StateStore
@@ -224,6 +224,9 @@ class ApplyWatcher:
             self._phase = phase
             about = "" if consistent else Waiting.WINDOW
             self.state.phase(phase, self._way if consistent else "the load's window", about)
+
+    def begins(self, upto: int) -> None:
+        self.state.gauge("apply", {EPOCH_END: upto, EPOCH_BEGAN: time.time_ns() // 1_000_000})
 
     def applied(self, checkpoint: Checkpoint) -> None:
         now = time.monotonic()

@@ -13,6 +13,8 @@ from enum import StrEnum
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "anabranch_"
 RESTARTS = "restarts"  # what the part `run` counts
+# Gauges of apply, for `status` alone: up to which sequence the epoch goes that it has begun last, and when that was (ms)
+EPOCH_END, EPOCH_BEGAN = "epoch_end", "epoch_began_ms"
 BUSY = "busy_ms"  # a gauge of apply, though it only rises: milliseconds that it has spent on epochs
 
 
@@ -65,6 +67,13 @@ _ALL = (
     Metric(
         "lag_seconds", Kind.GAUGE, _TARGET, "age of the oldest transaction that is not applied; 0 where there is none"
     ),
+    Metric(
+        "lag_stage_seconds",
+        Kind.GAUGE,
+        ("target", "stage"),
+        "time that the oldest transaction that is not applied has spent in the stage",
+    ),
+    Metric("lag_stage_bytes", Kind.GAUGE, ("target", "stage"), "bytes of the source's log that are in the stage now"),
     Metric("lag_bytes", Kind.GAUGE, _TARGET, "bytes of the source's log between what is applied and its end"),
     Metric("lag_transactions", Kind.GAUGE, _TARGET, "transactions of the trail that are not applied"),
     Metric("apply_transactions_total", Kind.COUNTER, _TARGET, "transactions that apply has carried out"),

@@ -66,11 +66,24 @@ class PositionsStatus:
 
 
 @dataclass(frozen=True)
+class StageStatus:
+    """Part of a lag. `seconds`: how long the oldest transaction that is not applied was, or is, in this stage; `bytes` of the
+    source's log that are in it now; None where that is not known. `why`: what holds it up there, for people."""
+
+    stage: str
+    seconds: float | None
+    bytes: int | None
+    why: str | None
+
+
+@dataclass(frozen=True)
 class LagStatus:
-    """The lag of a target behind its source; None where it is not known."""
+    """The lag of a target behind its source; None where it is not known. `culprit`: what holds it up, as `{kind, text, …}`."""
 
     seconds: float | None
     bytes: int | None
+    stages: list[StageStatus] = field(default_factory=list)
+    culprit: Facts | None = None
 
 
 @dataclass(frozen=True)

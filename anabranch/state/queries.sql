@@ -33,6 +33,9 @@ CREATE TABLE IF NOT EXISTS counter (part TEXT NOT NULL, name TEXT NOT NULL, valu
 -- name: create_gauge
 CREATE TABLE IF NOT EXISTS gauge (part TEXT NOT NULL, name TEXT NOT NULL, value INTEGER NOT NULL, at TEXT NOT NULL, PRIMARY KEY (part, name))
 
+-- name: create_sample
+CREATE TABLE IF NOT EXISTS sample (kind TEXT NOT NULL, at REAL NOT NULL, text TEXT NOT NULL, kept INTEGER NOT NULL, PRIMARY KEY (kind, at))
+
 -- name: put_part
 INSERT INTO part VALUES (:name, :pid, :host, :at, :mark, :at, NULL)
 ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, host = excluded.host, since = excluded.since, mark = excluded.mark, seen = excluded.seen, stopping = NULL
@@ -106,6 +109,12 @@ ON CONFLICT (source_table) DO UPDATE SET done = excluded.done, total = excluded.
 INSERT INTO position VALUES (:kind, :text, :commit_time, :at)
 ON CONFLICT (kind) DO UPDATE SET text = excluded.text, commit_time = excluded.commit_time, at = excluded.at
 
+-- name: put_sample
+INSERT OR REPLACE INTO sample VALUES (:kind, :moment, :text, :kept)
+
+-- name: drop_samples
+DELETE FROM sample WHERE kind = :kind AND (at < :moment - 21600 OR at > :moment OR (at < :moment - 900 AND NOT kept))
+
 -- name: put_slow
 INSERT INTO slow VALUES (1, :count, :epochs, :reason, :at)
 ON CONFLICT (one) DO UPDATE SET count = excluded.count, epochs = excluded.epochs, reason = excluded.reason, at = excluded.at
@@ -144,6 +153,9 @@ SELECT source_table, done, total, at FROM progress ORDER BY source_table
 
 -- name: positions
 SELECT kind, text, commit_time, at FROM position ORDER BY kind
+
+-- name: samples
+SELECT kind, at, text FROM sample ORDER BY kind, at
 
 -- name: slow
 SELECT count, epochs, reason, at FROM slow WHERE count > 0

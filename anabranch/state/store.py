@@ -12,12 +12,13 @@ import json
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch import log
 from anabranch.failpoints import reach
@@ -36,6 +37,16 @@ RESERVE = (
 BUSY_S = 2.0  # longer than any of our writes; a stuck writer must not hold up a pipeline
 FRESH_S = 20.0  # a wait that is not told again for so long is over, whatever became of who told it
 VERSION = 4  # of the tables; another one is thrown away, it is only a view
+SAMPLED = ("written", "applied", "log_end")  # positions of which is kept when they were where
+# Seconds between two samples, for a quarter of an hour; of older ones, for six hours, one a minute (`drop_samples`)
+SAMPLE_S, KEPT_S = 5.0, 60.0
+
+
+class PlaceSample(NamedTuple):
+    """A position that held at a moment, in seconds since 1970 by this machine's clock."""
+
+    at: float
+    text: str
 
 
 def _queries() -> dict[str, str]:
@@ -69,6 +80,8 @@ class StateStore:
         self._parts: dict[str, dict[str, Any]] = {}  # of this process
         self._counts: dict[str, dict[str, int]] = {}  # by part: told, and not written yet
         self._gauges: dict[str, dict[str, int]] = {}
+        self._places: dict[str, str] = {}  # by kind, as this process has told them
+        self._sampled = self._kept = 0.0  # monotonic: when samples were taken last
         self._mutex = threading.RLock()
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -95,7 +108,7 @@ class StateStore:
             if part is not None:
                 told = {"name": name, "pid": part["pid"], "host": part["host"], "stops": stops}
                 seen = [("restore_part", part), ("see_part", told), ("clear_end_of_another", told)]
-                self._write_all([*seen, *self._counted(name)])
+                self._write_all([*seen, *self._counted(name), *self._samples_due()])
 
     def part_ended(self, name: str, pid: int, host: str, has_failed: bool = False) -> None:
         """Note that a part has ended. One that is gone without this has died."""
@@ -118,7 +131,11 @@ class StateStore:
         Costs nothing: it is written with the next `seen`, and when the part ends.
         """
         self._counts[part] = dict(counts)
-        self._gauges[part] = dict(gauges or {})
+        self.gauge(part, gauges or {})
+
+    def gauge(self, part: str, gauges: Mapping[str, int]) -> None:
+        """Keep how much of something a part has now, beside its other gauges. Costs nothing, as `count`."""
+        self._gauges[part] = {**self._gauges.get(part, {}), **gauges}
 
     def reset_counters(self) -> None:
         """Count from now on what is shown as counted since the reset."""
@@ -158,11 +175,13 @@ class StateStore:
         self._write("put_progress", table=str(table), done=done, total=total)
 
     def position(self, kind: str, position: Position | str, commit_time: int = 0) -> None:
-        """Note a position. `kind` is read, written, applied, or source_end for a place where capture had all that the
-        source had.
+        """Note a position. `kind` is read, written, applied, source_end for a place where capture had all that the source
+        had, or log_end for the end of the source's log.
 
-        `commit_time` in microseconds since 1970 UTC, 0 = unknown.
+        `commit_time` in microseconds since 1970 UTC, 0 = unknown. Of some kinds (SAMPLED) `seen` keeps where they were.
         """
+        if kind in SAMPLED:
+            self._places[kind] = str(position)
         self._write("put_position", kind=kind, text=str(position), commit_time=commit_time)
 
     def slow_epochs(self, count: int, epochs: int, reason: str) -> None:
@@ -231,6 +250,13 @@ class StateStore:
             "last_error": next(reversed(errors.values()), None),
         }
 
+    def samples(self) -> dict[str, list[PlaceSample]]:
+        """Return where positions were in the last hours, by kind, in order of time (SAMPLE_S)."""
+        found: dict[str, list[PlaceSample]] = {}
+        for row in self._read("samples"):
+            found.setdefault(row["kind"], []).append(PlaceSample(row["at"], row["text"]))
+        return found
+
     # --- the file ---------------------------------------------------------------------------------------------------
 
     def _write(self, query: str, **values: Any) -> None:
@@ -255,6 +281,20 @@ class StateStore:
         return [
             *(("put_count", {"part": part, "name": name, "value": value}) for name, value in counts),
             *(("put_gauge", {"part": part, "name": name, "value": value}) for name, value in gauges),
+        ]
+
+    def _samples_due(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return what keeps a sample of each position that this process has told, where it is time for one."""
+        now = time.monotonic()
+        if not self._places or (self._sampled and now - self._sampled < SAMPLE_S):
+            return []
+        kept = not self._kept or now - self._kept >= KEPT_S
+        self._sampled, self._kept = now, now if kept else self._kept
+        moment, places = time.time(), dict(self._places)
+        return [
+            (query, {"kind": kind, "moment": moment, "text": text, "kept": kept})
+            for kind, text in places.items()
+            for query in ("put_sample", "drop_samples")
         ]
 
     def _read(self, query: str) -> list[dict[str, Any]]:
@@ -312,6 +352,8 @@ class StateStore:
             for statement in RESERVE:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {VERSION}")
+        with suppress(sqlite3.OperationalError):  # a file of an earlier release has no samples; nor may it be written
+            connection.execute(self._queries["create_sample"])
         return connection
 
     def _recreate(self) -> None:

@@ -184,11 +184,29 @@ def stopped_in_order_it_is(made: Scenario) -> None:
     with locked(made, f"{made.there}.item"):
         made.source.execute("INSERT INTO item VALUES (3, 'c')")
         is_in(made, run, "waiting", "others")
+        its_lag_names_the_lock(made, run)
         run.signal(signal.SIGTERM)
         is_in(made, run, "stopping", "in_order")
     assert run.wait(90).code == 0, run.tail()
     found = is_in(made, None, "stopped", "in_order")
     assert found["error"] is None and found["software_version"] and found["at"] > found["since"]
+
+
+def its_lag_names_the_lock(made: Scenario, run: Running) -> None:
+    """By the table that is locked and the session that has it, with the time that it takes."""
+
+    def lag() -> dict[str, Any] | None:
+        found: dict[str, Any] = look(made)["targets"][0]["lag"]
+        waits = next(one for one in found["stages"] if one["stage"] == "waiting_for_locks")
+        return found if waits["seconds"] and waits["why"] else None
+
+    found = wait_until(lag, 60, "the time is told that the lock takes", run.tail, run)
+    culprit = found["culprit"]
+    assert (culprit["kind"], culprit["part"]) == ("lock", "apply") and culprit["since"]
+    assert "item" in str(culprit["table"]) and culprit["held_by"], culprit
+    known = [one["seconds"] for one in found["stages"] if one["seconds"] is not None]
+    assert round(sum(known), 3) == found["seconds"]
+    assert "because     apply waits for" in made.cli("status").stdout
 
 
 def a_part_alone_that_is_killed_has_died(made: Scenario) -> None:
@@ -198,6 +216,8 @@ def a_part_alone_that_is_killed_has_died(made: Scenario) -> None:
     apply.kill()
     found = is_in(made, capture, "died", "gone")
     assert [part["name"] for part in found["parts"]] == ["capture"] and f"process {apply.pid} " in found["state_detail"]
+    culprit = found["targets"][0]["lag"]["culprit"]
+    assert (culprit["kind"], culprit["state"]) == ("part", "died") and f"process {apply.pid} " in culprit["text"]
     apply = made.start("apply")
     is_in(made, apply, "streaming", "idle")
     apply.stop()

@@ -12,6 +12,7 @@ READ_IN = {
     "job/bundle/home.py": "what a person asks for: the trace of the last hours",
     "job/lag.py": "shown: a lag is by the clocks of the source and of this machine, and never below nothing",
     "job/status.py": "shown: when the picture was made",
+    "job/watching.py": "shown: when an epoch began",
     "state/store.py": "shown: when something was noted",
     "state/trace.py": "shown: when something was noted; how long it is kept",
     "cli/trace.py": "what a person asks for: the last two hours",

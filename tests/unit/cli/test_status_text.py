@@ -25,7 +25,17 @@ FOUND = {
         {
             "name": "postgresql://app@h:5432/d",
             "applied": {"text": "7@bin.1:7", "commit_time": "2026-01-01T00:00:00.000000Z"},
-            "lag": {"seconds": 3725.4, "bytes": 1_234_567},
+            "lag": {
+                "seconds": 3725.4,
+                "bytes": 1_234_567,
+                "stages": [
+                    {"stage": "source_not_read", "seconds": None, "bytes": 0, "why": None},
+                    {"stage": "written_not_planned", "seconds": 3625.4, "bytes": 1_000_000, "why": None},
+                    {"stage": "applying", "seconds": 0.05, "bytes": 0, "why": None},
+                    {"stage": "waiting_for_locks", "seconds": 100.0, "bytes": 234_567, "why": "apply waits"},
+                ],
+                "culprit": {"kind": "lock", "text": "apply waits for a lock on t", "since": "2026-01-01T00:00:00Z"},
+            },
             "slow_epochs": {"count": 2, "epochs": 1500, "reason": "shop.a: why", "at": "2026-01-01T00:00:00.500Z"},
             "tables": [
                 {
@@ -62,6 +72,8 @@ prepared    X'61',X'',1  12,345 rows, since 2026-01-01T00:00:00.000000Z
 target      postgresql://app@h:5432/d
 applied     7@bin.1:7  committed 2026-01-01T00:00:00.000000Z
 lag         1 h 2 min, 1.2 MB
+behind      written not planned 1 h 0 min, 1.0 MB; waiting for locks 100.0 s, 234.6 kB
+because     apply waits for a lock on t (since 2026-01-01T00:00:00Z)
 slow epochs 2 of 1,500, the last at 2026-01-01T00:00:00.500Z: shop.a: why
 
 TABLE        TARGET         STATE      ROWS LOADED  CHANGES APPLIED

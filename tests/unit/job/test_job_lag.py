@@ -16,10 +16,19 @@ from anabranch.connectors.memory.database import Database, database, forget
 from anabranch.connectors.memory.source.capture import mark
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.job import Job
-from anabranch.job.lag import FRESH_SECONDS, Lag
+from anabranch.job.lag import FRESH_SECONDS, Lag, Oldest
+from anabranch.job.lag_stages import (
+    APPLYING,
+    READ_NOT_WRITTEN,
+    SOURCE_NOT_READ,
+    STAGES,
+    WAITING_FOR_LOCKS,
+    WRITTEN_NOT_PLANNED,
+)
 from anabranch.job.watching import CaptureWatcher
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
+from anabranch.model.metrics import EPOCH_BEGAN, EPOCH_END
 from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.state import Checkpoint
@@ -151,13 +160,67 @@ def test_status_asks_the_source_whether_the_trail_has_all(job: Job, trail: Trail
     write(trail, chunk(HOUR))
     target_at(job, 1)
     commit(source, 1)
-    assert job.status()["targets"][0]["lag"] == {"seconds": 0.0, "bytes": 0}
+    assert amounts(job) == (0.0, 0)
     commit(source, 1)
     lag = job.status()["targets"][0]["lag"]
     assert lag["seconds"] == pytest.approx(HOUR, abs=5) and lag["bytes"] == 1
     trail.heartbeat(mark(source.identity, 2))
     trail.flush()
-    assert job.status()["targets"][0]["lag"] == {"seconds": 0.0, "bytes": 0}, "nothing of ours in it"
+    assert amounts(job) == (0.0, 0), "nothing of ours in it"
+
+
+def amounts(job: Job) -> tuple[float | None, int | None]:
+    lag = job.status()["targets"][0]["lag"]
+    return lag["seconds"], lag["bytes"]
+
+
+def stages(job: Job, what: str = "seconds") -> dict[str, Any]:
+    return {one["stage"]: one[what] for one in job.status()["targets"][0]["lag"]["stages"]}
+
+
+def test_stages_say_where_the_oldest_transaction_is_and_how_much_of_the_log_is_where(
+    job: Job, trail: TrailWriter
+) -> None:
+    """The source has six, the trail four; one is applied, and apply is at work on the next two since ten seconds."""
+    source, key = database("lag_source"), Column("id", LogicalType(Kind.INT64), "bigint", nullable=False)
+    source.create(TableSchema(TableId("shop", "a"), (key,), ("id",)))
+    commit(source, 6)
+    write(trail, chunk(HOUR, 100, 90, 80))
+    target_at(job, 1)
+    state = StateStore(job.config.home)
+    assert stages(job) == {
+        SOURCE_NOT_READ: None,
+        READ_NOT_WRITTEN: None,
+        WRITTEN_NOT_PLANNED: pytest.approx(100, abs=5),
+        WAITING_FOR_LOCKS: 0,
+        APPLYING: 0,
+    }
+    for part in ("capture", "apply"):
+        state.part(part, os.getpid(), os.uname().nodename)
+    state.phase("streaming")
+    state.gauge("apply", {EPOCH_END: 3, EPOCH_BEGAN: microseconds(10) // 1000})
+    state.seen("apply")
+    found = stages(job)
+    assert found[APPLYING] == pytest.approx(10, abs=5) and found[WRITTEN_NOT_PLANNED] == pytest.approx(90, abs=5)
+    assert stages(job, "bytes") == dict(zip(STAGES, (2, 0, 1, 0, 2), strict=True)), "of the memory's log: commits"
+    assert sum(stages(job, "bytes").values()) == amounts(job)[1]
+    state.waits("apply", "there", "for a lock on public.a, held by process 7 (user u), idle at there")
+    assert stages(job, "bytes") == dict(zip(STAGES, (2, 0, 1, 2, 0), strict=True))
+    lag = job.status()["targets"][0]["lag"]
+    assert lag["culprit"]["kind"] == "lock" and lag["culprit"]["held_by"] == "process 7 (user u), idle"
+    state.part_ended("apply", os.getpid(), os.uname().nodename)
+    assert stages(job, "bytes") == dict(zip(STAGES, (2, 0, 3, 0, 0), strict=True)), "nobody carries anything out"
+    assert job.status()["targets"][0]["lag"]["culprit"]["kind"] == "part"
+    state.close()
+
+
+def test_a_large_transaction_of_the_trail_is_known_by_its_rows(job: Job, trail: TrailWriter) -> None:
+    write(trail, chunk(1.0), chunk(0.0, first=2, part=Part.FRAGMENT), chunk(77.0, first=2, part=Part.LAST))
+    lag = Lag(job.trail)
+    assert lag.oldest(0) == Oldest(Position(1, "1"), lag.oldest(0).commit_time, 0, 0)  # type: ignore[union-attr]
+    found = lag.oldest(1)
+    assert found is not None and found.position == Position(2, "2") and lag.native_at(2) == "2"
+    lag.close()
 
 
 def test_read_is_what_capture_has_read_and_at_least_what_is_written(job: Job, trail: TrailWriter) -> None:

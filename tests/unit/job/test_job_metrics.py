@@ -27,6 +27,7 @@ from anabranch.model.status import (
     PhaseStatus,
     PlaceStatus,
     PositionsStatus,
+    StageStatus,
     StateStatus,
     Status,
     TableStatus,
@@ -89,7 +90,8 @@ def whole(**target: Any) -> Status:
         table("b", "parked", undecided=undecided),
     ]
     counters: Mapping[str, Any] = {"since_start": APPLIED, BUSY: 10}
-    given = {"lag": LagStatus(1.5, 300), "tables": tables, "counters": counters} | target
+    stages = [StageStatus("applying", 0.5, 200, None), StageStatus("source_not_read", None, None, "why")]
+    given = {"lag": LagStatus(1.5, 300, stages), "tables": tables, "counters": counters} | target
     to = TargetStatus("there", None, PlaceStatus("6@b:1", AT), slow_epochs={"count": 1}, **given)
     return Status(
         1,
@@ -119,6 +121,8 @@ def test_a_status_is_told_in_numbers() -> None:
         'anabranch_source_log_held_bytes{job="shop"} 5000',
         f"anabranch_lag_seconds{{{at}}} 1.5",
         f"anabranch_lag_transactions{{{at}}} 3",
+        f'anabranch_lag_stage_seconds{{{at},stage="applying"}} 0.5',
+        f'anabranch_lag_stage_bytes{{{at},stage="applying"}} 200',
         f"anabranch_apply_epochs_total{{{at}}} 4",
         f'anabranch_tables{{{at},state="parked"}} 1',
         f'anabranch_tables{{{at},state="loading"}} 0',

@@ -16,6 +16,7 @@ from anabranch import failpoints
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.state import StateStore
+from anabranch.state import store as module
 
 HOST = os.uname().nodename
 
@@ -209,3 +210,25 @@ def test_many_processes_write_at_once(tmp_path: Path) -> None:
     runs = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), f"s{n}"]) for n in range(4)]
     assert [run.wait() for run in runs] == [0, 0, 0, 0]
     assert {row["done"] for row in StateStore(tmp_path).snapshot()["progress"].values()} == {200}
+
+
+def test_samples_of_positions_are_kept_for_hours_and_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every five seconds for a quarter of an hour, once a minute for six hours, whatever the file was made by."""
+    store = filled(tmp_path)
+    with sqlite3.connect(tmp_path / "state.db") as before:
+        before.execute("DROP TABLE sample")
+    store.close()
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: 1e9 + clock.now, monotonic=lambda: 1 + clock.now))
+    for number in range(1, 7 * 720):
+        clock.now = number * 5.0
+        store.position("applied", Position(number))
+        store.seen("capture")
+        store.seen("capture")  # not due
+        if number == 200:
+            clock.now = 0.0  # somebody has set the clock back
+    samples = store.samples()
+    assert set(samples) == {"written", "applied"}, "what is sampled, and told"
+    ages = [1e9 + clock.now - one.at for one in samples["applied"]]
+    assert max(ages) <= 21600 and sum(age <= 900 for age in ages) == 181 and sum(age > 900 for age in ages) <= 345
+    assert samples["applied"] == sorted(samples["applied"])
