@@ -2,7 +2,10 @@
 
     AnabranchError
     ├── ConfigError            exit 2   job file or command line
-    │   └── JobChanged         exit 2   the job file differs from what is running (K32)
+    │   ├── JobChanged         exit 2   the job file differs from what is running (K32)
+    │   ├── UnknownName        exit 2   a manager has no such job, user or token, or none for who asks
+    │   ├── NotAllowed         exit 2   whoever asks a manager has not the role for it
+    │   └── OutOfDate          exit 2   somebody else has changed it meanwhile
     ├── PreflightFailed        exit 3
     ├── DifferencesFound       exit 4
     ├── SourceError            exit 5   the source refuses, or its log cannot be followed
@@ -160,6 +163,24 @@ class JobChanged(ConfigError):
 
     code = "job_changed"
     retry = Retry.MANUAL
+
+
+class UnknownName(ConfigError):
+    """A manager has no such thing, or none that whoever asks may see: both are answered alike."""
+
+    code = "unknown_name"
+
+
+class NotAllowed(ConfigError):
+    """Whoever asks a manager has not the role for what is asked."""
+
+    code = "not_allowed"
+
+
+class OutOfDate(ConfigError):
+    """Somebody else has changed it: it is another version than whoever wants to change it has seen."""
+
+    code = "out_of_date"
 
 
 class PreflightFailed(AnabranchError):

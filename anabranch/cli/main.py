@@ -38,6 +38,7 @@ GROUPS = {
         "arm",
     ),
     "Look": ("status", "metrics", "trace", "bundle", "verify", "trail", "conflicts", "ddl"),
+    "Manage many jobs": ("serve", "token"),
     "Repair and remove": ("parked", "skip", "rewind", "drop"),
     "Try out": ("demo", "torture"),
 }

@@ -33,6 +33,9 @@ READ_IN = {
     "job/keep_verifying.py": "shown: when a table was compared; which comes next, and any order would do",
     "job/way_back.py": "shown: when the cut-over of the other way was taken back",
     "lifecycle/vouching.py": "shown: when somebody gave a table its place",
+    "manager/store.py": "shown: when something was noted",
+    "manager/tokens.py": "when a token ends, which a person has said in days; no row hangs on it",
+    "manager/sessions.py": "when a login ends; no row hangs on it",
     "cli/main.py": "the name of a file with a traceback",
 }
 

@@ -1,0 +1,42 @@
+"""The web application: REST below `/api/v1`, `/healthz`, `/metrics`, and the pages that `serve` adds.
+
+What does not live here: each route (`jobs.py` and its neighbours).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, FastAPI
+from starlette.staticfiles import StaticFiles
+
+from anabranch.api import health, jobs
+from anabranch.api.headers import Guard
+from anabranch.api.problems import tell_problems
+from anabranch.manager import Manager
+from anabranch.version import __version__
+
+API = "/api/v1"
+
+
+def create_app(manager: Manager, pages: Sequence[APIRouter] = (), static: StaticFiles | None = None) -> FastAPI:
+    """Return the application of a manager. `pages`: routes beside those of the API; `static`: the files below `/static`."""
+    app = FastAPI(
+        title="anabranch",
+        version=__version__,
+        description="Replicates databases while they are in use. Each job is a job file that the manager keeps running.",
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,  # these pages would fetch scripts from other hosts
+        redoc_url=None,
+    )
+    app.state.manager = manager
+    app.add_middleware(Guard)
+    tell_problems(app)
+    app.include_router(health.routes)
+    for routes in (jobs.routes,):
+        app.include_router(routes, prefix=API)
+    for router in pages:
+        app.include_router(router, include_in_schema=False)
+    if static is not None:
+        app.mount("/static", static, name="static")
+    return app

@@ -1,0 +1,58 @@
+"""Tells who asks: the caller of a request, by its token or by the session of the console.
+
+What does not live here: what a caller may do (`manager/callers.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, HTTPException, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from anabranch.manager import Manager
+from anabranch.manager.callers import Caller
+from anabranch.manager.sessions import Session
+
+COOKIE = "anabranch_session"
+_bearer = HTTPBearer(auto_error=False, description="A token that `anabranch token create` has printed.")
+_Credentials = Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
+
+
+def manager_of(request: Request) -> Manager:
+    """Return the manager whose application this is."""
+    found: Manager = request.app.state.manager
+    return found
+
+
+def session_of(request: Request) -> Session | None:
+    """Return the session that the request's cookie belongs to."""
+    secret = request.cookies.get(COOKIE)
+    return manager_of(request).sessions.find(secret) if secret else None
+
+
+def place_of(request: Request) -> str:
+    """Return the address from which the request comes."""
+    return request.client.host if request.client else ""
+
+
+def caller_of(request: Request, found: Session) -> Caller:
+    """Return the user of a session as a caller."""
+    return Caller(found.user.name, "session", found.user.role, found.user.jobs, place_of(request))
+
+
+def asking(request: Request, credentials: _Credentials) -> Caller:
+    """Return who asks. Raises 401 without a token that counts; a session counts for reading, and with its word for the rest."""
+    if credentials is not None:
+        caller = manager_of(request).tokens.caller(credentials.credentials, place_of(request))
+        if caller is not None:
+            return caller
+    elif (found := session_of(request)) is not None and not found.user.must_change:
+        word = request.headers.get("X-CSRF-Token", "")
+        if request.method in ("GET", "HEAD") or word == found.csrf:
+            return caller_of(request, found)
+    raise HTTPException(401, "a token is needed: anabranch token create --role viewer makes one")
+
+
+Asks = Annotated[Caller, Depends(asking)]
+TheManager = Annotated[Manager, Depends(manager_of)]

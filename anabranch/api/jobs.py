@@ -1,0 +1,125 @@
+"""The routes of jobs: list, add, look, change, start, stop, remove.
+
+What does not live here: what is done (`manager/manager.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+
+from anabranch.api.asking import Asks, TheManager
+from anabranch.manager import Manager
+from anabranch.manager.jobs import JobVersion, ManagedJob
+
+routes = APIRouter(prefix="/jobs", tags=["jobs"])
+Name = Annotated[str, Path(description="A job's name.", min_length=1, max_length=63)]
+
+
+@dataclass(frozen=True)
+class JobAnswer:
+    """A job and its process. `state`: stopped, starting, running, stopping, waiting (to be started again) or failed."""
+
+    name: str
+    version: int
+    is_wanted: bool
+    since: str
+    state: str
+    pid: int | None
+    restarts: int
+    exit_code: int | None
+    again_in: float | None
+
+
+@dataclass(frozen=True)
+class JobPage:
+    """Some of the jobs, by name. `next`: what to give as `after` for the rest; None where there is none."""
+
+    jobs: list[JobAnswer]
+    next: str | None
+
+
+@dataclass(frozen=True)
+class JobText:
+    """The text of a job file (TOML), and why it is so. `version`: the one that was seen; else the change is refused."""
+
+    text: str
+    note: str = ""
+    version: int | None = None
+
+
+def answer(manager: Manager, job: ManagedJob) -> JobAnswer:
+    """Return a job with the state of its process."""
+    found = manager.supervision.state(job.name)
+    return JobAnswer(
+        job.name,
+        job.version,
+        job.is_wanted,
+        job.since,
+        found.state,
+        found.pid,
+        found.restarts,
+        found.code,
+        found.again_in,
+    )
+
+
+@routes.get("")
+def jobs(
+    manager: TheManager, caller: Asks, limit: Annotated[int, Query(ge=1, le=500)] = 100, after: str = ""
+) -> JobPage:
+    """List the jobs that the caller may see, by name."""
+    found = [job for job in manager.seen_by(caller) if job.name > after]
+    page = found[:limit]
+    return JobPage([answer(manager, job) for job in page], page[-1].name if len(found) > limit else None)
+
+
+@routes.post("", status_code=201)
+def add(manager: TheManager, caller: Asks, body: JobText) -> JobAnswer:
+    """Take in a job by the text of its file. It does not run yet."""
+    return answer(manager, manager.add(caller, body.text, body.note))
+
+
+@routes.get("/{name}")
+def job(manager: TheManager, caller: Asks, name: Name) -> JobAnswer:
+    """Return one job and the state of its process."""
+    return answer(manager, manager.job(caller, name))
+
+
+@routes.put("/{name}")
+def change(manager: TheManager, caller: Asks, name: Name, body: JobText) -> JobAnswer:
+    """Give a job the next version of its file. It counts from the job's next start on."""
+    return answer(manager, manager.change(caller, name, body.text, body.note, body.version))
+
+
+@routes.delete("/{name}", status_code=204)
+def remove(manager: TheManager, caller: Asks, name: Name) -> None:
+    """Forget a job that does not run. What it has made at both ends and at home stays: `anabranch drop` removes that."""
+    manager.remove(caller, name)
+
+
+@routes.post("/{name}/start", status_code=202)
+def start(manager: TheManager, caller: Asks, name: Name) -> JobAnswer:
+    """Keep a job running from now on."""
+    return answer(manager, manager.start(caller, name))
+
+
+@routes.post("/{name}/stop", status_code=202)
+def stop(manager: TheManager, caller: Asks, name: Name) -> JobAnswer:
+    """Stop a job, and keep it stopped. It has stopped when its `state` says so."""
+    return answer(manager, manager.stop(caller, name))
+
+
+@routes.get("/{name}/status")
+def status(manager: TheManager, caller: Asks, name: Name) -> dict[str, Any]:
+    """Return what `anabranch status --json` prints."""
+    return manager.status(caller, name)
+
+
+@routes.get("/{name}/versions")
+def versions(manager: TheManager, caller: Asks, name: Name) -> list[JobVersion]:
+    """List the versions of a job's file, the newest first."""
+    manager.job(caller, name)
+    return manager.jobs.versions(name)

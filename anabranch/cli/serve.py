@@ -1,0 +1,76 @@
+"""`anabranch serve`: the manager, its REST interface and its console.
+
+What does not live here: what they do (`manager/`, `api/`, `console/`).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from anabranch.cli.managing import opened
+from anabranch.cli.options import Verb, log_level
+from anabranch.errors import ConfigError
+
+ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):(\d{1,5})")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@click.command(cls=Verb)
+@click.option(
+    "--listen", default="127.0.0.1:8420", metavar="HOST:PORT", help="Answer at this address; default 127.0.0.1:8420."
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Certificate (PEM).",
+)
+@click.option(
+    "--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="Its key (PEM)."
+)
+@click.option("--stop-jobs", is_flag=True, help="Stop the jobs when the manager ends; else they go on.")
+@log_level("info")
+def serve(listen: str, tls_cert: Path | None, tls_key: Path | None, stop_jobs: bool) -> None:
+    """Keep many jobs running; serve REST and a web console.
+
+    What the manager knows stands below $ANABRANCH_HOME/_manager. The first start prints a password for one login as
+    `admin`. Beyond this machine it answers with TLS only.
+    """
+    host, port = _address(listen)
+    if (tls_cert is None) != (tls_key is None):
+        raise ConfigError("--tls-cert and --tls-key go together", hint="give both, or none")
+    if tls_cert is None and host not in LOOPBACK:
+        raise ConfigError(
+            f"--listen {listen} is reached by other machines, and passwords would pass in plain text",
+            hint="give --tls-cert and --tls-key, or listen at 127.0.0.1 behind a proxy that has TLS",
+        )
+    manager = opened()
+    import uvicorn
+
+    from anabranch import console
+    from anabranch.api import create_app
+
+    if password := manager.accounts.make_first():
+        click.echo(f"log in as admin with the password {password} (once: then choose another one)", err=True)
+    app = create_app(manager, [console.routes], console.static_files())
+    config = uvicorn.Config(
+        app, host=host, port=port, ssl_certfile=tls_cert, ssl_keyfile=tls_key, log_config=None, access_log=False,
+        server_header=False, proxy_headers=False, timeout_graceful_shutdown=5,
+    )  # fmt: skip
+    manager.begin()
+    try:
+        scheme = "https" if tls_cert else "http"
+        click.echo(f"anabranch serves {scheme}://{listen}", err=True)
+        uvicorn.Server(config).run()
+    finally:
+        manager.end(stop_jobs)
+
+
+def _address(text: str) -> tuple[str, int]:
+    found = ADDRESS.fullmatch(text)
+    if found is None or not 0 < int(found[3]) < 65536:
+        raise ConfigError(f"--listen {text!r} is no address", hint="HOST:PORT, such as 127.0.0.1:8420 or [::1]:8420")
+    return found[1] or found[2], int(found[3])

@@ -1,0 +1,154 @@
+"""The jobs of a manager: their files, each version of them, and whether they are to run.
+
+The file of a job's present version stands in `jobs/`, for the commands that run it; the store has the truth, and the files
+are written from it. What does not live here: processes (`supervising.py`), what a job file may say (`config/`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.config import JobConfig, parse_job
+from anabranch.errors import ConfigError, OutOfDate, UnknownName
+from anabranch.manager.store import ManagerStore, now
+from anabranch.view.job_view import check_filter
+
+DIRECTORY = "jobs"
+
+
+@dataclass(frozen=True)
+class ManagedJob:
+    """A job. `version`: that of its file, from 1 on; `is_wanted`: whether the manager keeps it running."""
+
+    name: str
+    version: int
+    is_wanted: bool
+    since: str
+
+
+@dataclass(frozen=True)
+class JobVersion:
+    """A version of a job file: its text as it was written, when, by whom, and why."""
+
+    version: int
+    text: str
+    at: str
+    by: str
+    note: str
+
+
+class Jobs:
+    """The jobs of one manager. `environment`: what `${…}` in their files is looked up in."""
+
+    def __init__(self, store: ManagerStore, directory: Path, environment: Mapping[str, str] = os.environ) -> None:
+        self._store, self._directory, self._environment = store, directory / DIRECTORY, environment
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def all(self) -> list[ManagedJob]:
+        """Return all jobs by name."""
+        return [_job(row) for row in self._store.rows("SELECT * FROM job ORDER BY name")]
+
+    def job(self, name: str) -> ManagedJob:
+        """Return one job. Raises UnknownName."""
+        row = self._store.row("SELECT * FROM job WHERE name = ?", (name,))
+        if row is None:
+            raise UnknownName(f"there is no job {name}", hint="GET /api/v1/jobs lists them")
+        return _job(row)
+
+    def file(self, name: str) -> Path:
+        """Return the path of the job's file, which has its present version."""
+        return self._directory / f"{name}.toml"
+
+    def checked(self, text: str) -> JobConfig:
+        """Read the text of a job file. Raises ConfigError with every problem of it."""
+        return parse_job(text, Path("the job file"), self._environment, check_filter)
+
+    def add(self, text: str, by: str, note: str = "") -> ManagedJob:
+        """Take in a job by the text of its file; it does not run yet. Raises ConfigError, also for a name that is taken."""
+        name = self.checked(text).name
+        with self._store.writing() as connection:
+            last = connection.execute("SELECT max(version) FROM job_version WHERE job = ?", (name,)).fetchone()[0] or 0
+            done = connection.execute("INSERT OR IGNORE INTO job VALUES (?, ?, 0, ?)", (name, last + 1, now()))
+            if not done.rowcount:
+                raise ConfigError(
+                    f"there is a job {name} already", job=name, hint="change that one, or choose another name"
+                )
+            connection.execute(
+                "INSERT INTO job_version VALUES (?, ?, ?, ?, ?, ?)", (name, last + 1, text, now(), by, note)
+            )
+        self.write_file(name)
+        return self.job(name)
+
+    def change(self, name: str, text: str, by: str, note: str = "", expected: int | None = None) -> ManagedJob:
+        """Give a job another text, as its next version. `expected`: the version that whoever changes it has seen.
+
+        Raises ConfigError, UnknownName; OutOfDate where somebody else has changed it since. A job that runs goes on with the
+        former version until it starts again.
+        """
+        found = self.checked(text).name
+        if found != name:
+            raise ConfigError(f"the file is of a job {found}, not {name}", job=name, hint="a job keeps its name")
+        present = self.job(name)
+        with self._store.writing() as connection:
+            version = int(connection.execute("SELECT version FROM job WHERE name = ?", (name,)).fetchone()[0])
+            if expected is not None and expected != version:
+                message = f"the job {name} is at version {version}, not {expected}: somebody else has changed it"
+                raise OutOfDate(message, job=name, hint="look at what has changed, then change it again")
+            connection.execute("UPDATE job SET version = ? WHERE name = ?", (version + 1, present.name))
+            values = (name, version + 1, text, now(), by, note)
+            connection.execute("INSERT INTO job_version VALUES (?, ?, ?, ?, ?, ?)", values)
+        self.write_file(name)
+        return self.job(name)
+
+    def versions(self, name: str) -> list[JobVersion]:
+        """Return all versions of a job's file, the newest first. Raises UnknownName."""
+        self.job(name)
+        query = "SELECT version, text, at, by, note FROM job_version WHERE job = ? ORDER BY version DESC"
+        return [JobVersion(**row) for row in self._store.rows(query, (name,))]
+
+    def version(self, name: str, number: int | None = None) -> JobVersion:
+        """Return one version of a job's file, by default the present one. Raises UnknownName."""
+        wanted = self.job(name).version if number is None else number
+        found = next((one for one in self.versions(name) if one.version == wanted), None)
+        if found is None:
+            raise UnknownName(f"the job {name} has no version {wanted}", job=name)
+        return found
+
+    def want(self, name: str, is_wanted: bool) -> ManagedJob:
+        """Note whether the manager keeps the job running. Raises UnknownName."""
+        self.job(name)
+        with self._store.writing() as connection:
+            connection.execute(
+                "UPDATE job SET is_wanted = ?, since = ? WHERE name = ? AND is_wanted <> ?",
+                (is_wanted, now(), name, is_wanted),
+            )
+        return self.job(name)
+
+    def remove(self, name: str) -> None:
+        """Forget a job, which must not run. What it has made at both ends and at home stays; so do its versions."""
+        self.job(name)
+        with self._store.writing() as connection:
+            connection.execute("DELETE FROM job WHERE name = ?", (name,))
+        self.file(name).unlink(missing_ok=True)
+
+    def write_files(self) -> None:
+        """Write the file of every job: a manager that was killed may have noted a version, and not written it."""
+        for job in self.all():
+            self.write_file(job.name)
+
+    def write_file(self, name: str) -> None:
+        """Write the present version of a job where its commands read it, readable for this user alone."""
+        path, text = self.file(name), self.version(name).text
+        beside = path.with_name(f".{path.name}.tmp")
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+
+
+def _job(row: Mapping[str, object]) -> ManagedJob:
+    return ManagedJob(str(row["name"]), int(str(row["version"])), bool(row["is_wanted"]), str(row["since"]))

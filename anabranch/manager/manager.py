@@ -1,0 +1,119 @@
+"""`Manager`: everything that the console, the API and the command line ask of a manager.
+
+What does not live here: each concept's own file has what it does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from anabranch.errors import ConfigError
+from anabranch.job import Job
+from anabranch.manager.accounts import Accounts
+from anabranch.manager.audit import Audit
+from anabranch.manager.callers import Caller, Role
+from anabranch.manager.jobs import Jobs, ManagedJob
+from anabranch.manager.sessions import Sessions
+from anabranch.manager.store import ManagerStore
+from anabranch.manager.supervising import Supervision
+from anabranch.manager.tokens import Tokens
+
+DIRECTORY = "_manager"  # in the home of jobs: no job's name begins so
+
+
+def home_of_jobs() -> Path:
+    """Return the directory in which jobs have their homes, and the manager its own."""
+    return Path(os.environ.get("ANABRANCH_HOME") or ".anabranch").absolute()
+
+
+class Manager:
+    """One manager. Each method that acts for somebody gets the `Caller`, asks what that one may do, and notes it in the audit;
+    it raises NotAllowed, and UnknownName for jobs that are not there or that the caller may not see."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        """Open the manager below `home`, the directory of the jobs' homes."""
+        self.home = home or home_of_jobs()
+        os.environ["ANABRANCH_HOME"] = str(self.home)  # so that jobs find their homes from any directory
+        self.store = ManagerStore(self.home / DIRECTORY)
+        self.audit, self.tokens, self.accounts = Audit(self.store), Tokens(self.store), Accounts(self.store)
+        self.sessions = Sessions(self.store, self.accounts)
+        self.jobs = Jobs(self.store, self.home / DIRECTORY)
+        self.supervision = Supervision(self.jobs, self.home)
+        self._status_turn = threading.Lock()
+
+    def seen_by(self, caller: Caller) -> list[ManagedJob]:
+        """Return the jobs that a caller may see, by name."""
+        caller.require(Role.VIEWER)
+        return [job for job in self.jobs.all() if caller.sees(job.name)]
+
+    def job(self, caller: Caller, name: str) -> ManagedJob:
+        """Return one job."""
+        caller.require(Role.VIEWER, name)
+        return self.jobs.job(name)
+
+    def status(self, caller: Caller, name: str) -> dict[str, Any]:
+        """Return what `anabranch status --json` says of a job; asks both ends."""
+        self.job(caller, name)
+        with self._status_turn:  # one after the other: each opens connections
+            return Job.from_file(self.jobs.file(name)).status()
+
+    def add(self, caller: Caller, text: str, note: str = "") -> ManagedJob:
+        """Take in a job by the text of its file. Raises ConfigError with every problem of it."""
+        caller.require(Role.ADMINISTRATOR)
+        job = self.jobs.add(text, caller.name, note)
+        self.audit.note(caller, "job_added", job.name, after=f"version {job.version}")
+        return job
+
+    def change(self, caller: Caller, name: str, text: str, note: str = "", expected: int | None = None) -> ManagedJob:
+        """Give a job its next version. Raises ConfigError, OutOfDate."""
+        caller.require(Role.ADMINISTRATOR, name)
+        before = self.jobs.version(name)
+        job = self.jobs.change(name, text, caller.name, note, expected)
+        lines = difflib.unified_diff(before.text.splitlines(), text.splitlines(), lineterm="", n=1)
+        self.audit.note(
+            caller, "job_changed", name, f"version {before.version}", "\n".join([f"version {job.version}", *lines])
+        )
+        return job
+
+    def start(self, caller: Caller, name: str) -> ManagedJob:
+        """Keep a job running from now on; one that has failed is tried again."""
+        caller.require(Role.OPERATOR, name)
+        before, job = self.jobs.job(name), self.jobs.want(name, True)
+        self.supervision.try_again(name)
+        self.audit.note(caller, "job_started", name, _wanted(before), _wanted(job))
+        return job
+
+    def stop(self, caller: Caller, name: str) -> ManagedJob:
+        """Stop a job, and keep it stopped. It has stopped when its process's state says so."""
+        caller.require(Role.OPERATOR, name)
+        before, job = self.jobs.job(name), self.jobs.want(name, False)
+        self.audit.note(caller, "job_stopped", name, _wanted(before), _wanted(job))
+        return job
+
+    def remove(self, caller: Caller, name: str) -> None:
+        """Forget a job that does not run. Raises ConfigError for one that does."""
+        caller.require(Role.ADMINISTRATOR, name)
+        if self.jobs.job(name).is_wanted or self.supervision.state(name).pid is not None:
+            raise ConfigError(f"the job {name} runs", job=name, hint="stop it first")
+        self.jobs.remove(name)
+        self.audit.note(caller, "job_removed", name)
+
+    def begin(self) -> None:
+        """Write the jobs' files, and begin to keep the wanted ones running."""
+        self.jobs.write_files()
+        self.supervision.begin()
+
+    def end(self, stop_jobs: bool = False) -> None:
+        """End the manager. The jobs go on, and a later manager takes them over, unless `stop_jobs`."""
+        if stop_jobs:
+            self.supervision.stop_all()
+        self.supervision.end()
+        self.store.close()
+
+
+def _wanted(job: ManagedJob) -> str:
+    return "runs" if job.is_wanted else "stopped"

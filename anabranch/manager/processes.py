@@ -1,0 +1,87 @@
+"""The processes in which a manager's jobs run: started, found again, asked to stop.
+
+A job runs as `anabranch run FILE`, in a session of its own, so that it goes on when the manager dies. A later manager finds it
+by what it notes in its state.db; its lock keeps a second one from running beside it. What does not live here: when to start one
+(`supervising.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from anabranch.state.living import mark_of
+from anabranch.state.store import StateStore
+from anabranch.view.running import RUN
+
+COMMAND = (sys.executable, "-m", "anabranch", "run")
+LOG = "run.log"  # in the job's home: what `run` and its parts write
+
+
+class JobProcess:
+    """One process `anabranch run`; `child` where this manager has started it, else it was found."""
+
+    def __init__(self, pid: int, child: subprocess.Popen[bytes] | None = None) -> None:
+        self.pid, self.child = pid, child
+        self._mark = mark_of(pid, os.uname().nodename)
+
+    @classmethod
+    def started(cls, file: Path, home: Path, environment: Mapping[str, str]) -> JobProcess:
+        """Start `run` for a job file; its output goes to `run.log` in the job's home."""
+        home.mkdir(parents=True, exist_ok=True)
+        with open(os.open(home / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
+            child = subprocess.Popen(
+                [*COMMAND, str(file)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=dict(environment),
+                cwd=home,
+                start_new_session=True,
+            )
+        return cls(child.pid, child)
+
+    @classmethod
+    def found(cls, home: Path) -> JobProcess | None:
+        """Return the process that runs the job with this home on this machine, whoever has started it."""
+        with closing(StateStore(home)) as state:
+            parts: list[dict[str, Any]] = state.snapshot()["parts"]
+        pids = [part["pid"] for part in parts if part["name"] == RUN and part["host"] == os.uname().nodename]
+        return cls(pids[0]) if pids else None
+
+    def code(self) -> int | None:
+        """Return None while it runs, else its exit code, as a shell tells it; -1 where it was not started here."""
+        if self.child is not None:
+            code = self.child.poll()
+            return code if code is None or code >= 0 else 128 - code
+        return None if self._is_same() else -1
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM: it finishes what it is about."""
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL: its parts see that it is gone, and end."""
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self.code() is None:
+            with suppress(ProcessLookupError):  # it ended meanwhile
+                os.kill(self.pid, number)
+
+    def _is_same(self) -> bool:
+        """Return whether the process is there, and no other one that has got its number since."""
+        mark = mark_of(self.pid, os.uname().nodename)
+        return bool(mark) and mark == self._mark and not _is_zombie(self.pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] in ("Z", "X")
+    return True

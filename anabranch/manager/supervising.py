@@ -1,0 +1,171 @@
+"""Keeps the wanted jobs running: starts them, finds those that run already, starts again what died, with growing pauses.
+
+What is wanted stands in the store (`jobs.py`); a thread makes it so, again and again. A job that ended for what a person has
+to mend (its file, its preflight) is not started again by itself. What does not live here: the processes (`processes.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anabranch import log
+from anabranch.errors import AnabranchError
+from anabranch.manager.jobs import Jobs
+from anabranch.manager.processes import JobProcess
+
+TICK_S = 0.5
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+CALM_S = 600.0  # a job that ran for so long begins its pauses anew
+STOP_S = 90.0  # `run` gives its parts 60; then it is killed, which costs nothing but work
+FINAL_CODES = frozenset({2, 3})  # configuration, preflight: it would fail again
+
+
+@dataclass
+class Watched:
+    """Knowledge of one job's process. `failed`: the exit code with which it ended for good."""
+
+    process: JobProcess | None = None
+    began: float = 0.0
+    pause: float = FIRST_PAUSE_S
+    not_before: float = 0.0
+    restarts: int = 0
+    failed: int | None = None
+    stop_asked: float | None = None
+    is_looked_for: bool = True  # whether a process that another manager has started may be there
+    last_code: int | None = None
+
+
+@dataclass(frozen=True)
+class ProcessState:
+    """A job's process for people: `state` is stopped, starting, running, stopping, waiting (to start again) or failed;
+    `code`: its last exit code; `again_in`: seconds to the next start."""
+
+    state: str
+    pid: int | None
+    restarts: int
+    code: int | None
+    again_in: float | None
+
+
+@dataclass
+class Supervision:
+    """The supervision of one manager's jobs. `home`: where jobs have theirs; `environment`: what their processes get."""
+
+    jobs: Jobs
+    home: Path
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    def __post_init__(self) -> None:
+        self._watched: dict[str, Watched] = {}
+        self._mutex = threading.RLock()
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="supervision", daemon=True)
+
+    def begin(self) -> None:
+        """Begin to supervise: jobs that run already are taken over."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """End the supervision; the jobs go on."""
+        self._ends.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def stop_all(self) -> None:
+        """Ask every job to stop, and wait until no process is left. What is wanted stays: a later manager starts them again."""
+        self.end()
+        with self._mutex:
+            while running := [one for one in self._watched.values() if one.process and one.process.code() is None]:
+                for one in running:
+                    self._stop(one)
+                time.sleep(0.1)
+
+    def look(self) -> None:
+        """Make what is wanted so, once."""
+        with self._mutex:
+            present = {job.name: job for job in self.jobs.all()}
+            for name in [*self._watched.keys() - present.keys(), *present]:
+                watched = self._watched.setdefault(name, Watched())
+                self._one(name, watched, name in present and present[name].is_wanted)
+                if name not in present and watched.process is None:
+                    del self._watched[name]
+
+    def try_again(self, name: str) -> None:
+        """Forget how a job failed, and its pause: it starts at the next look, if it is wanted."""
+        with self._mutex:
+            watched = self._watched.setdefault(name, Watched())
+            watched.failed, watched.not_before, watched.pause, watched.restarts = None, 0.0, FIRST_PAUSE_S, 0
+
+    def state(self, name: str) -> ProcessState:
+        """Return the state of a job's process now."""
+        with self._mutex:
+            watched = self._watched.get(name, Watched())
+            pid = watched.process.pid if watched.process else None
+            rest = watched.not_before - time.monotonic()
+            if watched.process is not None:
+                state = "stopping" if watched.stop_asked is not None else "running"
+            elif watched.failed is not None:
+                state = "failed"
+            else:
+                is_wanted = any(job.is_wanted for job in self.jobs.all() if job.name == name)
+                state = ("waiting" if rest > 0 else "starting") if is_wanted else "stopped"
+            return ProcessState(
+                state, pid, watched.restarts, watched.last_code, round(rest, 1) if state == "waiting" else None
+            )
+
+    def _run(self) -> None:
+        while not self._ends.wait(TICK_S):
+            try:
+                self.look()
+            except (AnabranchError, OSError) as error:  # a full disk, say: tried again
+                log.get().error("supervision_failed", error=str(error))
+
+    def _one(self, name: str, watched: Watched, is_wanted: bool) -> None:
+        if watched.is_looked_for:
+            watched.process, watched.is_looked_for = JobProcess.found(self.home / name), False
+            watched.began = time.monotonic()
+            if watched.process is not None:
+                log.get(job=name).info("job_taken_over", pid=watched.process.pid)
+        if watched.process is not None and (code := watched.process.code()) is not None:
+            self._ended(name, watched, code, is_wanted)
+        if watched.process is not None and not is_wanted:
+            self._stop(watched)
+        elif (
+            watched.process is None and is_wanted and watched.failed is None and time.monotonic() >= watched.not_before
+        ):
+            self._start(name, watched)
+
+    def _start(self, name: str, watched: Watched) -> None:
+        found = JobProcess.found(self.home / name)  # somebody may have started it by hand
+        watched.process = found or JobProcess.started(self.jobs.file(name), self.home / name, self.environment)
+        watched.began, watched.stop_asked = time.monotonic(), None
+        log.get(job=name).info("job_taken_over" if found else "job_started", pid=watched.process.pid)
+
+    def _ended(self, name: str, watched: Watched, code: int, is_wanted: bool) -> None:
+        was_asked = watched.stop_asked is not None
+        watched.process, watched.stop_asked, watched.last_code = None, None, code
+        log.get(job=name).info("job_ended", code=code)
+        if was_asked or not is_wanted:
+            return
+        if code in FINAL_CODES:
+            watched.failed = code
+            return
+        if time.monotonic() - watched.began > CALM_S:
+            watched.pause = FIRST_PAUSE_S
+        watched.restarts += 1
+        watched.not_before = time.monotonic() + watched.pause
+        watched.pause = min(watched.pause * 2, LONGEST_PAUSE_S)
+
+    def _stop(self, watched: Watched) -> None:
+        if watched.process is None:
+            return
+        if watched.stop_asked is None:
+            watched.stop_asked = time.monotonic()
+            watched.process.ask_to_stop()
+        elif time.monotonic() - watched.stop_asked > STOP_S:
+            watched.process.kill()
