@@ -127,6 +127,10 @@ class Jobs:
             )
         return self.job(name)
 
+    def is_wanted(self, name: str) -> bool:
+        """Return whether the manager keeps the job running; not, where there is no such job."""
+        return self._store.row("SELECT 1 FROM job WHERE name = ? AND is_wanted", (name,)) is not None
+
     def remove(self, name: str) -> None:
         """Forget a job, which must not run. What it has made at both ends and at home stays; so do its versions."""
         self.job(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import threading
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Manager:
         self.sessions = Sessions(self.store, self.accounts)
         self.jobs = Jobs(self.store, self.home / DIRECTORY)
         self.supervision = Supervision(self.jobs, self.home)
-        self._status_turn = threading.Lock()
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def seen_by(self, caller: Caller) -> list[ManagedJob]:
         """Return the jobs that a caller may see, by name."""
@@ -58,7 +59,7 @@ class Manager:
     def status(self, caller: Caller, name: str) -> dict[str, Any]:
         """Return what `anabranch status --json` says of a job; asks both ends."""
         self.job(caller, name)
-        with self._status_turn:  # one after the other: each opens connections
+        with self._turns[name]:  # one after the other: each opens connections
             return Job.from_file(self.jobs.file(name)).status()
 
     def add(self, caller: Caller, text: str, note: str = "") -> ManagedJob:

@@ -112,8 +112,7 @@ class Supervision:
             elif watched.failed is not None:
                 state = "failed"
             else:
-                is_wanted = any(job.is_wanted for job in self.jobs.all() if job.name == name)
-                state = ("waiting" if rest > 0 else "starting") if is_wanted else "stopped"
+                state = ("waiting" if rest > 0 else "starting") if self.jobs.is_wanted(name) else "stopped"
             return ProcessState(
                 state, pid, watched.restarts, watched.last_code, round(rest, 1) if state == "waiting" else None
             )
