@@ -119,7 +119,11 @@ def noted(
 def _without(then: TableSchema, after: Altered, kinds: frozenset[ColumnChange]) -> Altered:
     """Return the change without what it changes of these kinds in columns that stay."""
     former = {column.number: column for column in then.columns if column.number}
-    columns = (with_those(c, former[c.number], kinds) if c.number in former else c for c in after.schema.columns)
+    has_default = ColumnChange.DEFAULT in after.kinds - kinds  # which with_those would take with NULL
+    columns = []
+    for column in after.schema.columns:
+        undone = with_those(column, former[column.number], kinds) if column.number in former else column
+        columns.append(replace(undone, has_default=column.has_default) if has_default else undone)
     return replace(after, schema=replace(after.schema, columns=tuple(columns)), kinds=after.kinds - kinds)
 
 

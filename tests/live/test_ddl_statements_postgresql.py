@@ -22,7 +22,7 @@ from rigs.altered_postgresql import jobs
 from rigs.ddl_statements_postgresql import PostgresCase, cases
 from rigs.job_here import JobHere
 
-UNTOLD = OF_TABLES | BESIDE_COLUMNS | {ColumnChange.DEFAULT}  # of which a PostgreSQL's log tells nothing
+UNTOLD = OF_TABLES | BESIDE_COLUMNS  # of which a PostgreSQL's log tells nothing
 FOLLOWS = [kind for kind in ColumnChange if kind not in UNTOLD]
 SLICES = 58  # one of them, where there is no time for all
 ALL = [

@@ -24,6 +24,7 @@ from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.heartbeat import Heartbeat
 from anabranch.connectors.postgresql.source.held_log import Slot, read_slot
 from anabranch.connectors.postgresql.source.marker_watch import Entries, entries, refuse_changed
+from anabranch.connectors.postgresql.source.noted_columns import BY_NOTES
 from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
 from anabranch.connectors.postgresql.source.positions import Place, Snapshot, lsn_of, lsn_text, nearest, place_of
 from anabranch.connectors.postgresql.source.relations import NeedsText
@@ -34,7 +35,7 @@ from anabranch.connectors.postgresql.source.unconverted import find
 from anabranch.connectors.postgresql.source.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
 from anabranch.contracts import LogOptions, Select
 from anabranch.errors import ConfigError, LogLost, SourceError, ValueRefused
-from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange
+from anabranch.model.column_changes import TOLD_BY_ROWS
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.markers import MARKERS, jobs_among, native_among, origin_of
@@ -53,7 +54,6 @@ _UNDONE = """
 SELECT EXISTS (SELECT FROM unnest(%s::bigint[]) AS x
  WHERE coalesce(pg_catalog.pg_xact_status(x::text::xid8), 'aborted') = 'aborted')
 """
-NULLS = frozenset({ColumnChange.NULLABILITY})
 _START_OVER = "remove the job's state (anabranch drop JOB --execute) and load again"
 
 
@@ -146,9 +146,10 @@ class WalReader:
         reader = self._reader if self.is_binary else None
         options, asks = self._options, (self._type_text, has_newer, reader, self._undone)
         former = self._former if self._former_at and lsn_of(self._former_at) >= place.lsn else {}
-        tells, tells_nulls = bool(options.follows & (TOLD_BY_ROWS | NULLS)), options.follows >= NULLS
+        by_notes = options.follows & BY_NOTES
+        tells = bool(options.follows & TOLD_BY_ROWS or by_notes)
         how = options.decoding, options.leave_out, tells, former
-        self._assembler = decoder.make(SlotReading(name, place, select, *asks, *how, tells_nulls=tells_nulls))
+        self._assembler = decoder.make(SlotReading(name, place, select, *asks, *how, by_notes=by_notes))
         if options.rules.carries:
             self._assembler.carry()
         self._frames, self._at = list[bytes](), 0

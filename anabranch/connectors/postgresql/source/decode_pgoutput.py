@@ -39,6 +39,7 @@ from anabranch.connectors.postgresql.source.statement_notes import PREFIX
 from anabranch.connectors.postgresql.source.streamed import StreamedTransactions, Undone
 from anabranch.contracts import Select
 from anabranch.errors import UnknownLogEvent
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ids import TableId
 from anabranch.rows.compiled import compiled
 from anabranch.rows.log_items import LogAbandoned, LogRedefined, SourceNote
@@ -62,14 +63,14 @@ class PgoutputAssembler(Assembler):
         leave_out: frozenset[str] = frozenset(),
         tells_columns: bool = False,
         former: Former | None = None,
-        tells_nulls: bool = False,
+        by_notes: frozenset[ColumnChange] = frozenset(),
     ) -> None:
         """Set up the assembly. Raises ConfigError where the compiled decoder is missing.
 
         `reader`: set where the server was asked for values in binary form; `undone`: where it was asked for large
         transactions while they are open; `decoding`: auto, python, native; `leave_out`: origins whose rows are left
         out; `tells_columns`: as LogOptions has it; `former`: as RedefinedReader.expect_former has them;
-        `tells_nulls`: as Relations has it.
+        `by_notes`: as Relations has it.
         """
         is_compiled = compiled(decoding) and reader is None
         self._native = NativeLoop(leave_out) if is_compiled else None
@@ -78,11 +79,11 @@ class PgoutputAssembler(Assembler):
         numbers = count()
         redefined = self._redefined if tells_columns else None
         told = select, type_text, self._buffer, self._park, numbers
-        self._relations = Relations(*told, reader=reader, redefined=redefined, former=former, tells_nulls=tells_nulls)
+        self._relations = Relations(*told, reader=reader, redefined=redefined, former=former, by_notes=by_notes)
         if self._native is not None:
             self._relations.tell = self._native.know
         make = NativeMessageBuffer if is_compiled else MessageBuffer
-        tells = self._give, self.mark, reader, undone, make, leave_out, tells_columns, tells_nulls
+        tells = self._give, self.mark, reader, undone, make, leave_out, tells_columns, by_notes
         self._pieces = StreamedTransactions(select, type_text, numbers, *tells)
         self._begun = 0  # where the open transaction's commit is
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from anabranch.connectors.postgresql.source.positions import Place
 from anabranch.connectors.postgresql.source.truncate_notes import noted
 from anabranch.contracts import Select
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class SlotReading:
     leave_out: frozenset[str] = frozenset()
     tells_columns: bool = False
     former: Mapping[TableId, Sequence[TableSchema]] = field(default_factory=dict)
-    tells_nulls: bool = False
+    by_notes: frozenset[ColumnChange] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def _pgoutput(how: SlotReading) -> Assembler:
     from anabranch.connectors.postgresql.source.decode_pgoutput import PgoutputAssembler
 
     made = how.place, how.select, how.type_text, how.name, how.reader, how.undone, how.decoding, how.leave_out
-    return PgoutputAssembler(*made, how.tells_columns, how.former, how.tells_nulls)
+    return PgoutputAssembler(*made, how.tells_columns, how.former, how.by_notes)
 
 
 def _wal2json(how: SlotReading) -> Assembler:

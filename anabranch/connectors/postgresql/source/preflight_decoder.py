@@ -15,8 +15,9 @@ from anabranch.connectors.postgresql.errors import describe
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.decoders import DECODERS, Decoder
 from anabranch.connectors.postgresql.source.held_log import read_slot
+from anabranch.connectors.postgresql.source.noted_columns import BY_NOTES
 from anabranch.connectors.postgresql.source.preflight_facts import Live
-from anabranch.connectors.postgresql.source.statement_notes import SET_UP, SINCE, is_set_up
+from anabranch.connectors.postgresql.source.statement_notes import SET_UP, SINCE, is_set_up, tells_defaults
 from anabranch.connectors.postgresql.source.truncate_notes import SCHEMA
 from anabranch.connectors.postgresql.source.typemap import bare
 from anabranch.contracts import PreflightContext
@@ -27,7 +28,7 @@ from anabranch.model.schema import TableSchema
 # Releases that have it refuse all other libraries when a slot is made or read; older ones do not start with it.
 ALLOWED = "output_plugin_libraries"
 CHECK = "source.decoder"
-BY_NOTES = (ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.NULLABILITY)
+UNSURE = (ColumnChange.DROP, ColumnChange.RENAME)  # without notes
 AS_UTF8 = ("UTF8", "SQL_ASCII")  # encodings whose text is read as UTF-8
 OURS = "pgoutput"  # a part of every server
 _OTHER = '[source.options] decoder = "pgoutput"'
@@ -142,12 +143,17 @@ def indexes(context: PreflightContext) -> Iterator[CheckResult]:
 def _notes(live: Live, decoder: Decoder) -> Iterator[CheckResult]:
     """Say what an event trigger would tell of statements, where the job file asks for what is not certain without it."""
     chosen = live.context.user_choices
-    asked = [kind for kind in BY_NOTES if chosen.get(f"ddl.{kind}", "") not in ("", PARK)]
-    if not asked or not decoder.tells_columns or live.version < SINCE or is_set_up(live.connection):
+    asked = [kind for kind in (*UNSURE, *sorted(BY_NOTES)) if chosen.get(f"ddl.{kind}", "") not in ("", PARK)]
+    if not asked or not decoder.tells_columns or live.version < SINCE:
         return
-    why = f"[ddl] {', '.join(asked)}: the source notes no statements. What the next row leaves in doubt parks its table"
-    if ColumnChange.NULLABILITY in asked:
-        why += f", and {ColumnChange.NULLABILITY} is not followed"
+    if not is_set_up(live.connection):
+        why = f"[ddl] {', '.join(asked)}: the source notes no statements. What the next row leaves in doubt parks its table"
+        untold = [kind for kind in asked if kind in BY_NOTES]
+    elif ColumnChange.DEFAULT in asked and not tells_defaults(live.connection):
+        why, untold = "the source's notes of statements are those of an earlier release", [ColumnChange.DEFAULT]
+    else:
+        return
+    why += f", and {' and '.join(untold)} {'is' if len(untold) == 1 else 'are'} not followed" if untold else ""
     statements = "; ".join(" ".join(statement.split()) for statement in SET_UP)
     yield CheckResult(CHECK, CheckVerdict.WARNING, why, f"a superuser may set that up: {statements}")
 

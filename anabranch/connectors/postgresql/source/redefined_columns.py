@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from anabranch.connectors.postgresql.source.added_columns import Attribute, Rows, SeenFile, Unknown, added
 from anabranch.connectors.postgresql.source.column_readings import readings
 from anabranch.connectors.postgresql.source.noted_columns import Compared, compared
+from anabranch.connectors.postgresql.source.noted_defaults import has_default, with_default
 from anabranch.connectors.postgresql.source.statement_notes import CAST, NEW, Note
 from anabranch.connectors.postgresql.source.typemap import logical_type
 from anabranch.connectors.postgresql.source.widened import keeps_rows, keeps_values
@@ -88,8 +89,9 @@ def _behind_note(then: TableSchema, note: Note, shown: Shown, ends_nulls: bool) 
     is_cast = note.values == CAST and note.before == (then.file or then.oid)
     found = _altered(then, logged, told, replace(shown, numbered=attributes, is_cast=is_cast), rows)
     found = _with_nulls(_added_strict(found, then, note), then, note, ends_nulls)
+    found = _with_defaults(found, then, note)
     schema = replace(found.schema, numbers=note.numbers, file=note.file)
-    if compared(schema, note, with_nulls=False) is not Compared.SAME:
+    if compared(schema, note, frozenset()) is not Compared.SAME:
         raise Unknown("it is not as the source has noted it")
     return replace(found, schema=schema)
 
@@ -114,6 +116,22 @@ def _with_nulls(found: Altered, then: TableSchema, note: Note, ends_nulls: bool)
     if tuple(columns) == found.schema.columns:
         return found
     kinds = found.kinds | {ColumnChange.NULLABILITY}
+    return replace(found, schema=replace(found.schema, columns=tuple(columns)), kinds=kinds)
+
+
+def _with_defaults(found: Altered, then: TableSchema, note: Note) -> Altered:
+    """Return the table with the defaults that the note tells of columns which were there before. One that comes has what rows
+    that were there have got, and gets its own by a second look at the same note."""
+    former = {column.number for column in then.columns}
+    columns = list(found.schema.columns)
+    for place, column in enumerate(columns):
+        if note.defaults is None or column.number not in former or column.auto_increment or column.generated:
+            continue
+        if not has_default(column, told := note.defaults.get(column.number)):
+            columns[place] = with_default(column, told)
+    if tuple(columns) == found.schema.columns:
+        return found
+    kinds = found.kinds | {ColumnChange.DEFAULT}
     return replace(found, schema=replace(found.schema, columns=tuple(columns)), kinds=kinds)
 
 

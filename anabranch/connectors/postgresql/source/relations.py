@@ -13,6 +13,7 @@ from anabranch.connectors.postgresql.source.noted_columns import Compared, compa
 from anabranch.connectors.postgresql.source.pgoutput import ROW_HEAD, Relation
 from anabranch.connectors.postgresql.source.statement_notes import NEW, Note, read_note
 from anabranch.contracts import Select
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ids import TableId
 from anabranch.model.markers import MARKERS
 from anabranch.model.schema import Column, TableSchema
@@ -47,7 +48,7 @@ class Relations:
     `park` is told of a table that has to be parked, and why; `redefined`, where it is given, in its place of one that comes
     by other columns. `numbers`: rise with what is announced in a log; `head`: of its row messages, as in row_images.images;
     `reader`: set where values come in binary form; `former`: as RedefinedReader.expect_former has them;
-    `tells_nulls`: do notes tell whether a column takes NULL?
+    `by_notes`: kinds of changes that notes tell of, as noted_columns.BY_NOTES, and that are followed.
     """
 
     def __init__(
@@ -61,14 +62,14 @@ class Relations:
         reader: ReaderOf | None = None,
         redefined: Redefined | None = None,
         former: Former | None = None,
-        tells_nulls: bool = False,
+        by_notes: frozenset[ColumnChange] = frozenset(),
     ) -> None:
         self.known: dict[bytes, Known] = {}
         self.markers: set[bytes] = set()  # relations whose rows say which job has written a transaction
         self.tell: Callable[[bytes, Known], None] = lambda name, known: None  # what a relation is from here on
         self._select, self._type_text, self._buffer, self._park = select, type_text, buffer, park
         self._numbers, self._head, self._reader = numbers, head, reader
-        self._redefined, self._former, self._tells_nulls = redefined, dict(former or {}), tells_nulls
+        self._redefined, self._former, self._by_notes = redefined, dict(former or {}), by_notes
         self._seen: dict[int, tuple[int, Relation]] = {}
         self._schemas: dict[TableId, TableSchema | None] = {}
         self._reached_at: dict[TableId, int] = {}  # places in the former definitions and that in force, by notes
@@ -105,7 +106,7 @@ class Relations:
     def _reached(self, schema: TableSchema, note: Note) -> Compared:
         """Go on in the definitions that lead to the one in force, as far as the note says, and compare with that."""
         chain, at = [*self._former.get(schema.id, ()), schema], self._reached_at.get(schema.id, 0)
-        found = [compared(one, note, self._tells_nulls) for one in chain]
+        found = [compared(one, note, self._by_notes) for one in chain]
         while found[at] is Compared.OTHER and at + 1 < len(chain):
             at += 1
         if found[at] is not Compared.OTHER:
@@ -182,11 +183,12 @@ def layout(
         raise Unfit("another table has its name now")
     told = [(one.name, type_text(one.type, one.modifier)) for one in relation.columns]
     others = [one for one in former if not difference(one, told)]
+    behind = max((at for at, one in enumerate(former, 1) if not difference(one, told)), default=0)
     why = difference(schema, told)
     if why and not others:
         raise OtherColumns(why)
     from_which = schema if not why else others[-1]
-    places, filled = _carried(from_which, schema, told)
+    places, filled = _carried(from_which, schema, told, former[behind:])
     if any(_carried(one, schema, told)[0] != places for one in others):
         raise Unfit("its columns are called as others were in the same transaction, which rows are whose is not told")
     readers = _readers(relation, reader) if reader is not None else ()
@@ -214,17 +216,19 @@ def _logged(schema: TableSchema, told: Sequence[tuple[str, str]]) -> list[int]:
 
 
 def _carried(
-    former: TableSchema, schema: TableSchema, told: Sequence[tuple[str, str]]
+    former: TableSchema, schema: TableSchema, told: Sequence[tuple[str, str]], between: Sequence[TableSchema] = ()
 ) -> tuple[tuple[int, ...], tuple[tuple[int, bytes | None], ...]]:
-    """Return the places of a former definition's columns in the one in force, and what rows of before have in the others.
-    Raises OtherColumns where that is not a constant."""
+    """Return the places of a former definition's columns in the one in force, and what rows of before have in the others: the
+    default by which a column came, in the first definition `between` that has it. Raises OtherColumns where that is not a
+    constant."""
     now, logged = _logged(schema, told), [former.columns[place] for place in _logged(former, told)]
     if former is schema:
         return tuple(now), ()
     by_number = all(column.number for column in (*logged, *(schema.columns[place] for place in now)))
     there = {_known_by(schema.columns[place], by_number): place for place in now}
     places = tuple(there.get(_known_by(column, by_number), SKIPPED) for column in logged)
-    lacking = [(place, schema.columns[place]) for place in now if place not in places]
+    came = {_known_by(c, by_number): c for one in (schema, *reversed(between)) for c in one.columns}
+    lacking = [(place, came[_known_by(schema.columns[place], by_number)]) for place in now if place not in places]
     if any(column.default_is_expression for _, column in lacking):
         raise OtherColumns("rows of before have in a new column what only the source can compute")
     return places, tuple((place, None if c.default is None else c.default.encode()) for place, c in lacking)

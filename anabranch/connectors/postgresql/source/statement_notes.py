@@ -11,6 +11,7 @@ What does not live here: what a table is behind a note (redefined_columns.py), w
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,9 @@ EXCEPTION WHEN OTHERS THEN
   RAISE WARNING 'anabranch does not know which table this statement writes anew: %', SQLERRM;
   PERFORM set_config('anabranch.retyped', coalesce(current_setting('anabranch.retyped', true), '') || '/0=1/', true);
 END $$""",
-    """CREATE OR REPLACE FUNCTION anabranch.note_ddl() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+    """CREATE OR REPLACE FUNCTION anabranch.note_ddl() RETURNS event_trigger LANGUAGE plpgsql
+SET search_path = pg_catalog SET datestyle = 'ISO, YMD' SET intervalstyle = 'postgres' SET timezone = 'UTC'
+SET bytea_output = 'hex' SET extra_float_digits = 3 SET quote_all_identifiers = off SET standard_conforming_strings = on AS $$
 DECLARE note json; context text; is_plain boolean;
 BEGIN
   GET DIAGNOSTICS context = PG_CONTEXT;
@@ -48,7 +51,9 @@ BEGIN
                              'file', r.relfilenode::bigint, 'retyped',
              coalesce(substring(current_setting('anabranch.retyped', true) FROM format('/%s=([0-9]+)/', r.oid)),
                       substring(current_setting('anabranch.retyped', true) FROM '/0=([0-9]+)/'))::bigint,
-                             'cast', coalesce(is_plain, false), 'columns', (
+                             'cast', coalesce(is_plain, false), 'defaults', coalesce((
+             SELECT json_object_agg(d.adnum, pg_get_expr(d.adbin, d.adrelid)) FROM pg_attrdef d WHERE d.adrelid = r.oid), '{}'),
+                             'columns', (
              SELECT json_agg(json_build_array(a.attnum, a.attname, format_type(a.atttypid, a.atttypmod),
                       a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint u
                          WHERE u.conrelid = r.oid AND u.contype = 'n' AND NOT u.convalidated
@@ -87,6 +92,10 @@ SELECT count(*) AS number, min(least(pg_catalog.age(e.xmin), pg_catalog.age(p.xm
  WHERE e.evtname = ANY (%s) AND e.evtenabled <> 'D' AND pg_catalog.strpos(p.prosrc, 'anabranch.retyped') > 0
    AND (e.evtname <> 'anabranch_ddl' OR pg_catalog.strpos(p.prosrc, 'in_extension') > 0)
 """
+_TELLS_DEFAULTS = """
+SELECT count(*) FROM pg_catalog.pg_event_trigger e JOIN pg_catalog.pg_proc p ON p.oid = e.evtfoid
+ WHERE e.evtname = 'anabranch_ddl' AND pg_catalog.strpos(p.prosrc, '''defaults''') > 0
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +114,8 @@ class Note:
     """A table behind a statement. `numbers`: the highest that a column has had; `file`: with its rows, as TableSchema.file.
 
     `values`: what became of rows that the statement wrote anew for a column's type: CAST, as the server casts them, or NEW,
-    which may be an expression's (USING); "" where it did not, or the source does not note that. `before`: the file of then."""
+    which may be an expression's (USING); "" where it did not, or the source does not note that. `before`: the file of then.
+    `defaults`: of columns, by their numbers, as expressions, which are not to be run; None: the source does not note them."""
 
     table: TableId
     oid: int
@@ -114,6 +124,7 @@ class Note:
     columns: tuple[NotedColumn, ...]
     values: str = ""
     before: int = 0
+    defaults: Mapping[int, str] | None = None
 
 
 def read_note(content: bytes | str) -> Note | None:
@@ -124,11 +135,20 @@ def read_note(content: bytes | str) -> Note | None:
         table = TableId(str(found["schema"]), str(found["name"]))
         before = int(found.get("retyped") or 0)
         values = (CAST if found.get("cast") is True else NEW) if before else ""
-        return Note(table, int(found["oid"]), int(found["numbers"]), int(found["file"]), columns, values, before)
-    except (ValueError, KeyError, TypeError):
+        listed = found.get("defaults")
+        defaults = None if listed is None else {int(number): str(text) for number, text in listed.items()}
+        return Note(
+            table, int(found["oid"]), int(found["numbers"]), int(found["file"]), columns, values, before, defaults
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def is_set_up(connection: Connection) -> bool:
     """Return whether the source notes its statements, and whether these write rows anew. Driver errors pass."""
     return bool(connection.execute(WHOLE.encode(), [TRIGGERS]).fetchall()[0][0] == len(TRIGGERS))
+
+
+def tells_defaults(connection: Connection) -> bool:
+    """Return whether the notes have defaults, as those of earlier releases have not. Driver errors pass."""
+    return bool(connection.execute(_TELLS_DEFAULTS.encode()).fetchall()[0][0])

@@ -29,6 +29,7 @@ from anabranch.connectors.postgresql.source.pgoutput import (
 from anabranch.connectors.postgresql.source.relations import ReaderOf, Relations, TypeText
 from anabranch.connectors.postgresql.source.statement_notes import PREFIX
 from anabranch.contracts import Select
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ids import TableId
 from anabranch.model.markers import is_job, origin_of
 from anabranch.model.position import LogMark
@@ -80,9 +81,9 @@ class StreamedTransactions:
         make: Callable[[TableSchema], MessageBuffer] = MessageBuffer,
         leave_out: frozenset[str] = frozenset(),
         tells_columns: bool = False,
-        tells_nulls: bool = False,
+        by_notes: frozenset[ColumnChange] = frozenset(),
     ) -> None:
-        self._tells_nulls = tells_nulls
+        self._by_notes = by_notes
         self._redefined = _redefined if tells_columns else None
         self._select, self._type_text, self._numbers, self._give, self._mark = select, type_text, numbers, give, mark
         self._reader, self._undone, self._leave_out = reader, undone, leave_out
@@ -240,7 +241,7 @@ class StreamedTransactions:
             STREAMED_ROW_HEAD,
             self._reader,
             self._redefined,
-            tells_nulls=self._tells_nulls,
+            by_notes=self._by_notes,
         )
 
     def _selected(self, table: TableId) -> TableSchema | None:

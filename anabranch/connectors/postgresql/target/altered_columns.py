@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from anabranch.connectors.postgresql import verbatim
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import literal, qualified, quote
 from anabranch.connectors.postgresql.target import altered_checks, altered_comments, altered_indexes, ddl, label_checks
@@ -138,9 +139,13 @@ def _nullable(altered: AlteredTable, step: NullabilityChanged, rules: ValueRules
 def _default(altered: AlteredTable, step: DefaultChanged, version: int) -> str:
     column, target = altered.schema.column(step.name), altered.target(step.name)
     logical = altered.table.type_of(target)
-    if ddl.loses_default(column, logical, version):
+    is_as_there = ddl.is_as_there(altered.schema, logical) and not column.default_is_expression
+    if not is_as_there and ddl.loses_default(column, logical, version):
         raise Conflict(altered.table.source, f"{step.name} cannot have its default here")
-    default = ddl.default_of(column, logical)
+    own = {name: planned for name, _, planned in verbatim.defaults(altered.schema, altered.table)}.get(step.name)
+    if isinstance(own, str):  # the time, the date, a new UUID
+        return f"ALTER COLUMN {quote(target)} SET DEFAULT {own}"
+    default = ddl.default_of(column, logical, is_as_there)
     return f"ALTER COLUMN {quote(target)} " + ("DROP DEFAULT" if default is None else f"SET DEFAULT {literal(default)}")
 
 

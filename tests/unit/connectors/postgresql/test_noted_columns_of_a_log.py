@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.connectors.postgresql.source.added_columns import Attribute, SeenFile
 from anabranch.connectors.postgresql.source.noted_columns import Compared, compared
+from anabranch.connectors.postgresql.source.noted_defaults import constant, has_default, with_default
 from anabranch.connectors.postgresql.source.redefined_columns import behind_note
 from anabranch.connectors.postgresql.source.statement_notes import SET_UP, UNDO, Note, read_note
 from anabranch.model.column_changes import Altered, ColumnChange
@@ -18,6 +19,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, Index, TableSchema
 
+NULLS, DEFAULTS = frozenset({ColumnChange.NULLABILITY}), frozenset({ColumnChange.DEFAULT})
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)
 ID = Column("id", INT, "integer", nullable=False, number=1)
 A, B = (Column(name, TEXT, "text", number=number) for number, name in enumerate("ab", 2))
@@ -27,9 +29,7 @@ NOW = replace(THEN, columns=(ID, B, N), numbers=4)
 PAGE = Path(__file__).parents[4] / "docs/howto/prepare-a-postgresql-source.md"
 
 
-def noted(
-    *columns: Column, numbers: int = 4, file: int = 70, constants: tuple[str, ...] = (), **said: int | bool
-) -> Note:
+def noted(*columns: Column, numbers: int = 4, file: int = 70, constants: tuple[str, ...] = (), **said: Any) -> Note:
     listed = [[c.number, c.name, c.native, not c.nullable, c.name in constants] for c in columns]
     facts = {"oid": 70, "schema": "s", "name": "t", "numbers": numbers, "file": file, "columns": listed, **said}
     found = read_note(json.dumps(facts))
@@ -67,11 +67,11 @@ def test_definitions_are_compared_by_number_name_type_and_null() -> None:
         ((ID, replace(A, native="bigint"), B), Compared.OTHER),
         ((ID, A), Compared.OTHER),
     ):
-        assert compared(THEN, noted(*columns), with_nulls=True) is expected, columns
-    assert compared(replace(THEN, columns=(ID, strict, B)), noted(ID, A, B), with_nulls=True) is Compared.OTHER
-    assert compared(replace(THEN, columns=(ID, strict, B)), noted(ID, A, B), with_nulls=False) is Compared.SAME
+        assert compared(THEN, noted(*columns), NULLS) is expected, columns
+    assert compared(replace(THEN, columns=(ID, strict, B)), noted(ID, A, B), NULLS) is Compared.OTHER
+    assert compared(replace(THEN, columns=(ID, strict, B)), noted(ID, A, B), frozenset()) is Compared.SAME
     keyed = replace(THEN, indexes=(Index("u", ("a",), unique=True),))
-    assert compared(keyed, noted(ID, strict, B), with_nulls=True) is Compared.SAME
+    assert compared(keyed, noted(ID, strict, B), NULLS) is Compared.SAME
 
 
 def test_a_column_that_goes_and_one_that_comes_need_no_row_between() -> None:
@@ -88,8 +88,8 @@ def test_what_rows_had_is_the_constant_or_null_in_the_file_that_they_were_in() -
         True,
     )
     strict = replace(N, nullable=False)
-    for then_noted, constant, nullable in ((strict, "7", False), (strict, None, True), (N, "7", True)):
-        found = behind(noted(ID, B, then_noted, constants=("n",) if constant else ()), constant=constant)
+    for then_noted, kept, nullable in ((strict, "7", False), (strict, None, True), (N, "7", True)):
+        found = behind(noted(ID, B, then_noted, constants=("n",) if kept else ()), constant=kept)
         assert isinstance(found, Altered) and found.schema.column("n").nullable is nullable
     assert "cannot be read" in str(behind(noted(ID, B, N, constants=("n",))))
     assert "written anew" in str(behind(noted(ID, B, N, file=99)))
@@ -144,3 +144,85 @@ def test_null_ends_where_no_row_is_before() -> None:
         found = behind(noted(ID, strict, B, numbers=3), THEN, numbered=3, ends_nulls=ends)
         assert isinstance(found, Altered) and found.kinds == kinds
         assert found.schema.column("a").nullable is not ends
+
+
+MOMENT = "'2024-02-29 00:00:00+00'::timestamp with time zone"
+CONSTANTS = (
+    ("integer", "7", "7"),
+    ("integer", "'-7'::integer", "-7"),
+    ("smallint", "70000", None),
+    ("integer", "7.5", None),
+    ("bigint", "(7)::bigint", None),
+    ("numeric(6,2)", "7", "7.00"),
+    ("numeric(6,2)", "'-1.005'::numeric", "-1.01"),
+    ("numeric(3,2)", "10", None),
+    ("numeric", "0.5", "0.5"),
+    ("double precision", "'1e+20'::double precision", "1e+20"),
+    ("boolean", "true", "t"),
+    ("boolean", "(1 = 1)", None),
+    ("character varying(3)", "'a''b'::character varying", "a'b"),
+    ("character varying(3)", "'long'::character varying", None),
+    ("character(2)", "'x'::bpchar", "x"),
+    ("text", r"E'a\\b'::text", r"a\b"),
+    ("text", "'a'::text || 'b'::text", None),
+    ("text", "lower('A'::text)", None),
+    ("date", "'2024-02-29'::date", "2024-02-29"),
+    ("timestamp(0) without time zone", "'2024-02-29 00:00:00.7'::timestamp without time zone", None),
+    ("public.mood", "'sad'::public.mood", "sad"),
+    ("integer[]", "'{1,2}'::integer[]", "{1,2}"),
+    ("public.mood", "'sad'::other.mood", None),
+)
+
+
+@pytest.mark.parametrize(("native", "told", "text"), CONSTANTS)
+def test_constants_are_taken_apart(native: str, told: str, text: str | None) -> None:
+    assert constant(told, native) == text
+
+
+def test_of_what_is_computed_only_words_of_ours_are_kept() -> None:
+    """Anybody may write a note: what stands in it must never be run."""
+    moment = replace(A, native="timestamp with time zone", type=LogicalType(Kind.INSTANT, fraction=6))
+    for told, kept, op in (
+        ("now()", "now()", "now"),
+        ("CURRENT_TIMESTAMP(3)", "CURRENT_TIMESTAMP(3)", "now"),
+        ("CURRENT_DATE", "CURRENT_DATE", "today"),
+        ("gen_random_uuid()", "gen_random_uuid()", "uuid"),
+        ("now(); DROP TABLE t", None, None),
+        ("nextval('s'::regclass)", None, None),
+    ):
+        found = with_default(moment, told)
+        assert (found.default, found.default_is_expression, found.has_default) == (kept, True, True)
+        assert (found.default_term and found.default_term.op) == op
+        assert has_default(found, told) and not has_default(found, None) and not has_default(found, MOMENT)
+    assert with_default(found, "NULL::text") == with_default(found, None) == replace(moment, has_default=False)
+    assert has_default(moment, None) and has_default(moment, "NULL::timestamp with time zone")
+
+
+def test_defaults_are_compared_by_what_they_mean() -> None:
+    loaded = replace(A, has_default=True, default="'x'::text", default_is_expression=True)
+    for column, told, is_same in (
+        (loaded, "'x'::text", True),
+        (loaded, "'y'::text", False),
+        (loaded, None, False),
+        (replace(A, has_default=True, default="x"), "'x'::text", True),
+        (replace(loaded, default="lower('X'::text)"), "lower('X'::text)", True),
+        (replace(loaded, default="lower('X'::text)"), "lower('Y'::text)", False),
+        (replace(N, native="numeric(6,2)", has_default=True, default="7.00"), "7", True),
+    ):
+        assert has_default(column, told) is is_same, (column, told)
+
+
+def test_a_note_changes_defaults_of_columns_that_were_there() -> None:
+    defaults = {"2": "'x'::text", "4": "now()"}
+    note = noted(ID, A, B, replace(N, name="n"), constants=("n",), defaults=defaults)
+    found = behind(note, replace(NOW, columns=(ID, A, B, N)), constant="7")
+    assert isinstance(found, Altered) and found.kinds == {ColumnChange.ADD, ColumnChange.DEFAULT}
+    assert [c.default for c in found.schema.columns] == [None, "x", None, "7"]  # rows that were there have 7
+    assert compared(found.schema, note, NULLS) is Compared.SAME
+    assert compared(found.schema, note, DEFAULTS) is Compared.OTHER  # n gets its own by a second look
+    attributes = [Attribute(c.number, c.name) for c in found.schema.columns]
+    second = behind_note(found.schema, note, replace(NOW, columns=(ID, A, B, N)), attributes)
+    assert isinstance(second, Altered) and second.kinds == {ColumnChange.DEFAULT}
+    assert compared(second.schema, note, DEFAULTS) is Compared.SAME
+    assert compared(replace(found.schema, partition_key="LIST (a)"), note, DEFAULTS) is Compared.SAME
+    assert compared(found.schema, noted(ID, A, B, N), DEFAULTS) is Compared.SAME  # notes of an earlier release

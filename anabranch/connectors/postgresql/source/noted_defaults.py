@@ -1,0 +1,102 @@
+"""Defaults of columns as a note has them: an expression in the server's words, which anybody may have written into the log.
+
+So no such text is ever run. A constant is taken apart, and written anew by who needs it; of what is computed only the time, the
+date and a new UUID are known, whose words are these here. Of everything else it is told that it is computed, not by what.
+https://www.postgresql.org/docs/current/catalog-pg-attrdef.html
+
+What does not live here: the note (statement_notes.py), which columns are compared (noted_columns.py).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from decimal import ROUND_HALF_UP, Decimal
+
+from anabranch.model.schema import Column
+from anabranch.model.term import Term
+
+_NULL = re.compile(r"NULL(?:::[\w\s\".()\[\],]+)?")
+_STRING = re.compile(r"(E?)'((?:[^']|'')*)'::([\w\s\".\[\]]+)")
+_NUMBER = re.compile(
+    r"\(?(-?\d+(?:\.\d+)?)\)?|'(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)'"
+    r"::(?:integer|smallint|bigint|numeric|real|double precision)"
+)
+_NOW = re.compile(r"(?:now|transaction_timestamp)\(\)|(?:CURRENT_TIMESTAMP|LOCALTIMESTAMP)(?:\(([0-6])\))?")
+_TODAY, _UUID = "CURRENT_DATE", "gen_random_uuid()"
+_MOST = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
+_FLOATS = ("real", "double precision")
+_CALLED = {"character": "bpchar", "bit": '"bit"'}  # types that are called otherwise in an expression
+_SIZES = re.compile(r"\(([\d,]+)\)")
+
+
+def has_default(column: Column, told: str | None) -> bool:
+    """Return whether the column has the default that is told; None: it has none."""
+    if told is None or _NULL.fullmatch(told):
+        return column.default is None and not column.default_is_expression
+    if not column.default_is_expression:
+        return column.default is not None and _is_same(constant(told, column.native), column.default)
+    if column.default is None:  # it is computed, and by what is not known
+        return constant(told, column.native) is None and _term(told) is None
+    return column.default == told or _is_same(constant(told, column.native), constant(column.default, column.native))
+
+
+def with_default(column: Column, told: str | None) -> Column:
+    """Return the column with the default that is told: a constant in its text form, what is computed by the server's words for
+    it, or by None where these are not known; None: it has none."""
+    if told is None or _NULL.fullmatch(told):
+        return replace(column, has_default=False, default=None, default_is_expression=False, default_term=None)
+    text = constant(told, column.native)
+    if text is not None:
+        return replace(column, has_default=True, default=text, default_is_expression=False, default_term=None)
+    term = _term(told)
+    shown = told if term is not None else None
+    return replace(column, has_default=True, default=shown, default_is_expression=True, default_term=term)
+
+
+def constant(told: str, native: str) -> str | None:
+    """Return a constant in the text form of a column of this type; None for what is none, or what the type does not take as it
+    stands."""
+    name, sizes = _SIZES.sub("", native), [int(one) for one in ",".join(_SIZES.findall(native)).split(",") if one]
+    if name == "boolean":
+        return told[0] if told in ("true", "false") else None
+    if name in _MOST or name in _FLOATS or name == "numeric":
+        found = _NUMBER.fullmatch(told)
+        return _number(found[1] or found[2], name, sizes) if found else None
+    string = _STRING.fullmatch(told)
+    if string is None or string[3] != _CALLED.get(name, name):
+        return None
+    text = string[2].replace("''", "'")
+    if string[1]:
+        text = text.replace("\\\\", "\\")
+    if sizes and (len(text) > sizes[0] if name.startswith("character") else "." in text):
+        return None  # the type takes less of it
+    return text
+
+
+def _number(text: str, name: str, sizes: list[int]) -> str | None:
+    if name in _FLOATS:
+        return text
+    if name in _MOST:
+        is_whole = re.fullmatch(r"-?\d+", text) is not None
+        return text if is_whole and -_MOST[name] <= int(text) < _MOST[name] else None
+    if "e" in text or not sizes:
+        return None if "e" in text else text
+    digits, scale = sizes[0], sizes[1] if len(sizes) > 1 else 0
+    value = Decimal(text).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    return f"{value:f}" if abs(value) < Decimal(10) ** (digits - scale) else None
+
+
+def _is_same(one: str | None, other: str | None) -> bool:
+    if one is None or other is None or one == other:
+        return one is not None and one == other
+    try:
+        return Decimal(one) == Decimal(other) and not one[:1].isspace()
+    except ArithmeticError:
+        return False
+
+
+def _term(told: str) -> Term | None:
+    if found := _NOW.fullmatch(told):
+        return Term("now", text=found[1] or "6")
+    return Term("today") if told == _TODAY else Term("uuid") if told == _UUID else None
