@@ -263,6 +263,7 @@ class Where:
     sequence: int
     position: str
     commit_time: int
+    gtid: str | None = None
 
 
 def note_of(change: RowChange, policy: ConflictPolicy, verdict: Verdict, where: Where) -> NotedConflict:

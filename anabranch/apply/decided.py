@@ -65,6 +65,7 @@ class Decided:
             schema.version if schema else 0,
             digest_of(schema),
             process(),
+            gtid=where.gtid,
         )
 
 

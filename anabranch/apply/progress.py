@@ -130,7 +130,7 @@ class Progress:
         """Return the source transaction with this sequence."""
         ref = self.trail.descriptors(sequence - 1, sequence)[-1]
         row = self.trail.transactions(ref).slice(sequence - ref.first_sequence, 1).to_pylist()[0]
-        return Where(sequence, str(Position(sequence, row["native"])), row["commit_time"])
+        return Where(sequence, str(Position(sequence, row["native"])), row["commit_time"], row["gtid"])
 
     # --- epochs that carry out nothing of the trail: one attempt each, the caller tries again ------------------------------
 

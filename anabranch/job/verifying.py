@@ -73,11 +73,19 @@ def verify(
     """Compare both ends. While the job runs, writers may go on: what differs is looked at again until it can be told. Else both
     ends are taken as they are now: the writer has to be quiet, the stream caught up.
 
-    Raises ConfigError for a pattern that is none or that no table of the job fits and for a position that is none, StateError
-    while a table of them is not past its load, and where `since` is wanted of a job that does not run.
+    Raises ConfigError for a pattern that is none or that no table of the job fits, for a position that is none and for a target
+    that cannot be compared, or not by a sample; StateError while a table of them is not past its load, and where `since` is
+    wanted of a job that does not run.
     """
+    read_of(job)  # refuses what the job file alone says, before an end is waited for
     if wanted.since:
-        sequence_of(job, wanted.since)  # before anything is asked of an end
+        sequence_of(job, wanted.since)
+    if wanted.sample and job.config.keeps_changes:
+        raise ConfigError(
+            "a sample is ranges of keys, and a target that keeps changes has none",
+            job=job.config.name,
+            hint="compare some tables whole (--tables), or what changed behind a position (--since)",
+        )
     if wanted.sample and not 0 < wanted.sample.share <= 1:
         raise ConfigError(
             f"a sample of {wanted.sample.share} is no part of the rows", hint="above 0, at most 1: 0.05 is 5%"

@@ -60,7 +60,7 @@ class DdlChange:
     that is not known. `source_user`: who altered it at the source, None where the log does not say. `why`: for people, ""
     where all was done. `version` and `digest` are those of the source's definition that the target's table has afterwards, 0
     and "" where it has none. `by`: user and host of the process that did it. `number` and `noted_at` are given by the target,
-    the time by its clock.
+    the time by its clock. `gtid`: the transaction's name at the source, which is not kept.
     """
 
     sequence: int
@@ -78,6 +78,7 @@ class DdlChange:
     source_user: str | None = None
     number: int = 0
     noted_at: int = 0
+    gtid: str | None = None
 
 
 def digest_of(schema: TableSchema | None) -> str:

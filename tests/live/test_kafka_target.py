@@ -237,6 +237,37 @@ def test_messages_have_the_columns_of_their_time(here: JobHere, kafka: Server) -
 
 
 @pytest.mark.one_case("mysql")
+def test_changed_definitions_are_told_once_while_the_job_dies(here: JobHere, kafka: Server) -> None:
+    made, source = here.made, here.made.source
+    is_postgresql = isinstance(made, FromPostgres)
+    to_kafka(made, kafka, options='mode = "single"\ntopic = "{job}"\nformat = "debezium"\nschema_changes = true')
+    here.load()
+    source.execute(
+        "INSERT INTO item VALUES (1, 'x', 1)", "ALTER TABLE item ADD w DECIMAL(9,2)", "UPDATE item SET w = 7"
+    )
+    source.execute("ALTER TABLE item DROP COLUMN v", "UPDATE item SET n = 2")
+    for place in ("apply.ddl.noted", "apply.commit", "apply.committed"):
+        failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+        with pytest.raises(failpoints.FailpointReached):
+            here.stream()
+        failpoints.arm({})
+    here.stream()
+    found = Reader(kafka, [made.name]).look()
+    in_order = [one.value for one in sorted(found, key=lambda one: one.offset) if one.value is not None]
+    told = [one for one in in_order if "tableChanges" in one]
+    assert ["tableChanges" in one for one in in_order] == [False, True, False, True, False], "once, and at their places"
+    columns = [[one["name"] for one in each["tableChanges"][0]["table"]["columns"]] for each in told]
+    assert columns == [["id", "v", "n", "w"], ["id", "n", "w"]]
+    added = told[0]["tableChanges"][0]["table"]["columns"][-1]
+    type = "numeric" if is_postgresql else "DECIMAL"
+    assert (added["typeName"], added["length"], added["scale"]) == (type, 9, 2)
+    statements = ["ALTER TABLE item ADD w DECIMAL(9,2)", "ALTER TABLE item DROP COLUMN v"]
+    assert [one["ddl"] for one in told] == ([None, None] if is_postgresql else statements)
+    (key,) = {one.key["databaseName"] for one in found if "tableChanges" in one.value}
+    assert key == source.name and {one["source"]["table"] for one in told} == {"item"}
+
+
+@pytest.mark.one_case("mysql")
 def test_topics_of_others_are_refused_and_those_of_the_job_are_watched(here: JobHere, kafka: Server) -> None:
     made, source = here.made, here.made.source
     name = f"{made.name}.item"

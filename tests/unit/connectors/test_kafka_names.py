@@ -71,6 +71,20 @@ def test_one_topic_of_the_whole_job_may_be_told_of_transactions_too() -> None:
     assert len(list(refused_names(KafkaTargetOptions(transactions="a.d"), "copy", [TableId("a", "d")]))) == 1
 
 
+def test_changed_definitions_have_a_topic_of_the_jobs_name() -> None:
+    tables = [TableId("copy", "a")]
+    told = KafkaTargetOptions(format="debezium", schema_changes=True, partitions=3)
+    assert wanted_topics(told, "copy", tables)["copy"] == WantedTopic("copy", 1, None)
+    assert not list(refused_names(told, "copy", tables))
+    single = replace(told, mode="single", topic="{job}", partitions=1)
+    assert list(wanted_topics(single, "copy", tables)) == ["copy"] and not list(refused_names(single, "copy", tables))
+    ((of, why),) = refused_names(told, "copy.a", tables)
+    assert of is None and "copy.a and the schema changes would have topics that Kafka takes for one" in why
+    assert [why for _, why in refused_names(told, "anabranch.x", tables)] == [
+        "'anabranch.x' cannot be a topic: topics anabranch.* have the state of jobs"
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -78,6 +92,8 @@ def test_one_topic_of_the_whole_job_may_be_told_of_transactions_too() -> None:
         ({"mode": "single", "topic": "all", "partitions": 2}, "one partition, partitions is 2"),
         ({"mode": "single", "topic": "all", "format": "avro", "registry": "http://r:8081"}, "not with mode"),
         ({"transactions": "t"}, "tells nothing of transactions"),
+        ({"schema_changes": True}, "has no topic of schema changes"),
+        ({"schema_changes": True, "format": "avro", "registry": "http://r:8081"}, "has no topic of schema changes"),
         ({"format": "exbase", "schema": True}, "has no schema"),
     ],
 )

@@ -1,18 +1,26 @@
-"""Do a table's messages go on behind a changed definition? Only asks: nothing is written or registered here.
+"""Do a table's messages go on behind a changed definition, and what is told of it? Nothing is written or registered here.
 
 What does not live here: which keys stay as they are (rows/messages/altered.py), what is asked in front of a job (preflight.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.connectors.kafka.registry import Registry
+from anabranch.connectors.kafka.target.records import Key, Value
 from anabranch.connectors.kafka.target.registered import unfit
+from anabranch.connectors.kafka.target.state_forms import SCHEMA
 from anabranch.errors import TargetError, TargetUnavailable
+from anabranch.model.ddl_changes import DdlChange, Outcome
+from anabranch.model.position import Position
+from anabranch.model.schema import TableSchema
 from anabranch.rows.altered import AlteredTable
+from anabranch.rows.appended import Committed
 from anabranch.rows.messages.altered import why_not_told
-from anabranch.rows.messages.format import Format, Settings
+from anabranch.rows.messages.debezium.schema_changes import schema_change
+from anabranch.rows.messages.format import Format, Messages, Settings
 
 
 def refuse_altered(altered: AlteredTable, settings: Settings, format: Format, registry: Registry | None) -> None:
@@ -28,3 +36,14 @@ def refuse_altered(altered: AlteredTable, settings: Settings, format: Format, re
             raise TargetUnavailable(error.message, hint=error.hint, table=str(table.source)) from error
     if why:
         raise TargetError(why, table=str(table.source))
+
+
+def told_change(change: DdlChange, settings: Settings, topic: str, records: Mapping[Key, Value]) -> Messages | None:
+    """Return what a topic is told of a change of a definition, None where the table does not go on by it. `records`: the job's
+    state behind the change."""
+    if change.outcome is not Outcome.ALTERED:
+        return None
+    schema = TableSchema.from_json(records[SCHEMA, str(change.source)]["schema"])
+    native = Position.parse(change.position).native
+    at = Committed(change.sequence, native, change.commit_time, change.gtid)
+    return schema_change(settings, topic, schema, change.statement, at)

@@ -18,10 +18,11 @@ from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.registry import Registry
 from anabranch.connectors.kafka.target import state_forms as forms
-from anabranch.connectors.kafka.target.altered_tables import refuse_altered
+from anabranch.connectors.kafka.target.altered_tables import refuse_altered, told_change
 from anabranch.connectors.kafka.target.changing import Changing
 from anabranch.connectors.kafka.target.formats import format_for, registry_of
 from anabranch.connectors.kafka.target.formats import settings_of as format_settings
+from anabranch.connectors.kafka.target.names import schema_changes_topic
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.producing import Producing, settings_of
 from anabranch.connectors.kafka.target.records import Key, Value, encoded_value
@@ -186,6 +187,11 @@ class KafkaAppender:
     def note_ddl(self, job: str, change: DdlChange) -> None:
         self._open()
         self._changes |= forms.ddl_values(self._known(), change)
+        if topic := schema_changes_topic(self._options, self._job):
+            records = self._known()
+            told = told_change(change, format_settings(self._options, self._job, records), topic, records)
+            if told is not None:
+                self._produce(told)
 
     def note(self, job: str, conflict: NotedConflict) -> None:
         raise StateError("messages are compared with nothing: there are no conflicts", job=job)
@@ -244,9 +250,8 @@ class KafkaAppender:
         """Make ready what makes messages, and what sends them. Raises TargetError for topics that are not what they were."""
         noted = forms.topics_of(changing.records.there)
         found = self._look_at_topics(noted)
-        self._registry = self._registry or registry_of(
-            self._options, self._endpoint
-        )  # which goes on knowing its schemas
+        registry = self._registry or registry_of(self._options, self._endpoint)
+        self._registry = registry  # which goes on knowing its schemas
         self._format = format_for(self._options, self._job, changing.records.there, self._registry)
         limits = {name: one.largest for name, one in found.items()}
         self._producing = Producing(self._options, noted, limits)

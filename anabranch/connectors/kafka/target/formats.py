@@ -76,6 +76,9 @@ def refuse_options(options: KafkaTargetOptions) -> None:
         )
     if (options.format == "avro") != bool(options.registry):
         raise ConfigError(f"{chosen} with {'no' if not options.registry else 'a'} registry", hint=REGISTRY_HINT)
+    if options.schema_changes and options.format != "debezium":
+        hint = 'format = "debezium" has it; anabranch ddl ls JOB has a line for each of them'
+        raise ConfigError(f"{chosen} has no topic of schema changes", hint=hint)
     if options.initial_load and options.is_single:
         what = 'mode = "single" has whole transactions in their order, and initial_load tables of several moments'
         raise ConfigError(what, hint="leave out one of the two")

@@ -31,10 +31,22 @@ def transactions_topic(options: KafkaTargetOptions, job: str) -> str:
     return _PLACE.sub(lambda found: job if found[1] == "job" else found[0], options.transactions)
 
 
+def schema_changes_topic(options: KafkaTargetOptions, job: str) -> str:
+    """Return the topic that is told of changed definitions, "" for none: the one that Debezium calls by its prefix."""
+    return job if options.schema_changes else ""
+
+
+def _beside(options: KafkaTargetOptions, job: str) -> dict[str, str]:
+    """Return the topics that are about no table, with what they are told of."""
+    named = {transactions_topic(options, job): "the transactions"}
+    named.setdefault(schema_changes_topic(options, job), "the schema changes")
+    return {topic: what for topic, what in named.items() if topic}
+
+
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
     """A topic that a job writes, with its number of partitions. `table`: whose it is, as named at the target, None for the
-    one of all tables, and the one that is told of transactions."""
+    one of all tables, and those that are told of transactions and of changed definitions."""
 
     name: str
     partitions: int
@@ -47,8 +59,7 @@ def wanted_topics(options: KafkaTargetOptions, job: str, tables: Iterable[TableI
         WantedTopic(topic_name(options.topic, job, table), options.partitions, None if options.is_single else table)
         for table in tables
     ]
-    if topic := transactions_topic(options, job):
-        made.append(WantedTopic(topic, 1, None))
+    made += [WantedTopic(topic, 1, None) for topic in _beside(options, job)]
     return {one.name: one for one in made}
 
 
@@ -70,14 +81,13 @@ def refused(options: KafkaTargetOptions, job: str, tables: Iterable[TableId]) ->
     wanted: list[tuple[TableId | None, str]] = [(table, topic_name(options.topic, job, table)) for table in tables]
     if options.is_single:
         wanted = [(None, topic) for topic in dict.fromkeys(topic for _, topic in wanted)]
-    told = transactions_topic(options, job)
-    if told and (not options.is_single or (None, told) not in wanted):
-        wanted.append((None, told))
+    beside = _beside(options, job)
+    wanted += [(None, topic) for topic in beside if not options.is_single or (None, topic) not in wanted]
     for table, topic in wanted:
         same[topic.replace(".", "_")].append((table, topic))
         if why := why_not(topic):
             yield table, f"{topic!r} cannot be a topic: {why}"
     for (first, topic), *others in same.values():
         for table, other in others:
-            both = f"{first or 'all tables'} and {table or 'the transactions'}"
+            both = f"{first or 'all tables'} and {table or beside.get(other, 'all tables')}"
             yield table, f"{both} would have topics that Kafka takes for one: {topic} and {other}"

@@ -11,7 +11,7 @@ from anabranch.databases import Options, whole_number
 @dataclass(frozen=True)
 class KafkaTargetOptions(Options):
     NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(
-        ("mode", "topic", "partitions", "format", "schema", "decimal", "transactions")
+        ("mode", "topic", "partitions", "format", "schema", "decimal", "transactions", "schema_changes")
     )
 
     format: Literal["plain", "debezium", "avro", "exbase"] = "plain"
@@ -36,6 +36,10 @@ class KafkaTargetOptions(Options):
     """With `debezium` and `exbase`: the topic, of one partition, that is told of each transaction when all of its messages are
     there, with `debezium` also in front of them; `{job}` is put in. With `mode = "single"` it may be the topic of the tables.
     Without it nobody is told."""
+    schema_changes: bool = False
+    """With `debezium`: a topic named as the job, of one partition, is told of each change of a table's definition that the job
+    follows, as Debezium tells it ([what](kafka-messages.md#changes-of-definitions)). With `mode = "single"` it may be the topic
+    of the tables."""
     topics: Literal["create", "existing"] = "create"
     """Make the topics, which must not have messages of others, or write behind what topics have that somebody has made."""
     partitions: int = whole_number(1, 1, 10000)

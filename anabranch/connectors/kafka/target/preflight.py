@@ -78,8 +78,8 @@ class KafkaChecks:
         by_target = {table.target: table for table in context.targets.values()}
         for table, why in refused(self._options, context.job, by_target):
             of = by_target[table] if table else None
-            hint = "[target.options] topic" + (", or [[rules]] target, gives it" if of else " and transactions give it")
-            yield failed("topics", why, f"{hint} another name", of)
+            gives = ", or [[rules]] target, gives" if of else ", transactions or the job's name give"
+            yield failed("topics", why, f"[target.options] topic{gives} it another name", of)
 
     def _values(self, context: PreflightContext) -> Iterator[CheckResult]:
         made = format_for(self._options, context.job, {}, registry_of(self._options, self._endpoint))

@@ -14,6 +14,10 @@ RIGHTS = (
         "--operation Write --operation Describe --operation DescribeConfigs --operation Create --topic {0}. {1}",
         "its topics",
     ),
+    (
+        "--operation Write --operation Describe --operation DescribeConfigs --operation Create --topic JOB",
+        "with schema_changes = true: the topic of changed definitions",
+    ),
     ("--operation All --topic anabranch. {1}", "the job's state"),
     ("--operation Write --operation Describe --transactional-id anabranch. {1}", "its transactions"),
     ("--operation Read --group anabranch", "reading its state"),

@@ -34,6 +34,8 @@ class DebeziumTold(ToldTable):
     def change(self, message: Any) -> tuple[Image | None, Image | None] | bool | None:
         if "source" not in message and "status" in message:
             return False  # the beginning or the end of a transaction
+        if "tableChanges" in message:
+            return False  # a changed definition
         source, own = message["source"], self.table.source
         if (source.get("schema", source["db"]), source["table"]) != (own.schema, own.name):
             return False
