@@ -20,7 +20,8 @@ from anabranch.apply.decided import Decided
 from anabranch.apply.life.park import let_go
 from anabranch.apply.patience import Patience
 from anabranch.apply.settings import ApplySettings
-from anabranch.apply.told import Totals, tell
+from anabranch.apply.told import Totals, passed, tell
+from anabranch.apply.told import now as clock
 from anabranch.apply.work import Work
 from anabranch.contracts import Begun, EpochWriter, TargetStore
 from anabranch.errors import Fenced, StateError, TargetUnavailable, TrailError
@@ -75,6 +76,7 @@ class Progress:
     states: dict[TableId, TableState] = field(init=False, repr=False)
     context: ApplyContext = field(init=False, repr=False)
     skipped: Sequence[int] = field(default=(), init=False)  # transactions that are left out
+    _began: int = field(default=0, init=False)  # when the running epoch was opened at the target
     _is_in_doubt: bool = field(default=True, init=False)
     _is_unsettled: bool = field(
         default=False, init=False
@@ -194,7 +196,7 @@ class Progress:
     def begin(self, then: Checkpoint, now: Checkpoint | None = None) -> None:
         """Open the target's transaction. Its first statement moves the checkpoint from `now`, by default the one that
         is known here. Raises OutOfStep where the target is elsewhere."""
-        self._is_in_doubt = True
+        self._is_in_doubt, self._began = True, clock()
         reach("apply.begin")
         if self.writer.begin(now or self.checkpoint, then) is not Begun.OPEN:
             raise OutOfStep(f"the target is not at {self.checkpoint.position} any more", job=self.job)
@@ -222,11 +224,18 @@ class Progress:
         self.patience.success()
         kept = let_go(self.job, self.store, self.trail.directory, self.settings.names, forgotten)
         tell(self.job, self.checkpoint, then, work, forgotten - kept.keys())
+        if then.position.sequence > self.checkpoint.position.sequence:
+            parked = (table for table, state in work.states.items() if state.is_parked and self._was_not_parked(table))
+            self.totals.passed.append(passed(self.checkpoint, then, self._began, work, parked))
         self.totals.transactions += then.position.sequence - self.checkpoint.position.sequence
         self.totals.changes += sum(work.counts.values())
         self.totals.epochs += 1
         self.checkpoint, self.context, self.states = then, work.context, {**work.states, **kept}
         self._is_in_doubt = False
+
+    def _was_not_parked(self, table: TableId) -> bool:
+        before = self.states.get(table)
+        return before is None or not before.is_parked
 
     def _end_changes(self, work: Work) -> None:
         """Let readers of changes know of tables that are parked here, whatever parks them: nothing comes behind this place."""

@@ -66,6 +66,8 @@ def _since(context: click.Context, parameter: click.Parameter, text: str | None)
     metavar="LEVEL",
     help="Note info, or debug as well, from now on; shows nothing.",
 )
+@click.option("--position", metavar="P", help="Follow one transaction: 4711@PLACE, 4711, or PLACE.")
+@click.option("--xid", metavar="X", help="The same by the source's own name: a GTID, an id.")
 @click.option("--at-target", is_flag=True, help="Read the target's copy, not the job's home.")
 @target_option
 @json_option
@@ -77,6 +79,8 @@ def trace(
     limit: int,
     follow: bool,
     record: str | None,
+    position: str | None,
+    xid: str | None,
     at_target: bool,
     target: str | None,
     as_json: bool,
@@ -85,12 +89,18 @@ def trace(
 
     Starts and ends of parts, states, errors, retries and commands, kept as long as [trace] says. With --follow and
     --json an object a line. --record debug adds statements, chunks and epochs, also of processes that run already.
+    --position and --xid follow one transaction: when it was written, with which epoch of each target, or where it waits.
     """
     from anabranch.job import Job
 
     if follow and at_target:
         raise click.UsageError("--follow shows what comes into the job's home: leave --at-target out")
     opened = Job.from_file(job)
+    if position or xid:
+        if (position and xid) or since or follow or record or at_target:
+            raise click.UsageError("--position or --xid stands alone, with --target or --json")
+        _follow_one(opened if target is None else opened.on(target), position or "", xid or "", as_json)
+        return
     if record:
         opened.record(record)
         click.echo(TAKEN_UP[record])
@@ -110,6 +120,16 @@ def trace(
         )
     if follow:
         _follow(opened, everything, since, level, as_json)
+
+
+def _follow_one(job: Job, position: str, xid: str, as_json: bool) -> None:
+    from anabranch.cli.transaction_text import lines
+
+    found = job.trace_transaction(position, xid)
+    if as_json:
+        write_json(found.to_json())
+    else:
+        click.echo("\n".join(lines(found)))
 
 
 def _follow(job: Job, known: list[dict[str, Any]], first: datetime | None, level: str, as_json: bool) -> None:

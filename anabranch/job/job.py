@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from anabranch.job.drill_plan import DrillPlan
     from anabranch.job.drill_report import DrillReport
     from anabranch.job.drop import Leftovers
+    from anabranch.job.one_transaction import TransactionTrace
     from anabranch.job.printing import Script
     from anabranch.job.pruning import Pruned
     from anabranch.lifecycle.arming import Armed
@@ -287,6 +288,14 @@ class Job(NamedJob):
             from anabranch.job.shipping import entries
 
             return entries(self, since, at_target)
+
+    def trace_transaction(self, position: str = "", xid: str = "") -> TransactionTrace:
+        """Follow one transaction through all stages, by its position, its sequence or its place in the source's log; or by the
+        source's own name of it (`xid`, a GTID). Raises ConfigError for one that the trail does not have under such a name."""
+        with self._named():
+            from anabranch.job.one_transaction import transaction_trace
+
+            return transaction_trace(self, position, xid)
 
     def record(self, level: str) -> None:
         """Set which lines the trace takes from now on. "info" is the usual level; "debug" adds statements without their

@@ -60,6 +60,7 @@ def run_capture(job: JobView) -> None:
                 prepare_source(job, source, options, stop.asked)
                 settings = job.config.capture
                 watcher = CaptureWatcher(state)
+                watcher.begins(trail)
                 Capture(
                     source=source,
                     reader=reader,

@@ -150,6 +150,10 @@ def _facts(on: Waiting | AnabranchError, task: str) -> tuple[str, dict[str, Any]
 class CaptureWatcher:
     def __init__(self, state: StateStore) -> None:
         self.state, self._next, self._next_read, self._is_waiting = state, 0.0, 0.0, False
+        self._written: tuple[int, int] | None = None  # up to where the trail was published last, and when
+
+    def begins(self, trail: TrailWriter) -> None:
+        self._written = trail.end.position.sequence, time.time_ns() // 1000
 
     def follows(self, decoder: str) -> None:
         self.state.how("capture", f"decoder {decoder}")
@@ -164,6 +168,7 @@ class CaptureWatcher:
         self.state.position("source_end", trail.end.position, trail.end.commit_time)
 
     def written(self, trail: TrailWriter) -> None:
+        self._passed(trail.end.position)
         if self._is_waiting:
             self._is_waiting = False
             self.state.phase("streaming")
@@ -172,6 +177,12 @@ class CaptureWatcher:
             self._next = now + INTERVAL
             end = trail.end
             self.state.position("written", end.position, end.commit_time)
+
+    def _passed(self, position: Position) -> None:
+        now, before = time.time_ns() // 1000, self._written
+        if before is not None and position.sequence > before[0]:
+            self.state.passed("capture", before[0], position, before[1], now)
+        self._written = position.sequence, now
 
     def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
         self._is_waiting = True
@@ -240,6 +251,10 @@ class ApplyWatcher:
             "changes_applied": totals.changes,
             "epochs": totals.epochs,
         }
+        while totals.passed:
+            one = totals.passed.popleft()
+            facts = {name: getattr(one, name) for name in ("epoch", "changes", "conflicts", "asides", "parked")}
+            self.state.passed("apply", one.after, one.upto, one.began, one.committed, facts)
         self.state.count("apply", found, {BUSY: int(totals.busy_seconds * 1000)})
 
     def slow(self, totals: Totals) -> None:

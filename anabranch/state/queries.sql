@@ -36,6 +36,9 @@ CREATE TABLE IF NOT EXISTS gauge (part TEXT NOT NULL, name TEXT NOT NULL, value 
 -- name: create_sample
 CREATE TABLE IF NOT EXISTS sample (kind TEXT NOT NULL, at REAL NOT NULL, text TEXT NOT NULL, kept INTEGER NOT NULL, PRIMARY KEY (kind, at))
 
+-- name: create_passage
+CREATE TABLE IF NOT EXISTS passage (id INTEGER PRIMARY KEY, part TEXT NOT NULL, after INTEGER NOT NULL, sequence INTEGER NOT NULL, upto TEXT NOT NULL, began INTEGER NOT NULL, ended INTEGER NOT NULL, facts TEXT NOT NULL)
+
 -- name: put_part
 INSERT INTO part VALUES (:name, :pid, :host, :at, :mark, :at, NULL)
 ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, host = excluded.host, since = excluded.since, mark = excluded.mark, seen = excluded.seen, stopping = NULL
@@ -85,6 +88,12 @@ UPDATE counter SET total = 0, since = :at
 -- name: put_gauge
 INSERT INTO gauge VALUES (:part, :name, :value, :at)
 ON CONFLICT (part, name) DO UPDATE SET value = excluded.value, at = excluded.at
+
+-- name: put_passage
+INSERT INTO passage (part, after, sequence, upto, began, ended, facts) VALUES (:part, :after, :sequence, :upto, :began, :ended, :facts)
+
+-- name: drop_passages
+DELETE FROM passage WHERE id <= (SELECT max(id) FROM passage) - :kept
 
 -- name: put_how
 INSERT INTO how VALUES (:name, :how, :at)
@@ -165,3 +174,6 @@ SELECT part, text, since, at FROM wait ORDER BY since
 
 -- name: errors
 SELECT part, exit_code, message, at, retry, facts FROM last_error ORDER BY at
+
+-- name: passages
+SELECT after, sequence, upto, began, ended, facts FROM passage WHERE part = :part AND after < :sequence AND sequence >= :sequence ORDER BY id

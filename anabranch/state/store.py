@@ -1,4 +1,5 @@
-"""The store behind `status`: parts, phases, positions, load progress, counters, slow epochs, errors.
+"""The store behind `status`: parts, phases, positions, load progress, counters, slow epochs, errors; and which part has passed
+which stretch of the trail when, for the last ones.
 
 Several processes write at once. Nothing here may stop a pipeline: what goes wrong with the file is a warning in the
 log, the file is made anew, and the next write fills it again. What does not live here: the SQL (`queries.sql`), whether a
@@ -13,6 +14,7 @@ import re
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -36,6 +38,7 @@ RESERVE = (
 )
 BUSY_S = 2.0  # longer than any of our writes; a stuck writer must not hold up a pipeline
 FRESH_S = 20.0  # a wait that is not told again for so long is over, whatever became of who told it
+PASSAGES = 10_000  # that are kept
 VERSION = 4  # of the tables; another one is thrown away, it is only a view
 SAMPLED = ("written", "applied", "log_end")  # positions of which is kept when they were where
 # Seconds between two samples, for a quarter of an hour; of older ones, for six hours, one a minute (`drop_samples`)
@@ -82,6 +85,7 @@ class StateStore:
         self._gauges: dict[str, dict[str, int]] = {}
         self._places: dict[str, str] = {}  # by kind, as this process has told them
         self._sampled = self._kept = 0.0  # monotonic: when samples were taken last
+        self._passages: dict[str, deque[dict[str, Any]]] = {}  # by part: told, and not written yet
         self._mutex = threading.RLock()
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -136,6 +140,16 @@ class StateStore:
     def gauge(self, part: str, gauges: Mapping[str, int]) -> None:
         """Keep how much of something a part has now, beside its other gauges. Costs nothing, as `count`."""
         self._gauges[part] = {**self._gauges.get(part, {}), **gauges}
+
+    def passed(
+        self, part: str, after: int, upto: Position, began: int, ended: int, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        """Keep that a part has passed the transactions behind sequence `after` up to `upto`, from `began` to `ended` in
+        microseconds since 1970 UTC. Costs nothing, as `count`; the last PASSAGES are kept.
+        """
+        told = {"sequence": upto.sequence, "upto": str(upto), "began": began, "ended": ended}
+        waiting = self._passages.setdefault(part, deque(maxlen=PASSAGES))
+        waiting.append({"part": part, "after": after, **told, "facts": json.dumps(dict(facts or {}))})
 
     def reset_counters(self) -> None:
         """Count from now on what is shown as counted since the reset."""
@@ -257,6 +271,13 @@ class StateStore:
             found.setdefault(row["kind"], []).append(PlaceSample(row["at"], row["text"]))
         return found
 
+    def passages(self, part: str, sequence: int) -> list[dict[str, Any]]:
+        """Return the stretches of the trail with a transaction that the part has passed, of those that are kept, the oldest
+        first. There are several where a target went back.
+        """
+        found = self._read("passages", part=part, sequence=sequence)
+        return [{**row, "facts": json.loads(row["facts"])} for row in found]
+
     # --- the file ---------------------------------------------------------------------------------------------------
 
     def _write(self, query: str, **values: Any) -> None:
@@ -278,7 +299,11 @@ class StateStore:
     def _counted(self, part: str) -> list[tuple[str, dict[str, Any]]]:
         counts = self._counts.pop(part, {}).items()
         gauges = self._gauges.pop(part, {}).items()
+        waiting = self._passages.get(part) or deque()
+        passages = [("put_passage", waiting.popleft()) for _ in range(len(waiting))]
         return [
+            *passages,
+            *([("drop_passages", {"kept": PASSAGES})] if passages else []),
             *(("put_count", {"part": part, "name": name, "value": value}) for name, value in counts),
             *(("put_gauge", {"part": part, "name": name, "value": value}) for name, value in gauges),
         ]
@@ -297,12 +322,12 @@ class StateStore:
             for query in ("put_sample", "drop_samples")
         ]
 
-    def _read(self, query: str) -> list[dict[str, Any]]:
+    def _read(self, query: str, **values: Any) -> list[dict[str, Any]]:
         """Run a query. Never creates the file: `status` of a job that never ran leaves nothing behind."""
         if not self._path.exists():
             return []
         with self._guarded(query):
-            cursor = self._open().execute(self._queries[query])
+            cursor = self._open().execute(self._queries[query], values)
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
         return []
@@ -352,8 +377,9 @@ class StateStore:
             for statement in RESERVE:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {VERSION}")
-        with suppress(sqlite3.OperationalError):  # a file of an earlier release has no samples; nor may it be written
-            connection.execute(self._queries["create_sample"])
+        for query in ("create_sample", "create_passage"):  # which earlier releases had not; the file may be read-only
+            with suppress(sqlite3.OperationalError):
+                connection.execute(self._queries[query])
         return connection
 
     def _recreate(self) -> None:
