@@ -62,6 +62,9 @@ class CaptureWatcher(Protocol):
     def read(self, position: Position, commit_time: int) -> None:
         """Note that the log is read up to `position`; that much is not durable yet."""
 
+    def log_end(self, mark: LogMark) -> None:
+        """Note where the source's log ends at this moment."""
+
     def at_end(self, trail: TrailWriter) -> None:
         """Note that the source has nothing at this moment that the trail lacks."""
 
@@ -294,6 +297,7 @@ class Capture:
                 self._park_drifted()
                 self._look_for_newcomers()
                 self._look_for_replaced()
+                self._tell_end()
                 next_tables = now + pace.current.capture_tables
             if self.newcomers.is_waiting and not is_inside:
                 self._park_newcomers()
@@ -332,8 +336,16 @@ class Capture:
         The source's end is asked over another connection.
         """
         with suppress(SourceUnavailable):
-            if self.source.order.includes(self._place(), self.reader.end().native, None):
+            end = self.reader.end()
+            self.watcher.log_end(end)
+            if self.source.order.includes(self._place(), end.native, None):
                 self.watcher.at_end(self.trail)
+
+    def _tell_end(self) -> None:
+        """Tell the watcher how far the source is, also while there is so much to read that nobody looks whether that is
+        all."""
+        with suppress(SourceUnavailable):
+            self.watcher.log_end(self.reader.end())
 
     def _write(self, chunk: Chunk) -> None:
         appended = self.trail.append(self.open.resumed(self._guarded(chunk)))

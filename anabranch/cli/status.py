@@ -233,6 +233,9 @@ def _behind(lag: Mapping[str, Any]) -> Iterable[str]:
     ]
     if shown:
         yield f"behind      {'; '.join(shown)}"
+    if (eta := lag.get("eta")) and eta["seconds"]:
+        error = f", ± {100 * eta['error']:.0f} % so far" if eta["error"] is not None else ""
+        yield f"caught up   in about {_duration(eta['seconds'])}, at {eta['at']}{error}"
     if culprit := lag.get("culprit"):
         since = f" (since {culprit['since']})" if culprit["since"] and culprit["since"] not in culprit["text"] else ""
         yield f"because     {culprit['text']}{since}"

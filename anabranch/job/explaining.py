@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import TrailError
 from anabranch.job.lag import Lag, Oldest, lives
 from anabranch.job.lag_culprit import Seen, culprit
+from anabranch.job.lag_eta import NEAR_S, Eta, Point, estimated, points_of
 from anabranch.job.lag_stages import (
     READ_NOT_WRITTEN,
     SOURCE_NOT_READ,
@@ -31,7 +32,7 @@ from anabranch.job.states import Condition, condition_of
 from anabranch.model.metrics import EPOCH_BEGAN, EPOCH_END
 from anabranch.model.position import LogMark, Position
 from anabranch.model.state import Checkpoint
-from anabranch.model.status import LagStatus, StageStatus, TableStatus
+from anabranch.model.status import EtaStatus, LagStatus, StageStatus, TableStatus
 from anabranch.state.store import PlaceSample, StateStore, time_text
 from anabranch.trail.reader import TrailEnd
 from anabranch.view.opened import source_of
@@ -39,6 +40,8 @@ from anabranch.view.opened import source_of
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
+NO_ETA = Eta(None, None, None)
+LONGEST_S = 366 * 86400.0  # of an estimate: a backlog that hardly falls has none
 UNKNOWN_SINCE = (
     "since when the trail has the oldest transaction is not known: its whole age counts to written_not_planned"
 )
@@ -78,9 +81,14 @@ def explained(known: Known, lag: Lag, bare: LagStatus) -> LagStatus:
     )
     seconds = seconds_by_stage(life)
     sizes = bytes_by_stage(_distances(known, lag, epoch[0] if epoch else None), wait is not None)
+    estimate = _estimate(known, samples, bare) if condition.state == "streaming" else NO_ETA
     whys = _whys(known, condition, seconds)
+    if estimate.seconds is None and (estimate.rate or 0) < 0:
+        most = max(STAGES, key=lambda one: sizes[one] or 0)
+        whys.setdefault(most, f"the target falls behind by {-round(estimate.rate or 0):,} bytes/s")
     stages = [StageStatus(one, seconds[one], sizes[one], whys.get(one)) for one in STAGES]
-    return replace(bare, stages=stages, culprit=culprit(_seen(known, condition, bare, oldest, epoch)))
+    named = culprit(_seen(known, condition, bare, oldest, epoch))
+    return replace(bare, stages=stages, culprit=named, eta=_eta(estimate, known.now))
 
 
 def _seen(
@@ -100,6 +108,29 @@ def _seen(
         snapshot["slow_epochs"],
         time_text(known.checkpoint.commit_time) if known.checkpoint else None,
     )
+
+
+def _estimate(known: Known, samples: Mapping[str, list[PlaceSample]], bare: LagStatus) -> Eta:
+    """Estimate when the target will have caught up, from where positions were in the last hours."""
+    later = known.source_end
+    if bare.bytes is None or bare.seconds is None or later is None:
+        return NO_ETA
+    order = source_of(known.job).order
+
+    def far(native: str) -> int | None:
+        return order.bytes_between(native, later, known.sizes) if native else None
+
+    applied, written, ends = (samples.get(kind, []) for kind in ("applied", "written", "log_end"))
+    points = points_of(applied, written, ends, far, known.now)
+    return estimated([*points, Point(known.now, bare.bytes, bare.seconds <= NEAR_S)], known.now)
+
+
+def _eta(found: Eta, now: float) -> EtaStatus | None:
+    if found.seconds is None or found.seconds > LONGEST_S:
+        return None
+    seconds = round(found.seconds, 1)
+    at = time_text(round((now + seconds) * 1_000_000))
+    return EtaStatus(at, seconds, None if found.error is None else round(found.error, 3))
 
 
 def _samples(job: JobView) -> dict[str, list[PlaceSample]]:

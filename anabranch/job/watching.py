@@ -19,7 +19,7 @@ from anabranch.job.tracing import PartTrace
 from anabranch.model.condition import Waiting
 from anabranch.model.ids import TableId
 from anabranch.model.metrics import BUSY, EPOCH_BEGAN, EPOCH_END
-from anabranch.model.position import Position
+from anabranch.model.position import LogMark, Position
 from anabranch.model.state import Checkpoint
 from anabranch.state.store import StateStore
 
@@ -163,6 +163,9 @@ class CaptureWatcher:
         if now >= self._next_read:
             self._next_read = now + INTERVAL
             self.state.position("read", position, commit_time)
+
+    def log_end(self, mark: LogMark) -> None:
+        self.state.position("log_end", mark.native)
 
     def at_end(self, trail: TrailWriter) -> None:
         self.state.position("source_end", trail.end.position, trail.end.commit_time)

@@ -77,6 +77,16 @@ class StageStatus:
 
 
 @dataclass(frozen=True)
+class EtaStatus:
+    """Estimate of when a target will have caught up. `error`: mean of |estimated - real| / real of estimates of the last hours
+    that came true; None before one did."""
+
+    at: str | None
+    seconds: float
+    error: float | None
+
+
+@dataclass(frozen=True)
 class LagStatus:
     """The lag of a target behind its source; None where it is not known. `culprit`: what holds it up, as `{kind, text, …}`."""
 
@@ -84,6 +94,7 @@ class LagStatus:
     bytes: int | None
     stages: list[StageStatus] = field(default_factory=list)
     culprit: Facts | None = None
+    eta: EtaStatus | None = None
 
 
 @dataclass(frozen=True)

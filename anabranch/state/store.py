@@ -41,6 +41,7 @@ FRESH_S = 20.0  # a wait that is not told again for so long is over, whatever be
 PASSAGES = 10_000  # that are kept
 VERSION = 4  # of the tables; another one is thrown away, it is only a view
 SAMPLED = ("written", "applied", "log_end")  # positions of which is kept when they were where
+LOOKED_AT = ("log_end",)  # of these, one that holds for the moment in which it is told, and not until it is told again
 # Seconds between two samples, for a quarter of an hour; of older ones, for six hours, one a minute (`drop_samples`)
 SAMPLE_S, KEPT_S = 5.0, 60.0
 
@@ -316,6 +317,8 @@ class StateStore:
         kept = not self._kept or now - self._kept >= KEPT_S
         self._sampled, self._kept = now, now if kept else self._kept
         moment, places = time.time(), dict(self._places)
+        for kind in LOOKED_AT:
+            self._places.pop(kind, None)
         return [
             (query, {"kind": kind, "moment": moment, "text": text, "kept": kept})
             for kind, text in places.items()

@@ -180,7 +180,8 @@ def killed_with_all_it_died(made: Scenario, run: Running) -> None:
 
 def stopped_in_order_it_is(made: Scenario) -> None:
     run = made.start("run")
-    is_in(made, run, "streaming", "idle")
+    lag = is_in(made, run, "streaming", "idle")["targets"][0]["lag"]
+    assert lag["eta"]["seconds"] == 0 and lag["culprit"]["kind"] == "idle_source"
     with locked(made, f"{made.there}.item"):
         made.source.execute("INSERT INTO item VALUES (3, 'c')")
         is_in(made, run, "waiting", "others")
@@ -206,6 +207,7 @@ def its_lag_names_the_lock(made: Scenario, run: Running) -> None:
     assert "item" in str(culprit["table"]) and culprit["held_by"], culprit
     known = [one["seconds"] for one in found["stages"] if one["seconds"] is not None]
     assert round(sum(known), 3) == found["seconds"]
+    assert found["eta"] is None, "nobody knows when the lock goes"
     assert "because     apply waits for" in made.cli("status").stdout
 
 

@@ -35,6 +35,7 @@ FOUND = {
                     {"stage": "waiting_for_locks", "seconds": 100.0, "bytes": 234_567, "why": "apply waits"},
                 ],
                 "culprit": {"kind": "lock", "text": "apply waits for a lock on t", "since": "2026-01-01T00:00:00Z"},
+                "eta": {"at": "2026-01-01T01:00:00Z", "seconds": 60.0, "error": 0.123},
             },
             "slow_epochs": {"count": 2, "epochs": 1500, "reason": "shop.a: why", "at": "2026-01-01T00:00:00.500Z"},
             "tables": [
@@ -73,6 +74,7 @@ target      postgresql://app@h:5432/d
 applied     7@bin.1:7  committed 2026-01-01T00:00:00.000000Z
 lag         1 h 2 min, 1.2 MB
 behind      written not planned 1 h 0 min, 1.0 MB; waiting for locks 100.0 s, 234.6 kB
+caught up   in about 60.0 s, at 2026-01-01T01:00:00Z, ± 12 % so far
 because     apply waits for a lock on t (since 2026-01-01T00:00:00Z)
 slow epochs 2 of 1,500, the last at 2026-01-01T00:00:00.500Z: shop.a: why
 

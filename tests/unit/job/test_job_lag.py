@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.model.state import Checkpoint
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
+from anabranch.state import store
 from anabranch.state.store import StateStore
 from anabranch.trail.writer import TrailWriter
 
@@ -211,6 +213,35 @@ def test_stages_say_where_the_oldest_transaction_is_and_how_much_of_the_log_is_w
     state.part_ended("apply", os.getpid(), os.uname().nodename)
     assert stages(job, "bytes") == dict(zip(STAGES, (2, 0, 3, 0, 0), strict=True)), "nobody carries anything out"
     assert job.status()["targets"][0]["lag"]["culprit"]["kind"] == "part"
+    state.close()
+
+
+def test_an_estimate_is_made_of_what_the_parts_have_kept(
+    job: Job, trail: TrailWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a minute the source came from 30 to 40 commits, the target from 0 to 20: it takes another two for the rest."""
+    source, key = database("lag_source"), Column("id", LogicalType(Kind.INT64), "bigint", nullable=False)
+    source.create(TableSchema(TableId("shop", "a"), (key,), ("id",)))
+    commit(source, 40)
+    write(trail, chunk(*[HOUR] * 40))
+    target_at(job, 20)
+    state, host, now = StateStore(job.config.home), os.uname().nodename, time.time()
+    for part in ("capture", "apply"):
+        state.part(part, os.getpid(), host)
+    state.phase("streaming")
+    clock = SimpleNamespace(time=lambda: now - clock.ago, monotonic=lambda: 1000 - clock.ago, ago=60.0)
+    monkeypatch.setattr(store, "time", clock)
+    for number in range(13):
+        clock.ago = 60 - 5 * number
+        state.position("written", Position(40, "40"))
+        state.position("applied", Position(20 * number // 12, str(20 * number / 12).partition(".")[0]))
+        state.position("log_end", str(30 + 10 * number // 12))
+        state.seen("apply")
+    lag = job.status()["targets"][0]["lag"]
+    assert lag["eta"]["seconds"] == pytest.approx(120, rel=0.3) and lag["eta"]["error"] is None
+    assert lag["bytes"] == 20 and lag["eta"]["at"] > job.status()["at"]
+    state.phase("waiting", "for the target", "target")
+    assert job.status()["targets"][0]["lag"]["eta"] is None, "it does not go on"
     state.close()
 
 

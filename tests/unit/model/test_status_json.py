@@ -39,7 +39,7 @@ def test_what_has_nothing_to_say_is_left_out_and_what_is_unknown_is_null() -> No
     assert as_json(target) == {
         "name": "memory:///b",
         "applied": None,
-        "lag": {"seconds": None, "bytes": 0, "stages": [], "culprit": None},
+        "lag": {"seconds": None, "bytes": 0, "stages": [], "culprit": None, "eta": None},
         "tables": [],
         "counters": None,
     }
