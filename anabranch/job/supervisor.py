@@ -35,7 +35,7 @@ from anabranch.job.watching import part
 from anabranch.lifecycle.pair_start import note_pairing
 from anabranch.model.checks import CheckVerdict
 from anabranch.model.condition import Waiting
-from anabranch.model.metrics import RESTARTS
+from anabranch.model.metrics import PARKED, RESTARTS
 from anabranch.state.store import StateStore
 from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.view.refusals import refuse_changed_job, refuse_unarmed
@@ -158,7 +158,7 @@ class Supervisor:
                     lane.poll(now)
                 refuse_if_all_failed(lanes)
                 display.refresh()
-                state.count("run", {RESTARTS: sum(child.restarted for child in children)})
+                state.count("run", {RESTARTS: sum(child.restarted for child in children)}, _parked(lanes))
                 going = [lane for lane in lanes if lane.failure is None]
                 if seconds is not None and deadline is None and going and all(lane.is_streaming for lane in going):
                     deadline = now + seconds
@@ -198,6 +198,12 @@ class Supervisor:
             child.stop()
         for child in reversed(children):
             child.end(deadline)
+
+
+def _parked(lanes: list[Lane]) -> dict[str, int]:
+    """Return how many tables are parked; nothing as long as a target has not told."""
+    is_known = all(lane.progress.states for lane in lanes)
+    return {PARKED: sum(len(lane.progress.parked()) for lane in lanes)} if is_known else {}
 
 
 @contextlib.contextmanager

@@ -18,7 +18,9 @@ from anabranch.manager.accounts import Accounts
 from anabranch.manager.audit import Audit
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.jobs import Jobs, ManagedJob
+from anabranch.manager.monitoring import Monitor
 from anabranch.manager.sessions import Sessions
+from anabranch.manager.statistics import Statistics
 from anabranch.manager.store import ManagerStore
 from anabranch.manager.supervising import Supervision
 from anabranch.manager.tokens import Tokens
@@ -44,6 +46,8 @@ class Manager:
         self.sessions = Sessions(self.store, self.accounts)
         self.jobs = Jobs(self.store, self.home / DIRECTORY)
         self.supervision = Supervision(self.jobs, self.home)
+        self.statistics = Statistics(self.store)
+        self.monitor = Monitor(self.jobs, self.supervision, self.statistics)
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def seen_by(self, caller: Caller) -> list[ManagedJob]:
@@ -107,12 +111,14 @@ class Manager:
         """Write the jobs' files, and begin to keep the wanted ones running."""
         self.jobs.write_files()
         self.supervision.begin()
+        self.monitor.begin()
 
     def end(self, stop_jobs: bool = False) -> None:
         """End the manager. The jobs go on, and a later manager takes them over, unless `stop_jobs`."""
         if stop_jobs:
             self.supervision.stop_all()
         self.supervision.end()
+        self.monitor.end()
         self.store.close()
 
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "anabranch_"
 RESTARTS = "restarts"  # what the part `run` counts
+PARKED = "parked"  # a gauge of `run`: tables that are, at all targets
 # Gauges of apply, for `status` alone: up to which sequence the epoch goes that it has begun last, and when that was (ms)
 EPOCH_END, EPOCH_BEGAN = "epoch_end", "epoch_began_ms"
 BUSY = "busy_ms"  # a gauge of apply, though it only rises: milliseconds that it has spent on epochs

@@ -34,6 +34,8 @@ READ_IN = {
     "job/keep_verifying.py": "shown: when a table was compared; which comes next, and any order would do",
     "job/way_back.py": "shown: when the cut-over of the other way was taken back",
     "lifecycle/vouching.py": "shown: when somebody gave a table its place",
+    "manager/monitoring.py": "shown: when a job was measured",
+    "api/statistics.py": "which statistics a person asks for: of the last hour",
     "manager/store.py": "shown: when something was noted",
     "manager/tokens.py": "when a token ends, which a person has said in days; no row hangs on it",
     "manager/sessions.py": "when a login ends; no row hangs on it",

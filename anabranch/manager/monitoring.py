@@ -1,0 +1,116 @@
+"""The manager's watch over its jobs: a thread that measures them each second and hands that to whoever keeps or judges it.
+
+What does not live here: measuring (`measures.py`), keeping (`statistics.py`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+
+from anabranch import log
+from anabranch.errors import AnabranchError
+from anabranch.job import Job
+from anabranch.manager.jobs import Jobs, ManagedJob
+from anabranch.manager.measures import ENDED, JobMeasures, Measure, of_nothing, with_state
+from anabranch.manager.statistics import Statistics
+from anabranch.manager.supervising import ProcessState, Supervision
+
+TICK_S = 1.0
+WRITE_S = 10.0
+
+
+class Monitor:
+    """The watch of one manager. `latest`: the measures of the last look, by job."""
+
+    def __init__(self, jobs: Jobs, supervision: Supervision, statistics: Statistics) -> None:
+        self._jobs, self._supervision, self._statistics = jobs, supervision, statistics
+        self._opened: dict[str, tuple[int, JobMeasures | None]] = {}
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
+        self.latest: dict[str, Measure] = {}
+
+    def begin(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """End the watch; what was measured is written."""
+        self._ends.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for _, measures in self._opened.values():
+            if measures is not None:
+                measures.close()
+        self._opened.clear()
+
+    def look(self, now: float, at: int) -> dict[str, Measure]:
+        """Measure every job once. `now`: monotonic seconds; `at`: seconds since 1970."""
+        jobs = self._jobs.all()
+        for name in self._opened.keys() - {job.name for job in jobs}:
+            self._close(name)
+        found = {job.name: measure for job in jobs if (measure := self._measured(job, now)) is not None}
+        self._statistics.note(at, found)
+        self.latest = found
+        return found
+
+    def _run(self) -> None:
+        begun = time.monotonic()
+        looks, write = 0, begun + WRITE_S
+        while not self._ends.wait(max(0.0, begun + looks * TICK_S - time.monotonic())):
+            now = time.monotonic()
+            looks = max(looks + 1, int((now - begun) / TICK_S) + 1)  # a look that came late leaves a gap
+            self._guarded(now, is_due := now >= write)
+            write = now + WRITE_S if is_due else write
+        self._guarded(time.monotonic(), True)
+
+    def _guarded(self, now: float, is_due: bool) -> None:
+        at = int(time.time())
+        try:
+            self.look(now, at)
+            if is_due:
+                self._statistics.write(at)
+        except (AnabranchError, OSError, sqlite3.Error) as error:  # a full disk, say: tried again
+            log.get().error("monitoring_failed", error=str(error))
+
+    def _measured(self, job: ManagedJob, now: float) -> Measure | None:
+        """Return a job's measures; None, which leaves a gap, where its home cannot be read now."""
+        process = self._supervision.state(job.name)
+        measures = self._measures(job)
+        if measures is None:
+            return of_nothing("failed" if job.is_wanted else "stopped", "its file cannot be read")
+        try:
+            return as_supervised(measures.now(now), job, process)
+        except (AnabranchError, OSError) as error:
+            log.get(job=job.name).debug("job_not_measured", error=str(error))
+            return None
+
+    def _measures(self, job: ManagedJob) -> JobMeasures | None:
+        """Return what measures this version of a job; None where its file cannot be read, for want of a variable, say."""
+        version, found = self._opened.get(job.name, (0, None))
+        if version != job.version:
+            self._close(job.name)
+            try:
+                found = JobMeasures(Job.from_file(self._jobs.file(job.name)))
+            except AnabranchError as error:
+                log.get(job=job.name).warning("job_not_measured", error=str(error))
+                found = None
+            self._opened[job.name] = job.version, found
+        return found
+
+    def _close(self, name: str) -> None:
+        _, measures = self._opened.pop(name, (0, None))
+        if measures is not None:
+            measures.close()
+
+
+def as_supervised(measure: Measure, job: ManagedJob, process: ProcessState) -> Measure:
+    """Return a measure with what the manager knows better: a job that it keeps running has failed, or has no process."""
+    if process.state == "failed":
+        return with_state(measure, "failed", f"it ended with {process.code}, and a person has to mend that")
+    if job.is_wanted and process.state == "waiting":
+        return with_state(measure, "died", f"it ended with {process.code}, and is started again")
+    if job.is_wanted and process.pid is not None and measure.state in ENDED:
+        return with_state(measure, "starting", "")
+    return measure

@@ -1,0 +1,158 @@
+"""Statistics of the jobs: measures kept second by second for an hour, by the minute for a week, by the hour for two years.
+
+A row has the average and the greatest of its time; a second, or a minute, in which nobody measured has no row. What does not
+live here: measuring (`measures.py`), drawing (`console/sparkline.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from anabranch.errors import ConfigError
+from anabranch.manager.measures import STATES, Measure, rank
+from anabranch.manager.store import ManagerStore
+
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+KEPT = {1: HOUR, MINUTE: 7 * DAY, HOUR: 731 * DAY}  # seconds that a row stands for, and for how long it is kept
+FOLDED = ((1, MINUTE), (MINUTE, HOUR))
+WHOLE = {1: MINUTE, MINUTE: HOUR, HOUR: DAY}
+POINTS = 1000  # of one answer
+EVEN = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, DAY)  # steps that are chosen
+MOST = 50_000  # measures that wait to be written, where the disk is full: then the oldest are given up
+
+
+class Measured(StrEnum):
+    """The measures that are kept, as the API names them."""
+
+    LAG = "lag"
+    CHANGES = "changes"
+    ROWS = "rows"
+    STATE = "state"
+
+
+UNITS = {
+    Measured.LAG: "seconds",
+    Measured.CHANGES: "changes/s",
+    Measured.ROWS: "rows/s",
+    Measured.STATE: "rank, 0 is best",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """`at`: where its time begins, in seconds since 1970; `average` and `maximum` in it. `state`: of the measure `state` the
+    one that needed a person most."""
+
+    at: int
+    average: float
+    maximum: float
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points of one measure of one job, in order; where nobody measured there is none. Times in seconds since 1970."""
+
+    job: str
+    measure: Measured
+    unit: str
+    begin: int
+    end: int
+    step: int
+    points: list[Point]
+
+
+_FOLD = """
+INSERT OR REPLACE INTO statistic
+SELECT :to, job, at / :to * :to, sum(samples), max(state),
+    sum(lag * samples) / sum(CASE WHEN lag IS NOT NULL THEN samples END), max(lag_most),
+    sum(changes * samples) / sum(CASE WHEN changes IS NOT NULL THEN samples END), max(changes_most),
+    sum(rows * samples) / sum(CASE WHEN rows IS NOT NULL THEN samples END), max(rows_most)
+FROM statistic
+WHERE step = :of AND job IN (SELECT id FROM statistic_job) AND at >= :begin AND at < :end
+GROUP BY job, at / :to
+"""
+_DROP = "DELETE FROM statistic WHERE step = :step AND job IN (SELECT id FROM statistic_job) AND at < :before"
+_COLUMNS = {Measured.LAG: "lag", Measured.CHANGES: "changes", Measured.ROWS: "rows"}
+
+
+class Statistics:
+    """The statistics of one manager."""
+
+    def __init__(self, store: ManagerStore) -> None:
+        self._store = store
+        self._waiting: list[tuple[int, str, Measure]] = []
+        self._folded: dict[int, int] = {}
+
+    def note(self, at: int, measures: Mapping[str, Measure]) -> None:
+        """Keep measures of the second `at`, by job, until the next `write`."""
+        self._waiting += [(at, name, measure) for name, measure in measures.items()]
+        del self._waiting[:-MOST]
+
+    def write(self, at: int) -> None:
+        """Write what was noted, fold what is over by the second `at`, and drop what is too old, in one transaction."""
+        taken = list(self._waiting)
+        with self._store.writing() as connection:
+            names = {(name,) for _, name, _ in taken}
+            connection.executemany("INSERT OR IGNORE INTO statistic_job (name) VALUES (?)", names)
+            numbers = {row["name"]: row["id"] for row in connection.execute("SELECT * FROM statistic_job")}
+            rows = [_row(second, numbers[name], measure) for second, name, measure in taken]
+            connection.executemany("INSERT OR REPLACE INTO statistic VALUES (1, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?)", rows)
+            folded = {to: at // to * to for _, to in FOLDED}
+            for of, to in FOLDED:  # of nothing yet: all that an earlier manager has left
+                if folded[to] > (begin := self._folded.get(to, 0)):
+                    connection.execute(_FOLD, {"of": of, "to": to, "begin": begin, "end": folded[to]})
+            if folded != self._folded:
+                for step, seconds in KEPT.items():  # whole minutes, and whole hours: they may be folded once more
+                    before = (at - seconds) // WHOLE[step] * WHOLE[step]
+                    connection.execute(_DROP, {"step": step, "before": before})
+        self._folded = folded
+        del self._waiting[: len(taken)]
+
+    def series(
+        self, job: str, measure: Measured, begin: int, end: int, step: int | None = None, now: int | None = None
+    ) -> Series:
+        """Return a measure from `begin` up to `end`, of POINTS points at most. `step`: seconds between two of them, else
+        chosen; `now`: the present second, `end` by default. Raises ConfigError for more points, and an end before its begin."""
+        if begin >= end:
+            raise ConfigError("the time ends before it begins", hint="give from and to in order")
+        least = -(-(end - begin) // (POINTS - 1))
+        of = next((kept for kept, seconds in KEPT.items() if (now or end) - begin <= seconds), HOUR)
+        chosen = step or next((one for one in EVEN if one >= max(least, of)), -(-least // DAY) * DAY)
+        if chosen < least:
+            raise ConfigError(
+                f"that would be more than {POINTS} points", hint=f"a step of {least} seconds or more, or less time"
+            )
+        chosen = -(-chosen // of) * of  # whole rows
+        points = self._points(job, measure, begin // chosen * chosen, end, chosen, of)
+        return Series(job, measure, UNITS[measure], begin, end, chosen, points)
+
+    def _points(self, job: str, measure: Measured, begin: int, end: int, step: int, of: int) -> list[Point]:
+        if measure is Measured.STATE:
+            values = "sum(state * samples) * 1.0 / sum(samples) AS average, max(state) AS maximum"
+            column = "state"
+        else:
+            column = _COLUMNS[measure]  # ours, not the caller's
+            values = f"sum({column} * samples) / sum(samples) AS average, max({column}_most) AS maximum"
+        query = (
+            f"SELECT at / :step * :step AS at, {values} FROM statistic JOIN statistic_job ON id = job "
+            f"WHERE step = :of AND name = :job AND at >= :begin AND at < :end AND {column} IS NOT NULL GROUP BY 1 ORDER BY 1"
+        )
+        rows = self._store.rows(query, {"step": step, "of": of, "job": job, "begin": begin, "end": end})
+        is_state = measure is Measured.STATE
+        return [
+            Point(
+                row["at"],
+                round(row["average"], 3),
+                round(row["maximum"], 3),
+                STATES[row["maximum"]] if is_state else None,
+            )
+            for row in rows
+        ]
+
+
+def _row(at: int, number: int, measure: Measure) -> Sequence[object]:
+    lag, changes, rows = measure.lag, measure.changes, measure.rows
+    return number, at, rank(measure.state), lag, lag, changes, changes, rows, rows
