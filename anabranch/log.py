@@ -18,6 +18,7 @@ TAPPED = ("info", "warning", "error")
 _chosen: tuple[str, bool] | None = None  # not in force yet: a tenth of a second's imports wait for the first line
 _as_json = False
 _level = ""  # as chosen by `configure`
+_asked = ""  # the level that somebody wants to see meanwhile (`show`)
 _is_noted = False  # do taps get lines of the level `debug`?
 _taps: list[Tap] = []
 _ABOUT: dict[str, Any] = {}  # of all threads: a context variable would be the calling thread's
@@ -52,6 +53,16 @@ def note_details(wanted: bool) -> None:
             _in_force()
 
 
+def show(level: str) -> None:
+    """Write lines of this level and above from now on, "" for what `configure` has chosen. For any thread."""
+    global _chosen, _asked
+    if level != _asked:
+        _asked = level
+        if _level:  # else nobody has set logging up
+            _chosen = _level, _as_json
+            _in_force()
+
+
 def is_json() -> bool:
     """Return whether logs are written as JSON. False before a verb has set logging up."""
     return _as_json
@@ -64,7 +75,7 @@ def _in_force() -> None:
         return
     import structlog
 
-    level, as_json = chosen
+    level, as_json = _asked or chosen[0], chosen[1]
     least = logging.DEBUG if _is_noted else min(getattr(logging, level.upper()), logging.INFO)
     renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
     structlog.configure(
@@ -113,7 +124,7 @@ def about(**facts: Any) -> Iterator[None]:
 
 def is_detailed() -> bool:
     """Return whether anybody wants lines of the level `debug`. Ask before making one, where that is work or often."""
-    return _is_noted or _level == "debug"
+    return _is_noted or ((_asked if _level else "") or _level) == "debug"
 
 
 def get(**facts: Any) -> Any:

@@ -21,11 +21,16 @@ if TYPE_CHECKING:
 
 LEVELS = ("debug", "info", "warning", "error")
 RECORDED = ("info", "debug")
+USUAL = "usual"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 TAKEN_UP = {
     "info": "noted from now on: info and above. Parts that run take it up within seconds.",
     "debug": "noted from now on: debug and above, until --record info. Parts that run take it up within seconds.",
 }
+LOGGED = (
+    "logged from now on: {} and above, until --log usual. Parts that run take it up within seconds.",
+    "logged from now on: what each part was told. Parts that run take it up within seconds.",
+)
 STYLES = {"warning": "yellow", "error": "red"}
 FOLLOW_S, AGAIN = 0.5, timedelta(seconds=5)
 
@@ -66,6 +71,13 @@ def _since(context: click.Context, parameter: click.Parameter, text: str | None)
     metavar="LEVEL",
     help="Note info, or debug as well, from now on; shows nothing.",
 )
+@click.option(
+    "--log",
+    "logged",
+    type=click.Choice((*LEVELS, USUAL)),
+    metavar="LEVEL",
+    help="Log LEVEL and above from now on, or usual.",
+)
 @click.option("--position", metavar="P", help="Follow one transaction: 4711@PLACE, 4711, or PLACE.")
 @click.option("--xid", metavar="X", help="The same by the source's own name: a GTID, an id.")
 @click.option("--at-target", is_flag=True, help="Read the target's copy, not the job's home.")
@@ -79,6 +91,7 @@ def trace(
     limit: int,
     follow: bool,
     record: str | None,
+    logged: str | None,
     position: str | None,
     xid: str | None,
     at_target: bool,
@@ -88,7 +101,8 @@ def trace(
     """Show what happened to the job, the oldest first.
 
     Starts and ends of parts, states, errors, retries and commands, kept as long as [trace] says. With --follow and
-    --json an object a line. --record debug adds statements, chunks and epochs, also of processes that run already.
+    --json an object a line. --record debug adds statements, chunks and epochs, also of processes that run already;
+    --log changes what these write to stderr.
     --position and --xid follow one transaction: when it was written, with which epoch of each target, or where it waits.
     """
     from anabranch.job import Job
@@ -97,13 +111,17 @@ def trace(
         raise click.UsageError("--follow shows what comes into the job's home: leave --at-target out")
     opened = Job.from_file(job)
     if position or xid:
-        if (position and xid) or since or follow or record or at_target:
+        if (position and xid) or since or follow or record or logged or at_target:
             raise click.UsageError("--position or --xid stands alone, with --target or --json")
         _follow_one(opened if target is None else opened.on(target), position or "", xid or "", as_json)
         return
+    if logged:
+        opened.show_log("" if logged == USUAL else logged)
+        click.echo(LOGGED[logged == USUAL].format(logged))
     if record:
         opened.record(record)
         click.echo(TAKEN_UP[record])
+    if logged or record:
         return
     if at_target or target:
         opened = opened.on(target)

@@ -305,6 +305,14 @@ class Job(NamedJob):
 
             switch(self, level)
 
+    def show_log(self, level: str) -> None:
+        """Set which lines the job's processes write to their stderr from now on: those of "debug", "info", "warning" or "error"
+        and above; "" for what each was told when it started. Running ones follow within seconds, as of `record`."""
+        with self._named("trace", log=level or "usual"):
+            from anabranch.job.tracing import switch_log
+
+            switch_log(self, level)
+
     def recorded(self) -> str:
         """Return the level of the lines that the trace takes at present."""
         from anabranch.state.trace import recorded

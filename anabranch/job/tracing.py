@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import getpass
 import threading
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch import log
 from anabranch.errors import AnabranchError, StateError
 from anabranch.job.states import named as named_state
 from anabranch.model.condition import Waiting
-from anabranch.state.trace import DETAILED, USUAL, Trace, drop_old, record, recorded
+from anabranch.state.trace import DETAILED, USUAL, Trace, drop_old, record, recorded, show, shown
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -31,14 +32,19 @@ class PartTrace:
     """The trace of one part."""
 
     def __init__(self, job: JobView, task: str) -> None:
-        self.trace, self._config, self._level = Trace(job.config.home, task), job.config, USUAL
+        self.trace, self._config, self._level, self._shown = Trace(job.config.home, task), job.config, USUAL, ""
 
     def drop_old(self) -> None:
         drop_old(self._config.home, self._config.trace.retain_hours)
 
     def follow_level(self) -> None:
-        """Take over the level that is asked for by now. Called again and again."""
-        level = recorded(self._config.home)
+        """Take over the levels that are asked for by now, of the trace and of stderr. Called again and again."""
+        level, seen = recorded(self._config.home), shown(self._config.home)
+        if seen != self._shown:
+            self._shown = seen
+            log.show(seen)
+            told = f"lines of the level {seen} and above are" if seen else "what this process was told is"
+            self.trace.note("info", "log_level", f"{told} written to stderr from here on")
         if level != self._level:
             self._level = level
             log.note_details(level == DETAILED)
@@ -97,13 +103,24 @@ class PartTrace:
 
 def switch(job: JobView, level: str) -> None:
     """Set what the job's processes note from now on. Raises StateError."""
-    home = job.config.home
+    with _set(job.config.home, "the trace's level"):
+        record(job.config.home, level)
+
+
+def switch_log(job: JobView, level: str) -> None:
+    """Set what the job's processes write to their stderr from now on, "" for what each was told. Raises StateError."""
+    with _set(job.config.home, "the log's level"):
+        show(job.config.home, level)
+
+
+@contextmanager
+def _set(home: Path, what: str) -> Iterator[None]:
     if not home.is_dir():
         raise StateError(f"there is no home {home} to note anything in", hint="the job's first start makes it")
     try:
-        record(home, level)
+        yield
     except OSError as error:
-        raise StateError(f"{home}: {error.strerror}: the trace's level stays {recorded(home)}") from error
+        raise StateError(f"{home}: {error.strerror}: {what} stays as it is") from error
 
 
 def commanded(job: JobView, command: str, facts: Mapping[str, Any], error: AnabranchError | None = None) -> None:

@@ -73,6 +73,7 @@ def part(job: JobView, name: str, stops: Callable[[], bool] = lambda: False) -> 
             state.part_ended(name, os.getpid(), host, has_failed)
             traced.ended(name, told)
             log.note_details(False)
+            log.show("")
             state.close()
 
 

@@ -177,3 +177,6 @@ SELECT part, exit_code, message, at, retry, facts FROM last_error ORDER BY at
 
 -- name: passages
 SELECT after, sequence, upto, began, ended, facts FROM passage WHERE part = :part AND after < :sequence AND sequence >= :sequence ORDER BY id
+
+-- name: last_passages
+SELECT * FROM (SELECT id, after, sequence, upto, began, ended, facts FROM passage WHERE part = :part ORDER BY id DESC LIMIT :limit) ORDER BY id

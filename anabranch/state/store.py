@@ -279,6 +279,12 @@ class StateStore:
         found = self._read("passages", part=part, sequence=sequence)
         return [{**row, "facts": json.loads(row["facts"])} for row in found]
 
+    def last_passages(self, part: str, limit: int) -> list[dict[str, Any]]:
+        """Return the last stretches that the part has passed, at most `limit`, the oldest first."""
+        return [
+            {**row, "facts": json.loads(row["facts"])} for row in self._read("last_passages", part=part, limit=limit)
+        ]
+
     # --- the file ---------------------------------------------------------------------------------------------------
 
     def _write(self, query: str, **values: Any) -> None:

@@ -19,7 +19,9 @@ from typing import Any
 
 FOLDER = "trace"
 LEVEL = "level"  # in it: the least important that is noted, where that is not the usual
+SHOWN = "shown"  # in it: the least important line that processes write to their stderr, where that is not what they were told
 USUAL, DETAILED = RECORDED = ("info", "debug")
+LEVELS = ("debug", "info", "warning", "error")
 LINE = 8_000  # bytes of an entry
 HOUR_BYTES = 4 << 20
 DETAILS_BYTES = (
@@ -91,16 +93,34 @@ class Trace:
 
 def recorded(home: Path) -> str:
     """Return the least important level that the processes of the job note."""
-    with suppress(OSError):
-        found = (home / FOLDER / LEVEL).read_text().strip()
-        return found if found in RECORDED else USUAL
-    return USUAL
+    found = _chosen(home / FOLDER / LEVEL)
+    return found if found in RECORDED else USUAL
 
 
 def record(home: Path, level: str) -> None:
     """Set the level from which on entries are recorded; running processes take it up within seconds. Raises OSError."""
-    file = home / FOLDER / LEVEL
-    if level == USUAL:
+    _choose(home / FOLDER / LEVEL, "" if level == USUAL else level)
+
+
+def shown(home: Path) -> str:
+    """Return the level from which on the processes of the job write lines to their stderr, "" for what each was told."""
+    found = _chosen(home / FOLDER / SHOWN)
+    return found if found in LEVELS else ""
+
+
+def show(home: Path, level: str) -> None:
+    """Set that level, "" for what each process was told; running ones take it up within seconds. Raises OSError."""
+    _choose(home / FOLDER / SHOWN, level)
+
+
+def _chosen(file: Path) -> str:
+    with suppress(OSError):
+        return file.read_text().strip()
+    return ""
+
+
+def _choose(file: Path, level: str) -> None:
+    if not level:
         file.unlink(missing_ok=True)
         return
     file.parent.mkdir(exist_ok=True)

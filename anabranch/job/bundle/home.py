@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
     from anabranch.view.job_view import JobView
 
-ENTRIES, FILES, TRACEBACKS = 20_000, 2_000, 20  # the last ones of the trace; of the home; at most of each
+ENTRIES, FILES, TRACEBACKS, STRETCHES = 20_000, 2_000, 20, 1_000  # at most of each: the last ones, of the home any
 READ_S = 2.0  # for which somebody who writes state.db is waited for
 _FRAME = re.compile(r'\s+File "[^"]*", line \d+, in [\w<>.]+')
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?::|\Z)")
@@ -49,7 +49,7 @@ def state(job: JobView) -> dict[str, Any]:
     return {"known_version": VERSION, "of": {name or "job": _state(path) for name, path in homes.items()}}
 
 
-def _state(path: Path) -> dict[str, Any]:
+def _state(path: Path, is_told: bool = True) -> dict[str, Any]:
     file = path / FILE
     if not file.exists():
         return {"is": "not there"}
@@ -68,8 +68,14 @@ def _state(path: Path) -> dict[str, Any]:
         return {"is": "damaged", **found, "problems": problems}
     if version != VERSION:  # of another release: to open it would make it anew
         return {"is": "of another release", **found}
+    if not is_told:
+        return {"is": "whole"}
     with closing(StateStore(path)) as store:
         return {"is": "whole", **found, "told": store.snapshot()}
+
+
+def _state_is_whole(path: Path) -> bool:
+    return bool(_state(path, is_told=False)["is"] == "whole")
 
 
 def _count(connection: sqlite3.Connection, table: str) -> int:
@@ -184,6 +190,16 @@ def _definition(schema: TableSchema) -> dict[str, Any]:
         "partitions": len(schema.partitions),
         "engine": schema.engine,
     }
+
+
+def epochs(job: JobView) -> Iterator[dict[str, Any]]:
+    """Yield the last stretches of the trail that capture has written, and each target's apply has passed; of a damaged state.db
+    nothing."""
+    homes = [("capture", "", job.config.home), *(("apply", one.target, one.target_home) for one in job.targets())]
+    for part, target, path in homes:
+        if _state_is_whole(path):
+            with closing(StateStore(path)) as store:
+                yield from ({"part": part, "target": target, **one} for one in store.last_passages(part, STRETCHES))
 
 
 def trace(job: JobView, hours: float) -> list[dict[str, Any]]:

@@ -73,13 +73,14 @@ def _add_local(found: Gathered, job: JobView, hours: float, shown: Shown, told: 
     if "state" in told:
         found.add("state.json", lambda: as_bytes(shown.of(told["state"])))
     found.add("job.toml", lambda: job_file(job, shown).encode())
-    found.add("environment.json", lambda: as_bytes({"names": sorted(os.environ)}))
-    found.add("versions.json", lambda: as_bytes(versions()))
-    found.add("disks.json", lambda: as_bytes(home.disks(job)))
+    found.add("environment.json", lambda: as_bytes(shown.hidden({"names": sorted(os.environ)})))
+    found.add("versions.json", lambda: as_bytes(shown.hidden(versions())))
+    found.add("disks.json", lambda: as_bytes(shown.hidden(home.disks(job))))
     found.add("trail.json", lambda: as_bytes(shown.of(home.trail(job))))
-    found.add("schema.json", lambda: as_bytes(home.schemas(job, shown)))
+    found.add("schema.json", lambda: as_bytes(shown.hidden(home.schemas(job, shown))))
     found.add("trace.jsonl", lambda: b"".join(as_line(shown.of(entry)) for entry in home.trace(job, hours)))
-    found.add("tracebacks.txt", lambda: "\n".join(home.tracebacks(job, hours)).encode())
+    found.add("epochs.jsonl", lambda: b"".join(as_line(shown.hidden(one)) for one in home.epochs(job)))
+    found.add("tracebacks.txt", lambda: shown.secrets.hide("\n".join(home.tracebacks(job, hours))).encode())
 
 
 def _add_asked(found: Gathered, job: JobView, offline: bool, shown: Shown, told: Mapping[str, Any]) -> None:

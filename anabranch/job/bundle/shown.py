@@ -95,6 +95,14 @@ class Shown:
             return value
         return self._text(str(value), key)
 
+    def hidden(self, value: Any) -> Any:
+        """Return a value whose keys and texts are no values of rows, without secrets."""
+        if isinstance(value, Mapping):
+            return {self.secrets.hide(str(name)): self.hidden(one) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.hidden(one) for one in value]
+        return self.secrets.hide(value) if isinstance(value, str) else value
+
     def text(self, text: str) -> str:
         """Return what may be seen of a text that anybody may have written."""
         return self._cutter.cut(self.secrets.hide(text))

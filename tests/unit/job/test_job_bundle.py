@@ -25,6 +25,7 @@ from anabranch.job.bundle import pieces
 from anabranch.job.bundle.cutting import Cutter, kind_of, type_of
 from anabranch.job.bundle.secrets import Secrets
 from anabranch.model.ddl_changes import PARKS, DdlChange, Outcome
+from anabranch.model.position import Position
 from anabranch.model.schema import Check
 from anabranch.model.table_life import TableState
 from anabranch.state.store import FILE, StateStore
@@ -102,6 +103,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
         store = StateStore(place)
         store.part("apply", 1, "elsewhere")
         store.phase("waiting", DRIVER, "target", {"code": "row_refused", "side": "target", "message": ROW})
+        store.passed("apply", 0, Position(3, "log:3"), 1, 2, {"epoch": 1, "changes": {"shop.orders": 2}})
+        store.seen("apply")
         store.last_error(
             f"{ROW}; {DRIVER}", 6, "apply", facts={"code": "row_refused", "table": "shop.orders", "hint": ROW}
         )
@@ -175,6 +178,8 @@ def test_a_bundle_says_what_somebody_who_helps_has_to_know(job: Job, tmp_path: P
     assert "error" in json.loads(found["ddl.json"])["targets"]["south"]
     trail = json.loads(found["trail.json"])
     assert trail["headers"] == {"checked": 1, "problems": []} and trail["segments"][0]["rows"] > 0
+    (epoch,) = map(json.loads, found["epochs.jsonl"].splitlines())
+    assert epoch["target"] == "north" and epoch["facts"]["changes"] == {"shop.orders": 2}
     events = [json.loads(line)["event"] for line in found["trace.jsonl"].splitlines()]
     assert events == ["part_failed", "command", "statement"]
     assert found["tracebacks.txt"].decode().splitlines()[1:] == ['  File "/x/y.py", line 7, in apply', "ValueError"]

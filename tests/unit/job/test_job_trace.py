@@ -255,3 +255,38 @@ def test_a_line_says_how_often_the_same_was_met() -> None:
     shown = "2026-01-01T00:00:00.000000Z  warning  shop/apply        target_lost  no line retry_in=10"
     expected = f"{shown} (and 1,200 times before)"
     assert click.unstyle(line(entry)) == expected
+
+
+def test_what_is_logged_changes_while_a_part_runs(
+    job: Job, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More or less than the part was told, and back; what the trace takes stays as it is."""
+    log.configure("warning", json=True)
+    monkeypatch.setattr(watching, "BEAT", 0.0)
+
+    def told() -> int:
+        return [event for _, event in events(job)].count("log_level")
+
+    with part(job, "capture"):
+        log.get().info("hidden_before")
+        job.show_log("debug")
+        until(lambda: told() == 1, "the level is taken up")
+        log.get().debug("seen_debug")
+        assert log.is_detailed()
+        job.show_log("error")
+        until(lambda: told() == 2, "the level is taken up")
+        log.get().warning("hidden_warning")
+        job.show_log("")
+        until(lambda: told() == 3, "the level is taken up")
+        log.get().warning("seen_warning")
+    shown = capsys.readouterr().err
+    assert "seen_debug" in shown and "seen_warning" in shown and "hidden" not in shown
+    assert "hidden_warning" in [event for _, event in events(job)]
+    assert "seen_debug" not in [event for _, event in events(job)]
+    assert shell.exit_code(["trace", str(job.path), "--log", "info"]) == 0
+    assert "info and above, until --log usual" in capsys.readouterr().out
+    with part(job, "capture"):  # one that starts later begins with it
+        log.get().info("seen_info")
+    assert "seen_info" in capsys.readouterr().err
+    assert shell.exit_code(["trace", str(job.path), "--log", "usual"]) == 0
+    assert not (job.config.home / "trace" / "shown").exists()

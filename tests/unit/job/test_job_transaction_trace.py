@@ -21,6 +21,7 @@ from anabranch.job.watching import ApplyWatcher, CaptureWatcher
 from anabranch.model.position import Position
 from anabranch.model.state import Skipped
 from anabranch.model.table_life import Facts, TableState
+from anabranch.rows.chunk import Part
 from anabranch.state.store import PASSAGES, StateStore
 from anabranch.trail.writer import TrailWriter
 from rigs import trail_source
@@ -132,6 +133,16 @@ def test_a_target_that_went_back_has_both_epochs(job: Job) -> None:
     store = MemoryStore(database("one-north"))
     store.skip("shop", Skipped(3, "3@log:3", 0, {"shop.orders": 1}))
     assert told(job, "3")[1].state == "left out"
+
+
+def test_a_large_transaction_has_all_its_pieces(job: Job) -> None:
+    with TrailWriter.open(job.trail, **trail_source.JOB, pack=False) as writer:
+        for part in (Part.FRAGMENT, Part.FRAGMENT, Part.LAST):
+            writer.append(trail_source.chunk(6, 6, part=part))
+        writer.flush()
+    found, north, _ = told(job, "6")
+    assert len(found.captured.places) == 3 and sum(found.rows.values()) == 3 * trail_source.row_count(6)
+    assert found.captured.between == (None, None) and "are kept" in found.captured.why and north.state == "waits"
 
 
 def test_without_a_trail_there_is_nothing_to_follow(job: Job) -> None:
