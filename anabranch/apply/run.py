@@ -7,7 +7,7 @@ Delivery: see `progress.py`. Everything kept here can be rebuilt from the target
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +84,9 @@ class Watcher(Protocol):
         """Take the counts over. Called now and then."""
 
     def streaming(self, consistent: bool) -> None: ...
+
+    def builds(self, tables: Sequence[str]) -> None:
+        """Take note of tables whose indexes and keys are being built from here on; none: that is over."""
 
     def begins(self, upto: int) -> None:
         """Take note that an epoch begins, which goes up to a sequence."""
@@ -291,7 +294,7 @@ class ApplyRun:
         )
         if isinstance(writer, LabelWriter):
             writer.follow_labels(needed_now(self.source, lambda: progress.states))
-        finisher = Finisher(self.job, self.target, self.rules, self.tables)
+        finisher = Finisher(self.job, self.target, self.rules, self.tables, self.watcher.builds)
         applier = Applier(
             progress,
             self._carrier(progress, opened),

@@ -33,7 +33,7 @@ from anabranch.model.metrics import EPOCH_BEGAN, EPOCH_END
 from anabranch.model.position import LogMark, Position
 from anabranch.model.state import Checkpoint
 from anabranch.model.status import EtaStatus, LagStatus, StageStatus, TableStatus
-from anabranch.state.store import PlaceSample, StateStore, time_text
+from anabranch.state.store import BUILDING, PlaceSample, StateStore, time_text
 from anabranch.trail.reader import TrailEnd
 from anabranch.view.opened import source_of
 
@@ -87,15 +87,23 @@ def explained(known: Known, lag: Lag, bare: LagStatus) -> LagStatus:
         most = max(STAGES, key=lambda one: sizes[one] or 0)
         whys.setdefault(most, f"the target falls behind by {-round(estimate.rate or 0):,} bytes/s")
     stages = [StageStatus(one, seconds[one], sizes[one], whys.get(one)) for one in STAGES]
-    named = culprit(_seen(known, condition, bare, oldest, epoch))
+    named = culprit(_seen(known, lag, condition, bare, oldest, epoch))
     return replace(bare, stages=stages, culprit=named, eta=_eta(estimate, known.now))
 
 
 def _seen(
-    known: Known, condition: Condition, bare: LagStatus, oldest: Oldest | None, epoch: tuple[int, float] | None
+    known: Known,
+    lag: Lag,
+    condition: Condition,
+    bare: LagStatus,
+    oldest: Oldest | None,
+    epoch: tuple[int, float] | None,
 ) -> Seen:
     """Return the facts among which the culprit is."""
     snapshot = known.snapshot
+    altered: list[str] = []
+    with suppress(TrailError):
+        altered = lag.altered(oldest.position.sequence) if epoch and oldest else []
     return Seen(
         condition,
         bare.seconds,
@@ -105,6 +113,8 @@ def _seen(
         _inside(snapshot),
         oldest,
         time_text(round(epoch[1] * 1_000_000)) if epoch and oldest else None,
+        altered,
+        next((one for one in snapshot.get("doing", ()) if one["kind"] == BUILDING), None),
         snapshot["slow_epochs"],
         time_text(known.checkpoint.commit_time) if known.checkpoint else None,
     )

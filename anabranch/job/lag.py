@@ -77,6 +77,14 @@ class Lag:
         trail = self._opened()
         return self._oldest_behind(trail, applied) if trail else None
 
+    def altered(self, sequence: int) -> list[str]:
+        """Return the tables whose definition a transaction of the trail changes, and which go on. Raises TrailError."""
+        trail = self._opened()
+        if trail is None or not trail.history.altered_between(sequence - 1, sequence):
+            return []
+        entries = (one for one in trail.history.entries if one.altered and one.sequence == sequence)
+        return sorted({str(one.schema.id) for one in entries if one.schema})
+
     def native_at(self, sequence: int) -> str | None:
         """Return the source's place just after a transaction; None without a trail. Raises TrailError."""
         trail = self._opened()

@@ -24,6 +24,8 @@ KINDS = (
     "cutover",
     "verification",
     "load",
+    "change",
+    "building",
     "large_transaction",
     "slow_epochs",
     "decision",
@@ -35,7 +37,8 @@ KINDS = (
 class Seen:
     """Facts of a target's stream. `lag`: in seconds. `inside`: row changes of a large transaction that capture
     has read without its end. `oldest`: the first transaction of the trail that is not applied. `begun`: since when apply
-    carries it out (ISO 8601), None where it does not. `last`: when the newest transaction was committed."""
+    carries it out (ISO 8601), None where it does not; `altered`: tables whose definition it changes. `building`: tables whose
+    indexes and keys are being built (`names`, `since`). `last`: when the newest transaction was committed."""
 
     condition: Condition
     lag: float | None
@@ -45,6 +48,8 @@ class Seen:
     inside: int = 0
     oldest: Oldest | None = None
     begun: str | None = None
+    altered: Sequence[str] = ()
+    building: Mapping[str, Any] | None = None
     slow: Mapping[str, Any] | None = None
     last: str | None = None
 
@@ -137,12 +142,34 @@ def _streaming(seen: Seen) -> dict[str, Any] | None:
         return _named("large_transaction", text, None, where="source", changes=seen.inside)
     if seen.lag == 0:
         return _decision(seen.tables) or _idle(seen)
+    if seen.altered and seen.begun:
+        return _change(seen)
     if seen.oldest is not None and seen.oldest.images >= LARGE:
         return _large(seen.oldest, seen.begun)
     if seen.slow and seen.begun and str(seen.slow["at"]) >= seen.begun:
         text = f"apply goes row by row, since {seen.slow['reason']}"
         return _named("slow_epochs", text, seen.begun, reason=seen.slow["reason"])
-    return None
+    return _building(seen.building, "the stream goes on beside it, slower") if seen.building else None
+
+
+def _change(seen: Seen) -> dict[str, Any]:
+    """Name the change of definitions that is carried out, or the indexes that have to be built before it."""
+    assert seen.oldest is not None
+    if seen.building and not set(seen.building["names"]).isdisjoint(seen.altered):
+        return _building(seen.building, "a change of that definition waits for it")
+    position = str(seen.oldest.position)
+    tables = ", ".join(seen.altered)
+    text = (
+        f"apply changes the definition of {tables} at the target, as at {position}: its statement may take long there"
+    )
+    return _named("change", text, seen.begun, tables=list(seen.altered), position=position)
+
+
+def _building(building: Mapping[str, Any], effect: str) -> dict[str, Any]:
+    names = building["names"]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    text = f"indexes and keys of {shown} are being built at the target; {effect}"
+    return _named("building", text, building["since"], tables=list(names))
 
 
 def _large(oldest: Oldest, begun: str | None) -> dict[str, Any]:

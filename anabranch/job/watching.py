@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.metrics import BUSY, EPOCH_BEGAN, EPOCH_END
 from anabranch.model.position import LogMark, Position
 from anabranch.model.state import Checkpoint
-from anabranch.state.store import StateStore
+from anabranch.state.store import BUILDING, StateStore
 
 if TYPE_CHECKING:
     from anabranch.apply.told import Totals
@@ -239,6 +239,9 @@ class ApplyWatcher:
             self._phase = phase
             about = "" if consistent else Waiting.WINDOW
             self.state.phase(phase, self._way if consistent else "the load's window", about)
+
+    def builds(self, tables: Sequence[str]) -> None:
+        self.state.doing("apply", BUILDING, tables)
 
     def begins(self, upto: int) -> None:
         self.state.gauge("apply", {EPOCH_END: upto, EPOCH_BEGAN: time.time_ns() // 1_000_000})

@@ -39,6 +39,9 @@ CREATE TABLE IF NOT EXISTS sample (kind TEXT NOT NULL, at REAL NOT NULL, text TE
 -- name: create_passage
 CREATE TABLE IF NOT EXISTS passage (id INTEGER PRIMARY KEY, part TEXT NOT NULL, after INTEGER NOT NULL, sequence INTEGER NOT NULL, upto TEXT NOT NULL, began INTEGER NOT NULL, ended INTEGER NOT NULL, facts TEXT NOT NULL)
 
+-- name: create_doing
+CREATE TABLE IF NOT EXISTS doing (part TEXT NOT NULL, kind TEXT NOT NULL, names TEXT NOT NULL, since TEXT NOT NULL, PRIMARY KEY (part, kind))
+
 -- name: put_part
 INSERT INTO part VALUES (:name, :pid, :host, :at, :mark, :at, NULL)
 ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, host = excluded.host, since = excluded.since, mark = excluded.mark, seen = excluded.seen, stopping = NULL
@@ -124,6 +127,16 @@ INSERT OR REPLACE INTO sample VALUES (:kind, :moment, :text, :kept)
 -- name: drop_samples
 DELETE FROM sample WHERE kind = :kind AND (at < :moment - 21600 OR at > :moment OR (at < :moment - 900 AND NOT kept))
 
+-- name: put_doing
+INSERT INTO doing VALUES (:part, :kind, :names, :at)
+ON CONFLICT (part, kind) DO UPDATE SET since = CASE WHEN doing.names = excluded.names THEN doing.since ELSE excluded.since END, names = excluded.names
+
+-- name: end_doing
+DELETE FROM doing WHERE part = :part AND kind = :kind
+
+-- name: clear_doing
+DELETE FROM doing WHERE part = :name
+
 -- name: put_slow
 INSERT INTO slow VALUES (1, :count, :epochs, :reason, :at)
 ON CONFLICT (one) DO UPDATE SET count = excluded.count, epochs = excluded.epochs, reason = excluded.reason, at = excluded.at
@@ -165,6 +178,9 @@ SELECT kind, text, commit_time, at FROM position ORDER BY kind
 
 -- name: samples
 SELECT kind, at, text FROM sample ORDER BY kind, at
+
+-- name: doing
+SELECT part, kind, names, since FROM doing ORDER BY since
 
 -- name: slow
 SELECT count, epochs, reason, at FROM slow WHERE count > 0

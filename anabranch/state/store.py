@@ -15,7 +15,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -44,6 +44,8 @@ SAMPLED = ("written", "applied", "log_end")  # positions of which is kept when t
 LOOKED_AT = ("log_end",)  # of these, one that holds for the moment in which it is told, and not until it is told again
 # Seconds between two samples, for a quarter of an hour; of older ones, for six hours, one a minute (`drop_samples`)
 SAMPLE_S, KEPT_S = 5.0, 60.0
+BUILDING = "building"  # what apply does: indexes and keys of tables
+ADDED = ("create_sample", "create_passage", "create_doing")  # which earlier releases had not; the file may be read-only
 
 
 class PlaceSample(NamedTuple):
@@ -99,7 +101,7 @@ class StateStore:
         """
         with self._mutex:
             self._parts[name] = {"name": name, "pid": pid, "host": host, "at": _now(), "mark": mark_of(pid, host)}
-            begun = ("clear_end", "clear_phase", "begin_counts", "clear_gauges")
+            begun = ("clear_end", "clear_phase", "begin_counts", "clear_gauges", "clear_doing")
             self._write_all([("put_part", self._parts[name]), *((query, {"name": name}) for query in begun)])
 
     def seen(self, name: str, stops: bool = False) -> None:
@@ -159,6 +161,13 @@ class StateStore:
     def how(self, name: str, how: str) -> None:
         """Note, for people, how a part of this process works where there are several ways."""
         self._write("put_how", name=name, how=how)
+
+    def doing(self, part: str, kind: str, names: Sequence[str]) -> None:
+        """Note what a part is doing that may last, beside its phase, and to what; without names: that is over."""
+        if names:
+            self._write("put_doing", part=part, kind=kind, names=json.dumps(list(names)))
+        else:
+            self._write("end_doing", part=part, kind=kind)
 
     def waits(self, part: str, server: str, text: str) -> None:
         """Note that a part waits for somebody at a server; "" when that is over. It must be told again and again, else
@@ -261,6 +270,9 @@ class StateStore:
             "gauges": _by_part(self._read("gauges"), ("value", "at")),
             "slow_epochs": next(iter(self._read("slow")), None),
             "waits": [wait for wait in self._read("waits") if is_fresh(wait["at"], FRESH_S)] if parts else [],
+            "doing": [
+                {**row, "names": json.loads(row["names"])} for row in self._read("doing") if row["part"] in alive
+            ],
             "errors": errors,
             "last_error": next(reversed(errors.values()), None),
         }
@@ -386,7 +398,7 @@ class StateStore:
             for statement in RESERVE:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {VERSION}")
-        for query in ("create_sample", "create_passage"):  # which earlier releases had not; the file may be read-only
+        for query in ADDED:
             with suppress(sqlite3.OperationalError):
                 connection.execute(self._queries[query])
         return connection

@@ -36,7 +36,10 @@ class Finisher:
         target: RowTarget,
         rules: ValueRules,
         tables: Tables,
+        told: Callable[[Sequence[str]], None] = lambda tables: None,
     ) -> None:
+        """Prepare it. `told`: is told which tables are being built from here on; none: that is over."""
+        self._told = told
         self.job, self.target, self.rules, self.tables = job, target, rules, tables
         self._thread: threading.Thread | None = None
         self._results: dict[
@@ -150,6 +153,7 @@ class Finisher:
             self.failure = failure
         finally:
             self._at = frozenset()
+            self._told(())
 
     def _few(self, todo: Mapping[TableId, TableState]) -> Iterator[dict[TableId, TableSchema]]:
         """Yield groups of up to TOGETHER tables that are built together. Stops, and leaves tables out, as `_some` does."""
@@ -161,6 +165,7 @@ class Finisher:
                 few = {t: s.schema for t in names[first : first + TOGETHER] if (s := todo[t]).schema}
                 self._at = frozenset(few) - self._gone
                 self._built |= self._at
+            self._told(sorted(map(str, self._at)))
             yield {table: schema for table, schema in few.items() if table in self._at}
         with self._mutex:
             self._at = frozenset()
@@ -174,6 +179,7 @@ class Finisher:
                 self._at = frozenset() if table in self._gone else frozenset((table,))
                 self._built |= self._at
             if self._at:
+                self._told((str(table),))
                 yield table, state.schema
         with self._mutex:
             self._at = frozenset()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.apply.life.finish import Finisher, _deepest_first, _left
-from anabranch.errors import TargetBusy
+from anabranch.errors import TargetBusy, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Index, TableSchema
 from anabranch.model.table_life import TableState, catch_up
@@ -62,6 +62,31 @@ def test_what_was_built_before_a_table_was_altered_says_nothing_of_an_index_that
     for now, told in ((first, [(A, [])]), (replace(second, state="streaming"), [])):
         finisher._build({A: first}, {A: first})
         assert list(finisher.take_results({A: now})) == told
+
+
+def test_it_tells_which_tables_are_being_built_and_that_it_is_over() -> None:
+    """Small tables together first, then each that is left; also where the target goes away."""
+
+    class Target:
+        def tables(self, rules: Any) -> Target:
+            return self
+
+        def target_table(self, schema: TableSchema) -> None: ...
+
+        def build_small(self, job: str, some: Any, resolve: Any) -> dict[TableId, list[str]]:
+            return {}
+
+        def build(self, job: str, table: TableSchema, target: Any, resolve: Any) -> list[str]:
+            raise TargetUnavailable("gone")
+
+        def close(self) -> None: ...
+
+    target: Any = Target()
+    both = {one.source: one for one in (state(schema(name, {"id": INT}, ["id"])) for name in ("b", "c"))}
+    told: list[list[str]] = []
+    Finisher("shop", target, NOBODY, target, lambda tables: told.append(list(tables)))._build(both, both)
+    b, c = (str(table) for table in both)
+    assert told[0] == [b, c] and told[1] in ([b], [c]) and told[2:] == [[]]
 
 
 def test_a_table_that_is_to_be_loaded_again_is_left_alone() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ from anabranch.job.lag_stages import (
     WAITING_FOR_LOCKS,
     WRITTEN_NOT_PLANNED,
 )
-from anabranch.job.watching import CaptureWatcher
+from anabranch.job.watching import ApplyWatcher, CaptureWatcher
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.metrics import EPOCH_BEGAN, EPOCH_END
@@ -242,6 +243,31 @@ def test_an_estimate_is_made_of_what_the_parts_have_kept(
     assert lag["bytes"] == 20 and lag["eta"]["at"] > job.status()["at"]
     state.phase("waiting", "for the target", "target")
     assert job.status()["targets"][0]["lag"]["eta"] is None, "it does not go on"
+    state.close()
+
+
+def test_a_change_that_is_carried_out_is_named_and_what_it_waits_for(job: Job, trail: TrailWriter) -> None:
+    """Not before apply has come to it."""
+    source, key = database("lag_source"), Column("id", LogicalType(Kind.INT64), "bigint", nullable=False)
+    source.create(TableSchema(TableId("shop", "a"), (key,), ("id",)))
+    commit(source, 3)
+    write(trail, chunk(HOUR))
+    trail.alter(TableSchema(TableId("shop", "a"), (key, replace(key, name="b")), ("id",), version=2), "ALTER TABLE a")
+    write(trail, chunk(90, 80, first=2))
+    target_at(job, 1)
+    state = StateStore(job.config.home)
+    for part in ("capture", "apply"):
+        state.part(part, os.getpid(), os.uname().nodename)
+    state.phase("streaming")
+    assert job.status()["targets"][0]["lag"]["culprit"] is None
+    state.gauge("apply", {EPOCH_END: 3, EPOCH_BEGAN: microseconds(10) // 1000})
+    state.seen("apply")
+    found = job.status()["targets"][0]["lag"]["culprit"]
+    assert (found["kind"], found["tables"], found["position"]) == ("change", ["shop.a"], "2@2") and found["since"]
+    ApplyWatcher(state).builds(["shop.a"])
+    assert job.status()["targets"][0]["lag"]["culprit"]["kind"] == "building"
+    ApplyWatcher(state).builds([])
+    assert job.status()["targets"][0]["lag"]["culprit"]["kind"] == "change"
     state.close()
 
 

@@ -91,6 +91,17 @@ def test_an_epoch_that_goes_row_by_row_says_why() -> None:
     assert culprit(Seen(STREAMS, 9.0, slow=slow, begun="2026-03-01T10:00:10.000Z")) is None, "an earlier epoch did"
 
 
+def test_a_change_of_a_definition_is_named_and_what_it_waits_for() -> None:
+    building = {"kind": "building", "names": ["shop.a", "shop.b", "shop.c", "shop.d"], "since": AT}
+    found = named(oldest=replace(LARGER, images=0), begun=AT, altered=["shop.e"], building=building)
+    assert (found["kind"], found["tables"], found["position"]) == ("change", ["shop.e"], "7@bin.1:4711")
+    found = named(oldest=LARGER, begun=AT, altered=["shop.d", "shop.e"], building=building)
+    assert (found["kind"], found["tables"]) == ("building", building["names"]) and "waits for it" in found["text"]
+    assert "shop.a, shop.b, shop.c and 1 more" in named(building=building)["text"]
+    assert named(oldest=LARGER, building=building)["kind"] == "large_transaction"
+    assert named(lag=0.0, building=building)["kind"] == "idle_source", "nothing waits for it"
+
+
 def test_pitfall_96_where_nothing_is_left_an_idle_source_is_no_lag() -> None:
     """However old the last transaction is. A parked table holds nobody up, one that waits for a person is named."""
     found = named(lag=0.0, last=AT, tables=[replace(TABLE, state="parked")])

@@ -212,6 +212,25 @@ def test_many_processes_write_at_once(tmp_path: Path) -> None:
     assert {row["done"] for row in StateStore(tmp_path).snapshot()["progress"].values()} == {200}
 
 
+def test_what_a_part_is_doing_is_told_while_it_lives_and_does_it(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.doing("capture", "building", ["shop.a"])
+    (found,) = store.snapshot()["doing"]
+    assert (found["part"], found["kind"], found["names"]) == ("capture", "building", ["shop.a"])
+    time.sleep(0.002)  # the clock of the file has milliseconds
+    store.doing("capture", "building", ["shop.a"])
+    assert store.snapshot()["doing"] == [found], "still since then"
+    store.doing("capture", "building", ["shop.b"])
+    assert store.snapshot()["doing"][0]["since"] > found["since"]
+    store.doing("apply", "building", ["shop.c"])
+    assert [one["part"] for one in store.snapshot()["doing"]] == ["capture"], "apply does not live"
+    store.part("capture", os.getpid(), HOST)
+    assert store.snapshot()["doing"] == [], "it has started again"
+    store.doing("capture", "building", ["shop.b"])
+    store.doing("capture", "building", [])
+    assert store.snapshot()["doing"] == []
+
+
 def test_samples_of_positions_are_kept_for_hours_and_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every five seconds for a quarter of an hour, once a minute for six hours, whatever the file was made by."""
     store = filled(tmp_path)
