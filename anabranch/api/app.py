@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
-from anabranch.api import health, jobs, statistics
+from anabranch.api import health, jobs, operations, statistics
 from anabranch.api.headers import Guard
 from anabranch.api.problems import tell_problems
 from anabranch.manager import Manager
@@ -33,7 +33,7 @@ def create_app(manager: Manager, pages: Sequence[APIRouter] = (), static: Static
     app.add_middleware(Guard)
     tell_problems(app)
     app.include_router(health.routes)
-    for routes in (jobs.routes, statistics.routes):
+    for routes in (jobs.routes, operations.routes, statistics.routes):
         app.include_router(routes, prefix=API)
     for router in pages:
         app.include_router(router, include_in_schema=False)

@@ -52,6 +52,9 @@ def serve(listen: str, tls_cert: Path | None, tls_key: Path | None, stop_jobs: b
 
     from anabranch import console
     from anabranch.api import create_app
+    from anabranch.cli.offered import commands
+
+    manager.operations.offer(commands())
 
     if password := manager.accounts.make_first():
         click.echo(f"log in as admin with the password {password} (once: then choose another one)", err=True)

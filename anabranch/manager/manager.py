@@ -19,6 +19,7 @@ from anabranch.manager.audit import Audit
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.jobs import Jobs, ManagedJob
 from anabranch.manager.monitoring import Monitor
+from anabranch.manager.operations import Operations
 from anabranch.manager.sessions import Sessions
 from anabranch.manager.statistics import Statistics
 from anabranch.manager.store import ManagerStore
@@ -48,6 +49,7 @@ class Manager:
         self.supervision = Supervision(self.jobs, self.home)
         self.statistics = Statistics(self.store)
         self.monitor = Monitor(self.jobs, self.supervision, self.statistics)
+        self.operations = Operations(self.store, self.jobs, self.audit, self.home, lambda: self.supervision.environment)
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def seen_by(self, caller: Caller) -> list[ManagedJob]:
@@ -104,6 +106,8 @@ class Manager:
         caller.require(Role.ADMINISTRATOR, name)
         if self.jobs.job(name).is_wanted or self.supervision.state(name).pid is not None:
             raise ConfigError(f"the job {name} runs", job=name, hint="stop it first")
+        if self.operations.is_at_work(name):
+            raise ConfigError(f"an operation of the job {name} runs", job=name, hint="wait for it, or cancel it")
         self.jobs.remove(name)
         self.audit.note(caller, "job_removed", name)
 
@@ -112,6 +116,7 @@ class Manager:
         self.jobs.write_files()
         self.supervision.begin()
         self.monitor.begin()
+        self.operations.begin()
 
     def end(self, stop_jobs: bool = False) -> None:
         """End the manager. The jobs go on, and a later manager takes them over, unless `stop_jobs`."""
@@ -119,6 +124,7 @@ class Manager:
             self.supervision.stop_all()
         self.supervision.end()
         self.monitor.end()
+        self.operations.end()
         self.store.close()
 
 

@@ -1,0 +1,275 @@
+"""Operations: long work on a job that somebody has asked for, each a process `anabranch VERB FILE …`.
+
+What is asked for stands in the store before anything is started, and a thread carries it out, a few at once. A process is
+marked as running before it is started, and its lock tells whether it lives: so a manager that was killed starts none twice,
+and the next one finds those that live, and calls the others lost. What does not live here: the process (`recorded.py`), who may
+(`verbs.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch import log
+from anabranch.errors import AnabranchError, ConfigError, UnknownName
+from anabranch.manager.audit import Audit
+from anabranch.manager.callers import Caller, Role
+from anabranch.manager.jobs import Jobs
+from anabranch.manager.recorded import STREAMS, Recorded
+from anabranch.manager.store import ManagerStore, now
+from anabranch.manager.verbs import OFFERED
+from anabranch.model.commands import END_OF_OPTIONS, Command
+
+DIRECTORY = "operations"
+COMMAND = (sys.executable, "-m", "anabranch")
+AT_ONCE, WAITING, KEPT = 4, 100, 200  # operations that run, that wait, and that are kept when they have ended
+TICK_S = 0.1  # while one runs; else the thread waits until somebody asks for one
+KILL_S = 60.0  # behind the asking: what ends in order has the time that `run` has
+QUEUED, RUNNING, DONE, FAILED, CANCELLED, LOST = "queued", "running", "done", "failed", "cancelled", "lost"
+OPEN = (QUEUED, RUNNING)
+KILLED = 128 + signal.SIGKILL
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation. `state`: queued, running, done (exit code 0), failed, cancelled or lost (nobody could note how it ended).
+    `code`: the exit code of the command line. Times in ISO 8601, UTC."""
+
+    id: int
+    job: str
+    verb: str
+    arguments: tuple[str, ...]
+    state: str
+    code: int | None
+    asked: str
+    asked_by: str
+    began: str | None
+    ended: str | None
+    cancelled_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A piece of what an operation has said. `offset`, `next`: bytes of the stream, where it begins and the next one does;
+    `is_complete`: nothing more comes; `left_out`: bytes at the end that were too many to be kept."""
+
+    text: str
+    offset: int
+    next: int
+    is_complete: bool
+    left_out: int
+
+
+class Operations:
+    """The operations of one manager. Each method for somebody asks what the caller may do, and notes what it changes."""
+
+    def __init__(
+        self, store: ManagerStore, jobs: Jobs, audit: Audit, home: Path, environment: Callable[[], Mapping[str, str]]
+    ) -> None:
+        """`home`: where jobs have theirs; `environment`: what the processes get."""
+        self._store, self._jobs, self._audit = store, jobs, audit
+        self._home, self._environment = home, environment
+        self._directory = store.path.parent / DIRECTORY
+        self._commands: Mapping[str, Command] = {}
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._asked: dict[int, float] = {}  # to end: when that was
+        self._mutex, self._awake, self._ends = threading.RLock(), threading.Event(), False
+        self._thread = threading.Thread(target=self._run, name="operations", daemon=True)
+
+    def offer(self, commands: Mapping[str, Command]) -> None:
+        """Take over the commands of the command line, by their verbs."""
+        self._commands = {verb: commands[verb] for verb in OFFERED if verb in commands}
+
+    def ask(self, caller: Caller, job: str, verb: str, arguments: Sequence[str]) -> Operation:
+        """Have a command carried out for a job. Raises NotAllowed, UnknownName; ConfigError for what is not offered."""
+        caller.require(Role.VIEWER, job)
+        self._jobs.job(job)
+        command = self._commands.get(verb)
+        if command is None:
+            raise ConfigError(f"{verb!r} is not offered here", job=job, hint=f"one of {', '.join(self._commands)}")
+        given = command.of_job(arguments)
+        caller.require(OFFERED[verb].of(given), job)
+        with self._store.writing() as connection:
+            waiting = connection.execute("SELECT count(*) FROM operation WHERE state = ?", (QUEUED,)).fetchone()[0]
+            if waiting >= WAITING:
+                raise ConfigError(f"{waiting} operations wait already", job=job, hint="wait, or cancel some of them")
+            words = given.words()
+            done = connection.execute(
+                "INSERT INTO operation (job, verb, arguments, words, state, asked, asked_by) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (job, verb, json.dumps(list(arguments)), json.dumps(words), QUEUED, now(), caller.name),
+            )
+        self._audit.note(caller, "operation_asked", job, after=" ".join([verb, *arguments]))
+        self._awake.set()
+        return self._one(job, int(done.lastrowid or 0))
+
+    def operation(self, caller: Caller, job: str, number: int) -> Operation:
+        """Return one operation of a job. Raises UnknownName."""
+        caller.require(Role.VIEWER, job)
+        return self._one(job, number)
+
+    def all(self, caller: Caller, job: str, limit: int = 100, before: int | None = None) -> list[Operation]:
+        """Return operations of a job, the newest first; those older than the operation `before`."""
+        caller.require(Role.VIEWER, job)
+        self._jobs.job(job)
+        query = "SELECT * FROM operation WHERE job = ? AND id < ? ORDER BY id DESC LIMIT ?"
+        return [_operation(row) for row in self._store.rows(query, (job, before or 2**62, limit))]
+
+    def output(self, caller: Caller, job: str, number: int, stream: str, offset: int = 0) -> Output:
+        """Return a piece of what an operation has said on `stdout` or `stderr`."""
+        found = self.operation(caller, job, number)
+        assert stream in STREAMS
+        row = self._store.row("SELECT cut_stdout, cut_stderr FROM operation WHERE id = ?", (number,)) or {}
+        text, following, is_complete = self._recorded(number).output(stream, offset, found.state not in OPEN)
+        return Output(text, offset, following, is_complete, row.get(f"cut_{stream}", 0))
+
+    def cancel(self, caller: Caller, job: str, number: int) -> Operation:
+        """Ask an operation to end; one that waits never begins, one that does not end in a minute is killed. One that has
+        ended stays as it is. Whoever may cancel it may ask for it, too."""
+        found = self.operation(caller, job, number)
+        with suppress(KeyError):  # of another release
+            caller.require(OFFERED[found.verb].of(self._commands[found.verb].of_job(found.arguments)), job)
+        if found.state not in OPEN:
+            return found
+        with self._store.writing() as connection:
+            connection.execute(
+                "UPDATE operation SET cancelled_by = ? WHERE id = ? AND cancelled_by IS NULL", (caller.name, number)
+            )
+            connection.execute(
+                "UPDATE operation SET state = ?, ended = ? WHERE id = ? AND state = ?",
+                (CANCELLED, now(), number, QUEUED),
+            )
+        self._audit.note(caller, "operation_cancelled", job, before=f"{number}: {found.verb}")
+        self._awake.set()
+        return self._one(job, number)
+
+    def is_at_work(self, job: str) -> bool:
+        """Return whether an operation of the job runs or waits."""
+        return bool(self._store.row("SELECT id FROM operation WHERE job = ? AND state IN (?, ?)", (job, *OPEN)))
+
+    def begin(self) -> None:
+        """Begin to carry operations out: those that run already are taken over."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Carry nothing more out; what runs goes on."""
+        self._ends = True
+        self._awake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def look(self) -> int:
+        """See to the operations once. Returns how many run or wait."""
+        with self._mutex:
+            running = self._store.rows("SELECT * FROM operation WHERE state = ? ORDER BY id", (RUNNING,))
+            ended = [row for row in running if self._watch(row)]
+            free = AT_ONCE - len(running) + len(ended)
+            query = "SELECT * FROM operation WHERE state = ? ORDER BY id LIMIT ?"
+            for row in self._store.rows(query, (QUEUED, max(free, 0))):
+                self._start(row)
+            if ended:
+                self._forget_old()
+            return int((self._store.row("SELECT count(*) AS n FROM operation WHERE state IN (?, ?)", OPEN) or {})["n"])
+
+    def _run(self) -> None:
+        while not self._ends:
+            self._awake.clear()
+            try:
+                left = self.look()
+            except (AnabranchError, OSError) as error:  # a full disk, say: tried again
+                log.get().error("operations_failed", error=str(error))
+                left = 1
+            self._awake.wait(TICK_S if left else None)
+
+    def _start(self, row: Mapping[str, Any]) -> None:
+        number, recorded = row["id"], self._recorded(row["id"])
+        lock = recorded.claim()
+        try:
+            with self._store.writing() as connection:
+                done = connection.execute(
+                    "UPDATE operation SET state = ?, began = ? WHERE id = ? AND state = ?",
+                    (RUNNING, now(), number, QUEUED),
+                )
+            if not done.rowcount:  # cancelled meanwhile
+                return
+            words = json.loads(row["words"])
+            words.insert(words.index(END_OF_OPTIONS) + 1, str(self._jobs.file(row["job"])))
+            command = [*COMMAND, *row["verb"].split(), *words]
+            self._children[number] = recorded.start(lock, command, self._home / row["job"], self._environment())
+        except OSError as error:  # no room, too many processes
+            recorded.say(f"the operation could not be started: {error}\n")
+            self._finish(number, FAILED, None)
+        finally:
+            os.close(lock)
+
+    def _watch(self, row: Mapping[str, Any]) -> bool:
+        """See to an operation that runs. Returns whether it has ended."""
+        number, recorded = row["id"], self._recorded(row["id"])
+        if (child := self._children.get(number)) is not None:
+            child.poll()  # the system keeps its end until somebody has asked
+        if recorded.lives():
+            if row["cancelled_by"] is not None:
+                self._ask_to_end(number, recorded)
+            return False
+        result, is_cancelled = recorded.result(), row["cancelled_by"] is not None
+        if result is None:
+            self._finish(number, CANCELLED if is_cancelled else LOST, KILLED if is_cancelled else None)
+        else:
+            state = DONE if result.code == 0 else CANCELLED if is_cancelled else FAILED
+            cut = (result.cut_stdout, result.cut_stderr)
+            self._finish(number, state, result.code, result.ended, cut)
+        return True
+
+    def _ask_to_end(self, number: int, recorded: Recorded) -> None:
+        asked = self._asked.get(number)
+        if asked is None:
+            if recorded.send(signal.SIGTERM):
+                self._asked[number] = time.monotonic()
+        elif time.monotonic() - asked > KILL_S:
+            recorded.send(signal.SIGKILL)
+
+    def _finish(
+        self, number: int, state: str, code: int | None, ended: str | None = None, cut: tuple[int, int] = (0, 0)
+    ) -> None:
+        with self._store.writing() as connection:
+            connection.execute(
+                "UPDATE operation SET state = ?, code = ?, ended = ?, cut_stdout = ?, cut_stderr = ? WHERE id = ?",
+                (state, code, ended or now(), *cut, number),
+            )
+        self._children.pop(number, None)
+        self._asked.pop(number, None)
+        log.get().info("operation_ended", operation=number, state=state, code=code)
+
+    def _forget_old(self) -> None:
+        """Remove the oldest that have ended, with what they have said."""
+        query = "SELECT id FROM operation WHERE state NOT IN (?, ?) ORDER BY id DESC LIMIT -1 OFFSET ?"
+        for row in self._store.rows(query, (*OPEN, KEPT)):
+            shutil.rmtree(self._recorded(row["id"]).place, ignore_errors=True)
+            with self._store.writing() as connection:
+                connection.execute("DELETE FROM operation WHERE id = ?", (row["id"],))
+
+    def _recorded(self, number: int) -> Recorded:
+        return Recorded(self._directory / str(number))
+
+    def _one(self, job: str, number: int) -> Operation:
+        self._jobs.job(job)
+        row = self._store.row("SELECT * FROM operation WHERE id = ? AND job = ?", (number, job))
+        if row is None:
+            raise UnknownName(f"the job {job} has no operation {number}", job=job)
+        return _operation(row)
+
+
+def _operation(row: Mapping[str, Any]) -> Operation:
+    facts = {name: row[name] for name in Operation.__slots__ if name != "arguments"}
+    return Operation(arguments=tuple(json.loads(row["arguments"])), **facts)
