@@ -79,6 +79,7 @@ def test_pitfall_45_the_clocks_of_the_servers_are_not_asked() -> None:
         "aside.py",
         "aside_epoch.py",
         "known_columns.py",
+        "noted_defaults.py",  # which defaults a table notes
         "other_defaults.py",
         "structures.py",
         "lookout.py",

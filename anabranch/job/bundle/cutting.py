@@ -26,10 +26,11 @@ _COUNTED = (
     "|MySQL|MariaDB|PostgreSQL"
 )
 _TOKEN = re.compile(  # the first alternative that fits, from the most telling one on
-    r"""(?P<row>the\ row\ with\ .*?(?=\ holds|\Z)|(?:contains|VALUES)\s*\(.*?(?=\n|\Z))
+    r"""(?P<row>the\ row\ with\ .*?(?=\ holds|\ —\ |\Z)|of\ the\ row\ (?!with\ ).*?(?=\ —\ |\n|\Z)|\(row\ .*\)
+          |key\ [^\s=]+\s?=.*?(?=\ —\ |\n|\Z)|(?:contains|VALUES)\s*\(.*?(?=\n|\Z))
       | (?P<driver>\(\d{4},\ (?P<around>["'])(?P<said>(?:(?!(?P=around)\)).)*)(?P=around)\))
-      | (?P<pair>[\w.]+\s?=\s?(?:\([^)]*\)|"[^"]*"|'[^']*'|[^\s,;)]+)|\([^()]*\)=\([^)]*\))
-      | (?P<quoted>(?<!\w)(?P<quote>["'`])(?:(?!(?P=quote)).)*?(?P=quote)(?!\w))
+      | (?P<pair>[\w.]+\s?=\s?(?:\([^)]*\)|"[^"]*"|'[^']*'|[^\s,;)]+)|\([^()]*\)=\([^\n]*\))
+      | (?P<quoted>(?<!\w)(?P<quote>["'`])(?:(?!(?P=quote)(?!\w)).)*(?P=quote)(?!\w))
       | (?P<position>"""
     + _POSITION
     + r""")
@@ -39,6 +40,10 @@ _TOKEN = re.compile(  # the first alternative that fits, from the most telling o
     re.VERBOSE | re.DOTALL,
 )
 KINDS = ("row", "driver", "pair", "quoted", "position", "number", "word", "rest")
+# How messages name rows: what stands in front of the values, and what behind.
+ROWS = (("the row with", ""), ("of the row", ""), ("(row", ")"), ("key", ""), ("contains", ""), ("VALUES", ""))
+_ASSIGNED = re.compile(r"([\w.]+) ?= ?")
+_BEHIND = re.compile(r", |; |\)| — | holds |\n")
 _RUN = re.compile(rf"{HIDDEN}(?:[\s,.:;=/@+-]*{HIDDEN})+")
 
 
@@ -62,7 +67,8 @@ class Cutter:
 
     def cut(self, text: str) -> str:
         """Return what may be seen of a text."""
-        found = "".join(map(self._shown, _TOKEN.finditer(text[:LONGEST])))
+        text = self._without_columns(text[:LONGEST])
+        found = "".join(map(self._shown, _TOKEN.finditer(text)))
         return _RUN.sub(HIDDEN, found)
 
     def is_name(self, text: str) -> bool:
@@ -73,11 +79,21 @@ class Cutter:
         """Return whether a text is one word, or a name."""
         return self.is_name(text) or all(len(part) == 1 or part.lower() in words() for part in text.split("."))
 
+    def _without_columns(self, text: str) -> str:
+        """Return the text without what is said to stand in a column of the job, however many words that are."""
+        kept, at = list[str](), 0
+        for found in _ASSIGNED.finditer(text):
+            if found.start() >= at and self.is_name(found[1]):
+                end = _BEHIND.search(text, found.end())
+                kept += (text[at : found.end()], HIDDEN)
+                at = end.start() if end else len(text)
+        return "".join((*kept, text[at:]))
+
     def _shown(self, found: re.Match[str]) -> str:
         text = found[0]
         kind = next(one for one in KINDS if found[one] is not None)
         if kind == "row":
-            return f"{text.split('(')[0].rstrip()} ({HIDDEN})" if "(" in text else f"the row with {HIDDEN}"
+            return next((f"{head} {HIDDEN}{end}" for head, end in ROWS if text.startswith(head)), f"({HIDDEN})")
         if kind == "driver":  # its code, and what the server has said
             return f"{text[:6]} {found['around']}{self.cut(found['said'])}{found['around']})"
         if kind == "pair":

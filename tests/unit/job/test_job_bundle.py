@@ -253,6 +253,13 @@ def test_state_of_another_release_is_not_made_anew(job: Job, tmp_path: Path) -> 
         ("name=Ann", "name=…"),
         ("Key (id, name)=(1, Ann) already exists", "Key … already exists"),
         ("the source's log doesn't say 4711", "the source's log doesn't say …"),
+        ("no row (row id = 7, name = open table) — mend it", "no row (row …) — mend it"),
+        ("is too long; key name=open table", "is too long; key …"),
+        ("column a of the row with name=open table holds what", "column a of the row with … holds what"),
+        ("the value of the row name=open, table", "the value of the row …"),
+        ("it has name = open table, and waits", "it has name=…, and waits"),
+        ("Duplicate entry 'it's open' for key 'b'", "Duplicate entry '…' for key '…'"),
+        ("Key (name)=(open (table)) already exists", "Key … already exists"),
         ("zzyzx Qwerfdsa 4711-0815", "…"),
     ],
 )
