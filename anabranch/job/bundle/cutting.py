@@ -15,7 +15,7 @@ from anabranch.job.bundle.secrets import HIDDEN
 
 LEFT_OUT = ("testing", "demo")  # rooms whose words are examples of rows
 LONGEST = 4_000  # characters of a text
-_WORD = re.compile(r"[A-Za-z][A-Za-z_]+")
+_WORD = re.compile(r"[A-Za-z][A-Za-z_0-9]+")
 _POSITION = r"\d+@[\w.-]+:\d+|\d+@[0-9A-F]+/[0-9A-F]+|\b[\w-]+(?:\.[\w-]+)*\.\d{6}:\d+|\b[0-9A-F]{1,8}/[0-9A-F]{6,8}\b"
 _UNITS = (
     "s|ms|seconds?|minutes?|hours?|days?|bytes|kB|KiB|MB|MiB|GB|GiB|rows?|tables?|changes?|times?|transactions?|epochs?|columns?"

@@ -72,6 +72,7 @@ NEVER = frozenset(
     ("key", "keys", "values", "before", "after", "row", "user", "source_user", "by", "xid", "gtid", "digest")
 )
 _PLACE = re.compile(r"[\w.:/,@+-]{1,200}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _LONGEST = 300
 
 
@@ -112,6 +113,8 @@ class Shown:
             return kind_of(text) or (text and HIDDEN)
         if key == "url":
             return self.secrets.url(text)
+        if key.endswith("_at") and _TIME.fullmatch(text):
+            return text
         is_plain = len(text) <= _LONGEST and (key in PLAIN or (key in PLACES and _PLACE.fullmatch(text)))
         return self.secrets.hide(text) if is_plain else self.text(text)
 

@@ -251,6 +251,7 @@ def test_state_of_another_release_is_not_made_anew(job: Job, tmp_path: Path) -> 
         ("binlog_expire_logs_seconds=3600 is short", "binlog_expire_logs_seconds=3600 is short"),
         ("column 'name' holds 'Ann'", "column 'name' holds '…'"),
         ("name=Ann", "name=…"),
+        ("the encoding is UTF8", "the encoding is UTF8"),
         ("Key (id, name)=(1, Ann) already exists", "Key … already exists"),
         ("the source's log doesn't say 4711", "the source's log doesn't say …"),
         ("no row (row id = 7, name = open table) — mend it", "no row (row …) — mend it"),
