@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.model.metrics import METRICS
+from anabranch.api.metrics import KNOWN
+from anabranch.model.metrics import METRICS, OF_MANAGER
 
 
 def metrics(generated: str) -> Iterator[str]:
@@ -20,5 +21,16 @@ def metrics(generated: str) -> Iterator[str]:
     yield "| metric | kind | labels | meaning |"
     yield "|---|---|---|---|"
     for one in METRICS.values():
+        yield f"| `{one.whole_name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.meaning} |"
+    yield ""
+    yield "## Of a manager"
+    yield ""
+    yield "`anabranch serve` answers `GET /metrics` for all jobs that the token may see ([how](../howto/manager.md)):"
+    yield f"of each job {', '.join(f'`{METRICS[name].whole_name}`' for name in KNOWN)}, without"
+    yield "asking an end, and the following. Those that begin with `anabranch_manager` have no label `job`."
+    yield ""
+    yield "| metric | kind | labels | meaning |"
+    yield "|---|---|---|---|"
+    for one in OF_MANAGER.values():
         yield f"| `{one.whole_name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.meaning} |"
     yield ""

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
-from anabranch.api import health, jobs, operations, statistics
+from anabranch.api import health, jobs, metrics, operations, statistics
+from anabranch.api.counting import Counting, Requests
 from anabranch.api.headers import Guard
 from anabranch.api.problems import tell_problems
 from anabranch.manager import Manager
@@ -31,8 +32,11 @@ def create_app(manager: Manager, pages: Sequence[APIRouter] = (), static: Static
     )
     app.state.manager = manager
     app.add_middleware(Guard)
+    app.state.requests = Requests()
+    app.add_middleware(Counting, requests=app.state.requests)
     tell_problems(app)
     app.include_router(health.routes)
+    app.include_router(metrics.routes)
     for routes in (jobs.routes, operations.routes, statistics.routes):
         app.include_router(routes, prefix=API)
     for router in pages:

@@ -1,13 +1,13 @@
-"""Metrics of a job: every name with its meaning, once, and their text form for Prometheus.
+"""Metrics of a job and of a manager: every name with its meaning, once, and their text form for Prometheus.
 
 The form: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
-What does not live here: what is measured (`job/measuring.py`), who is told (`job/scraping.py`).
+What does not live here: what is measured (`job/measuring.py`), who is told (`job/scraping.py`, `api/metrics.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -28,12 +28,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric. `name`: without PREFIX; `labels`: beside `job`, in this order."""
+    """A metric. `name`: without PREFIX; `labels`: beside `job`, which those of a job have, in this order."""
 
     name: str
     kind: Kind
     labels: tuple[str, ...]
     meaning: str
+    is_of_job: bool = True
 
     @property
     def whole_name(self) -> str:
@@ -42,11 +43,12 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A value of a metric of METRICS now, with its labels."""
+    """A value of a metric now, with its labels. `job`: where the text is of several jobs."""
 
     metric: str
     value: float
     labels: Mapping[str, str] = field(default_factory=dict)
+    job: str = ""
 
 
 _TARGET, _TABLE = ("target",), ("target", "table")
@@ -94,23 +96,51 @@ _ALL = (
     ),
 )
 METRICS: Mapping[str, Metric] = {one.name: one for one in _ALL}
+# What only a manager tells; of each job it also tells those metrics of METRICS that it knows without asking an end.
+_OF_MANAGER = (
+    Metric("job_wanted", Kind.GAUGE, (), "1 of a job that the manager keeps running, else 0"),
+    Metric("job_running", Kind.GAUGE, (), "1 while the manager sees the job's process, else 0"),
+    Metric("job_restarts_total", Kind.COUNTER, (), "how often the manager has started the job again that had died"),
+    Metric("job_tables_parked", Kind.GAUGE, (), "tables that are parked, at all targets, as run has told"),
+    Metric("job_changes_per_second", Kind.GAUGE, (), "row changes applied in a second, of the last five"),
+    Metric("job_rows_loaded_per_second", Kind.GAUGE, (), "rows that loads have copied in a second, of the last five"),
+    Metric("manager_start_time_seconds", Kind.GAUGE, (), "when the manager began, in seconds since 1970", False),
+    Metric(
+        "manager_http_requests_total",
+        Kind.COUNTER,
+        ("method", "route", "code"),
+        "requests that the manager has answered",
+        False,
+    ),
+    Metric("manager_http_seconds_total", Kind.COUNTER, ("method", "route"), "time that it took for them", False),
+    Metric("manager_disk_free_bytes", Kind.GAUGE, (), "room on the disk where jobs have their homes", False),
+    Metric("manager_disk_bytes", Kind.GAUGE, (), "size of that disk", False),
+)
+OF_MANAGER: Mapping[str, Metric] = {one.name: one for one in _OF_MANAGER}
+_EVERY = {**METRICS, **OF_MANAGER}
 
 
 def text_of(job: str, samples: Iterable[Sample]) -> str:
     """Return the samples of a job in Prometheus' text form, metric by metric; a metric without one is left out."""
-    by_metric: dict[str, list[Sample]] = {name: [] for name in METRICS}
+    return text_of_all(replace(sample, job=job) for sample in samples)
+
+
+def text_of_all(samples: Iterable[Sample]) -> str:
+    """Return samples of several jobs, and of their manager, in the same form."""
+    by_metric: dict[str, list[Sample]] = {name: [] for name in _EVERY}
     for sample in samples:
         by_metric[sample.metric].append(sample)
-    return "".join(line for name, some in by_metric.items() if some for line in _lines(METRICS[name], job, some))
+    return "".join(line for name, some in by_metric.items() if some for line in _lines(_EVERY[name], some))
 
 
-def _lines(metric: Metric, job: str, samples: Iterable[Sample]) -> Iterator[str]:
+def _lines(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
     yield f"# HELP {metric.whole_name} {metric.meaning}\n# TYPE {metric.whole_name} {metric.kind}\n"
     for sample in samples:
         assert set(sample.labels) <= set(metric.labels), sample
-        labels = {"job": job, **{name: sample.labels.get(name, "") for name in metric.labels}}
+        labels = {"job": sample.job} if metric.is_of_job else {}
+        labels |= {name: sample.labels.get(name, "") for name in metric.labels}
         told = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
-        yield f"{metric.whole_name}{{{told}}} {_number(sample.value)}\n"
+        yield f"{metric.whole_name}{f'{{{told}}}' if told else ''} {_number(sample.value)}\n"
 
 
 def _escaped(text: str) -> str:

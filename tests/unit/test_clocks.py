@@ -35,6 +35,7 @@ READ_IN = {
     "job/way_back.py": "shown: when the cut-over of the other way was taken back",
     "lifecycle/vouching.py": "shown: when somebody gave a table its place",
     "manager/monitoring.py": "shown: when a job was measured",
+    "api/counting.py": "shown: when the manager began",
     "api/statistics.py": "which statistics a person asks for: of the last hour",
     "manager/store.py": "shown: when something was noted",
     "manager/tokens.py": "when a token ends, which a person has said in days; no row hangs on it",
