@@ -39,8 +39,8 @@ def create_app(manager: Manager, pages: Sequence[APIRouter] = (), static: Static
     app.include_router(metrics.routes)
     for routes in (jobs.routes, operations.routes, statistics.routes):
         app.include_router(routes, prefix=API)
-    for router in pages:
-        app.include_router(router, include_in_schema=False)
     if static is not None:
         app.mount("/static", static, name="static")
+    for router in pages:  # behind all else: they have a page for what nobody else takes
+        app.include_router(router, include_in_schema=False)
     return app

@@ -1,18 +1,23 @@
 """The web console: pages that the server makes, of what the manager knows.
 
-`pages.py` has the routes, `templates/` the pages, `static/` the style and htmx. What does not live here: REST (`api/`), what is
-done (`manager/`).
+`*pages.py` have the routes, `showing.py` makes pages of `templates/`; `static/` has the style, htmx and our only script. What
+does not live here: REST (`api/`), what is done (`manager/`).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from fastapi import APIRouter
 from starlette.staticfiles import StaticFiles
 
-from anabranch.console.pages import routes
+from anabranch.console import job_pages, lost_pages, pages, status_pages
 
 __all__ = ["routes", "static_files"]
+
+routes = APIRouter()
+for _part in (pages, job_pages, status_pages, lost_pages):  # `lost` takes what no other one takes
+    routes.include_router(_part.routes)
 
 
 def static_files() -> StaticFiles:

@@ -28,6 +28,8 @@ class Visitor:
 def visiting(request: Request) -> Visitor:
     """Return who looks. Leads to `/login` without a session, to `/password` where the password was for one time."""
     found = session_of(request)
+    if found is None and "HX-Request" in request.headers:  # a part of a page: the whole page is to go there
+        raise HTTPException(401, "log in first", {"HX-Redirect": "/login"})
     if found is None:
         raise HTTPException(303, "log in first", {"Location": f"/login?next={quote(request.url.path)}"})
     if found.user.must_change and request.url.path != "/password":

@@ -1,31 +1,22 @@
-"""The pages of the console.
+"""The pages of who is there: log in, log out, choose a password.
 
-What does not live here: what they look like (`templates/`), who looks (`logged_in.py`).
+What does not live here: sessions (`manager/sessions.py`), who looks (`logged_in.py`).
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from starlette.templating import Jinja2Templates
 
 from anabranch.api.asking import COOKIE, TheManager, place_of
-from anabranch.api.jobs import answer
-from anabranch.console.logged_in import Acts, Visitor, Visits
+from anabranch.console.logged_in import Acts, Visits
+from anabranch.console.showing import PageRoute, page
 from anabranch.errors import ConfigError
 from anabranch.manager.callers import Caller, Role
 
-routes = APIRouter()
-templates = Jinja2Templates(directory=Path(__file__).with_name("templates"))
-
-
-def page(request: Request, name: str, visitor: Visitor | None = None, code: int = 200, **facts: Any) -> HTMLResponse:
-    """Return a page made of a template and these facts."""
-    facts |= {"visitor": visitor, "csrf": visitor.session.csrf if visitor else ""}
-    return templates.TemplateResponse(request, name, facts, status_code=code)
+routes = APIRouter(route_class=PageRoute)
 
 
 @routes.get("/login")
@@ -90,31 +81,3 @@ def set_password(
         return page(request, "password.html", visitor, 422, problem=str(error))
     manager.audit.note(visitor.caller, "password_changed")
     return RedirectResponse("/login", 303)
-
-
-@routes.get("/")
-def overview(request: Request, manager: TheManager, visitor: Visits) -> HTMLResponse:
-    """Show all jobs."""
-    jobs = [answer(manager, job) for job in manager.seen_by(visitor.caller)]
-    return page(request, "overview.html", visitor, jobs=jobs)
-
-
-@routes.get("/jobs/{name}")
-def job(request: Request, manager: TheManager, visitor: Visits, name: str) -> HTMLResponse:
-    """Show one job: its process, its file, what may be done."""
-    found = manager.job(visitor.caller, name)
-    return page(request, "job.html", visitor, job=answer(manager, found), file=manager.jobs.version(name))
-
-
-@routes.post("/jobs/{name}/start")
-def start(manager: TheManager, visitor: Acts, name: str) -> Response:
-    """Start a job."""
-    manager.start(visitor.caller, name)
-    return RedirectResponse(f"/jobs/{name}", 303)
-
-
-@routes.post("/jobs/{name}/stop")
-def stop(manager: TheManager, visitor: Acts, name: str) -> Response:
-    """Stop a job."""
-    manager.stop(visitor.caller, name)
-    return RedirectResponse(f"/jobs/{name}", 303)

@@ -9,15 +9,19 @@ import difflib
 import os
 import threading
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from anabranch.errors import ConfigError
 from anabranch.job import Job
+from anabranch.lifecycle.parking import ParkedTable
 from anabranch.manager.accounts import Accounts
 from anabranch.manager.audit import Audit
 from anabranch.manager.callers import Caller, Role
-from anabranch.manager.jobs import Jobs, ManagedJob
+from anabranch.manager.glances import Glance, Glances, Heard
+from anabranch.manager.jobs import Jobs, JobVersion, ManagedJob
+from anabranch.manager.masking import masked
 from anabranch.manager.monitoring import Monitor
 from anabranch.manager.operations import Operations
 from anabranch.manager.sessions import Sessions
@@ -51,6 +55,7 @@ class Manager:
         self.monitor = Monitor(self.jobs, self.supervision, self.statistics)
         self.operations = Operations(self.store, self.jobs, self.audit, self.home, lambda: self.supervision.environment)
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self.glances = Glances(self.jobs)
 
     def seen_by(self, caller: Caller) -> list[ManagedJob]:
         """Return the jobs that a caller may see, by name."""
@@ -66,7 +71,32 @@ class Manager:
         """Return what `anabranch status --json` says of a job; asks both ends."""
         self.job(caller, name)
         with self._turns[name]:  # one after the other: each opens connections
-            return Job.from_file(self.jobs.file(name)).status()
+            found = Job.from_file(self.jobs.file(name)).status()
+        self.glances.hear(name, found)
+        return found
+
+    def heard(self, caller: Caller, name: str) -> Heard | None:
+        """Return what `status` said of a job last, to whomever; None where nobody has asked since the manager began."""
+        self.job(caller, name)
+        return self.glances.heard(name)
+
+    def glance(self, caller: Caller, name: str) -> Glance:
+        """Return what this machine knows of a job at once; asks no end."""
+        self.job(caller, name)
+        return self.glances.of(name)
+
+    def parked(self, caller: Caller, name: str) -> list[tuple[str, ParkedTable]]:
+        """Return a job's parked tables, each with the name of its target, "" of the only one; asks the targets."""
+        self.job(caller, name)
+        with self._turns[name]:
+            views = Job.from_file(self.jobs.file(name)).targets()
+            return [(view.target if len(views) > 1 else "", one) for view in views for one in view.parked()]
+
+    def file(self, caller: Caller, name: str, number: int | None = None) -> JobVersion:
+        """Return a version of a job's file, by default the present one; for who is no administrator without passwords."""
+        self.job(caller, name)
+        found = self.jobs.version(name, number)
+        return found if caller.role is Role.ADMINISTRATOR else replace(found, text=masked(found.text))
 
     def add(self, caller: Caller, text: str, note: str = "") -> ManagedJob:
         """Take in a job by the text of its file. Raises ConfigError with every problem of it."""
@@ -80,7 +110,7 @@ class Manager:
         caller.require(Role.ADMINISTRATOR, name)
         before = self.jobs.version(name)
         job = self.jobs.change(name, text, caller.name, note, expected)
-        lines = difflib.unified_diff(before.text.splitlines(), text.splitlines(), lineterm="", n=1)
+        lines = difflib.unified_diff(masked(before.text).splitlines(), masked(text).splitlines(), lineterm="", n=1)
         self.audit.note(
             caller, "job_changed", name, f"version {before.version}", "\n".join([f"version {job.version}", *lines])
         )
@@ -101,6 +131,15 @@ class Manager:
         self.audit.note(caller, "job_stopped", name, _wanted(before), _wanted(job))
         return job
 
+    def restart(self, caller: Caller, name: str) -> ManagedJob:
+        """Stop a job in order, and start it again with the present version of its file; one that does not run is started."""
+        caller.require(Role.OPERATOR, name)
+        before, job = self.jobs.job(name), self.jobs.want(name, True)
+        self.supervision.try_again(name)
+        self.supervision.restart(name)
+        self.audit.note(caller, "job_restarted", name, _wanted(before), _wanted(job))
+        return job
+
     def remove(self, caller: Caller, name: str) -> None:
         """Forget a job that does not run. Raises ConfigError for one that does."""
         caller.require(Role.ADMINISTRATOR, name)
@@ -109,6 +148,7 @@ class Manager:
         if self.operations.is_at_work(name):
             raise ConfigError(f"an operation of the job {name} runs", job=name, hint="wait for it, or cancel it")
         self.jobs.remove(name)
+        self.glances.forget(name)
         self.audit.note(caller, "job_removed", name)
 
     def begin(self) -> None:

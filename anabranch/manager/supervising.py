@@ -101,6 +101,12 @@ class Supervision:
             watched = self._watched.setdefault(name, Watched())
             watched.failed, watched.not_before, watched.pause, watched.restarts = None, 0.0, FIRST_PAUSE_S, 0
 
+    def restart(self, name: str) -> None:
+        """Ask a job's process to stop; while the job is wanted, another one starts when it has."""
+        with self._mutex:
+            if (watched := self._watched.get(name)) is not None:
+                self._stop(watched)
+
     def state(self, name: str) -> ProcessState:
         """Return the state of a job's process now."""
         with self._mutex:
@@ -132,7 +138,7 @@ class Supervision:
                 log.get(job=name).info("job_taken_over", pid=watched.process.pid)
         if watched.process is not None and (code := watched.process.code()) is not None:
             self._ended(name, watched, code, is_wanted)
-        if watched.process is not None and not is_wanted:
+        if watched.process is not None and (not is_wanted or watched.stop_asked is not None):
             self._stop(watched)
         elif (
             watched.process is None and is_wanted and watched.failed is None and time.monotonic() >= watched.not_before

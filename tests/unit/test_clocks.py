@@ -37,6 +37,7 @@ READ_IN = {
     "manager/monitoring.py": "shown: when a job was measured",
     "api/counting.py": "shown: when the manager began",
     "api/statistics.py": "which statistics a person asks for: of the last hour",
+    "manager/glances.py": "shown: when both ends were asked last",
     "manager/store.py": "shown: when something was noted",
     "manager/tokens.py": "when a token ends, which a person has said in days; no row hangs on it",
     "manager/sessions.py": "when a login ends; no row hangs on it",

@@ -1,0 +1,99 @@
+"""Makes pages of templates, and tells errors as pages to whoever wants pages.
+
+What does not live here: the routes (`*_pages.py`), what pages look like (`templates/`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.templating import Jinja2Templates
+
+from anabranch.api.asking import caller_of, session_of
+from anabranch.api.problems import STATUS
+from anabranch.console import words
+from anabranch.console.logged_in import Visitor
+from anabranch.errors import AnabranchError
+
+HTMX = "HX-Request"  # the header of a request for a part of a page
+# Controls, and what turns the direction of letters: it would show a name as another one.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+templates = Jinja2Templates(directory=Path(__file__).with_name("templates"))
+templates.env.trim_blocks = templates.env.lstrip_blocks = True
+templates.env.filters.update(duration=words.duration, size=words.size, moment=words.moment, count=words.count)
+
+
+def _seen(value: Any) -> Any:
+    """Let what cannot be seen be seen, in all that a template writes."""
+    return _UNSEEN.sub(lambda found: f"\\x{ord(found[0]):02x}", value) if type(value) is str else value
+
+
+templates.env.finalize = _seen
+
+
+def _pages_of(visitor: Visitor) -> list[tuple[str, str]]:
+    """Return the pages that the head of each page leads to, by address."""
+    return [("/", "Jobs")]
+
+
+templates.env.globals["pages_of"] = _pages_of
+
+
+def page(
+    request: Request, template: str, visitor: Visitor | None = None, code: int = 200, **facts: Any
+) -> HTMLResponse:
+    """Return a page made of a template and these facts."""
+    facts |= {"visitor": visitor, "csrf": visitor.session.csrf if visitor else "", "path": request.url.path}
+    return templates.TemplateResponse(request, template, facts, status_code=code)
+
+
+def is_part(request: Request) -> bool:
+    """Return whether a part of a page is asked for, by htmx."""
+    return HTMX in request.headers
+
+
+class PageRoute(APIRoute):
+    """The route of a page: its errors are pages, too, unless whoever asks takes no HTML."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of the route."""
+        inner = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await inner(request)
+            except (AnabranchError, HTTPException, RequestValidationError) as error:
+                code = _code(error)
+                if code < 400 or not ("text/html" in request.headers.get("accept", "") or is_part(request)):
+                    raise
+                return _refusal(request, error, code)
+
+        return handled
+
+
+def _code(error: Exception) -> int:
+    if isinstance(error, AnabranchError):
+        return next(status for kind, status in STATUS if isinstance(error, kind))
+    return error.status_code if isinstance(error, HTTPException) else 422
+
+
+def _refusal(request: Request, error: Exception, code: int) -> Response:
+    said = error.message if isinstance(error, AnabranchError) else getattr(error, "detail", "")
+    hint = error.hint if isinstance(error, AnabranchError) and not error.hint.startswith("GET ") else ""
+    found = session_of(request)
+    visitor = Visitor(caller_of(request, found), found) if found else None
+    name = "_refused.html" if is_part(request) else "refused.html"
+    title = words.REFUSED.get(code, HTTPStatus(code).phrase)
+    answer = page(request, name, visitor, code, title=title, said=said, hint=hint)
+    answer.headers.update(getattr(error, "headers", None) or {})
+    return answer

@@ -1,0 +1,207 @@
+"""Looks at jobs by what this machine has of them, state.db and the trail, without a question to an end.
+
+A look at a job costs milliseconds, and is kept for a second, whoever asks. What was heard of both ends last is kept beside it.
+What does not live here: asking them (`Job.status`), the process (`supervising.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from anabranch.errors import ConfigError, TrailError, UnknownName
+from anabranch.job.counters import counters
+from anabranch.job.lag import Lag
+from anabranch.job.states import Condition, condition_of, worst
+from anabranch.job.status import Picture
+from anabranch.manager.jobs import Jobs
+from anabranch.model.position import Position
+from anabranch.model.state import Checkpoint
+from anabranch.model.status import StateStatus
+from anabranch.view.job_view import JobView
+
+KEPT_S = 1.0
+MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True)
+class TargetGlance:
+    """A target of a job. `lag`: seconds, None where it is not known; `applied`: as `positions` of state.db has it; `loading`:
+    rows by table, as `progress` has them; `counters`: of apply."""
+
+    name: str
+    url: str
+    state: StateStatus
+    lag: float | None
+    applied: Mapping[str, Any] | None
+    loading: Mapping[str, Mapping[str, Any]]
+    counters: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Glance:
+    """A job. `state`: that of the target which needs a person most; `positions`: read, written; `problem`: why the job's file
+    cannot be used here, "" where it can."""
+
+    source: str = ""
+    state: StateStatus | None = None
+    lag: float | None = None
+    parts: tuple[Mapping[str, Any], ...] = ()
+    positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    counters: Mapping[str, Any] | None = None
+    targets: tuple[TargetGlance, ...] = ()
+    last_error: Mapping[str, Any] | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The last answer of `status` about a job, and its time: seconds since 1970."""
+
+    at: float
+    status: Mapping[str, Any]
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def age(self) -> float:
+        """Seconds since then."""
+        return time.monotonic() - self.began
+
+    @property
+    def parked(self) -> int:
+        """The number of its parked tables, at all targets."""
+        return sum(table["state"] == "parked" for target in self.status["targets"] for table in target["tables"])
+
+
+@dataclass
+class _Known:
+    """The facts that are kept of one job between two looks. `version`: that of the file that `views` were made from."""
+
+    version: int
+    views: list[tuple[JobView, Picture]] = field(default_factory=list)
+    source: str = ""
+    problem: str = ""
+    at: float = 0.0  # monotonic
+    glance: Glance = field(default_factory=Glance)
+
+
+class Glances:
+    """The looks at one manager's jobs, from any thread."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs, self._mutex = jobs, threading.Lock()
+        self._known: dict[str, _Known] = {}
+        self._heard: dict[str, Heard] = {}
+
+    def of(self, name: str) -> Glance:
+        """Return what is known of a job now. Raises UnknownName."""
+        with self._mutex:
+            known = self._of(name)
+            if time.monotonic() - known.at > KEPT_S:
+                known.glance, known.at = _look(known), time.monotonic()
+            return known.glance
+
+    def hear(self, name: str, status: Mapping[str, Any]) -> Heard:
+        """Keep what `status` has said of a job."""
+        self._heard[name] = Heard(time.time(), status)
+        return self._heard[name]
+
+    def heard(self, name: str) -> Heard | None:
+        """Return what `status` said of a job last; None where nobody has asked since the manager began."""
+        return self._heard.get(name)
+
+    def forget(self, name: str) -> None:
+        """Close what is open of a job."""
+        with self._mutex:
+            self._heard.pop(name, None)
+            _close(self._known.pop(name, None))
+
+    def _of(self, name: str) -> _Known:
+        version = self._jobs.job(name).version
+        known = self._known.get(name)
+        if known is None or known.version != version:
+            _close(known)
+            known = self._known[name] = self._opened(name, version)
+        elif known.problem:  # a variable that was missing may be there by now
+            known = self._known[name] = self._opened(name, version)
+        return known
+
+    def _opened(self, name: str, version: int) -> _Known:
+        try:
+            config = self._jobs.checked(self._jobs.version(name).text)
+        except UnknownName:
+            raise
+        except ConfigError as error:
+            return _Known(version, problem="; ".join([error.message, *map(str, error.problems)]))
+        views = JobView(config, self._jobs.file(name)).targets()
+        return _Known(version, [(view, Picture(view)) for view in views], str(config.source.endpoint))
+
+
+def _close(known: _Known | None) -> None:
+    for _, picture in known.views if known else ():
+        picture.close()
+
+
+def _look(known: _Known) -> Glance:
+    if not known.views:
+        return Glance(problem=known.problem)
+    seen = [(view, picture.now()) for view, picture in known.views]
+    lags = [_lag(view, snapshot) for view, snapshot in seen]
+    conditions = [
+        (view.target, condition_of(snapshot, _is_idle(snapshot, lag)))
+        for (view, snapshot), lag in zip(seen, lags, strict=True)
+    ]
+    targets = tuple(
+        _target(view, snapshot, lag, condition)
+        for (view, snapshot), lag, (_, condition) in zip(seen, lags, conditions, strict=True)
+    )
+    snapshots = [snapshot for _, snapshot in seen]
+    errors = [found["last_error"] for found in snapshots if found["last_error"]]
+    first = snapshots[0]
+    return Glance(
+        known.source,
+        worst(conditions).shown(),
+        max((lag for lag in lags if lag is not None), default=None),
+        tuple({(p["pid"], p["host"], p["name"]): p for found in snapshots for p in found["parts"]}.values()),
+        first["positions"],
+        counters(first, "capture"),
+        targets,
+        max(errors, key=lambda error: str(error["at"]), default=None),
+    )
+
+
+def _target(view: JobView, snapshot: Mapping[str, Any], lag: float | None, condition: Condition) -> TargetGlance:
+    return TargetGlance(
+        view.target if view.is_one_of_several else "",
+        str(view.endpoint),
+        condition.shown(),
+        lag,
+        snapshot["positions"].get("applied"),
+        snapshot["progress"] if snapshot["phase"] == "loading" else {},
+        counters(snapshot, "apply"),
+    )
+
+
+def _lag(view: JobView, snapshot: dict[str, Any]) -> float | None:
+    """Return the lag by the trail, up to where apply has said that it is; the target itself is not asked."""
+    applied = snapshot["positions"].get("applied")
+    if applied is None:
+        return None
+    with closing(Lag(view.trail)) as lag, suppress(ValueError, TrailError):
+        return lag.seconds(snapshot, Checkpoint("", 0, Position.parse(applied["text"]), _micros(applied)))
+    return None
+
+
+def _is_idle(snapshot: Mapping[str, Any], lag: float | None) -> bool:
+    inside = snapshot["gauges"].get("capture", {}).get("open_changes", {"value": 0})
+    return lag == 0.0 and not inside["value"]
+
+
+def _micros(place: Mapping[str, Any]) -> int:
+    told = place["commit_time"]
+    return int(datetime.fromisoformat(told).timestamp() * MICROSECONDS) if told else 0
