@@ -95,7 +95,7 @@ def follow(
         return refused.message
     if isinstance(after, str):
         return after
-    after = _without(then, after, UNTOLD_BY_ROWS - follows)
+    after = without(then, after, UNTOLD_BY_ROWS - follows)
     if others := sorted(after.kinds - follows):
         return f'[ddl] {others[0]} is "{PARK}"'
     if not after.kinds:
@@ -116,7 +116,7 @@ def noted(
     return Barrier(0, 0, BarrierKind.ALTER, table, statement, schema=schema, untold=after.untold)
 
 
-def _without(then: TableSchema, after: Altered, kinds: frozenset[ColumnChange]) -> Altered:
+def without(then: TableSchema, after: Altered, kinds: frozenset[ColumnChange]) -> Altered:
     """Return the change without what it changes of these kinds in columns that stay."""
     former = {column.number: column for column in then.columns if column.number}
     has_default = ColumnChange.DEFAULT in after.kinds - kinds  # which with_those would take with NULL

@@ -142,6 +142,19 @@ class AlteringDialect(Protocol):
 
 
 @runtime_checkable
+class ForeseeingCatalog(Protocol):
+    """Says what a log that has no statements would tell of one that nobody has run; an ability of a SourceCatalog."""
+
+    def named(self, sql: str) -> tuple[TableId, str] | None:
+        """Return the table that an ALTER TABLE alters, its schema "" where that is not said, and the statement as people may
+        see it; None for any other statement. Never raises."""
+
+    def foreseen(self, sql: str, then: TableSchema) -> Altered | str | None:
+        """Return what the log would tell: what the table `then` is behind the statement, or why the table would be parked;
+        None where no column is altered. Runs nothing. Raises SourceUnavailable, and ConfigError for what is not read."""
+
+
+@runtime_checkable
 class CreatingDialect(Protocol):
     """Says what a statement makes that makes a table; an ability of a Dialect whose log has such statements."""
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from anabranch.apply import decided
 from anabranch.apply.column_steps import NotFollowed, Stops, altered_table, asks
-from anabranch.contracts import AlteringDialect, Conflict, ForeseeingDialect, PlansAltering
+from anabranch.capture.altered import UNTOLD_BY_ROWS, without
+from anabranch.contracts import AlteringDialect, Conflict, ForeseeingCatalog, ForeseeingDialect, PlansAltering
 from anabranch.errors import ConfigError, TargetError, TargetUnavailable
 from anabranch.job.ddl_plan_gone import NOT_LOADED, gone
-from anabranch.model.column_changes import BESIDE_COLUMNS, IGNORED, ColumnChange, leaving_out
+from anabranch.model.column_changes import BESIDE_COLUMNS, IGNORED, Altered, ColumnChange, leaving_out
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import Outcome
 from anabranch.rows.altered import AlteredTable, ColumnAdded
@@ -29,7 +30,7 @@ from anabranch.view.options import value_rules
 
 if TYPE_CHECKING:
     from anabranch.model.altering_plan import AlteringPlan
-    from anabranch.model.column_changes import Altered, TableActions, Untold
+    from anabranch.model.column_changes import TableActions, Untold
     from anabranch.model.ids import TableId
     from anabranch.model.schema import Column, TableSchema
     from anabranch.model.table_life import TableState
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 Known = tuple[str, "TableId", "TableSchema", bool, "TableSchema | None"]  # the first fields of a DdlPlan
 UNKNOWN = "it does something else than add columns whose values in rows that are there are certain"
+NOT_TOLD = "no row tells of it, and it is not followed by notes: the target's table stays as it is"
 AS_IT_IS = "columns, keys and values stay as they are: so does the target's table"
 GOES = (StatementKind.DROP, StatementKind.RENAME)
 WORST = {Fidelity.EXACT: 0, Fidelity.WIDENED: 0, Fidelity.LOSSY: 4, Fidelity.REFUSED: 3}  # -> exit code
@@ -93,6 +95,9 @@ def plan(job: JobView, statement: str) -> DdlPlan:
     source = source_of(job)
     dialect = source.dialect
     if not isinstance(dialect, ForeseeingDialect) or not isinstance(dialect, AlteringDialect):
+        with catalog_of(source) as catalog:
+            if isinstance(catalog, ForeseeingCatalog):
+                return _by_rows(job, catalog, statement)
         raise ConfigError("the log of this source has no statements that could be planned", job=job.config.name)
     facts = dialect.facts(statement, "")
     if facts.kind in GOES and not facts.makes_anew:
@@ -119,6 +124,29 @@ def plan(job: JobView, statement: str) -> DdlPlan:
         said = [*map(actions.line, beside), f"{decided.AS_IT_IS}: {', '.join(facts.beside)}"]
         return DdlPlan(*known, Outcome.IGNORED, "; ".join(said))
     return of_steps(job, known, lambda: _steps(job, then, altered), actions)
+
+
+def _by_rows(job: JobView, catalog: ForeseeingCatalog, statement: str) -> DdlPlan:
+    """Return what would become of a statement of which a log tells by rows and by notes. Raises ConfigError."""
+    named = catalog.named(statement)
+    if named is None:
+        hint = 'for example "ALTER TABLE shop.orders ADD COLUMN note text"'
+        raise ConfigError("this is not an ALTER TABLE of one table", job=job.config.name, hint=hint)
+    then, from_trail = _in_force(job, named[0])
+    found = catalog.foreseen(statement, then)
+    altered = (
+        without(then, found, UNTOLD_BY_ROWS - job.config.followed_everywhere) if isinstance(found, Altered) else None
+    )
+    known = (named[1], then.id, then, from_trail, altered.schema if altered else None)
+    state = _state(job, then.id)
+    if passed := _passed(state):
+        return DdlPlan(*known, Outcome.PASSED, passed)
+    if isinstance(found, str):
+        return DdlPlan(*known, Outcome.PARKED, found)
+    if altered is None or not altered.kinds:
+        return DdlPlan(*known, Outcome.PASSED, NOT_TOLD if altered is not None else AS_IT_IS)
+    then = then.leaving_out(state.facts.left_out if state else ())
+    return of_steps(job, known, lambda: _steps(job, then, altered), job.config.column_actions(then.id))
 
 
 def of_steps(

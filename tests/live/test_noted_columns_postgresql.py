@@ -13,8 +13,10 @@ import pytest
 from anabranch.connectors.postgresql.source import connector
 from anabranch.connectors.postgresql.source.statement_notes import SET_UP, UNDO
 from anabranch.contracts import PreflightContext
+from anabranch.errors import ConfigError
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ddl_changes import Outcome
+from anabranch.model.schema import Column
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.local import Small
@@ -201,6 +203,52 @@ def test_defaults_are_followed_at_their_places(to: str, make: Make) -> None:
     here.stream()
     assert (here.made.states()["item"], here.made.states()["other"]) == ("parked", "streaming")
     assert "w cannot have its default" in here.made.reason("item")
+
+
+PLANS = {
+    "ADD c numeric(6,2) DEFAULT 1.5, DROP v": (Outcome.ALTERED, ""),
+    "ALTER w TYPE bigint, ALTER v SET DEFAULT 'x'": (Outcome.ALTERED, ""),
+    "ALTER w DROP NOT NULL, ALTER w SET DEFAULT 7, ADD d timestamptz NOT NULL DEFAULT '2024-01-01 00:00:00+00'": (
+        Outcome.ALTERED,
+        "",
+    ),
+    "RENAME v TO u": (Outcome.ALTERED, ""),
+    "ADD UNIQUE (v)": (Outcome.PASSED, "stay as they are"),
+    "ALTER w SET DEFAULT 6 * length('x')": (Outcome.PARKED, "cannot have its default here"),
+    "ALTER w TYPE text USING 'x' || w": (Outcome.PARKED, "USING"),
+    "ADD c int UNIQUE": (Outcome.PARKED, "c is unique"),
+}
+
+
+def test_a_plan_foresees_what_is_followed(make: Make) -> None:
+    names = {clauses: f"planned{number}" for number, clauses in enumerate(PLANS)}
+    made = [
+        f"CREATE TABLE {name} (id int PRIMARY KEY, v varchar(20), w int NOT NULL DEFAULT 5)" for name in names.values()
+    ]
+    here = make("postgresql", *SET_UP, *made, ddl=APPLY + 'column_default = "apply"\n')
+    plans = {clauses: here.job.plan_ddl(f"ALTER TABLE {name} {clauses}") for clauses, name in names.items()}
+    found = {clauses: (plan.outcome, plan.why) for clauses, plan in plans.items()}
+    assert {
+        one: what for one, what in found.items() if what[0] is not PLANS[one][0] or PLANS[one][1] not in what[1]
+    } == {}
+    here.made.source.execute(*(f"ALTER TABLE {name} {clauses}" for clauses, name in names.items()))
+    here.made.source.execute(*(f"INSERT INTO {name} (id) VALUES (1)" for name in names.values()))
+    here.stream()
+    states = here.made.states()
+    for clauses, name in names.items():
+        assert (states[name] == "parked") is (plans[clauses].outcome is Outcome.PARKED), clauses
+        if (after := plans[clauses].after) is not None and states[name] != "parked":
+            now = here.job.schema_versions(f"public.{name}")[-1].schema
+            assert [_told(column) for column in after.columns] == [_told(column) for column in now.columns]
+    with pytest.raises(ConfigError, match="not foreseen: what RENAME TO"):
+        here.job.plan_ddl("ALTER TABLE planned1 RENAME TO other")
+    here.made.source.execute(*UNDO)
+    untold = here.job.plan_ddl("ALTER TABLE planned4 ALTER w SET DEFAULT 8")
+    assert untold.outcome is Outcome.PASSED and "no row tells" in untold.why
+
+
+def _told(column: Column) -> tuple[object, ...]:
+    return column.name, column.native, column.nullable, column.default, column.number
 
 
 LAST = "INSERT (id) VALUES (9)"

@@ -83,6 +83,7 @@ def test_pitfall_45_the_clocks_of_the_servers_are_not_asked() -> None:
         "known_columns.py",
         "noted_defaults.py",  # which defaults a table notes
         "other_defaults.py",
+        "foreseen_clauses.py",  # words of a statement
         "structures.py",
         "lookout.py",
         "catalog.py",  # a source's, for people who read change tables: up to when they have all changes

@@ -17,7 +17,8 @@ from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.held_log import held
 from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
 from anabranch.connectors.postgresql.source.positions import Place, lsn_of, nearest
-from anabranch.connectors.postgresql.source.statement_notes import read_note
+from anabranch.connectors.postgresql.source.statement_notes import is_set_up, read_note, tells_defaults
+from anabranch.errors import ConfigError
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from anabranch.model.writers import SourceWriter
     from anabranch.rows.log_items import LogRedefined
 
+FORESEEN = "columns that come (with a constant default), go, or get another name, type, default or NULL are, in one ALTER TABLE"
 NONE_SEEN: Mapping[int, SeenFile] = {}
 STILL = 1.0  # seconds after which a commit that waits for no standby is through
 # Each holds its own id until others see what it did; a snapshot does not name the newest. Of this database alone.
@@ -117,6 +119,24 @@ class PostgresCatalog:
         if item.note is not None and (note := read_note(item.note.text)) is not None:
             return redefined_columns.behind_note(then, note, now, after, seen, item.note.ends_nulls)
         return redefined_columns.behind(then, item.columns, now, after, seen)
+
+    def named(self, sql: str) -> tuple[TableId, str] | None:
+        from anabranch.connectors.postgresql.source.foreseen_clauses import shown, table_of
+
+        table = table_of(sql)
+        return None if table is None else (table, shown(sql))
+
+    def foreseen(self, sql: str, then: TableSchema) -> Altered | str | None:
+        from anabranch.connectors.postgresql.source.foreseen import foreseen
+        from anabranch.connectors.postgresql.source.foreseen_clauses import Unread
+
+        with translated("ask whether the source notes its statements"):
+            is_noted = is_set_up(self._connection)
+            has_defaults = is_noted and tells_defaults(self._connection)
+        try:
+            return foreseen(sql, then, is_noted, has_defaults)
+        except Unread as what:
+            raise ConfigError(f"what becomes of this statement is not foreseen: {what}", hint=FORESEEN) from None
 
     def _is_seen(self, xid: int) -> bool:
         """Return whether a transaction that is in the log is seen: it is a moment later, or once its standbys have it."""

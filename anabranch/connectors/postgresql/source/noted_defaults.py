@@ -26,7 +26,7 @@ _NOW = re.compile(r"(?:now|transaction_timestamp)\(\)|(?:CURRENT_TIMESTAMP|LOCAL
 _TODAY, _UUID = "CURRENT_DATE", "gen_random_uuid()"
 _MOST = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 _FLOATS = ("real", "double precision")
-_CALLED = {"character": "bpchar", "bit": '"bit"'}  # types that are called otherwise in an expression
+CALLED = {"character": "bpchar", "bit": '"bit"'}  # types that are called otherwise in an expression
 _SIZES = re.compile(r"\(([\d,]+)\)")
 
 
@@ -64,7 +64,7 @@ def constant(told: str, native: str) -> str | None:
         found = _NUMBER.fullmatch(told)
         return _number(found[1] or found[2], name, sizes) if found else None
     string = _STRING.fullmatch(told)
-    if string is None or string[3] != _CALLED.get(name, name):
+    if string is None or string[3] != CALLED.get(name, name):
         return None
     text = string[2].replace("''", "'")
     if string[1]:
