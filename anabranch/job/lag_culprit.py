@@ -122,6 +122,10 @@ def _wait(condition: Condition) -> dict[str, Any]:
     kind, end = condition.sub_state, None
     if kind in ("source", "target"):
         kind, end = "end_away", condition.sub_state
+    if kind == "others":  # an end said that it is busy, and nobody has seen who it is
+        facts = dict.fromkeys(("part", "waits_for", "table", "held_by"))
+        text = f"the stream waits {condition.detail}; it is tried again by itself"
+        return _named("lock", text, condition.since, **facts)
     to_do = {
         "end_away": f"it is tried again by itself: see to the {end}",
         "room": "it goes on by itself once there is room",

@@ -14,6 +14,7 @@ import pytest
 from anabranch import failpoints
 from anabranch.job import Job
 from anabranch.model.condition import ACTIVE, STATES
+from anabranch.state.store import StateStore
 from anabranch.testing import faults
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.faults import Proxy
@@ -131,6 +132,9 @@ def what_it_counts(made: Scenario, run: Running) -> None:
     made.source.execute("UPDATE item SET name = 'y' WHERE id = 100")
     wait_until(lambda: look(made)["counters"]["since_reset"]["changes_read"] == 1, 60, "one since", run.tail, run)
     assert "since its start" in made.cli("status").stdout
+    kept = {"written", "log_end", "applied"}  # what an estimate of the lag's end is made of
+    with closing(StateStore(made.home)) as state:
+        wait_until(lambda: set(state.samples()) == kept, 60, "both ends of the trail are sampled", run.tail, run)
 
 
 def read(made: Scenario, before: dict[str, Any]) -> tuple[int, int]:

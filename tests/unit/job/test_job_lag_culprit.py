@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from anabranch.job.lag import Oldest
-from anabranch.job.lag_culprit import LARGE, Seen, culprit
+from anabranch.job.lag_culprit import KINDS, LARGE, Seen, culprit
 from anabranch.job.states import Condition
+from anabranch.model.condition import STATES as STATES_OF_JOBS
 from anabranch.model.position import Position
 from anabranch.model.status import TableStatus, UndecidedStatus
 
@@ -42,6 +43,7 @@ def named(condition: Condition = STREAMS, lag: float | None = 9.0, **more: Any) 
         (Condition("waiting", "source", "for the source: gone"), "end_away", "see to the source"),
         (Condition("waiting", "target", "for the target: gone"), "end_away", "see to the target"),
         (Condition("waiting", "room", "disk full: /d"), "room", "once there is room"),
+        (Condition("waiting", "others", "for the target: busy"), "lock", "tried again"),
         (Condition("waiting", "cutover", "for the cut-over"), "cutover", "cut-over"),
         (Condition("waiting", "verification", "for a verification"), "verification", "seconds"),
         (Condition("waiting", "load", "for the load to begin"), "load", "for the load to begin"),
@@ -51,6 +53,13 @@ def named(condition: Condition = STREAMS, lag: float | None = 9.0, **more: Any) 
 def test_the_state_of_the_job_names_it(condition: Condition, kind: str, words: str) -> None:
     found = named(condition, oldest=LARGER)
     assert found["kind"] == kind and words in found["text"]
+
+
+@pytest.mark.parametrize("state", list(STATES_OF_JOBS))
+def test_every_state_of_a_job_has_a_kind_or_nothing(state: str) -> None:
+    for sub_state in STATES_OF_JOBS[state]:
+        found = culprit(Seen(Condition(state, sub_state, "for it"), 9.0))
+        assert (found is None) is (state == "streaming") and (found or {"kind": "part"})["kind"] in KINDS
 
 
 def test_a_lock_is_named_with_its_table_and_who_has_it() -> None:
