@@ -5,7 +5,8 @@
     │   ├── JobChanged         exit 2   the job file differs from what is running (K32)
     │   ├── UnknownName        exit 2   a manager has no such job, user or token, or none for who asks
     │   ├── NotAllowed         exit 2   whoever asks a manager has not the role for it
-    │   └── OutOfDate          exit 2   somebody else has changed it meanwhile
+    │   ├── OutOfDate          exit 2   somebody else has changed it meanwhile
+    │   └── TooOften           exit 2   whoever asks a manager has to wait
     ├── PreflightFailed        exit 3
     ├── DifferencesFound       exit 4
     ├── SourceError            exit 5   the source refuses, or its log cannot be followed
@@ -37,6 +38,7 @@ errors (each connector's `errors.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -181,6 +183,16 @@ class OutOfDate(ConfigError):
     """Somebody else has changed it: it is another version than whoever wants to change it has seen."""
 
     code = "out_of_date"
+
+
+class TooOften(ConfigError):
+    """Somebody has tried to log in too often. `seconds`: how long to wait."""
+
+    code = "too_often"
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = max(1, math.ceil(seconds))
+        super().__init__(f"too many attempts to log in: wait {self.seconds} s", hint="then try again")
 
 
 class PreflightFailed(AnabranchError):

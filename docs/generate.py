@@ -346,6 +346,7 @@ MEANINGS = {
     "UnknownName": "a manager has no such job, user or token, or none that whoever asks may see",
     "NotAllowed": "whoever asks a manager has not the role for it",
     "OutOfDate": "what was to be changed has been changed by somebody else",
+    "TooOften": "a manager's user has tried to log in too often, and has to wait",
     "PreflightFailed": "at least one check failed; each is printed with what mends it",
     "DifferencesFound": "the two ends are not equal",
     "SourceError": "the source refuses, or its log cannot be followed",

@@ -5,23 +5,30 @@ What does not live here: each route (`jobs.py` and its neighbours).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
 from anabranch.api import health, jobs, metrics, operations, statistics
 from anabranch.api.counting import Counting, Requests
+from anabranch.api.gate import Gate, Pace
 from anabranch.api.headers import Guard
 from anabranch.api.problems import tell_problems
+from anabranch.api.requests_log import API, RequestsLog
 from anabranch.manager import Manager
 from anabranch.version import __version__
 
-API = "/api/v1"
 
-
-def create_app(manager: Manager, pages: Sequence[APIRouter] = (), static: StaticFiles | None = None) -> FastAPI:
-    """Return the application of a manager. `pages`: routes beside those of the API; `static`: the files below `/static`."""
+def create_app(
+    manager: Manager,
+    pages: Sequence[APIRouter] = (),
+    static: StaticFiles | None = None,
+    hosts: Collection[str] = (),
+    pace: Pace | None = None,
+) -> FastAPI:
+    """Return the application of a manager. `pages`: routes beside those of the API; `static`: the files below `/static`;
+    `hosts`: names of this machine; `pace`: the limit of requests by address."""
     app = FastAPI(
         title="anabranch",
         version=__version__,
@@ -31,9 +38,11 @@ def create_app(manager: Manager, pages: Sequence[APIRouter] = (), static: Static
         redoc_url=None,
     )
     app.state.manager = manager
+    app.add_middleware(Gate, hosts=hosts, pace=pace)
     app.add_middleware(Guard)
     app.state.requests = Requests()
     app.add_middleware(Counting, requests=app.state.requests)
+    app.add_middleware(RequestsLog)
     tell_problems(app)
     app.include_router(health.routes)
     app.include_router(metrics.routes)

@@ -5,11 +5,13 @@ What does not live here: what a caller may do (`manager/callers.py`).
 
 from __future__ import annotations
 
+import hmac
 from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from anabranch.api.requests_log import CALLER
 from anabranch.manager import Manager
 from anabranch.manager.callers import Caller
 from anabranch.manager.sessions import Session
@@ -38,7 +40,13 @@ def place_of(request: Request) -> str:
 
 def caller_of(request: Request, found: Session) -> Caller:
     """Return the user of a session as a caller."""
-    return Caller(found.user.name, "session", found.user.role, found.user.jobs, place_of(request))
+    return noted(request, Caller(found.user.name, "session", found.user.role, found.user.jobs, place_of(request)))
+
+
+def noted(request: Request, caller: Caller) -> Caller:
+    """Note in a request who asks, for the log of requests. Returns the caller."""
+    request.scope.setdefault("state", {})[CALLER] = caller
+    return caller
 
 
 def asking(request: Request, credentials: _Credentials) -> Caller:
@@ -46,10 +54,10 @@ def asking(request: Request, credentials: _Credentials) -> Caller:
     if credentials is not None:
         caller = manager_of(request).tokens.caller(credentials.credentials, place_of(request))
         if caller is not None:
-            return caller
+            return noted(request, caller)
     elif (found := session_of(request)) is not None and not found.user.must_change:
         word = request.headers.get("X-CSRF-Token", "")
-        if request.method in ("GET", "HEAD") or word == found.csrf:
+        if request.method in ("GET", "HEAD") or hmac.compare_digest(word.encode(), found.csrf.encode()):
             return caller_of(request, found)
     raise HTTPException(401, "a token is needed: anabranch token create --role viewer makes one")
 

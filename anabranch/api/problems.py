@@ -13,13 +13,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from anabranch.errors import AnabranchError, ConfigError, NotAllowed, OutOfDate, UnknownName
+from anabranch.errors import AnabranchError, ConfigError, NotAllowed, OutOfDate, TooOften, UnknownName
 
 KIND = "application/problem+json"
 STATUS: tuple[tuple[type[AnabranchError], int], ...] = (  # the first that fits
     (UnknownName, 404),
     (NotAllowed, 403),
     (OutOfDate, 409),
+    (TooOften, 429),
     (ConfigError, 422),
     (AnabranchError, 503),
 )
@@ -44,9 +45,12 @@ def of_error(error: AnabranchError) -> JSONResponse:
         {"message": one.message, "key": one.key, "line": one.line, "expected": one.expected}
         for one in getattr(error, "problems", ())
     ]
-    return problem(
+    answer = problem(
         status, error.code, error.message, hint=error.hint, job=error.job, side=error.side, problems=problems
     )
+    if isinstance(error, TooOften):
+        answer.headers["Retry-After"] = str(error.seconds)
+    return answer
 
 
 def tell_problems(app: FastAPI) -> None:

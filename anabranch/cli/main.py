@@ -38,7 +38,7 @@ GROUPS = {
         "arm",
     ),
     "Look": ("status", "metrics", "trace", "bundle", "verify", "trail", "conflicts", "ddl"),
-    "Manage many jobs": ("serve", "token"),
+    "Manage many jobs": ("serve", "token", "user"),
     "Repair and remove": ("parked", "skip", "rewind", "drop"),
     "Try out": ("demo", "torture"),
 }

@@ -31,9 +31,17 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.option(
     "--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="Its key (PEM)."
 )
+@click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="Answer under this name, too, beside localhost, addresses and the one of --listen; may be repeated.",
+)
 @click.option("--stop-jobs", is_flag=True, help="Stop the jobs when the manager ends; else they go on.")
 @log_level("info")
-def serve(listen: str, tls_cert: Path | None, tls_key: Path | None, stop_jobs: bool) -> None:
+def serve(
+    listen: str, tls_cert: Path | None, tls_key: Path | None, allow_host: tuple[str, ...], stop_jobs: bool
+) -> None:
     """Keep many jobs running; serve REST and a web console.
 
     What the manager knows stands below $ANABRANCH_HOME/_manager. The first start prints a password for one login as
@@ -52,13 +60,15 @@ def serve(listen: str, tls_cert: Path | None, tls_key: Path | None, stop_jobs: b
 
     from anabranch import console
     from anabranch.api import create_app
+    from anabranch.api.ending import Server
+    from anabranch.api.gate import Pace
     from anabranch.cli.offered import commands
 
     manager.operations.offer(commands())
 
     if password := manager.accounts.make_first():
         click.echo(f"log in as admin with the password {password} (once: then choose another one)", err=True)
-    app = create_app(manager, [console.routes], console.static_files())
+    app = create_app(manager, [console.routes], console.static_files(), (host, *allow_host), Pace())
     config = uvicorn.Config(
         app, host=host, port=port, ssl_certfile=tls_cert, ssl_keyfile=tls_key, log_config=None, access_log=False,
         server_header=False, proxy_headers=False, timeout_graceful_shutdown=5,
@@ -67,7 +77,7 @@ def serve(listen: str, tls_cert: Path | None, tls_key: Path | None, stop_jobs: b
     try:
         scheme = "https" if tls_cert else "http"
         click.echo(f"anabranch serves {scheme}://{listen}", err=True)
-        uvicorn.Server(config).run()
+        Server(config).run()
     finally:
         manager.end(stop_jobs)
 

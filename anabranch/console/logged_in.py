@@ -39,7 +39,7 @@ def visiting(request: Request) -> Visitor:
 
 def acting(visitor: Annotated[Visitor, Depends(visiting)], csrf: Annotated[str, Form()] = "") -> Visitor:
     """Return who sent a form. Raises 403 for one that this session's pages have not made."""
-    if not hmac.compare_digest(csrf, visitor.session.csrf):
+    if not hmac.compare_digest(csrf.encode(), visitor.session.csrf.encode()):
         raise HTTPException(403, "this form is of another session: load the page again")
     return visitor
 

@@ -5,18 +5,27 @@ What does not live here: sessions (`manager/sessions.py`), who looks (`logged_in
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from anabranch.api.asking import COOKIE, TheManager, place_of
-from anabranch.console.logged_in import Acts, Visits
+from anabranch.console.logged_in import Acts, Visitor, Visits
 from anabranch.console.showing import PageRoute, page
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, TooOften
 from anabranch.manager.callers import Caller, Role
 
 routes = APIRouter(route_class=PageRoute)
+
+
+def refused_for_now(
+    request: Request, name: str, error: TooOften, visitor: Visitor | None = None, **facts: Any
+) -> HTMLResponse:
+    """Return a page that says how long to wait."""
+    answered = page(request, name, visitor, 429, problem=f"Too many attempts: wait {error.seconds} seconds.", **facts)
+    answered.headers["Retry-After"] = str(error.seconds)
+    return answered
 
 
 @routes.get("/login")
@@ -34,8 +43,11 @@ def log_in(
     next: Annotated[str, Form()] = "/",
 ) -> Response:
     """Log in, and go on to the page that was asked for, which is one of ours."""
-    user = manager.accounts.checked(name, password)
     who = Caller(name[:64], "session", Role.VIEWER, (), place_of(request))
+    try:
+        user = manager.logins.attempt(name, password, who.place)
+    except TooOften as error:
+        return refused_for_now(request, "login.html", error, next=next)
     if user is None:
         manager.audit.note(who, "login_refused")
         return page(request, "login.html", code=401, next=next, problem="No user has this name and password.")
@@ -73,7 +85,11 @@ def set_password(
 ) -> Response:
     """Give the user the password that was chosen, and log in anew."""
     name = visitor.session.user.name
-    if manager.accounts.checked(name, present) is None:
+    try:
+        user = manager.logins.attempt(name, present, visitor.caller.place)
+    except TooOften as error:
+        return refused_for_now(request, "password.html", error, visitor)
+    if user is None:
         return page(request, "password.html", visitor, 422, problem="The present password is another one.")
     try:
         manager.accounts.set_password(name, wanted)

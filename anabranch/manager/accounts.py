@@ -80,6 +80,16 @@ class Accounts:
         if not done.rowcount:
             raise UnknownName(f"there is no user {name}", hint="anabranch user ls lists them")
 
+    def change(self, name: str, role: Role, jobs: tuple[str, ...]) -> None:
+        """Give a user another role and other jobs; its logins end. Raises UnknownName; ConfigError for the last administrator
+        of all jobs."""
+        user = self.user(name)
+        if role is not Role.ADMINISTRATOR or EVERY_JOB not in jobs:
+            self._require_another(user)
+        with self._store.writing() as connection:
+            connection.execute("UPDATE user SET role = ?, jobs = ? WHERE name = ?", (role, " ".join(jobs), name))
+            connection.execute("DELETE FROM session WHERE user = ?", (name,))
+
     def user(self, name: str) -> User:
         """Return one user. Raises UnknownName."""
         found = next((user for user in self.all() if user.name == name), None)
@@ -96,12 +106,14 @@ class Accounts:
 
     def remove(self, name: str) -> None:
         """Remove a user, and end its sessions. Raises UnknownName; ConfigError for the last administrator of all jobs."""
-        user = self.user(name)
-        others = [one for one in self.all() if one.role is Role.ADMINISTRATOR and EVERY_JOB in one.jobs and one != user]
-        if not others:
-            raise ConfigError(f"{name} is the last administrator", hint="make another one first")
+        self._require_another(self.user(name))
         with self._store.writing() as connection:
             connection.execute("DELETE FROM user WHERE name = ?", (name,))
+
+    def _require_another(self, user: User) -> None:
+        others = [one for one in self.all() if one.role is Role.ADMINISTRATOR and EVERY_JOB in one.jobs and one != user]
+        if not others:
+            raise ConfigError(f"{user.name} is the last administrator", hint="make another one first")
 
 
 def _refuse_short(password: str) -> None:

@@ -21,6 +21,7 @@ from anabranch.manager.audit import Audit
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.glances import Glance, Glances, Heard
 from anabranch.manager.jobs import Jobs, JobVersion, ManagedJob
+from anabranch.manager.logins import Logins
 from anabranch.manager.masking import masked
 from anabranch.manager.monitoring import Monitor
 from anabranch.manager.operations import Operations
@@ -48,7 +49,7 @@ class Manager:
         os.environ["ANABRANCH_HOME"] = str(self.home)  # so that jobs find their homes from any directory
         self.store = ManagerStore(self.home / DIRECTORY)
         self.audit, self.tokens, self.accounts = Audit(self.store), Tokens(self.store), Accounts(self.store)
-        self.sessions = Sessions(self.store, self.accounts)
+        self.sessions, self.logins = Sessions(self.store, self.accounts), Logins(self.store, self.accounts)
         self.jobs = Jobs(self.store, self.home / DIRECTORY)
         self.supervision = Supervision(self.jobs, self.home)
         self.statistics = Statistics(self.store)

@@ -40,6 +40,7 @@ READ_IN = {
     "manager/glances.py": "shown: when both ends were asked last",
     "manager/store.py": "shown: when something was noted",
     "manager/tokens.py": "when a token ends, which a person has said in days; no row hangs on it",
+    "manager/logins.py": "how long whoever guesses at passwords waits; no row hangs on it",
     "manager/sessions.py": "when a login ends; no row hangs on it",
     "cli/main.py": "the name of a file with a traceback",
 }

@@ -1,0 +1,93 @@
+"""`anabranch serve` as a process of its own, spoken to by HTTP, and killed as a machine would do it.
+
+What does not live here: jobs and servers (scenario.py), the manager inside the test's own process (tests/unit/manager).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from anabranch.testing import faults
+from rigs.scenario import Running, wait_until
+
+
+def free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+class Served:
+    """One `anabranch serve` of a home, which `environment` names. Leave it by `close`, which also ends its jobs."""
+
+    def __init__(self, environment: Mapping[str, str], log: Path, *arguments: str) -> None:
+        self.environment, self.url = dict(environment), f"http://127.0.0.1:{free_port()}"
+        self.jobs: set[int] = set()  # pids that it has told of
+        command = (sys.executable, "-m", "anabranch", "serve", "--listen", self.url.removeprefix("http://"), *arguments)
+        self.process = Running(command, self.environment, log)
+        self.token = ""
+
+    def command(self, *arguments: str, given: str = "") -> str:
+        """Return what `anabranch …` prints, of this home."""
+        command = [sys.executable, "-m", "anabranch", *arguments]
+        ended = subprocess.run(command, env=self.environment, input=given, capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.strip()
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Return the code and the JSON (or text) of an answer; code 0 where nobody answers."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        headers |= {"Content-Type": "application/json"} if data else {}
+        try:
+            with urlopen(Request(self.url + path, data, headers, method=method), timeout=60) as answer:
+                return answer.status, _read(answer.read())
+        except HTTPError as error:
+            return error.code, _read(error.read())
+        except OSError:
+            return 0, None
+
+    def wait_health(self, code: int = 200) -> None:
+        wait_until(lambda: self.ask("GET", "/healthz")[0] == code, 60, f"/healthz is {code}", self.process.tail)
+
+    def job(self, name: str) -> dict[str, Any]:
+        code, found = self.ask("GET", f"/api/v1/jobs/{name}")
+        assert code == 200, found
+        if found["pid"]:
+            self.jobs.add(found["pid"])
+        return dict(found)
+
+    def wait_job(self, name: str, state: str) -> dict[str, Any]:
+        wait_until(lambda: self.job(name)["state"] == state, 120, f"{name} is {state}", self.process.tail)
+        return self.job(name)
+
+    def kill(self) -> None:
+        """SIGKILL for the manager alone."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.process.wait()
+
+    def close(self) -> None:
+        if self.process.is_alive:
+            os.kill(self.process.pid, signal.SIGCONT)
+            self.kill()
+        for pid in self.jobs:
+            with suppress(OSError):
+                faults.kill_tree(pid)
+
+
+def _read(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.decode()
