@@ -11,12 +11,19 @@ from pathlib import Path
 from fastapi import APIRouter
 from starlette.staticfiles import StaticFiles
 
-from anabranch.console import job_pages, lost_pages, pages, status_pages
+from anabranch.console import file_pages, job_pages, lost_pages, pages, record_pages, status_pages
 
 __all__ = ["routes", "static_files"]
 
 routes = APIRouter()
-for _part in (pages, job_pages, status_pages, lost_pages):  # `lost` takes what no other one takes
+for _part in (
+    pages,
+    job_pages,
+    status_pages,
+    file_pages,
+    record_pages,
+    lost_pages,
+):  # `lost` takes what no other one takes
     routes.include_router(_part.routes)
 
 

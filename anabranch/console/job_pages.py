@@ -5,16 +5,24 @@ What does not live here: what is said first of a job (`outlook.py`), its tables 
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from markupsafe import Markup
 
 from anabranch.api.asking import TheManager
 from anabranch.console.logged_in import Acts, Visits
 from anabranch.console.outlook import outlook, outlooks
 from anabranch.console.showing import PageRoute, page
+from anabranch.console.sparkline import sparkline
+from anabranch.manager import Manager
 from anabranch.manager.callers import Role
+from anabranch.manager.statistics import HOUR, Measured
 
 routes = APIRouter(route_class=PageRoute)
+CHARTS = {Measured.LAG: "Lag in the last hour", Measured.CHANGES: "Changes applied in the last hour"}
 
 
 @routes.get("/")
@@ -34,8 +42,20 @@ def job(request: Request, manager: TheManager, visitor: Visits, name: str, live:
     """Show one job: what is known at once; what both ends say comes behind it."""
     found = outlook(manager, visitor.caller, manager.job(visitor.caller, name))
     may_act = visitor.caller.role.includes(Role.OPERATOR)
-    file = manager.file(visitor.caller, name)
-    return page(request, "job.html", visitor, one=found, file=file, may_act=may_act, live=live != "no")
+    facts: dict[str, Any] = {
+        "one": found,
+        "file": manager.file(visitor.caller, name),
+        "may_act": may_act,
+        "live": live != "no",
+    }
+    return page(request, "job.html", visitor, **facts, charts=_charts(manager, name))
+
+
+def _charts(manager: Manager, name: str) -> list[Markup]:
+    """Return how the job has gone in the last hour, as pictures."""
+    now = int(time.time())
+    found = [(title, manager.statistics.series(name, one, now - HOUR, now)) for one, title in CHARTS.items()]
+    return [Markup(sparkline(series, title)) for title, series in found]
 
 
 @routes.get("/jobs/{name}/now")

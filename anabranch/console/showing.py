@@ -23,6 +23,7 @@ from anabranch.api.problems import STATUS
 from anabranch.console import words
 from anabranch.console.logged_in import Visitor
 from anabranch.errors import AnabranchError
+from anabranch.manager.callers import Role
 
 HTMX = "HX-Request"  # the header of a request for a part of a page
 # Controls, and what turns the direction of letters: it would show a name as another one.
@@ -30,7 +31,9 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 
 templates = Jinja2Templates(directory=Path(__file__).with_name("templates"))
 templates.env.trim_blocks = templates.env.lstrip_blocks = True
-templates.env.filters.update(duration=words.duration, size=words.size, moment=words.moment, count=words.count)
+templates.env.filters.update(
+    duration=words.duration, size=words.size, moment=words.moment, count=words.count, ranked=words.ranked
+)
 
 
 def _seen(value: Any) -> Any:
@@ -43,7 +46,7 @@ templates.env.finalize = _seen
 
 def _pages_of(visitor: Visitor) -> list[tuple[str, str]]:
     """Return the pages that the head of each page leads to, by address."""
-    return [("/", "Jobs")]
+    return [("/", "Jobs"), *([("/new", "New job")] if visitor.caller.role is Role.ADMINISTRATOR else [])]
 
 
 templates.env.globals["pages_of"] = _pages_of

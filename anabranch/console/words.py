@@ -5,7 +5,10 @@ What does not live here: which job they are about (`outlook.py`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
+
+from anabranch.model.checks import CheckResult, CheckVerdict
 
 REFUSED = {
     403: "You may not do this",
@@ -51,3 +54,8 @@ def moment(told: str | float | None) -> str:
         return "-"
     found = datetime.fromtimestamp(told, UTC) if isinstance(told, (int, float)) else datetime.fromisoformat(told)
     return found.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def ranked(results: Iterable[CheckResult]) -> list[CheckResult]:
+    """Return the results of checks, the worst first."""
+    return sorted(results, key=lambda one: list(CheckVerdict).index(one.verdict), reverse=True)

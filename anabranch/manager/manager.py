@@ -10,6 +10,7 @@ import os
 import threading
 from collections import defaultdict
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,14 @@ from anabranch.manager.logins import Logins
 from anabranch.manager.masking import masked
 from anabranch.manager.monitoring import Monitor
 from anabranch.manager.operations import Operations
+from anabranch.manager.processes import LOG
+from anabranch.manager.run_log import Line, tail
 from anabranch.manager.sessions import Sessions
 from anabranch.manager.statistics import Statistics
 from anabranch.manager.store import ManagerStore
 from anabranch.manager.supervising import Supervision
 from anabranch.manager.tokens import Tokens
+from anabranch.preflight.report import Report
 
 DIRECTORY = "_manager"  # in the home of jobs: no job's name begins so
 
@@ -92,6 +96,23 @@ class Manager:
         with self._turns[name]:
             views = Job.from_file(self.jobs.file(name)).targets()
             return [(view.target if len(views) > 1 else "", one) for view in views for one in view.parked()]
+
+    def preflight(self, caller: Caller, name: str) -> list[tuple[str, Report]]:
+        """Return the checks of both ends, for each target by its name, "" of the only one."""
+        self.job(caller, name)
+        with self._turns[name]:
+            views = Job.from_file(self.jobs.file(name)).targets()
+            return [(view.target if len(views) > 1 else "", view.preflight()) for view in views]
+
+    def trace(self, caller: Caller, name: str, since: datetime) -> list[dict[str, Any]]:
+        """Return what happened to a job from a time on, as `anabranch trace` has it."""
+        self.job(caller, name)
+        return Job.from_file(self.jobs.file(name)).trace(since)
+
+    def log(self, caller: Caller, name: str, text: str = "", level: str = "") -> list[Line]:
+        """Return the end of what a job's processes have written."""
+        self.job(caller, name)
+        return tail(self.home / name / LOG, text, level)
 
     def file(self, caller: Caller, name: str, number: int | None = None) -> JobVersion:
         """Return a version of a job's file, by default the present one; for who is no administrator without passwords."""

@@ -37,6 +37,8 @@ READ_IN = {
     "manager/monitoring.py": "shown: when a job was measured",
     "api/counting.py": "shown: when the manager began",
     "api/statistics.py": "which statistics a person asks for: of the last hour",
+    "console/job_pages.py": "shown: the last hour",
+    "console/record_pages.py": "shown: entries of the last hours",
     "manager/glances.py": "shown: when both ends were asked last",
     "manager/store.py": "shown: when something was noted",
     "manager/tokens.py": "when a token ends, which a person has said in days; no row hangs on it",

@@ -47,7 +47,7 @@ class _Looked(HTMLParser):
         if tag == "td" and "tbody" not in self.open:
             self.faults.append("a cell is in no body of a table")
         self.languages += tag == "html" and bool(found.get("lang"))
-        self.titles += tag == "title"
+        self.titles += tag == "title" and "head" in self.open
         self.mains += tag == "main"
         if tag not in VOID:
             self.open.append(tag)

@@ -54,7 +54,7 @@ def test_without_a_job_the_overview_says_what_to_do(browser: Browser) -> None:
     assert "An administrator of this manager takes jobs in" in browser.page("/")
     browser.manager.remove(ADMIN, "shop")
     browser.log_in(Role.ADMINISTRATOR)
-    assert "Take one in" in browser.page("/")
+    assert "Make one of two URLs" in browser.page("/")
 
 
 def test_the_overview_has_first_what_needs_a_person(browser: Browser, state: StateStore) -> None:
