@@ -11,8 +11,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 
 from anabranch.api.asking import Asks, TheManager
+from anabranch.config.toml_text import document_of
+from anabranch.errors import ConfigError
 from anabranch.manager import Manager
-from anabranch.manager.jobs import JobVersion, ManagedJob
+from anabranch.manager.jobs import ManagedJob
 
 routes = APIRouter(prefix="/jobs", tags=["jobs"])
 Name = Annotated[str, Path(description="A job's name.", min_length=1, max_length=63)]
@@ -43,11 +45,19 @@ class JobPage:
 
 @dataclass(frozen=True)
 class JobText:
-    """The text of a job file (TOML), and why it is so. `version`: the one that was seen; else the change is refused."""
+    """A job file as `text` (TOML), or as `job`, the same sections as JSON; and why it is so. `version`: the one that was seen;
+    else the change is refused."""
 
-    text: str
+    text: str | None = None
     note: str = ""
     version: int | None = None
+    job: dict[str, Any] | None = None
+
+    def written(self) -> str:
+        """Return the text of the job file. Raises ConfigError where there is none, or two."""
+        if (self.text is None) == (self.job is None):
+            raise ConfigError("either text or job says what the job is", hint="give one of them")
+        return document_of(self.job) if self.job is not None else self.text or ""
 
 
 def answer(manager: Manager, job: ManagedJob) -> JobAnswer:
@@ -79,7 +89,7 @@ def jobs(
 @routes.post("", status_code=201)
 def add(manager: TheManager, caller: Asks, body: JobText) -> JobAnswer:
     """Take in a job by the text of its file. It does not run yet."""
-    return answer(manager, manager.add(caller, body.text, body.note))
+    return answer(manager, manager.add(caller, body.written(), body.note))
 
 
 @routes.get("/{name}")
@@ -91,7 +101,7 @@ def job(manager: TheManager, caller: Asks, name: Name) -> JobAnswer:
 @routes.put("/{name}")
 def change(manager: TheManager, caller: Asks, name: Name, body: JobText) -> JobAnswer:
     """Give a job the next version of its file. It counts from the job's next start on."""
-    return answer(manager, manager.change(caller, name, body.text, body.note, body.version))
+    return answer(manager, manager.change(caller, name, body.written(), body.note, body.version))
 
 
 @routes.delete("/{name}", status_code=204)
@@ -116,10 +126,3 @@ def stop(manager: TheManager, caller: Asks, name: Name) -> JobAnswer:
 def status(manager: TheManager, caller: Asks, name: Name) -> dict[str, Any]:
     """Return what `anabranch status --json` prints."""
     return manager.status(caller, name)
-
-
-@routes.get("/{name}/versions")
-def versions(manager: TheManager, caller: Asks, name: Name) -> list[JobVersion]:
-    """List the versions of a job's file, the newest first."""
-    manager.job(caller, name)
-    return manager.jobs.versions(name)

@@ -38,13 +38,18 @@ def problem(status: int, code: str, detail: str, **more: Any) -> JSONResponse:
     return JSONResponse(body, status, headers, media_type=KIND)
 
 
-def of_error(error: AnabranchError) -> JSONResponse:
-    """Return one of our errors as an answer."""
-    status = next(status for kind, status in STATUS if isinstance(error, kind))
-    problems = [
+def problems_of(error: AnabranchError) -> list[dict[str, Any]]:
+    """Return the single problems of a job file."""
+    return [
         {"message": one.message, "key": one.key, "line": one.line, "expected": one.expected}
         for one in getattr(error, "problems", ())
     ]
+
+
+def of_error(error: AnabranchError) -> JSONResponse:
+    """Return one of our errors as an answer."""
+    status = next(status for kind, status in STATUS if isinstance(error, kind))
+    problems = problems_of(error)
     answer = problem(
         status, error.code, error.message, hint=error.hint, job=error.job, side=error.side, problems=problems
     )

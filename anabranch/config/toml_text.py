@@ -28,6 +28,30 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
+def document_of(job: Mapping[str, Any]) -> str:
+    """Return a job, such as JSON has it, as the text of a job file. What is None is left out: TOML has no such value."""
+    lines, sections = list[str](), list[str]()
+    for name, value in _without_none(job).items():
+        if isinstance(value, Mapping):
+            sections += ["", f"[{key_of(name)}]", *_pairs(value)]
+        elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
+            for one in value:
+                sections += ["", f"[[{key_of(name)}]]", *_pairs(one)]
+        else:
+            lines.append(f"{key_of(name)} = {text_of(value)}")
+    return "\n".join([*lines, *sections, ""])
+
+
+def _pairs(section: Mapping[str, Any]) -> list[str]:
+    return [f"{key_of(name)} = {text_of(value)}" for name, value in section.items()]
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_none(one) for name, one in value.items() if one is not None}
+    return [_without_none(one) for one in value if one is not None] if isinstance(value, list) else value
+
+
 def key_of(name: str) -> str:
     """Return a key, in quotes where it needs some."""
     return name if _BARE.fullmatch(name) else text_of(name)

@@ -9,21 +9,23 @@ import difflib
 import os
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from anabranch.config import JobConfig
 from anabranch.errors import ConfigError
 from anabranch.job import Job
 from anabranch.lifecycle.parking import ParkedTable
 from anabranch.manager.accounts import Accounts
-from anabranch.manager.audit import Audit
+from anabranch.manager.audit import Audit, Entry
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.glances import Glance, Glances, Heard
 from anabranch.manager.jobs import Jobs, JobVersion, ManagedJob
 from anabranch.manager.logins import Logins
-from anabranch.manager.masking import masked
+from anabranch.manager.masking import masked, refuse_masked
 from anabranch.manager.monitoring import Monitor
 from anabranch.manager.operations import Operations
 from anabranch.manager.processes import LOG
@@ -123,6 +125,7 @@ class Manager:
     def add(self, caller: Caller, text: str, note: str = "") -> ManagedJob:
         """Take in a job by the text of its file. Raises ConfigError with every problem of it."""
         caller.require(Role.ADMINISTRATOR)
+        refuse_masked(text)
         job = self.jobs.add(text, caller.name, note)
         self.audit.note(caller, "job_added", job.name, after=f"version {job.version}")
         return job
@@ -130,6 +133,7 @@ class Manager:
     def change(self, caller: Caller, name: str, text: str, note: str = "", expected: int | None = None) -> ManagedJob:
         """Give a job its next version. Raises ConfigError, OutOfDate."""
         caller.require(Role.ADMINISTRATOR, name)
+        refuse_masked(text)
         before = self.jobs.version(name)
         job = self.jobs.change(name, text, caller.name, note, expected)
         lines = difflib.unified_diff(masked(before.text).splitlines(), masked(text).splitlines(), lineterm="", n=1)
@@ -137,6 +141,26 @@ class Manager:
             caller, "job_changed", name, f"version {before.version}", "\n".join([f"version {job.version}", *lines])
         )
         return job
+
+    def restore(
+        self, caller: Caller, name: str, number: int, note: str = "", expected: int | None = None
+    ) -> ManagedJob:
+        """Give a job the text of an earlier version again, as its next one. Raises ConfigError, OutOfDate."""
+        caller.require(Role.ADMINISTRATOR, name)
+        text = self.jobs.version(name, number).text
+        return self.change(caller, name, text, note or f"version {number} again", expected)
+
+    def checked(self, caller: Caller, text: str) -> JobConfig:
+        """Check the text of a job file, and keep nothing. Raises ConfigError with every problem of it. It tells which variables
+        the manager has, so whoever may not add jobs may not ask."""
+        caller.require(Role.ADMINISTRATOR)
+        refuse_masked(text)
+        return self.jobs.checked(text)
+
+    def audited(self, caller: Caller, limit: int, before: int | None, job: str | None) -> Sequence[Entry]:
+        """Return entries of the audit, the newest first; those older than the entry `before`, of one job or of all."""
+        caller.require(Role.ADMINISTRATOR, job)
+        return self.audit.entries(limit, before, job)
 
     def start(self, caller: Caller, name: str) -> ManagedJob:
         """Keep a job running from now on; one that has failed is tried again."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from anabranch.errors import ConfigError
+
 HIDDEN = "…"
 _LOGIN = re.compile(r"(://[^:/?#@\n]*:)([^/?#\n]*)@")  # as a URL is cut: up to the last @ in front of the path
 _WORD = r"(?:pass(?:word|phrase|wd)?|pwd|secret|token|api_?key|credentials?)"
@@ -26,3 +28,11 @@ def masked(text: str) -> str:
 def _hidden(found: re.Match[str]) -> str:
     quote = found[2][0] if found[2][0] in "\"'" else ""
     return f"{found[1]}{quote}{HIDDEN}{quote}"
+
+
+def refuse_masked(text: str) -> None:
+    """Raise ConfigError for the text of a job file in which a hidden password stands in place of one."""
+    if any(found[2] == HIDDEN for found in _LOGIN.finditer(text)):
+        raise ConfigError(
+            f"the file has {HIDDEN} where a password was hidden", hint="write ${NAME}, or the password itself"
+        )
