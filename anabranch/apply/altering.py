@@ -51,6 +51,7 @@ from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.index_changes import index_changes
+from anabranch.model.parked_reasons import ANEW
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
 from anabranch.model.table_life import (
@@ -68,7 +69,6 @@ from anabranch.rows.altered import AlteredTable
 from anabranch.rows.chunk import Barrier
 
 REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
-ANEW = "only a job that begins again brings it in: anabranch drop JOB --execute, then run the job"  # there is no load
 CREATED = "created at the source"
 ALTERED = "its columns were altered at the source"
 NOT_KNOWN = Fit("", Fidelity.REFUSED, "nobody has said how it is stored")

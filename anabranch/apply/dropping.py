@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from anabranch import log
 from anabranch.apply.abilities import StateWriter, appending
-from anabranch.apply.altering import ANEW, left_out
+from anabranch.apply.altering import left_out
 from anabranch.apply.asking import DECIDE
 from anabranch.apply.conflict import Where
 from anabranch.apply.decided import Decided, rule_of
@@ -33,7 +33,7 @@ from anabranch.model.column_changes import APPLY, ASK, DDL, KEEP, RENAME, STOP, 
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.index_changes import IndexChanges, is_followed
-from anabranch.model.parked_reasons import DROPPED
+from anabranch.model.parked_reasons import ANEW, DROPPED, NO_MORE_CHANGES
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
 from anabranch.model.table_facts import ParkedFor
@@ -60,9 +60,6 @@ REMEDY = (
 )
 SUFFIX = "__dropped_%Y%m%d_%H%M%S"  # of the statement's commit, UTC by the source's clock
 LOAD = "anabranch load JOB --table {table} brings it in"
-NO_MORE_CHANGES = (
-    f"the changes that are there stay; where the source has a table of this name again, {ANEW}"  # there is no load
-)
 BUILDING_SECONDS, PAUSE = 10.0, 0.1
 NOT_HERE = "the target does not have the table that was renamed"
 BEGUN = "an attempt by another setting had begun: see whether the target has the table still, and by which name"

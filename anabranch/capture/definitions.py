@@ -29,7 +29,7 @@ from anabranch.model.column_changes import BESIDE_COLUMNS, FOLLOWS_NOTHING, Colu
 from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import acts, may_become
-from anabranch.model.parked_reasons import DROPPED, tells_dropped
+from anabranch.model.parked_reasons import ANEW, DROPPED, NO_MORE_CHANGES, tells_dropped
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
@@ -65,13 +65,15 @@ class DefinitionKeeper:
         ghosts: GhostNames | None = None,
         shares: Callable[[TableId, Iterable[TableId]], bool] = lambda table, others: False,
         tools: GhostNames | None = None,
+        keeps_changes: bool = False,
     ) -> None:
         """Set up the keeper. `patience`: seconds that a table waits to join for prepared transactions to end.
         `prepare`: carries out at the source what these tables still need. `follows`: returns the kinds of changes behind
         which a table goes on, where all of it is certain. `ghosts`: how copies of tables are called that tools swap them with.
         `shares`: whether one of other tables goes into the same target table as this one. `tools`: as `ghosts`, also where
-        swaps are not followed.
+        swaps are not followed. `keeps_changes`: whether the target does, so that no load brings a parked table in.
         """
+        self._remedy, self._remedy_gone = (ANEW, NO_MORE_CHANGES) if keeps_changes else (REMEDY, REMEDY_GONE)
         self.shares, self.tools = shares, tools or GhostNames()
         self.kept = KeptCatalog(source)
         self.copies = Copies(self.kept, trail, ghosts or GhostNames(), follows)
@@ -394,7 +396,7 @@ class DefinitionKeeper:
         entry = self.trail.history.parked_by(table)
         is_known = entry is not None and entry.reason.partition(" ")[0] in VANISHES
         statement = self._went.pop(table, entry.statement if entry and is_known else "")
-        why = f"{BECAME + what if what else GONE}; {REMEDY_GONE}"
+        why = f"{BECAME + what if what else GONE}; {self._remedy_gone}"
         self.trail.park(table, why, statement)
         log.get().info("table_dropped", table=str(table), reason=why, statement=statement)
         return [Barrier(0, 0, BarrierKind.PARK, table, statement, why)]
@@ -418,7 +420,7 @@ class DefinitionKeeper:
                 if table in tables
                 else f"{reason}: {', '.join(map(str, tables))}, which foreign keys connect with this table"
             )
-            why = f"{why}; {REMEDY.format(table=table)}"
+            why = f"{why}; {self._remedy.format(table=table)}"
             self.trail.park(table, why, statement)
             barriers.append(Barrier(tx, ordinal, BarrierKind.PARK, table, statement, why))
             log.get().warning("table_parked", table=str(table), reason=why)

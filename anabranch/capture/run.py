@@ -97,6 +97,7 @@ class Capture:
     ghosts: GhostNames = GhostNames()  # noqa: RUF009 - a value: how copies are called that tools swap tables with
     tools: GhostNames = GhostNames()  # noqa: RUF009 - as above: also where swaps are not followed
     shares: Callable[[TableId, Iterable[TableId]], bool] = lambda table, others: False  # a target table
+    keeps_changes: bool = False  # the target: no load brings a parked table in
     retry: EndLimits = RETRY  # how long the source is waited for
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
     counts: Counts = field(default_factory=Counts)
@@ -122,6 +123,7 @@ class Capture:
             self.ghosts,
             self.shares,
             self.tools,
+            self.keeps_changes,
         )
         self.newcomers = Newcomers(self.source, self.trail, self.wanted)
         self.replaced = ReplacedColumns(self.source)

@@ -80,6 +80,7 @@ def run_capture(job: JobView) -> None:
                     ghosts=job.config.ddl.ghosts,
                     tools=job.config.ddl.names_of_tools,
                     shares=job.rules.shares_target,
+                    keeps_changes=job.config.keeps_changes,
                     retry=source_limits(job, interval=1.0),
                     waits_at_start=bool(os.environ.get(SUPERVISED)),
                 ).run()

@@ -11,6 +11,9 @@ from anabranch.model.table_facts import ParkedFor
 DROPPED = ParkedFor.DROPPED.words
 NEW = "new at the source: it was created, renamed or moved there after the log began, or was hidden from the job's user"
 _NOT_YET = f"{NEW}, and "
+# What brings a table back where the target keeps changes: there is no load. These are read by people alone.
+ANEW = "only a job that begins again brings it in: anabranch drop JOB --execute, then run the job"
+NO_MORE_CHANGES = f"the changes that are there stay; where the source has a table of this name again, {ANEW}"
 
 
 def new_but(why: str) -> str:

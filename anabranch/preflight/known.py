@@ -13,6 +13,7 @@ from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import goes_on_as, keys_apart, may_become
+from anabranch.model.parked_reasons import ANEW
 from anabranch.model.schema import TableSchema
 from anabranch.rules.rule_set import RuleSet
 
@@ -60,18 +61,19 @@ class KnownJob:
             yield CheckResult(EDITED, CheckVerdict.FAILED, message, PLAN)
         if not self.has_begun:
             return
+        join = ANEW if rules.keeps_changes else JOIN
         for table, schema in sorted(self.replicated(rules, now).items()):
             if table not in now:
                 yield _warning(table, "it is no longer at the source: it will be parked")
             elif not goes_on_as(schema, now[table]) and may_become(schema, now[table], frozenset(ColumnChange)):
-                yield _warning(table, ALTERED, JOIN)
+                yield _warning(table, ALTERED, join)
             elif not goes_on_as(schema, now[table]):
-                yield _warning(table, "its definition changed at the source: it will be parked", JOIN)
-            elif apart := keys_apart(schema, now[table]):
+                yield _warning(table, "its definition changed at the source: it will be parked", join)
+            elif (apart := keys_apart(schema, now[table])) and not rules.keeps_changes:
                 yield _warning(table, f"its keys changed at the source, the target's did not: {', '.join(apart)}", KEYS)
         for table in sorted(now.keys() - self.definitions.keys() - self.parked):
             yield _warning(
-                table, "it is new at the source: it will be parked, unless [ddl] create_table follows it", JOIN
+                table, "it is new at the source: it will be parked, unless [ddl] create_table follows it", join
             )
         if parked := sorted(str(table) for table in self.parked if rules.includes(table)):
             message = f"{len(parked)} tables are parked, their changes do not arrive: {', '.join(parked)}"

@@ -19,6 +19,7 @@ from anabranch.model.at_target import TextForm
 from anabranch.model.change_names import change_table
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
+from anabranch.model.parked_reasons import ANEW
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows import json_texts
 from anabranch.rows.conflict import ConflictPolicy, OnConflict
@@ -185,7 +186,7 @@ class RuleSet:
             raise _refused_columns(schema.id, refused)
         dropped = self.left_out(schema)
         if keys := sorted(set(schema.left_out) & set(schema.primary_key)):
-            raise _key_left_out(schema.id, keys[0])
+            raise _key_left_out(schema.id, keys[0], self.keeps_changes)
         chosen = entry.columns.type if (entry := self._entries.get(schema.id)) else {}
         keyed = schema.keyed
         kept = [
@@ -406,8 +407,8 @@ def _refused_columns(table: TableId, columns: list[Column]) -> SchemaError:
     return SchemaError(f"columns cannot be replicated: {reasons}", table=str(table), hint=hint)
 
 
-def _key_left_out(table: TableId, name: str) -> ConfigError:
-    hint = f"anabranch load JOB --table {table} --recreate takes it in"
+def _key_left_out(table: TableId, name: str, keeps_changes: bool) -> ConfigError:
+    hint = ANEW if keeps_changes else f"anabranch load JOB --table {table} --recreate takes it in"
     return ConfigError(f"{name} of {table} was left out when it came, and belongs to the primary key now", hint=hint)
 
 

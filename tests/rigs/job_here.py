@@ -152,6 +152,7 @@ class JobHere:
                 ghosts=job.config.ddl.ghosts,
                 tools=job.config.ddl.names_of_tools,
                 shares=job.rules.shares_target,
+                keeps_changes=job.config.keeps_changes,
                 **({"drift": partial(drift_of, source, options, job.config.followed_changes)} if self.looks else {}),
             ).run()
 

@@ -40,7 +40,9 @@ class Source:
 class Here:
     """A trail with tables, and capture's keeper of their definitions."""
 
-    def __init__(self, trail: TrailWriter, leaves: frozenset[ColumnChange] = frozenset()) -> None:
+    def __init__(
+        self, trail: TrailWriter, leaves: frozenset[ColumnChange] = frozenset(), keeps_changes: bool = False
+    ) -> None:
         self.trail, self.at = trail, 1
         for schema in (_schema(A), _schema(B), _schema(FATHER), _schema(CHILD, KEY)):
             trail.schema(schema)
@@ -52,6 +54,7 @@ class Here:
             lambda: None,
             follows=lambda _: frozenset(ColumnChange) - leaves,
             tools=GhostNames(USUAL),
+            keeps_changes=keeps_changes,
         )
 
     def told(self, sql: str) -> tuple[Barrier, ...]:
@@ -85,6 +88,16 @@ def test_a_table_that_is_dropped_has_no_definition_any_more(trail: TrailWriter, 
     assert trail.history.in_force().keys() == {A, B, CHILD, FATHER} - gone and not trail.history.parked()
     assert not any(map(trail.history.knows, gone)) and trail.history.drops_at(trail.next_sequence)
     assert here.told(sql) == ()  # nothing is left of it
+
+
+@pytest.mark.parametrize("keeps_changes", [True, False])
+def test_a_reason_names_a_load_only_where_there_is_one(trail: TrailWriter, keeps_changes: bool) -> None:
+    here = Here(trail, keeps_changes=keeps_changes)
+    reasons = [one.reason for one in here.told("CREATE OR REPLACE TABLE a (id INT)")]
+    reasons += [one.reason for one in here.keeper.park([B], "for a reason that is no statement")]
+    reasons += [one.reason for one in here.keeper.drop(B)]
+    assert len(reasons) == 3 and [" load " in one for one in reasons] == [not keeps_changes] * 3, reasons
+    assert all("begins again brings it in" in one for one in reasons) == keeps_changes
 
 
 @pytest.mark.parametrize(

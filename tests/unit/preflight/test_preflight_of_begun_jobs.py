@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from anabranch.config import load_job
+from anabranch.connectors.kafka.target.typemap import KafkaTypes
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, Index, TableSchema
 from anabranch.preflight import Report
 from anabranch.preflight.known import KnownJob
+from anabranch.rules.rule_set import RuleSet
 from rigs.preflight import ALL, End, failures, run, table
 
 A, B = table("shop.a"), table("shop.b")
@@ -32,6 +35,16 @@ def test_a_changed_table_is_checked_as_it_was_loaded_and_will_be_parked(tmp_path
     assert "anabranch load JOB --table shop.a" in report.warnings[0].hint
     assert source.seen[0].tables == target.seen[0].tables == {A.id: A, B.id: B}
     assert target.seen[0].targets[A.id].key == ("id",)
+
+
+def test_a_job_that_keeps_changes_is_told_of_no_load_and_of_no_keys(tmp_path: Path) -> None:
+    changed, keyed = replace(A, primary_key=()), replace(B, indexes=(Index("u", ("id",), unique=True),))
+    (tmp_path / "job.toml").write_text(ALL.replace("postgresql://u:p@h/d", "kafka://h"))
+    rules = RuleSet(load_job(tmp_path / "job.toml"), KafkaTypes())
+    found = list(begun(A, B).differences(rules, {A.id: changed, B.id: keyed}))
+    assert [(one.table, "begins again brings it in" in one.hint, "load" in one.hint) for one in found] == [
+        ("shop.a", True, False)
+    ]
 
 
 def test_columns_that_were_altered_are_told_apart(tmp_path: Path) -> None:
