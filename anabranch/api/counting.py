@@ -12,6 +12,7 @@ from collections import Counter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 NO_ROUTE = "none"  # of paths that lead nowhere: they may be anything
+EVERYTHING = "/{path:path}"  # the page for what is not there
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -69,4 +70,5 @@ class Counting:
 def _route(scope: Scope) -> str:
     """Return the pattern of the route that was found: with the prefix under which it is included, where there is one."""
     included = scope.get("fastapi", {}).get("effective_route_context")
-    return str(getattr(included, "path", None) or getattr(scope.get("route"), "path", NO_ROUTE))
+    path = str(getattr(included, "path", None) or getattr(scope.get("route"), "path", NO_ROUTE))
+    return NO_ROUTE if path == EVERYTHING else path

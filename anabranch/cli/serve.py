@@ -35,7 +35,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
     "--allow-host",
     multiple=True,
     metavar="NAME",
-    help="Answer under this name, too, beside localhost, addresses and the one of --listen; may be repeated.",
+    help="Answer under this name, too; may be repeated.",
 )
 @click.option("--stop-jobs", is_flag=True, help="Stop the jobs when the manager ends; else they go on.")
 @log_level("info")

@@ -1,4 +1,4 @@
-"""What rows and notes would tell of an ALTER TABLE that nobody has run: by what judges those that were.
+"""Foresees what rows and notes would tell of an ALTER TABLE that nobody has run, by what judges those that were.
 
 The definition, the numbers of columns and the note behind the statement are made of it as the server would leave them; what
 becomes of the table is then asked of redefined_columns.py. What is not read here is said, and never taken for something else.
