@@ -276,7 +276,8 @@ def test_output_comes_in_pieces_of_whole_letters_and_what_is_too_much_is_counted
 
 def test_the_oldest_are_forgotten_with_what_they_said(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "KEPT", 1)
-    first, second = (manager.operations.ask(ADMIN, "shop", "status", []) for _ in range(2))
-    ended(manager, first), ended(manager, second)
-    wait_for(lambda: len(manager.operations.all(ADMIN, "shop")) == 1)
+    ended(manager, manager.operations.ask(ADMIN, "shop", "status", []))
+    second = ended(manager, manager.operations.ask(ADMIN, "shop", "status", []))
+    wait_for(lambda: manager.operations.look() + 1 and len(manager.operations.all(ADMIN, "shop")) == 1)
+    assert manager.operations.all(ADMIN, "shop") == [second]
     assert len(list((manager.store.path.parent / "operations").iterdir())) == 1
