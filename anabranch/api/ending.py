@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import uvicorn
 
@@ -17,6 +18,13 @@ ASKED_TO_END = (signal.SIGINT, signal.SIGTERM)
 class Server(uvicorn.Server):
     """Uvicorn's, but for one thing: behind an end in order it does not raise the signal again, which would be an exit code that
     says the process was cut short."""
+
+    was_asked = False  # to end, by a signal
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End in order; at once where it is asked again by SIGINT."""
+        self.was_asked = True
+        super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -6,13 +6,23 @@ What does not live here: what they do (`manager/`, `api/`, `console/`).
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from anabranch.cli.managing import opened
 from anabranch.cli.options import Verb, log_level
 from anabranch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from uvicorn import Config
+
+    from anabranch.manager import Manager
+    from anabranch.manager.lease import Lease
 
 ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):(\d{1,5})")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -46,6 +56,8 @@ def serve(
 
     What the manager knows stands below $ANABRANCH_HOME/_manager. The first start prints a password for one login as
     `admin`. Beyond this machine it answers with TLS only.
+
+    A second one of the same home stands by, and takes over when the first has ended.
     """
     host, port = _address(listen)
     if (tls_cert is None) != (tls_key is None):
@@ -56,8 +68,45 @@ def serve(
             hint="give --tls-cert and --tls-key, or listen at 127.0.0.1 behind a proxy that has TLS",
         )
     manager = opened()
-    import uvicorn
+    from uvicorn import Config
 
+    from anabranch.manager.lease import Lease
+
+    config = partial(
+        Config, host=host, port=port, ssl_certfile=tls_cert, ssl_keyfile=tls_key, log_config=None, access_log=False,
+        server_header=False, proxy_headers=False, timeout_graceful_shutdown=5,
+    )  # fmt: skip
+    lease, names = Lease(manager.store.path.parent), (host, *allow_host)
+    address = f"{'https' if tls_cert else 'http'}://{listen}"
+    if lease.take() or _stood_by(lease, config, names, address):
+        _serve(manager, config, names, address, stop_jobs)
+
+
+def _stood_by(lease: Lease, config: Callable[..., Config], names: tuple[str, ...], address: str) -> bool:
+    """Answer that we stand by until we have the lease. Returns False where we are asked to end before."""
+    from anabranch.api.ending import Server
+    from anabranch.api.standby import create_standby_app
+
+    click.echo(f"anabranch stands by at {address}: {lease.holder} manages the jobs", err=True)
+    server, ends = Server(config(create_standby_app(names))), threading.Event()
+
+    def wait() -> None:
+        if lease.wait(ends):
+            server.should_exit = True
+
+    waiting = threading.Thread(target=wait, name="lease", daemon=True)
+    waiting.start()
+    try:
+        server.run()
+    finally:
+        ends.set()
+        waiting.join()
+    return lease.is_held and not server.was_asked
+
+
+def _serve(
+    manager: Manager, config: Callable[..., Config], names: tuple[str, ...], address: str, stop_jobs: bool
+) -> None:
     from anabranch import console
     from anabranch.api import create_app
     from anabranch.api.ending import Server
@@ -65,19 +114,13 @@ def serve(
     from anabranch.cli.offered import commands
 
     manager.operations.offer(commands())
-
     if password := manager.accounts.make_first():
         click.echo(f"log in as admin with the password {password} (once: then choose another one)", err=True)
-    app = create_app(manager, [console.routes], console.static_files(), (host, *allow_host), Pace())
-    config = uvicorn.Config(
-        app, host=host, port=port, ssl_certfile=tls_cert, ssl_keyfile=tls_key, log_config=None, access_log=False,
-        server_header=False, proxy_headers=False, timeout_graceful_shutdown=5,
-    )  # fmt: skip
+    app = create_app(manager, [console.routes], console.static_files(), names, Pace())
     manager.begin()
     try:
-        scheme = "https" if tls_cert else "http"
-        click.echo(f"anabranch serves {scheme}://{listen}", err=True)
-        Server(config).run()
+        click.echo(f"anabranch serves {address}", err=True)
+        Server(config(app)).run()
     finally:
         manager.end(stop_jobs)
 
