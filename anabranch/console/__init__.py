@@ -11,7 +11,7 @@ from pathlib import Path
 from fastapi import APIRouter
 from starlette.staticfiles import StaticFiles
 
-from anabranch.console import file_pages, job_pages, lost_pages, pages, record_pages, status_pages
+from anabranch.console import file_pages, job_pages, lost_pages, pages, people_pages, record_pages, status_pages
 
 __all__ = ["routes", "static_files"]
 
@@ -22,8 +22,9 @@ for _part in (
     status_pages,
     file_pages,
     record_pages,
-    lost_pages,
-):  # `lost` takes what no other one takes
+    people_pages,
+    lost_pages,  # it takes what no other one takes
+):
     routes.include_router(_part.routes)
 
 

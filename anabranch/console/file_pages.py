@@ -56,7 +56,7 @@ def add(
     visitor.caller.require(Role.ADMINISTRATOR)
     text = _lines(text)
     try:
-        name = manager.jobs.checked(text).name
+        name = manager.checked(visitor.caller, text).name
         if act == "save":
             return RedirectResponse(f"/jobs/{manager.add(visitor.caller, text, note).name}", 303)
     except ConfigError as error:
@@ -92,7 +92,7 @@ def change(
         if act == "save" and seen == _mark(version, text):
             manager.change(visitor.caller, name, text, note, version)
             return RedirectResponse(f"/jobs/{name}", 303)
-        manager.jobs.checked(text)
+        manager.checked(visitor.caller, text)
         before = manager.jobs.version(name, version).text
     except OutOfDate as error:
         return page(request, "edit.html", visitor, 409, **facts, error=error)
@@ -134,9 +134,7 @@ def version(
 @routes.post("/jobs/{name}/versions/{number}/restore")
 def restore(manager: TheManager, visitor: Acts, name: str, number: int, present: Annotated[int, Form()]) -> Response:
     """Make an earlier version the next one. `present`: the version that whoever asks has seen."""
-    visitor.caller.require(Role.ADMINISTRATOR, name)
-    text = manager.jobs.version(name, number).text
-    manager.change(visitor.caller, name, text, f"version {number} again", present)
+    manager.restore(visitor.caller, name, number, expected=present)
     return RedirectResponse(f"/jobs/{name}/versions", 303)
 
 

@@ -23,7 +23,7 @@ from anabranch.api.problems import STATUS
 from anabranch.console import words
 from anabranch.console.logged_in import Visitor
 from anabranch.errors import AnabranchError
-from anabranch.manager.callers import Role
+from anabranch.manager.callers import EVERY_JOB, Role
 
 HTMX = "HX-Request"  # the header of a request for a part of a page
 # Controls, and what turns the direction of letters: it would show a name as another one.
@@ -46,7 +46,10 @@ templates.env.finalize = _seen
 
 def _pages_of(visitor: Visitor) -> list[tuple[str, str]]:
     """Return the pages that the head of each page leads to, by address."""
-    return [("/", "Jobs"), *([("/new", "New job")] if visitor.caller.role is Role.ADMINISTRATOR else [])]
+    caller = visitor.caller
+    is_administrator = caller.role is Role.ADMINISTRATOR and EVERY_JOB in caller.jobs
+    others = [("/new", "New job"), ("/users", "Users"), ("/tokens", "Tokens"), ("/audit", "Audit")]
+    return [("/", "Jobs"), *(others if is_administrator else [])]
 
 
 templates.env.globals["pages_of"] = _pages_of

@@ -28,6 +28,7 @@ from anabranch.manager.logins import Logins
 from anabranch.manager.masking import masked, refuse_masked
 from anabranch.manager.monitoring import Monitor
 from anabranch.manager.operations import Operations
+from anabranch.manager.people import People
 from anabranch.manager.processes import LOG
 from anabranch.manager.run_log import Line, tail
 from anabranch.manager.sessions import Sessions
@@ -58,6 +59,7 @@ class Manager:
         self.sessions, self.logins = Sessions(self.store, self.accounts), Logins(self.store, self.accounts)
         self.jobs = Jobs(self.store, self.home / DIRECTORY)
         self.supervision = Supervision(self.jobs, self.home)
+        self.people = People(self.accounts, self.tokens, self.audit)
         self.statistics = Statistics(self.store)
         self.monitor = Monitor(self.jobs, self.supervision, self.statistics)
         self.operations = Operations(self.store, self.jobs, self.audit, self.home, lambda: self.supervision.environment)
