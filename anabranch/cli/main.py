@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 import click
+from click.core import ParameterSource
 
 from anabranch.cli import options
 from anabranch.errors import AnabranchError
@@ -74,9 +75,16 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         self.commands = dict.fromkeys(VERBS, click.Command(None))  # names, for click's "did you mean"
+        if ctx.params.get("server") and not HELP & set(args):
+            from anabranch.cli.remote import elsewhere
+
+            is_said = ctx.get_parameter_source("server") is ParameterSource.COMMANDLINE
+            if (command := elsewhere(ctx.params["server"], ctx.params["token_file"], args, is_said)) is not None:
+                return args[0], command, []
         return super().resolve_command(ctx, args)
 
 
+HELP = frozenset(("-h", "--help"))
 EXIT_CODES = """\b
 Exit codes:
   0  done                             5  the source
@@ -100,7 +108,19 @@ Exit codes:
     metavar="LEVEL",
     help="Log debug, info, warning or error; also per command.",
 )
-def cli(log_level: str | None) -> None:
+@click.option(
+    "--server",
+    metavar="URL",
+    envvar="ANABRANCH_SERVER",
+    help="Have the manager at URL carry it out; JOB is then a name.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="With --server: FILE has the token; else $ANABRANCH_TOKEN.",
+)
+def cli(log_level: str | None, server: str | None, token_file: str | None) -> None:
     """Copy databases while they are in use: load them, then follow the source's own transaction log.
 
     JOB is the path of a job file. `anabranch VERB --help` has each verb's options.
