@@ -40,7 +40,7 @@ def test_output_and_exit_code_come_from_the_manager(
     words = ["--server", url, "--token-file", str(token), "verify", "--tables", "a.*", "shop", "--json"]
     assert shell.exit_code(words) == 0
     told = capfd.readouterr()
-    shown = [line for line in told.out.splitlines() if "] request " not in line]  # those are the manager's own log
+    shown = [line for line in told.out.splitlines() if line.startswith("said")]  # the manager logs beside it
     assert shown == [f"said verify --tables=a.* --json -- {manager.jobs.file('shop')}"]
     assert told.err == "told\n"
     (tmp_path / "shop" / "code").write_text("4")
