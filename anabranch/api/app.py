@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
-from anabranch.api import audit, health, jobs, metrics, operations, statistics, versions
+from anabranch.api import alerts, audit, health, jobs, metrics, operations, statistics, versions
 from anabranch.api.counting import Counting, Requests
 from anabranch.api.gate import Gate, Pace
 from anabranch.api.headers import Guard
@@ -46,7 +46,7 @@ def create_app(
     tell_problems(app)
     app.include_router(health.routes)
     app.include_router(metrics.routes)
-    for routes in (jobs.routes, versions.routes, operations.routes, statistics.routes, audit.routes):
+    for routes in (jobs.routes, versions.routes, operations.routes, statistics.routes, alerts.routes, audit.routes):
         app.include_router(routes, prefix=API)
     if static is not None:
         app.mount("/static", static, name="static")

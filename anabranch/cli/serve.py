@@ -5,6 +5,7 @@ What does not live here: what they do (`manager/`, `api/`, `console/`).
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from anabranch.manager import Manager
     from anabranch.manager.lease import Lease
+    from anabranch.manager.notifying import Way
 
 ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):(\d{1,5})")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -47,10 +49,20 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
     metavar="NAME",
     help="Answer under this name, too; may be repeated.",
 )
+@click.option("--alert-webhook", multiple=True, metavar="URL", help="Post alerts to this URL, as JSON.")
+@click.option("--alert-mail", multiple=True, metavar="URL", help="Send alerts by e-mail: smtps://USER@HOST/TO.")
+@click.option("--alert-command", multiple=True, metavar="COMMAND", help="Start this program for each alert.")
 @click.option("--stop-jobs", is_flag=True, help="Stop the jobs when the manager ends; else they go on.")
 @log_level("info")
 def serve(
-    listen: str, tls_cert: Path | None, tls_key: Path | None, allow_host: tuple[str, ...], stop_jobs: bool
+    listen: str,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    allow_host: tuple[str, ...],
+    stop_jobs: bool,
+    alert_webhook: tuple[str, ...],
+    alert_mail: tuple[str, ...],
+    alert_command: tuple[str, ...],
 ) -> None:
     """Keep many jobs running; serve REST and a web console.
 
@@ -68,6 +80,7 @@ def serve(
             hint="give --tls-cert and --tls-key, or listen at 127.0.0.1 behind a proxy that has TLS",
         )
     manager = opened()
+    manager.notifier.ways = _ways(alert_webhook, alert_mail, alert_command)
     from uvicorn import Config
 
     from anabranch.manager.lease import Lease
@@ -123,6 +136,18 @@ def _serve(
         Server(config(app)).run()
     finally:
         manager.end(stop_jobs)
+
+
+def _ways(webhooks: tuple[str, ...], mails: tuple[str, ...], commands: tuple[str, ...]) -> dict[str, Way]:
+    """Return the ways to tell alerts, by name; of two with the same name the second has a number."""
+    from anabranch.manager.notifying import PASSWORD, command, mail, webhook
+
+    password = os.environ.get(PASSWORD)
+    given = [*map(webhook, webhooks), *(mail(url, password) for url in mails), *map(command, commands)]
+    found: dict[str, Way] = {}
+    for name, way in given:
+        found[name if name not in found else f"{name} {len(found) + 1}"] = way
+    return found
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -20,6 +20,8 @@ from anabranch.errors import ConfigError
 from anabranch.job import Job
 from anabranch.lifecycle.parking import ParkedTable
 from anabranch.manager.accounts import Accounts
+from anabranch.manager.alert_rules import AlertRules
+from anabranch.manager.alerts import Alerts
 from anabranch.manager.audit import Audit, Entry
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.glances import Glance, Glances, Heard
@@ -27,6 +29,7 @@ from anabranch.manager.jobs import Jobs, JobVersion, ManagedJob
 from anabranch.manager.logins import Logins
 from anabranch.manager.masking import masked, refuse_masked
 from anabranch.manager.monitoring import Monitor
+from anabranch.manager.notifying import Notifier
 from anabranch.manager.operations import Operations
 from anabranch.manager.people import People
 from anabranch.manager.processes import LOG
@@ -61,7 +64,9 @@ class Manager:
         self.supervision = Supervision(self.jobs, self.home)
         self.people = People(self.accounts, self.tokens, self.audit)
         self.statistics = Statistics(self.store)
-        self.monitor = Monitor(self.jobs, self.supervision, self.statistics)
+        self.alert_rules, self.notifier = AlertRules(self.store), Notifier(self.store)
+        self.alerts = Alerts(self.store, self.alert_rules, self.home, lambda: list(self.notifier.ways))
+        self.monitor = Monitor(self.jobs, self.supervision, self.statistics, self.alerts)
         self.operations = Operations(self.store, self.jobs, self.audit, self.home, lambda: self.supervision.environment)
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self.glances = Glances(self.jobs)
@@ -204,6 +209,7 @@ class Manager:
         self.jobs.write_files()
         self.supervision.begin()
         self.monitor.begin()
+        self.notifier.begin()
         self.operations.begin()
 
     def end(self, stop_jobs: bool = False) -> None:
@@ -212,6 +218,7 @@ class Manager:
             self.supervision.stop_all()
         self.supervision.end()
         self.monitor.end()
+        self.notifier.end()
         self.operations.end()
         self.store.close()
 

@@ -1,6 +1,6 @@
 """The manager's watch over its jobs: a thread that measures them each second and hands that to whoever keeps or judges it.
 
-What does not live here: measuring (`measures.py`), keeping (`statistics.py`).
+What does not live here: measuring (`measures.py`), keeping (`statistics.py`), judging (`alerts.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from anabranch import log
 from anabranch.errors import AnabranchError
 from anabranch.job import Job
+from anabranch.manager.alerts import Alerts
 from anabranch.manager.jobs import Jobs, ManagedJob
 from anabranch.manager.measures import ENDED, JobMeasures, Measure, of_nothing, with_state
 from anabranch.manager.statistics import Statistics
@@ -24,8 +25,8 @@ WRITE_S = 10.0
 class Monitor:
     """The watch of one manager. `latest`: the measures of the last look, by job."""
 
-    def __init__(self, jobs: Jobs, supervision: Supervision, statistics: Statistics) -> None:
-        self._jobs, self._supervision, self._statistics = jobs, supervision, statistics
+    def __init__(self, jobs: Jobs, supervision: Supervision, statistics: Statistics, alerts: Alerts) -> None:
+        self._jobs, self._supervision, self._statistics, self._alerts = jobs, supervision, statistics, alerts
         self._opened: dict[str, tuple[int, JobMeasures | None]] = {}
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
@@ -53,6 +54,7 @@ class Monitor:
         found = {job.name: measure for job in jobs if (measure := self._measured(job, now)) is not None}
         self._statistics.note(at, found)
         self.latest = found
+        self._alerts.look(now, found, {job.name for job in jobs if job.is_wanted})
         return found
 
     def _run(self) -> None:

@@ -1,0 +1,44 @@
+"""The routes of alerts: those that go on, those that are over, and the rules.
+
+What does not live here: judging (`manager/alerts.py`), sending (`manager/notifying.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from anabranch.api.asking import Asks, TheManager
+from anabranch.manager.alert_rules import Rule, as_text
+from anabranch.manager.alerts import Alert, seen
+from anabranch.manager.callers import EVERY_JOB, Role
+
+routes = APIRouter(prefix="/alerts", tags=["alerts"])
+
+
+@routes.get("")
+def alerts(
+    manager: TheManager, caller: Asks, firing: bool = False, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+) -> list[Alert]:
+    """List alerts about jobs that the caller may see, the newest first. `firing`: only those that go on."""
+    caller.require(Role.VIEWER)
+    found = manager.alerts.all(1000, is_open=firing)
+    return seen(found, caller.sees, is_everything=EVERY_JOB in caller.jobs)[:limit]
+
+
+@routes.get("/rules")
+def rules(manager: TheManager, caller: Asks) -> list[Rule]:
+    """List the rules."""
+    caller.require(Role.VIEWER)
+    return list(manager.alert_rules.all())
+
+
+@routes.put("/rules")
+def set_rules(manager: TheManager, caller: Asks, body: list[Rule]) -> list[Rule]:
+    """Let these be the rules, all of them, from now on."""
+    caller.require(Role.ADMINISTRATOR)
+    before = as_text(manager.alert_rules.all())
+    manager.alert_rules.set(body, caller.name)
+    manager.audit.note(caller, "alert_rules_changed", before=before, after=as_text(body))
+    return body

@@ -1,0 +1,27 @@
+CREATE TABLE IF NOT EXISTS alert_rules (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    rules TEXT NOT NULL,
+    at TEXT NOT NULL,
+    by TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS alert (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    rule TEXT NOT NULL,
+    job TEXT NOT NULL,
+    text TEXT NOT NULL,
+    began TEXT NOT NULL,
+    told TEXT NOT NULL,
+    ended TEXT
+);
+CREATE UNIQUE INDEX IF NOT EXISTS alert_open ON alert (rule, job) WHERE ended IS NULL;
+CREATE TABLE IF NOT EXISTS alert_message (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    alert INTEGER NOT NULL REFERENCES alert (id) ON DELETE CASCADE,
+    event TEXT NOT NULL,
+    way TEXT NOT NULL,
+    body TEXT NOT NULL,
+    at TEXT NOT NULL,
+    sent TEXT,
+    given_up TEXT,
+    error TEXT NOT NULL DEFAULT ''
+);
