@@ -79,7 +79,7 @@ class Verbs(click.Group):
             from anabranch.cli.remote import elsewhere
 
             is_said = ctx.get_parameter_source("server") is ParameterSource.COMMANDLINE
-            if (command := elsewhere(ctx.params["server"], ctx.params["token_file"], args, is_said)) is not None:
+            if (command := elsewhere(self, ctx.params["server"], ctx.params["token_file"], args, is_said)) is not None:
                 return args[0], command, []
         return super().resolve_command(ctx, args)
 

@@ -12,11 +12,9 @@ import click
 from anabranch.model.commands import Command, Option, Place
 
 
-def commands() -> dict[str, Command]:
-    """Return every command whose first argument is a job, by its verb."""
-    from anabranch.cli.main import cli
-
-    return {command.verb: command for command in _below(cli, ()) if command.is_of_a_job}
+def commands(verbs: click.Group) -> dict[str, Command]:
+    """Return every command of a group, and of those below it, whose first argument is a job, by its verb."""
+    return {command.verb: command for command in _below(verbs, ()) if command.is_of_a_job}
 
 
 def _below(group: click.Group, words: tuple[str, ...]) -> Iterator[Command]:

@@ -33,10 +33,12 @@ STREAMS = ("stdout", "stderr")
 INTERRUPTED = 130
 
 
-def elsewhere(url: str, token_file: str | None, words: Sequence[str], is_said: bool) -> click.Command | None:
-    """Return the command that has a manager carry a command line out; None where it is one of this machine. `is_said`: the
-    command line itself names the server: then what the manager does not do is refused."""
-    table = commands()
+def elsewhere(
+    verbs: click.Group, url: str, token_file: str | None, words: Sequence[str], is_said: bool
+) -> click.Command | None:
+    """Return the command that has a manager carry a command line out; None where it is one of this machine. `verbs`: all that
+    there are; `is_said`: the command line itself names the server: then what the manager does not do is refused."""
+    table = commands(verbs)
     verb = next((verb for verb in (" ".join(words[:2]), words[0]) if verb in table and verb not in HERE), None)
     if verb is None:
         if is_said:

@@ -126,7 +126,7 @@ def _serve(
     from anabranch.api.gate import Pace
     from anabranch.cli.offered import commands
 
-    manager.operations.offer(commands())
+    manager.operations.offer(commands(_every_verb()))
     if password := manager.accounts.make_first():
         click.echo(f"log in as admin with the password {password} (once: then choose another one)", err=True)
     app = create_app(manager, [console.routes], console.static_files(), names, Pace())
@@ -155,3 +155,10 @@ def _address(text: str) -> tuple[str, int]:
     if found is None or not 0 < int(found[3]) < 65536:
         raise ConfigError(f"--listen {text!r} is no address", hint="HOST:PORT, such as 127.0.0.1:8420 or [::1]:8420")
     return found[1] or found[2], int(found[3])
+
+
+def _every_verb() -> click.Group:
+    """Return the group of all verbs, of which this command is one."""
+    root = click.get_current_context().find_root().command
+    assert isinstance(root, click.Group)
+    return root

@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from anabranch.api import create_app
+from anabranch.cli.main import cli
 from anabranch.cli.offered import commands
 from anabranch.manager import Manager, operations
 from anabranch.manager.callers import Caller, Role
@@ -28,7 +29,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager
     monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path))
     monkeypatch.setattr(operations, "COMMAND", (sys.executable, "-S", "-c", SAYS))
     made = Manager(tmp_path)
-    made.operations.offer(commands())
+    made.operations.offer(commands(cli))
     made.add(ADMIN, text())
     made.operations.begin()
     yield made

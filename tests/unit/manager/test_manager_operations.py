@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.cli.main import cli
 from anabranch.cli.offered import commands
 from anabranch.errors import ConfigError, NotAllowed, UnknownName
 from anabranch.manager import Manager, operations, recorded
@@ -51,7 +52,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager
 
 def opened(home: Path) -> Manager:
     made = Manager(home)
-    made.operations.offer(commands())
+    made.operations.offer(commands(cli))
     return made
 
 
@@ -85,7 +86,7 @@ def began(manager: Manager, found: Operation) -> bool:
 
 
 def test_every_command_that_is_offered_is_one_of_a_job() -> None:
-    table = commands()
+    table = commands(cli)
     assert [verb for verb in OFFERED if verb not in table] == []
     known = {verb: {name for option in table[verb].options for name in option.names} for verb in OFFERED}
     named = {verb: {*needs.more, *needs.looks} for verb, needs in OFFERED.items()}
