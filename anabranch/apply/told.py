@@ -17,7 +17,7 @@ from anabranch.model.parked_reasons import DROPPED
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 
-KEPT = 10_000  # epochs that wait to be noted, at most
+KEPT = 2_000  # epochs that wait to be noted, at most
 
 
 def now() -> int:

@@ -51,9 +51,12 @@ def _epoch(epoch: Epoch) -> Iterator[str]:
     alone = "this one alone" if epoch.transactions == 1 else f"{epoch.transactions:,} transactions"
     yield f"  epoch      {epoch.number}, {alone}, opened {epoch.began}, committed {epoch.committed}"
     if epoch.changes:
-        yield f"  rows       {_counts(epoch.changes)}" + ("" if epoch.transactions == 1 else ", of the whole epoch")
+        more = epoch.others.get("changes")
+        told = _counts(epoch.changes) + (f", {more['tables']:,} other tables {more['rows']:,}" if more else "")
+        yield f"  rows       {told}" + ("" if epoch.transactions == 1 else ", of the whole epoch")
     if epoch.parked:
-        yield f"  parked     {', '.join(epoch.parked)}"
+        more = epoch.others.get("parked")
+        yield f"  parked     {', '.join(epoch.parked)}" + (f", {more['tables']:,} other tables" if more else "")
 
 
 def _counts(found: Mapping[str, int]) -> str:

@@ -56,7 +56,8 @@ class Captured:
 @dataclass(frozen=True)
 class Epoch:
     """An epoch with which the transaction was carried out. `began`, `committed`: at the target, by the clock of apply's
-    machine. By source table, of the whole epoch, which has `transactions`: changes, disagreements, rows set aside."""
+    machine. By source table, of the whole epoch, which has `transactions`: changes, disagreements, rows set aside. Of many
+    tables only those with most rows are kept; `others`, by what is counted: how many more `tables`, and their `rows`."""
 
     number: int
     began: str | None
@@ -66,6 +67,7 @@ class Epoch:
     conflicts: Mapping[str, int]
     asides: Mapping[str, int]
     parked: tuple[str, ...]
+    others: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -294,4 +296,5 @@ def _epoch(passed: Mapping[str, Any]) -> Epoch:
         conflicts,
         asides,
         tuple(facts.get("parked", ())),
+        dict(facts.get("others", {})),
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from heapq import nlargest
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from anabranch import log, waits
@@ -24,7 +26,7 @@ from anabranch.model.state import Checkpoint
 from anabranch.state.store import BUILDING, StateStore
 
 if TYPE_CHECKING:
-    from anabranch.apply.told import Totals
+    from anabranch.apply.told import PassedEpoch, Totals
     from anabranch.capture.counts import Counts
     from anabranch.contracts import Enforced
     from anabranch.trail.writer import TrailWriter
@@ -34,6 +36,7 @@ INTERVAL = 0.25
 SPARK_STARTS = "Spark is starting: rows come behind that"
 
 OF_TARGET = ("load", "apply")
+NAMED = 20  # tables of an epoch of which the numbers of rows are kept
 BEAT = 2.0  # seconds between two notes that a part is alive
 CLEAN = 600.0  # seconds between two removals of old trace entries
 TICK = 0.25  # seconds between two looks whether it has to stop
@@ -219,6 +222,19 @@ class LoadWatcher:
         self.state.progress(table, rows, max(rows, estimate))
 
 
+def _kept(one: PassedEpoch) -> dict[str, Any]:
+    """Return what is kept of an epoch: of more than NAMED tables those with most rows, and how many `others` have how many."""
+    facts: dict[str, Any] = {"epoch": one.epoch, "parked": one.parked[:NAMED]}
+    others = {"parked": {"tables": len(one.parked) - NAMED}} if len(one.parked) > NAMED else {}
+    for name in ("changes", "conflicts", "asides"):
+        counts: Mapping[str, int] = getattr(one, name)
+        facts[name] = counts
+        if len(counts) > NAMED:
+            facts[name] = kept = dict(nlargest(NAMED, counts.items(), itemgetter(1)))
+            others[name] = {"tables": len(counts) - NAMED, "rows": sum(counts.values()) - sum(kept.values())}
+    return {**facts, "others": others} if others else facts
+
+
 class ApplyWatcher:
     def __init__(self, state: StateStore) -> None:
         self.state, self._next, self._phase, self._way = state, 0.0, "", ""
@@ -260,8 +276,7 @@ class ApplyWatcher:
         }
         while totals.passed:
             one = totals.passed.popleft()
-            facts = {name: getattr(one, name) for name in ("epoch", "changes", "conflicts", "asides", "parked")}
-            self.state.passed("apply", one.after, one.upto, one.began, one.committed, facts)
+            self.state.passed("apply", one.after, one.upto, one.began, one.committed, _kept(one))
         self.state.count("apply", found, {BUSY: int(totals.busy_seconds * 1000)})
 
     def slow(self, totals: Totals) -> None:

@@ -39,6 +39,9 @@ CREATE TABLE IF NOT EXISTS sample (kind TEXT NOT NULL, at REAL NOT NULL, text TE
 -- name: create_passage
 CREATE TABLE IF NOT EXISTS passage (id INTEGER PRIMARY KEY, part TEXT NOT NULL, after INTEGER NOT NULL, sequence INTEGER NOT NULL, upto TEXT NOT NULL, began INTEGER NOT NULL, ended INTEGER NOT NULL, facts TEXT NOT NULL)
 
+-- name: create_passage_of_part
+CREATE INDEX IF NOT EXISTS passage_of_part ON passage (part)
+
 -- name: create_doing
 CREATE TABLE IF NOT EXISTS doing (part TEXT NOT NULL, kind TEXT NOT NULL, names TEXT NOT NULL, since TEXT NOT NULL, PRIMARY KEY (part, kind))
 
@@ -96,7 +99,7 @@ ON CONFLICT (part, name) DO UPDATE SET value = excluded.value, at = excluded.at
 INSERT INTO passage (part, after, sequence, upto, began, ended, facts) VALUES (:part, :after, :sequence, :upto, :began, :ended, :facts)
 
 -- name: drop_passages
-DELETE FROM passage WHERE id <= (SELECT max(id) FROM passage) - :kept
+DELETE FROM passage WHERE part = :part AND id <= (SELECT id FROM passage WHERE part = :part ORDER BY id DESC LIMIT 1 OFFSET :kept)
 
 -- name: put_how
 INSERT INTO how VALUES (:name, :how, :at)

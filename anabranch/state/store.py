@@ -3,7 +3,7 @@ which stretch of the trail when, for the last ones.
 
 Several processes write at once. Nothing here may stop a pipeline: what goes wrong with the file is a warning in the
 log, the file is made anew, and the next write fills it again. What does not live here: the SQL (`queries.sql`), whether a
-process lives (`living.py`), what a job's state is called (`job/states.py`).
+process lives (`living.py`), room for a disk that is full (`room.py`), what a job's state is called (`job/states.py`).
 """
 
 from __future__ import annotations
@@ -26,26 +26,22 @@ from anabranch import log
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.state import room
 from anabranch.state.living import is_fresh, is_here, lives, mark_of
 
 FILE = "state.db"
-# Pages that the file, and its journal, keep for later writes, which thus need no room of a disk that is full by then
-RESERVE = (
-    "CREATE TABLE reserve (bytes BLOB)",
-    "INSERT INTO reserve VALUES (zeroblob(262144))",
-    "UPDATE reserve SET bytes = randomblob(262144)",
-    "DROP TABLE reserve",
-)
 BUSY_S = 2.0  # longer than any of our writes; a stuck writer must not hold up a pipeline
 FRESH_S = 20.0  # a wait that is not told again for so long is over, whatever became of who told it
-PASSAGES = 10_000  # that are kept
+PASSAGES = 2_000  # of each part, that are kept
 VERSION = 4  # of the tables; another one is thrown away, it is only a view
 SAMPLED = ("written", "applied", "log_end")  # positions of which is kept when they were where
 LOOKED_AT = ("log_end",)  # of these, one that holds for the moment in which it is told, and not until it is told again
 # Seconds between two samples, for a quarter of an hour; of older ones, for six hours, one a minute (`drop_samples`)
 SAMPLE_S, KEPT_S = 5.0, 60.0
 BUILDING = "building"  # what apply does: indexes and keys of tables
-ADDED = ("create_sample", "create_passage", "create_doing")  # which earlier releases had not; the file may be read-only
+# Which earlier releases had not; the file may be read-only
+ADDED = ("create_sample", "create_passage", "create_passage_of_part", "create_doing")
+ROW_BYTES = 200  # of what is kept of the past, beside its longest text
 
 
 class PlaceSample(NamedTuple):
@@ -89,6 +85,7 @@ class StateStore:
         self._places: dict[str, str] = {}  # by kind, as this process has told them
         self._sampled = self._kept = 0.0  # monotonic: when samples were taken last
         self._passages: dict[str, deque[dict[str, Any]]] = {}  # by part: told, and not written yet
+        self._refused: dict[str, list[dict[str, Any]]] = {}  # by part: passages that the file had no room for
         self._mutex = threading.RLock()
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -115,7 +112,8 @@ class StateStore:
             if part is not None:
                 told = {"name": name, "pid": part["pid"], "host": part["host"], "stops": stops}
                 seen = [("restore_part", part), ("see_part", told), ("clear_end_of_another", told)]
-                self._write_all([*seen, *self._counted(name), *self._samples_due()])
+                self._write_all([*seen, *self._counted(name)])
+                self._write_past(name, self._samples_due())
 
     def part_ended(self, name: str, pid: int, host: str, has_failed: bool = False) -> None:
         """Note that a part has ended. One that is gone without this has died."""
@@ -124,6 +122,7 @@ class StateStore:
             ended = {"name": name, "pid": pid, "host": host}
             end = ("put_end", {"name": name, "has_failed": has_failed})
             self._write_all([*self._counted(name), ("end_part", ended), end])
+            self._write_past(name)
 
     def forget_gone(self, but: str = "") -> None:
         """Forget parts that are gone, and how others ended: they are of an earlier run, or were ended by this one."""
@@ -148,7 +147,7 @@ class StateStore:
         self, part: str, after: int, upto: Position, began: int, ended: int, facts: Mapping[str, Any] | None = None
     ) -> None:
         """Keep that a part has passed the transactions behind sequence `after` up to `upto`, from `began` to `ended` in
-        microseconds since 1970 UTC. Costs nothing, as `count`; the last PASSAGES are kept.
+        microseconds since 1970 UTC. Costs nothing, as `count`; the last PASSAGES of the part are kept.
         """
         told = {"sequence": upto.sequence, "upto": str(upto), "began": began, "ended": ended}
         waiting = self._passages.setdefault(part, deque(maxlen=PASSAGES))
@@ -302,11 +301,15 @@ class StateStore:
     def _write(self, query: str, **values: Any) -> None:
         self._write_all([(query, values)])
 
-    def _write_all(self, statements: list[tuple[str, dict[str, Any]]]) -> None:
-        """Carry out several statements in one transaction."""
+    def _write_all(self, statements: list[tuple[str, dict[str, Any]]], past: int = 0) -> bool:
+        """Carry out several statements in one transaction, and return whether they were. `past`: bytes that they keep of
+        the past, which may not take the room of what is told of the present.
+        """
         with self._guarded(statements[0][0]):
             reach("state.write")
             connection, at = self._open(), _now()
+            if past:
+                room.provide(connection, past)
             if len(statements) > 1:
                 connection.execute("BEGIN IMMEDIATE")
             for query, values in statements:
@@ -314,18 +317,29 @@ class StateStore:
             if len(statements) > 1:
                 connection.execute("COMMIT")
             reach("state.written")
+            return True
+        return False
 
     def _counted(self, part: str) -> list[tuple[str, dict[str, Any]]]:
         counts = self._counts.pop(part, {}).items()
         gauges = self._gauges.pop(part, {}).items()
-        waiting = self._passages.get(part) or deque()
-        passages = [("put_passage", waiting.popleft()) for _ in range(len(waiting))]
         return [
-            *passages,
-            *([("drop_passages", {"kept": PASSAGES})] if passages else []),
             *(("put_count", {"part": part, "name": name, "value": value}) for name, value in counts),
             *(("put_gauge", {"part": part, "name": name, "value": value}) for name, value in gauges),
         ]
+
+    def _write_past(self, part: str, samples: Sequence[tuple[str, dict[str, Any]]] = ()) -> None:
+        """Write what a part has passed, and samples, behind its sign of life: a disk that is full refuses them alone.
+        Passages that were refused come again.
+        """
+        waiting = self._passages.get(part) or deque()
+        new = (waiting.popleft() for _ in range(len(waiting)))
+        told = [*self._refused.pop(part, ()), *new][-PASSAGES:]
+        dropped = [("drop_passages", {"part": part, "kept": PASSAGES - len(told)})] if told else []
+        statements = [*dropped, *(("put_passage", one) for one in told), *samples]
+        past = ROW_BYTES * len(statements) + sum(len(one["facts"]) for one in told)
+        if statements and not self._write_all(statements, past):
+            self._refused[part] = told
 
     def _samples_due(self) -> list[tuple[str, dict[str, Any]]]:
         """Return what keeps a sample of each position that this process has told, where it is time for one."""
@@ -340,7 +354,7 @@ class StateStore:
         return [
             (query, {"kind": kind, "moment": moment, "text": text, "kept": kept})
             for kind, text in places.items()
-            for query in ("put_sample", "drop_samples")
+            for query in ("drop_samples", "put_sample")
         ]
 
     def _read(self, query: str, **values: Any) -> list[dict[str, Any]]:
@@ -395,8 +409,7 @@ class StateStore:
             for name, query in self._queries.items():
                 if name.startswith("create_"):
                     connection.execute(query)
-            for statement in RESERVE:
-                connection.execute(statement)
+            room.prepare(connection)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         for query in ADDED:
             with suppress(sqlite3.OperationalError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -180,6 +181,35 @@ def test_the_stretches_are_the_last_ones_and_cost_one_write(tmp_path: Path, monk
     assert (found["began"], found["facts"]) == (3, {"epoch": 7})
     assert store.passages("apply", 11) == store.passages("capture", 12) == [] and len(store.passages("apply", 12)) == 1
     store.close()
+
+
+def test_parts_take_no_stretch_from_each_other(tmp_path: Path) -> None:
+    store = StateStore(tmp_path)
+    for part in ("capture", "apply"):
+        store.part(part, os.getpid(), os.uname().nodename)
+    store.passed("apply", 0, Position(1, "x"), 1, 2)
+    store.seen("apply")
+    for number in range(2 * PASSAGES):
+        store.passed("capture", number, Position(number + 1, "x"), 1, 2)
+        if number % 900 == 0:
+            store.seen("capture")
+    store.seen("capture")
+    assert len(store.passages("apply", 1)) == 1
+    kept = store.last_passages("capture", 2 * PASSAGES)
+    assert [one["sequence"] for one in kept] == list(range(PASSAGES + 1, 2 * PASSAGES + 1))
+    store.close()
+
+
+def test_of_an_epoch_of_many_tables_the_largest_are_named(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {f"shop.t{number}": number for number in range(1, 203)}
+    noted(job, replace(EPOCH, changes=rows, parked=tuple(rows)))
+    *_, epoch = told(job, "3")[1].epochs
+    assert epoch.changes == {f"shop.t{number}": number for number in range(202, 182, -1)} and len(epoch.parked) == 20
+    assert epoch.others == {"changes": {"tables": 182, "rows": sum(range(183))}, "parked": {"tables": 182}}
+    assert shell.exit_code(["trace", str(job.path), "--position", "3", "--target", "north"]) == 0
+    text = capsys.readouterr().out
+    assert "shop.t183 183, 182 other tables 16,653, of the whole epoch" in text
+    assert "shop.t20, 182 other tables" in text
 
 
 def test_state_of_a_release_before_gets_its_table(tmp_path: Path) -> None:

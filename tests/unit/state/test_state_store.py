@@ -15,7 +15,7 @@ import pytest
 from anabranch import failpoints
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.state import StateStore
+from anabranch.state import StateStore, room
 from anabranch.state import store as module
 
 HOST = os.uname().nodename
@@ -251,3 +251,71 @@ def test_samples_of_positions_are_kept_for_hours_and_thinned(tmp_path: Path, mon
     ages = [1e9 + clock.now - one.at for one in samples["applied"]]
     assert max(ages) <= 21600 and sum(age <= 900 for age in ages) == 181 and sum(age > 900 for age in ages) <= 345
     assert samples["applied"] == sorted(samples["applied"])
+
+
+def at_most(store: StateStore, monkeypatch: pytest.MonkeyPatch, pages: int) -> None:
+    """Let the file grow no further, as on a disk that is full, whenever it is opened."""
+    made = store._prepared
+
+    def prepared() -> sqlite3.Connection:
+        connection = made()
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
+    monkeypatch.setattr(store, "_prepared", prepared)
+    store.close()
+
+
+def asked(store: StateStore, name: str) -> int:
+    return int(store._open().execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def test_a_full_disk_keeps_the_past_waiting_and_not_the_sign_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Passages of a megabyte have no room; that the part stops, and a long reason, have."""
+    store = filled(tmp_path)
+    store.seen("capture")
+    with monkeypatch.context() as full:
+        at_most(store, full, asked(store, "page_count"))
+        for number in range(500):
+            store.passed("capture", number, Position(number + 1, "x"), 1, 2, {"changes": "x" * 2000})
+        for _ in range(3):
+            store.seen("capture", stops=True)
+        store.phase("waiting", "no room " * 20_000, "room")
+        found = store.snapshot()
+        assert found["parts"][0]["stopping"] and len(found["detail"]) == 160_000
+        assert store.last_passages("capture", 10) == []
+        store.passed("capture", 500, Position(501, "x"), 1, 2)
+        store.seen("capture")
+        store.phase("streaming")
+        store.close()
+    store.seen("capture")
+    assert [one["sequence"] for one in store.last_passages("capture", 1000)] == list(range(1, 502))
+    store.close()
+
+
+def test_what_is_kept_of_the_past_leaves_the_room_for_a_full_disk_and_does_not_grow(tmp_path: Path) -> None:
+    store, number, sizes = filled(tmp_path), 0, []
+    for _ in range(4):
+        for _ in range(12):
+            for _ in range(200):
+                store.passed("capture", number, Position(number := number + 1, "x"), 1, 2, {"changes": "x" * 900})
+            store.seen("capture")
+            assert asked(store, "freelist_count") * 4096 >= room.RESERVE
+        sizes.append(asked(store, "page_count"))
+    assert sizes[-1] == sizes[1] and sizes[-1] * 4096 < 5_000_000
+    store.close()
+
+
+def test_a_process_that_was_killed_while_it_made_room_is_in_nobodys_way(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "state.db") as other:
+        other.execute("CREATE TABLE reserve (bytes BLOB)")
+    other.close()
+    store = filled(tmp_path)
+    assert store.snapshot()["phase"] == "loading"
+    store._open().execute("CREATE TABLE reserve (bytes BLOB)")
+    store.passed("capture", 0, Position(1, "x"), 1, 2)
+    store.seen("capture")
+    assert len(store.passages("capture", 1)) == 1
+    store.close()
