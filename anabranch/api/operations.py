@@ -71,7 +71,8 @@ def output(
     stream: Literal["stdout", "stderr"] = "stdout",
     offset: Annotated[int, Query(ge=0, lt=2**62)] = 0,
 ) -> Output:
-    """Return a piece of what an operation has said, from a byte on. Ask again with `next` until it `is_complete`."""
+    """Return a piece of what an operation has said, from a byte on, to whoever may ask for it. Ask again with `next` until it
+    `is_complete`."""
     return manager.operations.output(caller, name, number, stream, offset)
 
 

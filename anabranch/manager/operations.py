@@ -17,8 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from anabranch.errors import AnabranchError, ConfigError, UnknownName
 from anabranch.manager.audit import Audit
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.jobs import Jobs
+from anabranch.manager.masking import HIDDEN
 from anabranch.manager.recorded import STREAMS, Recorded
 from anabranch.manager.store import ManagerStore, now
 from anabranch.manager.verbs import OFFERED
@@ -44,8 +44,8 @@ KILLED = 128 + signal.SIGKILL
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation. `state`: queued, running, done (exit code 0), failed, cancelled or lost (nobody could note how it ended).
-    `code`: the exit code of the command line. Times in ISO 8601, UTC."""
+    """An operation. `arguments`: `…` alone for whoever may not ask for it. `state`: queued, running, done (exit code 0), failed,
+    cancelled or lost (nobody could note how it ended). `code`: the exit code of the command line. Times in ISO 8601, UTC."""
 
     id: int
     job: str
@@ -117,18 +117,18 @@ class Operations:
     def operation(self, caller: Caller, job: str, number: int) -> Operation:
         """Return one operation of a job. Raises UnknownName."""
         caller.require(Role.VIEWER, job)
-        return self._one(job, number)
+        return self._shown(caller, self._one(job, number))
 
     def all(self, caller: Caller, job: str, limit: int = 100, before: int | None = None) -> list[Operation]:
         """Return operations of a job, the newest first; those older than the operation `before`."""
         caller.require(Role.VIEWER, job)
         self._jobs.job(job)
         query = "SELECT * FROM operation WHERE job = ? AND id < ? ORDER BY id DESC LIMIT ?"
-        return [_operation(row) for row in self._store.rows(query, (job, before or 2**62, limit))]
+        return [self._shown(caller, _operation(row)) for row in self._store.rows(query, (job, before or 2**62, limit))]
 
     def output(self, caller: Caller, job: str, number: int, stream: str, offset: int = 0) -> Output:
-        """Return a piece of what an operation has said on `stdout` or `stderr`."""
-        found = self.operation(caller, job, number)
+        """Return a piece of what an operation has said on `stdout` or `stderr`, to whoever may ask for it. Raises NotAllowed."""
+        found = self._allowed(caller, job, number)
         assert stream in STREAMS
         row = self._store.row("SELECT cut_stdout, cut_stderr FROM operation WHERE id = ?", (number,)) or {}
         text, following, is_complete = self._recorded(number).output(stream, offset, found.state not in OPEN)
@@ -137,9 +137,7 @@ class Operations:
     def cancel(self, caller: Caller, job: str, number: int) -> Operation:
         """Ask an operation to end; one that waits never begins, one that does not end in a minute is killed. One that has
         ended stays as it is. Whoever may cancel it may ask for it, too."""
-        found = self.operation(caller, job, number)
-        with suppress(KeyError):  # of another release
-            caller.require(OFFERED[found.verb].of(self._commands[found.verb].of_job(found.arguments)), job)
+        found = self._allowed(caller, job, number)
         if found.state not in OPEN:
             return found
         with self._store.writing() as connection:
@@ -261,6 +259,26 @@ class Operations:
 
     def _recorded(self, number: int) -> Recorded:
         return Recorded(self._directory / str(number))
+
+    def _allowed(self, caller: Caller, job: str, number: int) -> Operation:
+        """Return an operation that the caller may ask for, too. Raises NotAllowed, UnknownName."""
+        caller.require(Role.VIEWER, job)
+        found = self._one(job, number)
+        caller.require(self._needed(found), job)
+        return found
+
+    def _shown(self, caller: Caller, found: Operation) -> Operation:
+        """Return an operation as the caller may see it: arguments may have what is not for everybody, such as statements."""
+        if not found.arguments or caller.role.includes(self._needed(found)):
+            return found
+        return replace(found, arguments=(HIDDEN,))
+
+    def _needed(self, found: Operation) -> Role:
+        """Return the role that an operation needs, the highest where this release does not offer it."""
+        try:
+            return OFFERED[found.verb].of(self._commands[found.verb].of_job(found.arguments))
+        except (KeyError, ConfigError):
+            return Role.ADMINISTRATOR
 
     def _one(self, job: str, number: int) -> Operation:
         self._jobs.job(job)

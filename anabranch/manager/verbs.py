@@ -38,7 +38,8 @@ _SWITCH = Needs(OPERATOR, looks=frozenset(("--plan", "--status")))
 OFFERED: Mapping[str, Needs] = {
     "status": Needs(VIEWER, {"--reset-counters": OPERATOR}),
     "metrics": Needs(VIEWER),
-    "trace": Needs(VIEWER, {"--record": OPERATOR, "--follow": OPERATOR}),  # what never ends takes a place
+    # What never ends takes a place; the two others change what parts that run note and log.
+    "trace": Needs(VIEWER, {"--follow": OPERATOR, "--record": OPERATOR, "--log": OPERATOR}),
     "verify": Needs(VIEWER, {"--repair": OPERATOR, "--watch": OPERATOR, "--max-pause": OPERATOR}),
     "preflight": Needs(VIEWER),
     "plan": Needs(VIEWER, {"--execute": OPERATOR}),

@@ -23,6 +23,17 @@ from tests.unit.manager.test_manager_supervision import wait_for
 ADMIN = Caller("ann", "token", Role.ADMINISTRATOR)
 OPERATOR = Caller("olga", "token", Role.OPERATOR)
 VIEWER = Caller("eve", "token", Role.VIEWER)
+# Options of commands that a viewer may ask for, by what they are about: none of them changes a job or a running part.
+LOOKS = frozenset(
+    {
+        *("--json", "--log-level", "--target"),
+        *("--all", "--at-target", "--from-log", "--remove", "--reverse"),  # what is looked at; setup --remove shows statements
+        *("--after", "--from", "--key", "--level", "--limit", "--position", "--since", "--table", "--tables", "--to"),
+        *("--version", "--xid"),
+        *("--budget", "--by-rows", "--sample", "--scan", "--seed", "--share"),  # how much is read
+        "--force",  # of files that -o names, which is refused
+    }
+)
 # Says its arguments, and waits where the file `hold` is in the job's home, until that goes or it is asked to end.
 SAYS = """
 import os, sys, time
@@ -94,6 +105,16 @@ def test_every_command_that_is_offered_is_one_of_a_job() -> None:
     assert {"run", "capture", "apply", "bundle", "rules import", "schema import"}.isdisjoint(OFFERED)
 
 
+def test_each_option_of_a_viewers_command_only_looks_or_has_its_role() -> None:
+    table = commands(cli)
+    for verb, needs in OFFERED.items():
+        if needs.role is Role.VIEWER:
+            options = [option for option in table[verb].options if not option.is_path]
+            names = {name for option in options for name in option.names}
+            assert names - needs.more.keys() <= LOOKS, f"{verb}: say in verbs.py which role it needs, or list it here"
+            assert not LOOKS & needs.more.keys()
+
+
 def test_an_operation_is_a_command_with_its_job_and_ends_with_its_code(manager: Manager) -> None:
     found = manager.operations.ask(VIEWER, "shop", "verify", ["--tables", "shop.*", "--by-rows"])
     assert (found.state, found.code, found.asked_by) == ("queued", None, "eve")
@@ -149,6 +170,9 @@ def test_what_is_not_offered_or_names_a_file_is_refused(manager: Manager, verb: 
         ("cutover", ["--status", "--wait=1"], Role.OPERATOR),
         ("setup", [], Role.VIEWER),
         ("setup", ["--execute"], Role.ADMINISTRATOR),
+        ("trace", ["--level", "debug"], Role.VIEWER),
+        ("trace", ["--log", "debug"], Role.OPERATOR),
+        ("trace", ["--record=debug"], Role.OPERATOR),
         ("drop", [], Role.ADMINISTRATOR),
         ("ddl replace", ["1", "--sql=DROP TABLE x"], Role.ADMINISTRATOR),
     ],
@@ -181,6 +205,34 @@ def test_a_viewer_cancels_nothing_that_it_may_not_ask_for(manager: Manager) -> N
     with pytest.raises(NotAllowed):
         manager.operations.cancel(VIEWER, "shop", found.id)
     assert manager.operations.cancel(OPERATOR, "shop", found.id).state == "cancelled"
+
+
+def test_what_an_operation_was_given_and_has_said_is_for_those_who_may_ask_for_it(manager: Manager) -> None:
+    secret = ["1", "--sql=CREATE USER x IDENTIFIED BY 'hunter2'"]
+    for verb, arguments, who in (("ddl replace", secret, ADMIN), ("reverse", [], ADMIN), ("load", [], OPERATOR)):
+        found = ended(manager, manager.operations.ask(who, "shop", verb, arguments))
+        for other in (VIEWER, OPERATOR, ADMIN):
+            listed = [one for one in manager.operations.all(other, "shop") if one.id == found.id]
+            assert listed == [manager.operations.operation(other, "shop", found.id)]
+            if other.role.includes(who.role):
+                assert listed == [found] and listed[0].arguments == tuple(arguments)
+                assert "said" in manager.operations.output(other, "shop", found.id, "stdout").text
+                continue
+            assert listed[0].arguments == (("…",) if arguments else ())
+            for stream in ("stdout", "stderr"):
+                with pytest.raises(NotAllowed):
+                    manager.operations.output(other, "shop", found.id, stream)
+
+
+def test_an_operation_that_is_not_offered_any_more_is_for_administrators(manager: Manager) -> None:
+    found = ended(manager, manager.operations.ask(VIEWER, "shop", "verify", ["--by-rows"]))
+    with manager.store.writing() as connection:
+        connection.execute("UPDATE operation SET verb = 'gone' WHERE id = ?", (found.id,))
+    assert manager.operations.operation(OPERATOR, "shop", found.id).arguments == ("…",)
+    assert manager.operations.operation(ADMIN, "shop", found.id).arguments == ("--by-rows",)
+    for deed in (manager.operations.cancel, lambda *who: manager.operations.output(*who, "stdout")):
+        with pytest.raises(NotAllowed):
+            deed(OPERATOR, "shop", found.id)
 
 
 def test_a_few_run_at_once_and_the_others_wait(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
