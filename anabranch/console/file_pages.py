@@ -17,7 +17,7 @@ from anabranch.config.toml_text import text_of
 from anabranch.console.differences import difference
 from anabranch.console.logged_in import Acts, Visits
 from anabranch.console.showing import PageRoute, page
-from anabranch.errors import ConfigError, OutOfDate
+from anabranch.errors import ConfigError, NotAllowed, OutOfDate
 from anabranch.manager.callers import Role
 
 routes = APIRouter(route_class=PageRoute)
@@ -92,10 +92,12 @@ def change(
         if act == "save" and seen == _mark(version, text):
             manager.change(visitor.caller, name, text, note, version)
             return RedirectResponse(f"/jobs/{name}", 303)
-        manager.checked(visitor.caller, text)
+        manager.checked(visitor.caller, text, name)
         before = manager.jobs.version(name, version).text
     except OutOfDate as error:
         return page(request, "edit.html", visitor, 409, **facts, error=error)
+    except NotAllowed as error:  # programs or files of the machine
+        return page(request, "edit.html", visitor, 403, **facts, error=error)
     except ConfigError as error:
         return page(request, "edit.html", visitor, 422, **facts, error=error, quoted=text.splitlines())
     return page(request, "edit.html", visitor, **facts, seen=_mark(version, text), difference=difference(before, text))

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.config import JobConfig
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, NotAllowed
 from anabranch.job import Job
 from anabranch.lifecycle.parking import ParkedTable
 from anabranch.manager.accounts import Accounts
 from anabranch.manager.alert_rules import AlertRules
 from anabranch.manager.alerts import Alerts
 from anabranch.manager.audit import Audit, Entry
-from anabranch.manager.callers import Caller, Role
+from anabranch.manager.callers import EVERY_JOB, Caller, Role
 from anabranch.manager.glances import Glance, Glances, Heard
 from anabranch.manager.jobs import Jobs, JobVersion, ManagedJob
 from anabranch.manager.logins import Logins
@@ -33,6 +33,7 @@ from anabranch.manager.notifying import Notifier
 from anabranch.manager.operations import Operations
 from anabranch.manager.people import People
 from anabranch.manager.processes import LOG
+from anabranch.manager.reach import reach_of
 from anabranch.manager.run_log import Line, tail
 from anabranch.manager.sessions import Sessions
 from anabranch.manager.statistics import Statistics
@@ -138,10 +139,16 @@ class Manager:
         return job
 
     def change(self, caller: Caller, name: str, text: str, note: str = "", expected: int | None = None) -> ManagedJob:
-        """Give a job its next version. Raises ConfigError, OutOfDate."""
+        """Give a job its next version. Raises ConfigError, OutOfDate; NotAllowed where it reaches further than the one before,
+        and the caller is no administrator of all jobs."""
         caller.require(Role.ADMINISTRATOR, name)
         refuse_masked(text)
         before = self.jobs.version(name)
+        if EVERY_JOB not in caller.jobs:
+            self.jobs.checked(text)
+            seen = before if expected is None else self.jobs.version(name, expected)
+            _refuse_reach(seen, text)
+            expected = seen.version  # and no later one, which may reach less far
         job = self.jobs.change(name, text, caller.name, note, expected)
         lines = difflib.unified_diff(masked(before.text).splitlines(), masked(text).splitlines(), lineterm="", n=1)
         self.audit.note(
@@ -157,12 +164,16 @@ class Manager:
         text = self.jobs.version(name, number).text
         return self.change(caller, name, text, note or f"version {number} again", expected)
 
-    def checked(self, caller: Caller, text: str) -> JobConfig:
+    def checked(self, caller: Caller, text: str, name: str | None = None) -> JobConfig:
         """Check the text of a job file, and keep nothing. Raises ConfigError with every problem of it. It tells which variables
-        the manager has, so whoever may not add jobs may not ask."""
-        caller.require(Role.ADMINISTRATOR)
+        the manager has, so whoever may not add jobs may not ask. `name`: the job whose next version it would be, which whoever
+        may change that job may ask."""
+        caller.require(Role.ADMINISTRATOR, name)
         refuse_masked(text)
-        return self.jobs.checked(text)
+        found = self.jobs.checked(text)
+        if name is not None and EVERY_JOB not in caller.jobs:
+            _refuse_reach(self.jobs.version(name), text)
+        return found
 
     def audited(self, caller: Caller, limit: int, before: int | None, job: str | None) -> Sequence[Entry]:
         """Return entries of the audit, the newest first; those older than the entry `before`, of one job or of all."""
@@ -221,6 +232,17 @@ class Manager:
         self.notifier.end()
         self.operations.end()
         self.store.close()
+
+
+def _refuse_reach(before: JobVersion, text: str) -> None:
+    """Raise NotAllowed for a text that names other programs or files than the version before it."""
+    former, now = reach_of(before.text), reach_of(text)
+    changed = [key for key in sorted(former.keys() | now.keys()) if former.get(key) != now.get(key)]
+    if changed:
+        raise NotAllowed(
+            f"only an administrator of all jobs may change {', '.join(changed)}: programs and files of the machine",
+            hint="ask an administrator of all jobs of this manager",
+        )
 
 
 def _wanted(job: ManagedJob) -> str:

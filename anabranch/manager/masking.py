@@ -18,7 +18,10 @@ _TOKEN = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*'|#[^\n]*", re.DOTALL
 )
 # As a URL is cut: in front of the path, up to the last @, behind the first colon. A comment may have what is none.
-_LOGIN, _LOGIN_IN_COMMENT = re.compile(r"(://[^:/?#]*:)([^/?#]*)(?=@)"), re.compile(r"(://[^:/\s]{0,200}:)(\S{0,2000})(?=@)")
+_LOGIN, _LOGIN_IN_COMMENT = (
+    re.compile(r"(://[^:/?#]*:)([^/?#]*)(?=@)"),
+    re.compile(r"(://[^:/\s]{0,200}:)(\S{0,2000})(?=@)"),
+)
 _WORD = r"(?:pass(?:word|phrase|wd)?|pwd|secret|token|api_?key|credentials?)"
 _SAID = re.compile(rf"({_WORD}[\w.-]{{0,64}}=)(\"[^\"]*\"|'[^']*'|[^&\s\"',;]+)", re.IGNORECASE)
 _SAID_IN_COMMENT = re.compile(

@@ -44,8 +44,9 @@ KILLED = 128 + signal.SIGKILL
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation. `arguments`: `…` alone for whoever may not ask for it. `state`: queued, running, done (exit code 0), failed,
-    cancelled or lost (nobody could note how it ended). `code`: the exit code of the command line. Times in ISO 8601, UTC."""
+    """An operation. `arguments`: `…` alone for whoever may not ask for it. `state`: queued, running, done (exit code 0),
+    failed, cancelled or lost (nobody could note how it ended). `code`: the exit code of the command line. Times in ISO 8601,
+    UTC."""
 
     id: int
     job: str
@@ -127,7 +128,7 @@ class Operations:
         return [self._shown(caller, _operation(row)) for row in self._store.rows(query, (job, before or 2**62, limit))]
 
     def output(self, caller: Caller, job: str, number: int, stream: str, offset: int = 0) -> Output:
-        """Return a piece of what an operation has said on `stdout` or `stderr`, to whoever may ask for it. Raises NotAllowed."""
+        """Return a piece of what an operation has said on `stdout` or `stderr`. NotAllowed for who may not ask for it."""
         found = self._allowed(caller, job, number)
         assert stream in STREAMS
         row = self._store.row("SELECT cut_stdout, cut_stderr FROM operation WHERE id = ?", (number,)) or {}

@@ -81,6 +81,23 @@ def test_versions_are_listed_compared_and_taken_up_again(browser: Browser) -> No
         assert "hunter" not in browser.page("/jobs/shop/versions/2") + browser.page("/jobs/shop/versions")
 
 
+def test_an_administrator_of_some_jobs_changes_these_and_no_program_in_them(browser: Browser) -> None:
+    word = browser.log_in(Role.ADMINISTRATOR, ("shop",))
+    assert "[target]" in browser.page("/jobs/shop/edit")
+    fields = {"csrf": word, "version": "1", "note": ""}
+    wrong = browser.send("/jobs/shop/edit", 422, **fields, text="name =", act="look")
+    assert "is not TOML" in wrong
+    flip = text(more='[cutover]\nflip = ["sh", "-c", "id"]\n')
+    for act in ("look", "save"):
+        shown = browser.send("/jobs/shop/edit", 403, **fields, text=flip, act=act)
+        assert "[cutover] flip" in shown and "&#34;id&#34;" in shown, "what was typed is still there"
+    changed = text(more="[cutover]\ngrace = 5\n")
+    mark = seen(browser.send("/jobs/shop/edit", 200, **fields, text=changed, act="look"))
+    assert browser.send("/jobs/shop/edit", **fields, text=changed, act="save", seen=mark) == "/jobs/shop"
+    assert browser.manager.jobs.version("shop").text == changed
+    browser.page("/new", 403)
+
+
 @pytest.mark.parametrize("path", ["/new", "/jobs/shop/edit"])
 def test_job_files_are_for_administrators_to_change(browser: Browser, path: str) -> None:
     word = browser.log_in(Role.OPERATOR)

@@ -39,7 +39,7 @@ from anabranch.manager.masking import masked, refuse_masked
         ("# password: s3cret", "# password: …"),
         ('url = "mysql://h:3306"  # ask ann@example.org', None),
         ('urls = ["mysql://u@h", "x@y"]', None),
-        ('where = "a = \'b: c@d\'"', None),
+        ("where = \"a = 'b: c@d'\"", None),
         ('password = ""', None),
     ],
 )
@@ -67,5 +67,5 @@ def test_a_file_in_which_a_password_was_hidden_is_refused_wherever_it_was(text: 
 
 
 def test_what_is_no_hidden_password_is_taken() -> None:
-    for text in ('note = "… @ …"', "# password = …", 'where = "a = \'…\'"', 'url = "mysql://u:${PW}@h/…"'):
+    for text in ('note = "… @ …"', "# password = …", "where = \"a = '…'\"", 'url = "mysql://u:${PW}@h/…"'):
         refuse_masked(text)

@@ -27,7 +27,13 @@ VIEWER = Caller("eve", "token", Role.VIEWER)
 LOOKS = frozenset(
     {
         *("--json", "--log-level", "--target"),
-        *("--all", "--at-target", "--from-log", "--remove", "--reverse"),  # what is looked at; setup --remove shows statements
+        *(
+            "--all",
+            "--at-target",
+            "--from-log",
+            "--remove",
+            "--reverse",
+        ),  # what is looked at; setup --remove shows statements
         *("--after", "--from", "--key", "--level", "--limit", "--position", "--since", "--table", "--tables", "--to"),
         *("--version", "--xid"),
         *("--budget", "--by-rows", "--sample", "--scan", "--seed", "--share"),  # how much is read

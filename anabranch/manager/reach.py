@@ -1,0 +1,37 @@
+"""What in a job file reaches beyond its job: programs that it has run, and files of the manager's machine that it names.
+
+What does not live here: who may say so (`manager.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from anabranch.databases import SSL_FILES
+
+FILES = frozenset(SSL_FILES) - {"ssl_mode"}
+
+
+def reach_of(text: str) -> dict[str, str]:
+    """Return the keys of a job file, which has been checked, that run programs or name files, with what they say."""
+    job = tomllib.loads(text)
+    master = str(job.get("spark", {}).get("master", "local"))
+    found = {
+        "[cutover] flip": job.get("cutover", {}).get("flip"),
+        "[spark] conf": job.get("spark", {}).get("conf"),  # programs, classes and files among others
+        "[spark] master": None if master.startswith("local") else master,
+        **dict(_files(job)),
+    }
+    return {key: json.dumps(said, sort_keys=True, default=str) for key, said in found.items() if said}
+
+
+def _files(job: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    ends = [("[source]", job.get("source", {})), ("[target]", job.get("target", {}))]
+    ends += [(f"[[targets]] {number}", one) for number, one in enumerate(job.get("targets", []), 1)]
+    for place, end in ends:
+        options = urlsplit(str(end.get("url", ""))).query.split("&")
+        yield f"{place} url, the options for files", [one for one in options if one.partition("=")[0] in FILES]
