@@ -6,7 +6,8 @@
     │   ├── UnknownName        exit 2   a manager has no such job, user or token, or none for who asks
     │   ├── NotAllowed         exit 2   whoever asks a manager has not the role for it
     │   ├── OutOfDate          exit 2   somebody else has changed it meanwhile
-    │   └── TooOften           exit 2   whoever asks a manager has to wait
+    │   ├── TooOften           exit 2   whoever asks a manager has to wait
+    │   └── TooBusy            exit 2   a manager has too much to do for one more question
     ├── PreflightFailed        exit 3
     ├── DifferencesFound       exit 4
     ├── SourceError            exit 5   the source refuses, or its log cannot be followed
@@ -193,6 +194,13 @@ class TooOften(ConfigError):
     def __init__(self, seconds: float) -> None:
         self.seconds = max(1, math.ceil(seconds))
         super().__init__(f"too many attempts to log in: wait {self.seconds} s", hint="then try again")
+
+
+class TooBusy(ConfigError):
+    """A manager has too much to do for one more question to the ends of jobs."""
+
+    code = "too_busy"
+    default_hint = "an end may be away: ask again in some seconds"
 
 
 class PreflightFailed(AnabranchError):

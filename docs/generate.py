@@ -347,6 +347,7 @@ MEANINGS = {
     "NotAllowed": "whoever asks a manager has not the role for it",
     "OutOfDate": "what was to be changed has been changed by somebody else",
     "TooOften": "a manager's user has tried to log in too often, and has to wait",
+    "TooBusy": "a manager waits for too many answers of ends of jobs to ask for one more",
     "PreflightFailed": "at least one check failed; each is printed with what mends it",
     "DifferencesFound": "the two ends are not equal",
     "SourceError": "the source refuses, or its log cannot be followed",

@@ -14,7 +14,7 @@ from anabranch.api import alerts, audit, health, jobs, metrics, operations, stat
 from anabranch.api.counting import Counting, Requests
 from anabranch.api.gate import Gate, Pace
 from anabranch.api.headers import Guard
-from anabranch.api.problems import tell_problems
+from anabranch.api.problems import Unexpected, tell_problems
 from anabranch.api.requests_log import API, RequestsLog
 from anabranch.manager import Manager
 from anabranch.version import __version__
@@ -38,6 +38,7 @@ def create_app(
         redoc_url=None,
     )
     app.state.manager = manager
+    app.add_middleware(Unexpected)
     app.add_middleware(Gate, hosts=hosts, pace=pace)
     app.add_middleware(Guard)
     app.state.requests = Requests()

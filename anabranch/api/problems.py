@@ -5,6 +5,7 @@ What does not live here: the errors (`errors.py`).
 
 from __future__ import annotations
 
+import sqlite3
 from http import HTTPStatus
 from typing import Any
 
@@ -12,15 +13,28 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anabranch.errors import AnabranchError, ConfigError, NotAllowed, OutOfDate, TooOften, UnknownName
+from anabranch import log
+from anabranch.errors import (
+    AnabranchError,
+    ConfigError,
+    NotAllowed,
+    OutOfDate,
+    StateError,
+    TooBusy,
+    TooOften,
+    UnknownName,
+)
 
+AGAIN_S = 5  # after which to ask again what does not work now
 KIND = "application/problem+json"
 STATUS: tuple[tuple[type[AnabranchError], int], ...] = (  # the first that fits
     (UnknownName, 404),
     (NotAllowed, 403),
     (OutOfDate, 409),
     (TooOften, 429),
+    (TooBusy, 503),
     (ConfigError, 422),
     (AnabranchError, 503),
 )
@@ -34,7 +48,8 @@ def problem(status: int, code: str, detail: str, **more: Any) -> JSONResponse:
         "detail": detail,
         **{name: value for name, value in more.items() if value not in (None, "", [])},
     }
-    headers = {"WWW-Authenticate": 'Bearer realm="anabranch"'} if status == 401 else None
+    headers = {"WWW-Authenticate": 'Bearer realm="anabranch"'} if status == 401 else {}
+    headers |= {"Retry-After": str(AGAIN_S)} if status == 503 else {}
     return JSONResponse(body, status, headers, media_type=KIND)
 
 
@@ -58,12 +73,51 @@ def of_error(error: AnabranchError) -> JSONResponse:
     return answer
 
 
+def of_store(error: sqlite3.Error) -> StateError:
+    """Return an error of the manager's store as one of ours: a full disk, or somebody who keeps it locked."""
+    return StateError(f"the manager's state cannot be used now: {error}", hint="look at its disk, and ask again")
+
+
+def unexpected(error: Exception, method: str) -> str:
+    """Log an error that nobody has foreseen. Returns what the answer says of it: nothing that was in the request."""
+    log.get().error("request_failed", method=method, error=type(error).__name__, exc_info=error)
+    return f"unexpected error: {type(error).__name__} (this is a bug; the traceback is in the manager's log)"
+
+
+class Unexpected:
+    """Middleware: what nobody has foreseen is a problem, too. The innermost, so that its answers are counted and have the
+    headers of all others."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = has_begun or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception as error:
+            if scope["type"] != "http" or has_begun:
+                raise
+            detail = unexpected(error, scope["method"])
+            await problem(500, "unexpected", detail)(scope, receive, send)
+
+
 def tell_problems(app: FastAPI) -> None:
     """Let every error of the application be told so."""
 
     @app.exception_handler(AnabranchError)
     def _ours(_: Request, error: AnabranchError) -> JSONResponse:
         return of_error(error)
+
+    @app.exception_handler(sqlite3.Error)
+    def _of_store(_: Request, error: sqlite3.Error) -> JSONResponse:
+        return of_error(of_store(error))
 
     @app.exception_handler(HTTPException)
     def _of_http(_: Request, error: HTTPException) -> JSONResponse:

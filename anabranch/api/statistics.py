@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query
 
 from anabranch.api.asking import Asks, TheManager
 from anabranch.api.jobs import Name
+from anabranch.errors import ConfigError
 from anabranch.manager.statistics import HOUR, Measured, Point
 
 routes = APIRouter(prefix="/jobs", tags=["statistics"])
@@ -71,7 +72,9 @@ def _point(found: Point) -> PointAnswer:
 
 
 def _second(moment: datetime) -> int:
-    """Return a moment in seconds since 1970; one without a zone is UTC."""
+    """Return a moment in seconds since 1970; one without a zone is UTC. Raises ConfigError for what no clock of ours says."""
+    if not 1971 <= moment.year <= 9998:  # whatever the zone, and an hour before it
+        raise ConfigError(f"the year {moment.year} is out of range", hint="from and to are of the years 1971 to 9998")
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 

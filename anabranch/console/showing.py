@@ -6,6 +6,7 @@ What does not live here: the routes (`*_pages.py`), what pages look like (`templ
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from pathlib import Path
@@ -19,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.templating import Jinja2Templates
 
 from anabranch.api.asking import caller_of, session_of
-from anabranch.api.problems import STATUS
+from anabranch.api.problems import AGAIN_S, STATUS, of_store, unexpected
 from anabranch.console import words
 from anabranch.console.logged_in import Visitor
 from anabranch.errors import AnabranchError
@@ -78,7 +79,7 @@ class PageRoute(APIRoute):
         async def handled(request: Request) -> Response:
             try:
                 return await inner(request)
-            except (AnabranchError, HTTPException, RequestValidationError) as error:
+            except Exception as error:
                 code = _code(error)
                 if code < 400 or not ("text/html" in request.headers.get("accept", "") or is_part(request)):
                     raise
@@ -90,16 +91,25 @@ class PageRoute(APIRoute):
 def _code(error: Exception) -> int:
     if isinstance(error, AnabranchError):
         return next(status for kind, status in STATUS if isinstance(error, kind))
-    return error.status_code if isinstance(error, HTTPException) else 422
+    if isinstance(error, HTTPException):
+        return error.status_code
+    return 422 if isinstance(error, RequestValidationError) else 503 if isinstance(error, sqlite3.Error) else 500
 
 
 def _refusal(request: Request, error: Exception, code: int) -> Response:
+    if isinstance(error, sqlite3.Error):
+        error = of_store(error)
     said = error.message if isinstance(error, AnabranchError) else getattr(error, "detail", "")
+    said = unexpected(error, request.method) if code == 500 else said
     hint = error.hint if isinstance(error, AnabranchError) and not error.hint.startswith("GET ") else ""
-    found = session_of(request)
+    try:
+        found = session_of(request)
+    except (AnabranchError, sqlite3.Error):  # the store itself is what does not work
+        found = None
     visitor = Visitor(caller_of(request, found), found) if found else None
     name = "_refused.html" if is_part(request) else "refused.html"
     title = words.REFUSED.get(code, HTTPStatus(code).phrase)
     answer = page(request, name, visitor, code, title=title, said=said, hint=hint)
+    answer.headers.update({"Retry-After": str(AGAIN_S)} if code == 503 else {})
     answer.headers.update(getattr(error, "headers", None) or {})
     return answer

@@ -15,6 +15,7 @@ REFUSED = {
     404: "There is no such page",
     409: "Somebody else was faster",
     422: "This cannot be taken",
+    500: "This went wrong",
     503: "This does not work now",
 }
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import threading
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -22,6 +20,7 @@ from anabranch.lifecycle.parking import ParkedTable
 from anabranch.manager.accounts import Accounts
 from anabranch.manager.alert_rules import AlertRules
 from anabranch.manager.alerts import Alerts
+from anabranch.manager.asked import Asked
 from anabranch.manager.audit import Audit, Entry
 from anabranch.manager.callers import EVERY_JOB, Caller, Role
 from anabranch.manager.glances import Glance, Glances, Heard
@@ -69,7 +68,7 @@ class Manager:
         self.alerts = Alerts(self.store, self.alert_rules, self.home, lambda: list(self.notifier.ways))
         self.monitor = Monitor(self.jobs, self.supervision, self.statistics, self.alerts)
         self.operations = Operations(self.store, self.jobs, self.audit, self.home, lambda: self.supervision.environment)
-        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._asked = Asked()
         self.glances = Glances(self.jobs)
 
     def seen_by(self, caller: Caller) -> list[ManagedJob]:
@@ -83,12 +82,14 @@ class Manager:
         return self.jobs.job(name)
 
     def status(self, caller: Caller, name: str) -> dict[str, Any]:
-        """Return what `anabranch status --json` says of a job; asks both ends."""
-        self.job(caller, name)
-        with self._turns[name]:  # one after the other: each opens connections
+        """Return what `anabranch status --json` says of a job; asks both ends. Raises TooBusy."""
+
+        def find() -> dict[str, Any]:
             found = Job.from_file(self.jobs.file(name)).status()
-        self.glances.hear(name, found)
-        return found
+            self.glances.hear(name, found)
+            return found
+
+        return self._asked.ask(name, self.job(caller, name).version, "status", find)
 
     def heard(self, caller: Caller, name: str) -> Heard | None:
         """Return what `status` said of a job last, to whomever; None where nobody has asked since the manager began."""
@@ -101,18 +102,23 @@ class Manager:
         return self.glances.of(name)
 
     def parked(self, caller: Caller, name: str) -> list[tuple[str, ParkedTable]]:
-        """Return a job's parked tables, each with the name of its target, "" of the only one; asks the targets."""
-        self.job(caller, name)
-        with self._turns[name]:
+        """Return a job's parked tables, each with the name of its target, "" of the only one; asks the targets.
+        Raises TooBusy."""
+
+        def find() -> list[tuple[str, ParkedTable]]:
             views = Job.from_file(self.jobs.file(name)).targets()
             return [(view.target if len(views) > 1 else "", one) for view in views for one in view.parked()]
 
+        return self._asked.ask(name, self.job(caller, name).version, "parked", find)
+
     def preflight(self, caller: Caller, name: str) -> list[tuple[str, Report]]:
-        """Return the checks of both ends, for each target by its name, "" of the only one."""
-        self.job(caller, name)
-        with self._turns[name]:
+        """Return the checks of both ends, for each target by its name, "" of the only one. Raises TooBusy."""
+
+        def find() -> list[tuple[str, Report]]:
             views = Job.from_file(self.jobs.file(name)).targets()
             return [(view.target if len(views) > 1 else "", view.preflight()) for view in views]
+
+        return self._asked.ask(name, self.job(caller, name).version, "preflight", find)
 
     def trace(self, caller: Caller, name: str, since: datetime) -> list[dict[str, Any]]:
         """Return what happened to a job from a time on, as `anabranch trace` has it."""

@@ -16,7 +16,7 @@ from anabranch.job.children import PartFailed
 
 CODES = {
     "error": "job", "configuration": "job", "job_changed": "job", "unknown_name": "job", "not_allowed": "job",
-    "out_of_date": "job", "too_often": "job", "preflight_failed": "job", "differences_found": "job",
+    "out_of_date": "job", "too_often": "job", "too_busy": "job", "preflight_failed": "job", "differences_found": "job",
     "source_refused": "source", "source_unavailable": "source", "source_busy": "source", "log_lost": "source",
     "unknown_log_event": "source",
     "value_refused": "source", "definition": "source", "stopped_by_change": "source",
