@@ -5,13 +5,15 @@ What does not live here: what they do (`manager/`, `api/`, `console/`).
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import socket
 import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from anabranch.manager.notifying import Way
 
 ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):(\d{1,5})")
+NOT_HERE = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+BACKLOG = 2048  # connections that wait until they are taken, as uvicorn has it
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -79,6 +83,7 @@ def serve(
             f"--listen {listen} is reached by other machines, and passwords would pass in plain text",
             hint="give --tls-cert and --tls-key, or listen at 127.0.0.1 behind a proxy that has TLS",
         )
+    sockets = bound(host, port)
     manager = opened()
     manager.notifier.ways = _ways(alert_webhook, alert_mail, alert_command)
     from uvicorn import Config
@@ -91,12 +96,14 @@ def serve(
     )  # fmt: skip
     lease, names = Lease(manager.store.path.parent), (host, *allow_host)
     address = f"{'https' if tls_cert else 'http'}://{listen}"
-    if lease.take() or _stood_by(lease, config, names, address):
-        _serve(manager, config, names, address, stop_jobs)
+    if lease.take() or _stood_by(lease, config, names, address, [one.dup() for one in sockets]):
+        _serve(manager, config, names, address, stop_jobs, sockets)
 
 
-def _stood_by(lease: Lease, config: Callable[..., Config], names: tuple[str, ...], address: str) -> bool:
-    """Answer that we stand by until we have the lease. Returns False where we are asked to end before."""
+def _stood_by(
+    lease: Lease, config: Callable[..., Config], names: tuple[str, ...], address: str, sockets: list[socket.socket]
+) -> bool:
+    """Answer that we stand by until we have the lease. Returns False where we are asked to end before. Closes the sockets."""
     from anabranch.api.ending import Server
     from anabranch.api.standby import create_standby_app
 
@@ -110,7 +117,7 @@ def _stood_by(lease: Lease, config: Callable[..., Config], names: tuple[str, ...
     waiting = threading.Thread(target=wait, name="lease", daemon=True)
     waiting.start()
     try:
-        server.run()
+        server.run(sockets)
     finally:
         ends.set()
         waiting.join()
@@ -118,7 +125,12 @@ def _stood_by(lease: Lease, config: Callable[..., Config], names: tuple[str, ...
 
 
 def _serve(
-    manager: Manager, config: Callable[..., Config], names: tuple[str, ...], address: str, stop_jobs: bool
+    manager: Manager,
+    config: Callable[..., Config],
+    names: tuple[str, ...],
+    address: str,
+    stop_jobs: bool,
+    sockets: list[socket.socket],
 ) -> None:
     from anabranch import console
     from anabranch.api import create_app
@@ -133,9 +145,48 @@ def _serve(
     manager.begin()
     try:
         click.echo(f"anabranch serves {address}", err=True)
-        Server(config(app)).run()
+        Server(config(app)).run(sockets)
     finally:
         manager.end(stop_jobs)
+
+
+def bound(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen at all addresses of a host's name. Raises ConfigError where a port is taken, or none ours."""
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    found: list[socket.socket] = []
+    try:
+        known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for number, (family, *_, address) in enumerate(known, 1):
+            try:
+                found.append(_listening(family, address))
+            except OSError as error:  # IPv6 that this machine does not have, while it has the other one
+                if error.errno not in NOT_HERE or not (found or number < len(known)):
+                    raise
+    except OSError as error:
+        for one in found:
+            one.close()
+        taken = error.errno == errno.EADDRINUSE
+        raise ConfigError(
+            f"port {port} is taken: {where}" if taken else f"--listen {where} cannot be listened at: {error.strerror}",
+            hint="another manager may have it; --listen HOST:PORT gives another one"
+            if taken
+            else "give HOST:PORT of here",
+        ) from None
+    return found
+
+
+def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def _ways(webhooks: tuple[str, ...], mails: tuple[str, ...], commands: tuple[str, ...]) -> dict[str, Way]:
