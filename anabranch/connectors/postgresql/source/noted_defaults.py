@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 from anabranch.model.schema import Column
 from anabranch.model.term import Term
@@ -28,6 +28,8 @@ _MOST = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 _FLOATS = ("real", "double precision")
 CALLED = {"character": "bpchar", "bit": '"bit"'}  # types that are called otherwise in an expression
 _SIZES = re.compile(r"\(([\d,]+)\)")
+_LONGEST = 2_000  # digits of a number that is read; a numeric with sizes has 1,000 at most
+_EXACT = Context(prec=2 * _LONGEST)
 
 
 def has_default(column: Column, told: str | None) -> bool:
@@ -56,7 +58,7 @@ def with_default(column: Column, told: str | None) -> Column:
 
 def constant(told: str, native: str) -> str | None:
     """Return a constant in the text form of a column of this type; None for what is none, or what the type does not take as it
-    stands."""
+    stands, and for a number of more digits than any column has."""
     name, sizes = _SIZES.sub("", native), [int(one) for one in ",".join(_SIZES.findall(native)).split(",") if one]
     if name == "boolean":
         return told[0] if told in ("true", "false") else None
@@ -75,6 +77,8 @@ def constant(told: str, native: str) -> str | None:
 
 
 def _number(text: str, name: str, sizes: list[int]) -> str | None:
+    if len(text) > _LONGEST:
+        return None
     if name in _FLOATS:
         return text
     if name in _MOST:
@@ -83,8 +87,11 @@ def _number(text: str, name: str, sizes: list[int]) -> str | None:
     if "e" in text or not sizes:
         return None if "e" in text else text
     digits, scale = sizes[0], sizes[1] if len(sizes) > 1 else 0
-    value = Decimal(text).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
-    return f"{value:f}" if abs(value) < Decimal(10) ** (digits - scale) else None
+    try:
+        value = Decimal(text).quantize(Decimal(1).scaleb(-scale, _EXACT), ROUND_HALF_UP, _EXACT)
+        return f"{value:f}" if value.copy_abs() < Decimal(1).scaleb(digits - scale, _EXACT) else None
+    except ArithmeticError:
+        return None
 
 
 def _is_same(one: str | None, other: str | None) -> bool:

@@ -130,7 +130,7 @@ class Note:
 def read_note(content: bytes | str) -> Note | None:
     """Read the content of a message with this PREFIX; None for one that is none of ours: anybody may write such."""
     try:
-        found: dict[str, Any] = json.loads(content)
+        found: dict[str, Any] = json.loads(content if isinstance(content, str) else content.decode())
         columns = tuple(NotedColumn(int(n), str(c), str(t), bool(m), bool(h)) for n, c, t, m, h in found["columns"])
         table = TableId(str(found["schema"]), str(found["name"]))
         before = int(found.get("retyped") or 0)
@@ -140,7 +140,7 @@ def read_note(content: bytes | str) -> Note | None:
         return Note(
             table, int(found["oid"]), int(found["numbers"]), int(found["file"]), columns, values, before, defaults
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 

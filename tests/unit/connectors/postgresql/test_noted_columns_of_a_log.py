@@ -51,7 +51,11 @@ def test_the_page_has_the_statements() -> None:
     assert ";\n".join(SET_UP) in text and "; ".join(UNDO) in text
 
 
-@pytest.mark.parametrize("content", [b"end", b"\xff", b"{}", b"[]", b'{"columns": 1}', b'{"columns": [[1]]}', b"null"])
+NONE_OF_OURS = [b"end", b"\xff", b"{}", b"[]", b'{"columns": 1}', b'{"columns": [[1]]}', b"null", b"[" * 100_000]
+NONE_OF_OURS += [b'{"columns": [[Infinity, "a", "text", false, false]]}', "{}".encode("utf-16")]
+
+
+@pytest.mark.parametrize("content", NONE_OF_OURS, ids=range(len(NONE_OF_OURS)))
 def test_what_is_no_note_is_none(content: bytes) -> None:
     """Anybody may write messages."""
     assert read_note(content) is None
@@ -157,6 +161,14 @@ CONSTANTS = (
     ("numeric(6,2)", "'-1.005'::numeric", "-1.01"),
     ("numeric(3,2)", "10", None),
     ("numeric", "0.5", "0.5"),
+    ("numeric(38,28)", "2", "2." + 28 * "0"),
+    ("numeric(38,0)", 38 * "9", 38 * "9"),
+    ("numeric(38,0)", 38 * "9" + ".5", None),
+    ("numeric(1000,1000)", "0." + 1000 * "3", "0." + 1000 * "3"),
+    ("numeric(1000,2)", 998 * "9", 998 * "9" + ".00"),
+    ("numeric(1000,2)", 5_000 * "9", None),
+    ("bigint", 5_000 * "9", None),
+    ("double precision", 5_000 * "9", None),
     ("double precision", "'1e+20'::double precision", "1e+20"),
     ("boolean", "true", "t"),
     ("boolean", "(1 = 1)", None),
@@ -174,7 +186,7 @@ CONSTANTS = (
 )
 
 
-@pytest.mark.parametrize(("native", "told", "text"), CONSTANTS)
+@pytest.mark.parametrize(("native", "told", "text"), CONSTANTS, ids=range(len(CONSTANTS)))
 def test_constants_are_taken_apart(native: str, told: str, text: str | None) -> None:
     assert constant(told, native) == text
 
