@@ -119,6 +119,17 @@ def test_rule_17_rows_of_before_have_what_the_server_gave_to_them(read: Any) -> 
     assert found[5:] == [((4, "d", 6, None), whole), ((5, "e", None, "w"), whole), ((6, "f", 7, "x"), whole)]
 
 
+def test_rows_of_before_have_what_the_server_gave_whatever_is_computed_by_now(read: Any) -> None:
+    """The column came with the time of its statement; its default is the time of each row from there on."""
+    now = replace(N, default="now()", default_is_expression=True)
+    behind = replace(BEHIND, columns=(ID, V, now))
+    log = begin(200), relation(TWO), insert(b"1", b"a"), relation(THREE), insert(b"2", b"b", b"7"), commit(200)
+    (chunk,) = read(behind, *log, tells_columns=True, former={ITEM: (BEFORE, BETWEEN)})
+    assert [values for values, _ in rows(chunk)] == [(1, "a", 5), (2, "b", 7)]
+    (told,) = read(behind, *log, tells_columns=True, former={ITEM: (BEFORE,)})
+    assert isinstance(told, LogRedefined) and "what only the source can compute" in told.reason
+
+
 def test_rule_17_former_definitions_are_those_of_one_transaction(read: Any) -> None:
     """In it a table may be what it was again: that ends with it."""
     log = (begin(200), relation(FOUR), insert(b"5", b"e", None, b"w"), relation(TWO), insert(b"6", b"f"), commit(200))

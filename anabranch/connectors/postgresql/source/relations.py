@@ -189,7 +189,7 @@ def layout(
         raise OtherColumns(why)
     from_which = schema if not why else others[-1]
     places, filled = _carried(from_which, schema, told, former[behind:])
-    if any(_carried(one, schema, told)[0] != places for one in others):
+    if any(_places(one, schema, told) != places for one in others):
         raise Unfit("its columns are called as others were in the same transaction, which rows are whose is not told")
     readers = _readers(relation, reader) if reader is not None else ()
     in_identity = tuple(one.in_identity for one in relation.columns)
@@ -221,17 +221,28 @@ def _carried(
     """Return the places of a former definition's columns in the one in force, and what rows of before have in the others: the
     default by which a column came, in the first definition `between` that has it. Raises OtherColumns where that is not a
     constant."""
-    now, logged = _logged(schema, told), [former.columns[place] for place in _logged(former, told)]
+    now = _logged(schema, told)
     if former is schema:
         return tuple(now), ()
-    by_number = all(column.number for column in (*logged, *(schema.columns[place] for place in now)))
-    there = {_known_by(schema.columns[place], by_number): place for place in now}
-    places = tuple(there.get(_known_by(column, by_number), SKIPPED) for column in logged)
+    places, by_number = _places(former, schema, told), _by_number(former, schema, told)
     came = {_known_by(c, by_number): c for one in (schema, *reversed(between)) for c in one.columns}
     lacking = [(place, came[_known_by(schema.columns[place], by_number)]) for place in now if place not in places]
     if any(column.default_is_expression for _, column in lacking):
         raise OtherColumns("rows of before have in a new column what only the source can compute")
     return places, tuple((place, None if c.default is None else c.default.encode()) for place, c in lacking)
+
+
+def _places(former: TableSchema, schema: TableSchema, told: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+    """Return the places of a former definition's columns in the one in force."""
+    by_number = _by_number(former, schema, told)
+    there = {_known_by(schema.columns[place], by_number): place for place in _logged(schema, told)}
+    logged = (former.columns[place] for place in _logged(former, told))
+    return tuple(there.get(_known_by(column, by_number), SKIPPED) for column in logged)
+
+
+def _by_number(former: TableSchema, schema: TableSchema, told: Sequence[tuple[str, str]]) -> bool:
+    """Return whether numbers tell which columns of the two are the same."""
+    return all(one.columns[place].number for one in (former, schema) for place in _logged(one, told))
 
 
 def _known_by(column: Column, by_number: bool) -> object:
