@@ -211,7 +211,7 @@ def with_those(column: Column, former: Column, kinds: frozenset[ColumnChange]) -
     return replace(column, **before)
 
 
-_DEFAULT = ("has_default", "default", "default_is_expression")
+_DEFAULT = ("has_default", "default", "default_is_expression", "default_term")
 _FIELDS = {
     ColumnChange.NULLABILITY: ("nullable", "has_default"),
     ColumnChange.DEFAULT: _DEFAULT,

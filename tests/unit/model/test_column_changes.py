@@ -19,12 +19,14 @@ from anabranch.model.column_changes import (
     kinds_between,
     leaving_out,
     left_out_now,
+    with_those,
 )
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ddl_changes import digest_of
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import may_become
 from anabranch.model.schema import Column, TableSchema
+from anabranch.model.term import Term
 
 INT, LONG = LogicalType(Kind.INT32), LogicalType(Kind.INT64)
 ID, A = Column("id", INT, "int", nullable=False), Column("a", INT, "int", has_default=True)
@@ -77,6 +79,19 @@ def test_a_default_of_null_comes_and_goes_with_null() -> None:
     assert differences(A, replace(A, nullable=False, has_default=False)) == {ColumnChange.NULLABILITY}
     assert differences(A, replace(A, has_default=False)) == {ColumnChange.DEFAULT}
     assert differences(A, replace(A, name="b", comment="other")) == set()
+
+
+def test_a_default_that_is_not_followed_leaves_nothing_of_it() -> None:
+    """What it means goes with it: a target asks for that first."""
+    former = Column("m", LogicalType(Kind.INSTANT), "timestamptz", has_default=True, default="2024-01-01 00:00:00+00")
+    computed = {"default": "now()", "default_is_expression": True, "default_term": Term("now", text="6")}
+    column = replace(former, name="n", **computed)
+    for kind in (ColumnChange.DEFAULT, ColumnChange.TYPE):
+        undone = with_those(column, former, frozenset({kind}))
+        assert (undone.default, undone.default_is_expression, undone.default_term) == (former.default, False, None)
+        again = with_those(former, column, frozenset({kind}))
+        assert (again.default, again.default_term) == ("now()", column.default_term)
+    assert with_those(column, former, frozenset({ColumnChange.NULLABILITY})).default_term == column.default_term
 
 
 def test_what_came_and_went_is_told_by_name() -> None:
