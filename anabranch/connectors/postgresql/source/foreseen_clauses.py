@@ -315,6 +315,9 @@ def _as_another(name: str, then: TableSchema) -> tuple[str, LogicalType]:
     raise Unread(f"the type {name} is not read")
 
 
+_NO_NUMBERS = {"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinity"}
+
+
 def default_words(default: Sequence[Token], native: str) -> str | None:
     """Return a default as the catalogue would show it, as far as it is a constant or one of few functions; None for NULL."""
     text = "".join(token.text.lower() if token.kind == "word" else token.text for token in default)
@@ -324,6 +327,8 @@ def default_words(default: Sequence[Token], native: str) -> str | None:
     if len(default) == 1 and default[0].kind == "string":
         if name in ("smallint", "integer", "bigint", "numeric", "real", "double precision", "boolean"):
             inner = default[0].text[1:-1]
+            if (shown := _NO_NUMBERS.get(inner.lower())) is not None:
+                return f"'{shown}'::{name}"
             return {"t": "true", "f": "false"}.get(inner, inner) if name == "boolean" else inner
         return f"{default[0].text}::{CALLED.get(name, name)}"
     is_moment = re.fullmatch(r"(?:current_timestamp|localtimestamp)(?:\([0-6]\))?|current_date", text)

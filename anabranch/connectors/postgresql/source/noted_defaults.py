@@ -17,15 +17,18 @@ from anabranch.model.schema import Column
 from anabranch.model.term import Term
 
 _NULL = re.compile(r"NULL(?:::[\w\s\".()\[\],]+)?")
-_STRING = re.compile(r"(E?)'((?:[^']|'')*)'::([\w\s\".\[\]]+)")
+_STRING = re.compile(r"(E?)'((?:[^']|'')*)'::([\w\s\".\[\]]+)(?:\((\d+)\))?")
+_WHOLE = re.compile(r"-?\d+")
+_DIGITS = r"-?\d+(?:\.\d+)?"
+_CAST = r"(?:integer|smallint|bigint|numeric|real|double precision)(?:\(\d+(?:,\d+)?\))?"
 _NUMBER = re.compile(
-    r"\(?(-?\d+(?:\.\d+)?)\)?|'(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)'"
-    r"::(?:integer|smallint|bigint|numeric|real|double precision)"
+    rf"(?:\(?({_DIGITS})\)?|'({_DIGITS}(?:e[-+]?\d+)?|NaN|-?Infinity)'(?=::))(?:::({_CAST}))?",
 )
 _NOW = re.compile(r"(?:now|transaction_timestamp)\(\)|(?:CURRENT_TIMESTAMP|LOCALTIMESTAMP)(?:\(([0-6])\))?")
 _TODAY, _UUID = "CURRENT_DATE", "gen_random_uuid()"
 _MOST = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 _FLOATS = ("real", "double precision")
+_TEXTS = {"text", "character varying"}  # either is the other as it stands
 CALLED = {"character": "bpchar", "bit": '"bit"'}  # types that are called otherwise in an expression
 _SIZES = re.compile(r"\(([\d,]+)\)")
 _LONGEST = 2_000  # digits of a number that is read; a numeric with sizes has 1,000 at most
@@ -64,16 +67,25 @@ def constant(told: str, native: str) -> str | None:
         return told[0] if told in ("true", "false") else None
     if name in _MOST or name in _FLOATS or name == "numeric":
         found = _NUMBER.fullmatch(told)
-        return _number(found[1] or found[2], name, sizes) if found else None
+        if found is None or not _is_kept(number := found[1] or found[2], found[3], native):
+            return None
+        return _number(number, name, sizes)
     string = _STRING.fullmatch(told)
-    if string is None or string[3] != CALLED.get(name, name):
+    if string is None or not (string[3] == CALLED.get(name, name) or {string[3], name} <= _TEXTS):
         return None
     text = string[2].replace("''", "'")
     if string[1]:
         text = text.replace("\\\\", "\\")
+    if string[4] and (string[3] not in _TEXTS or len(text) > int(string[4][:9])):
+        return None  # it is cast to less of it
     if sizes and (len(text) > sizes[0] if name.startswith("character") else "." in text):
         return None  # the type takes less of it
     return text
+
+
+def _is_kept(number: str, cast: str | None, native: str) -> bool:
+    """Return whether a number that is cast so comes to a column of this type as if it were not."""
+    return cast in (None, native, "numeric") or (cast in _MOST and _WHOLE.fullmatch(number) is not None)
 
 
 def _number(text: str, name: str, sizes: list[int]) -> str | None:
@@ -82,8 +94,9 @@ def _number(text: str, name: str, sizes: list[int]) -> str | None:
     if name in _FLOATS:
         return text
     if name in _MOST:
-        is_whole = re.fullmatch(r"-?\d+", text) is not None
-        return text if is_whole and -_MOST[name] <= int(text) < _MOST[name] else None
+        return text if _WHOLE.fullmatch(text) and -_MOST[name] <= int(text) < _MOST[name] else None
+    if text.lstrip("-").isalpha():
+        return text if text == "NaN" else None
     if "e" in text or not sizes:
         return None if "e" in text else text
     digits, scale = sizes[0], sizes[1] if len(sizes) > 1 else 0

@@ -34,6 +34,7 @@ THEN = TableSchema(
 BOTH = {
     "ADD c int": "add_column",
     "ADD COLUMN IF NOT EXISTS c varchar(9) DEFAULT 'x' NOT NULL": "add_column",
+    "ADD c real DEFAULT 'nan', ADD d numeric(5,2) DEFAULT 0::numeric(5,2), ADD e varchar(9) DEFAULT 'x'::text": "add_column",
     "ADD IF NOT EXISTS v text": "nothing",
     "ADD c int CHECK (c > 0), ADD CONSTRAINT p CHECK (n > 0)": "add_column",
     "DROP COLUMN v": "drop_column",
