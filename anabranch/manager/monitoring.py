@@ -15,6 +15,8 @@ from anabranch.job import Job
 from anabranch.manager.alerts import Alerts
 from anabranch.manager.jobs import Jobs, ManagedJob
 from anabranch.manager.measures import ENDED, JobMeasures, Measure, of_nothing, with_state
+from anabranch.manager.processes import LOG
+from anabranch.manager.run_log import keep_short
 from anabranch.manager.statistics import Statistics
 from anabranch.manager.supervising import ProcessState, Supervision
 
@@ -47,7 +49,7 @@ class Monitor:
         self._opened.clear()
 
     def look(self, now: float, at: int) -> dict[str, Measure]:
-        """Measure every job once. `now`: monotonic seconds; `at`: seconds since 1970."""
+        """Measure every job once, and keep its log short. `now`: monotonic seconds; `at`: seconds since 1970."""
         jobs = self._jobs.all()
         for name in self._opened.keys() - {job.name for job in jobs}:
             self._close(name)
@@ -79,6 +81,10 @@ class Monitor:
     def _measured(self, job: ManagedJob, now: float) -> Measure | None:
         """Return a job's measures; None, which leaves a gap, where its home cannot be read now."""
         process = self._supervision.state(job.name)
+        try:
+            keep_short(self._supervision.home / job.name / LOG)
+        except OSError as error:  # no room: tried again
+            log.get(job=job.name).debug("log_not_shortened", error=str(error))
         measures = self._measures(job)
         if measures is None:
             return of_nothing("failed" if job.is_wanted else "stopped", "its file cannot be read")

@@ -16,6 +16,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from anabranch.manager.run_log import keep_short
 from anabranch.state.living import mark_of
 from anabranch.state.store import StateStore
 from anabranch.view.running import RUN
@@ -35,6 +36,8 @@ class JobProcess:
     def started(cls, file: Path, home: Path, environment: Mapping[str, str]) -> JobProcess:
         """Start `run` for a job file; its output goes to `run.log` in the job's home."""
         home.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # no room: it is tried again while the job is watched
+            keep_short(home / LOG)
         with open(os.open(home / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
             child = subprocess.Popen(
                 [*COMMAND, str(file)],

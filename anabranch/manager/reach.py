@@ -1,4 +1,4 @@
-"""What in a job file reaches beyond its job: programs that it has run, and files of the manager's machine that it names.
+"""Names what in a job file reaches beyond its job: programs that it has run, and files of the manager's machine.
 
 What does not live here: who may say so (`manager.py`).
 """
