@@ -42,7 +42,7 @@ FLUSH = "SELECT pg_logical_emit_message(true, '', '')"  # a server decodes what 
 class Nobody:
     def read(self, *_: Any) -> None: ...
 
-    follows = at_end = written = waiting = read
+    follows = log_end = at_end = written = waiting = read
 
 
 @dataclass

@@ -66,7 +66,7 @@ class TwoPhaseLog(MemoryLog):
 class Nobody:
     def read(self, *_: Any) -> None: ...
 
-    follows = at_end = written = waiting = read
+    follows = log_end = at_end = written = waiting = read
 
 
 @pytest.fixture

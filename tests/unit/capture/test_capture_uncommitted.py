@@ -39,7 +39,7 @@ ONE_BYTE = MemoryLimits(bytes=1, seconds=1e9)
 class Nobody:
     def read(self, *_: Any) -> None: ...
 
-    follows = at_end = written = waiting = read
+    follows = log_end = at_end = written = waiting = read
 
 
 @dataclass
