@@ -22,7 +22,8 @@ Name = Annotated[str, Path(description="A job's name.", min_length=1, max_length
 
 @dataclass(frozen=True)
 class JobAnswer:
-    """A job and its process. `state`: stopped, starting, running, stopping, waiting (to be started again) or failed."""
+    """A job and its process. `state`: stopped, starting, running, stopping, waiting (to be started again) or failed;
+    `problem`: why it cannot be started now, "" where it can."""
 
     name: str
     version: int
@@ -33,6 +34,7 @@ class JobAnswer:
     restarts: int
     exit_code: int | None
     again_in: float | None
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def answer(manager: Manager, job: ManagedJob) -> JobAnswer:
         found.restarts,
         found.code,
         found.again_in,
+        found.problem,
     )
 
 

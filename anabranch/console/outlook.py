@@ -76,6 +76,8 @@ def _said(job: ManagedJob, process: ProcessState, glance: Glance) -> tuple[str, 
         return "failed", "bad", "; ".join(filter(None, (said, error))), _at(glance.last_error)
     if process.state == "waiting":
         said = f"ended with exit code {process.code}, starts again in {process.again_in} s (restart {process.restarts})"
+        if process.problem:
+            said = f"cannot be started: {process.problem}; tried again in {process.again_in} s"
         return "restarting", "bad", "; ".join(filter(None, (said, error))), _at(glance.last_error)
     state = glance.state
     if state is None or (process.pid is not None and not state.active):

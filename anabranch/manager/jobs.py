@@ -7,6 +7,8 @@ are written from it. What does not live here: processes (`supervising.py`), what
 from __future__ import annotations
 
 import os
+import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from anabranch.manager.store import ManagerStore, now
 from anabranch.view.job_view import check_filter
 
 DIRECTORY = "jobs"
+UNFINISHED = ".tmp"  # a file that is being written
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Jobs:
     def __init__(self, store: ManagerStore, directory: Path, environment: Mapping[str, str] = os.environ) -> None:
         self._store, self._directory, self._environment = store, directory / DIRECTORY, environment
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._files = threading.RLock()  # one writes them at a time, and what it writes is the newest
 
     def all(self) -> list[ManagedJob]:
         """Return all jobs by name."""
@@ -118,40 +122,57 @@ class Jobs:
         return found
 
     def want(self, name: str, is_wanted: bool) -> ManagedJob:
-        """Note whether the manager keeps the job running. Raises UnknownName."""
+        """Note whether the manager keeps the job running; if not, its process is to stop. Raises UnknownName."""
         self.job(name)
         with self._store.writing() as connection:
             connection.execute(
                 "UPDATE job SET is_wanted = ?, since = ? WHERE name = ? AND is_wanted <> ?",
                 (is_wanted, now(), name, is_wanted),
             )
+            connection.execute("DELETE FROM job_stop WHERE job = ?", (name,))
+            if not is_wanted:
+                connection.execute("INSERT INTO job_stop VALUES (?, ?)", (name, now()))
         return self.job(name)
 
     def is_wanted(self, name: str) -> bool:
         """Return whether the manager keeps the job running; not, where there is no such job."""
         return self._store.row("SELECT 1 FROM job WHERE name = ? AND is_wanted", (name,)) is not None
 
+    def stops(self) -> dict[str, str]:
+        """Return the jobs that somebody has asked to stop, and whose process may still be there; with when that was."""
+        return {row["job"]: row["at"] for row in self._store.rows("SELECT * FROM job_stop")}
+
+    def has_stopped(self, name: str, asked: str) -> None:
+        """Note that no process of a job is left, which somebody had `asked` to stop."""
+        with self._store.writing() as connection:
+            connection.execute("DELETE FROM job_stop WHERE job = ? AND at = ?", (name, asked))
+
     def remove(self, name: str) -> None:
         """Forget a job, which must not run. What it has made at both ends and at home stays; so do its versions."""
         self.job(name)
-        with self._store.writing() as connection:
-            connection.execute("DELETE FROM job WHERE name = ?", (name,))
-        self.file(name).unlink(missing_ok=True)
+        with self._files:
+            with self._store.writing() as connection:
+                connection.execute("DELETE FROM job WHERE name = ?", (name,))
+                connection.execute("DELETE FROM job_stop WHERE job = ?", (name,))
+            self.file(name).unlink(missing_ok=True)
 
     def write_files(self) -> None:
         """Write the file of every job: a manager that was killed may have noted a version, and not written it."""
+        for left in self._directory.glob(f".*{UNFINISHED}"):
+            left.unlink(missing_ok=True)
         for job in self.all():
             self.write_file(job.name)
 
     def write_file(self, name: str) -> None:
         """Write the present version of a job where its commands read it, readable for this user alone."""
-        path, text = self.file(name), self.version(name).text
-        beside = path.with_name(f".{path.name}.tmp")
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        with self._files:
+            path, text = self.file(name), self.version(name).text
+            handle, beside = tempfile.mkstemp(UNFINISHED, f".{path.name}.", self._directory)  # with mode 0600
+            with open(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
 
 
 def _job(row: Mapping[str, object]) -> ManagedJob:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from anabranch import log
 from anabranch.trail.lock import LockHeld, OsLock
 
 FILE = "lease.lock"
@@ -41,9 +42,16 @@ class Lease:
 
     def wait(self, gives_up: threading.Event) -> bool:
         """Wait until this process has it, or `gives_up` is set. Returns whether it has it."""
-        while not gives_up.is_set() and not self.take():
+        while not gives_up.is_set() and not self._taken():
             gives_up.wait(LOOK_S)
         return self.is_held
+
+    def _taken(self) -> bool:
+        try:
+            return self.take()
+        except OSError as error:  # no file may be opened, say: tried again
+            log.get().error("lease_failed", error=str(error))
+            return False
 
     def close(self) -> None:
         """Give it back."""

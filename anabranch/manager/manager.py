@@ -13,8 +13,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from anabranch import log
 from anabranch.config import JobConfig
-from anabranch.errors import ConfigError, NotAllowed
+from anabranch.errors import ConfigError, NotAllowed, StateError
 from anabranch.job import Job
 from anabranch.lifecycle.parking import ParkedTable
 from anabranch.manager.accounts import Accounts
@@ -213,13 +214,25 @@ class Manager:
     def remove(self, caller: Caller, name: str) -> None:
         """Forget a job that does not run. Raises ConfigError for one that does."""
         caller.require(Role.ADMINISTRATOR, name)
-        if self.jobs.job(name).is_wanted or self.supervision.state(name).pid is not None:
+        if self.jobs.job(name).is_wanted or self.supervision.is_run(name):
             raise ConfigError(f"the job {name} runs", job=name, hint="stop it first")
         if self.operations.is_at_work(name):
             raise ConfigError(f"an operation of the job {name} runs", job=name, hint="wait for it, or cancel it")
         self.jobs.remove(name)
         self.glances.forget(name)
         self.audit.note(caller, "job_removed", name)
+
+    def is_well(self) -> bool:
+        """Return whether all of its threads are there, and its state can be read."""
+        threads = (self.supervision, self.monitor, self.notifier, self.operations)
+        try:
+            self.store.row("SELECT 1")
+        except StateError as error:
+            log.get().error("state_not_read", error=str(error))
+            return False
+        if dead := [type(one).__name__.lower() for one in threads if one.has_died]:
+            log.get().error("manager_thread_died", threads=dead)
+        return not dead
 
     def begin(self) -> None:
         """Write the jobs' files, and begin to keep the wanted ones running."""

@@ -5,7 +5,6 @@ What does not live here: measuring (`measures.py`), keeping (`statistics.py`), j
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 
@@ -48,6 +47,11 @@ class Monitor:
                 measures.close()
         self._opened.clear()
 
+    @property
+    def has_died(self) -> bool:
+        """Return whether its thread has begun, and is no more."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
     def look(self, now: float, at: int) -> dict[str, Measure]:
         """Measure every job once, and keep its log short. `now`: monotonic seconds; `at`: seconds since 1970."""
         jobs = self._jobs.all()
@@ -75,7 +79,7 @@ class Monitor:
             self.look(now, at)
             if is_due:
                 self._statistics.write(at)
-        except (AnabranchError, OSError, sqlite3.Error) as error:  # a full disk, say: tried again
+        except (AnabranchError, OSError) as error:  # a full disk, say: tried again
             log.get().error("monitoring_failed", error=str(error))
 
     def _measured(self, job: ManagedJob, now: float) -> Measure | None:
@@ -118,7 +122,8 @@ def as_supervised(measure: Measure, job: ManagedJob, process: ProcessState) -> M
     if process.state == "failed":
         return with_state(measure, "failed", f"it ended with {process.code}, and a person has to mend that")
     if job.is_wanted and process.state == "waiting":
-        return with_state(measure, "died", f"it ended with {process.code}, and is started again")
+        said = f"it ended with {process.code}, and is started again"
+        return with_state(measure, "died", f"it cannot be started: {process.problem}" if process.problem else said)
     if job.is_wanted and process.pid is not None and measure.state in ENDED:
         return with_state(measure, "starting", "")
     return measure

@@ -12,7 +12,6 @@ import ipaddress
 import json
 import shlex
 import smtplib
-import sqlite3
 import ssl
 import subprocess
 import threading
@@ -23,7 +22,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 import stamina
 
 from anabranch import log
-from anabranch.errors import ConfigError
+from anabranch.errors import AnabranchError, ConfigError
 from anabranch.manager.store import ManagerStore, now
 
 TIMEOUT_S = 10.0
@@ -64,6 +63,11 @@ class Notifier:
         for thread in self._threads:
             thread.join(1.0)
 
+    @property
+    def has_died(self) -> bool:
+        """Return whether one of its threads is no more."""
+        return not all(thread.is_alive() for thread in self._threads)
+
     def send_next(self, name: str) -> bool:
         """Send the oldest message of a way. Returns whether there was one."""
         query = "SELECT id, body FROM alert_message WHERE way = ? AND sent IS NULL AND given_up IS NULL ORDER BY id"
@@ -98,7 +102,7 @@ class Notifier:
         while not self._ends.is_set():
             try:
                 was_one = self.send_next(name)
-            except sqlite3.Error as error:  # a full disk, say: tried again
+            except (AnabranchError, OSError) as error:  # a full disk, say: tried again
                 log.get().error("alerts_not_sent", error=str(error))
                 was_one = False
             if not was_one:

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -34,8 +35,13 @@ from anabranch.model.commands import END_OF_OPTIONS, Command
 
 DIRECTORY = "operations"
 COMMAND = (sys.executable, "-m", "anabranch")
-AT_ONCE, WAITING, KEPT = 4, 100, 200  # operations that run, that wait, and that are kept when they have ended
+AT_ONCE, OF_JOB = 4, 3  # operations that run, in all and of one job; of viewers one less of each
+WAITING, KEPT = (
+    100,
+    100,
+)  # of one job: that wait, of viewers half of it; that are kept of viewers, and as many of others
 TICK_S = 0.1  # while one runs; else the thread waits until somebody asks for one
+PAUSE_S = 2.0  # where something went wrong
 KILL_S = 60.0  # behind the asking: what ends in order has the time that `run` has
 QUEUED, RUNNING, DONE, FAILED, CANCELLED, LOST = "queued", "running", "done", "failed", "cancelled", "lost"
 OPEN = (QUEUED, RUNNING)
@@ -86,6 +92,7 @@ class Operations:
         self._commands: Mapping[str, Command] = {}
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._asked: dict[int, float] = {}  # to end: when that was
+        self._has_failed = False
         self._mutex, self._awake, self._ends = threading.RLock(), threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="operations", daemon=True)
 
@@ -103,13 +110,21 @@ class Operations:
         given = command.of_job(arguments)
         caller.require(OFFERED[verb].of(given), job)
         with self._store.writing() as connection:
-            waiting = connection.execute("SELECT count(*) FROM operation WHERE state = ?", (QUEUED,)).fetchone()[0]
-            if waiting >= WAITING:
-                raise ConfigError(f"{waiting} operations wait already", job=job, hint="wait, or cancel some of them")
+            self._require_room(connection, caller.role, job)
             words = given.words()
             done = connection.execute(
-                "INSERT INTO operation (job, verb, arguments, words, state, asked, asked_by) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (job, verb, json.dumps(list(arguments)), json.dumps(words), QUEUED, now(), caller.name),
+                "INSERT INTO operation (job, verb, arguments, words, state, asked, asked_by, role)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    job,
+                    verb,
+                    json.dumps(list(arguments)),
+                    json.dumps(words),
+                    QUEUED,
+                    now(),
+                    caller.name,
+                    caller.role.value,
+                ),
             )
         self._audit.note(caller, "operation_asked", job, after=" ".join([verb, *arguments]))
         self._awake.set()
@@ -157,6 +172,11 @@ class Operations:
         """Return whether an operation of the job runs or waits."""
         return bool(self._store.row("SELECT id FROM operation WHERE job = ? AND state IN (?, ?)", (job, *OPEN)))
 
+    @property
+    def has_died(self) -> bool:
+        """Return whether its thread has begun, and is no more."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
     def begin(self) -> None:
         """Begin to carry operations out: those that run already are taken over."""
         self._thread.start()
@@ -172,13 +192,12 @@ class Operations:
         """See to the operations once. Returns how many run or wait."""
         with self._mutex:
             running = self._store.rows("SELECT * FROM operation WHERE state = ? ORDER BY id", (RUNNING,))
-            ended = [row for row in running if self._watch(row)]
-            free = AT_ONCE - len(running) + len(ended)
-            query = "SELECT * FROM operation WHERE state = ? ORDER BY id LIMIT ?"
-            for row in self._store.rows(query, (QUEUED, max(free, 0))):
-                self._start(row)
-            if ended:
-                self._forget_old()
+            self._has_failed = False
+            ended = [row for row in running if self._guarded(row, self._watch)]
+            for row in self._next([row for row in running if row not in ended]):
+                self._guarded(row, self._start)
+            for job in {row["job"] for row in ended}:
+                self._forget_old(job)
             return int((self._store.row("SELECT count(*) AS n FROM operation WHERE state IN (?, ?)", OPEN) or {})["n"])
 
     def _run(self) -> None:
@@ -188,10 +207,39 @@ class Operations:
                 left = self.look()
             except (AnabranchError, OSError) as error:  # a full disk, say: tried again
                 log.get().error("operations_failed", error=str(error))
-                left = 1
-            self._awake.wait(TICK_S if left else None)
+                left, self._has_failed = 1, True
+            self._awake.wait(PAUSE_S if self._has_failed else TICK_S if left else None)
 
-    def _start(self, row: Mapping[str, Any]) -> None:
+    def _guarded(self, row: Mapping[str, Any], see_to: Callable[[Mapping[str, Any]], bool]) -> bool:
+        """See to an operation; one that fails holds up no other, and is tried again. Returns whether it has ended."""
+        try:
+            return see_to(row)
+        except (AnabranchError, OSError) as error:  # a full disk, say
+            log.get(job=row["job"]).error("operations_failed", operation=row["id"], error=str(error))
+            self._has_failed = True
+            return False
+
+    def _require_room(self, connection: sqlite3.Connection, role: Role, job: str) -> None:
+        query = "SELECT count(*), coalesce(sum(role = ?), 0) FROM operation WHERE state = ? AND job = ?"
+        waiting, of_viewers = connection.execute(query, (Role.VIEWER, QUEUED, job)).fetchone()
+        if waiting >= WAITING or (role is Role.VIEWER and of_viewers >= WAITING // 2):
+            message = f"{waiting} operations of the job {job} wait already"
+            raise ConfigError(message, job=job, hint="wait, or cancel some of them")
+
+    def _next(self, running: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return what may begin beside what runs, the oldest first: no job has all places, and viewers leave one to others."""
+        query = """
+            SELECT * FROM (
+                SELECT *, row_number() OVER (PARTITION BY job, role = ? ORDER BY id) AS place FROM operation WHERE state = ?
+            ) WHERE place <= ? ORDER BY id"""
+        chosen: list[dict[str, Any]] = []
+        if len(running) < AT_ONCE:
+            for row in self._store.rows(query, (Role.VIEWER, QUEUED, AT_ONCE)):
+                if _has_place(row, [*running, *chosen]):
+                    chosen.append(row)
+        return chosen
+
+    def _start(self, row: Mapping[str, Any]) -> bool:
         number, recorded = row["id"], self._recorded(row["id"])
         lock = recorded.claim()
         try:
@@ -201,7 +249,7 @@ class Operations:
                     (RUNNING, now(), number, QUEUED),
                 )
             if not done.rowcount:  # cancelled meanwhile
-                return
+                return False
             words = json.loads(row["words"])
             words.insert(words.index(END_OF_OPTIONS) + 1, str(self._jobs.file(row["job"])))
             command = [*COMMAND, *row["verb"].split(), *words]
@@ -211,6 +259,7 @@ class Operations:
             self._finish(number, FAILED, None)
         finally:
             os.close(lock)
+        return False
 
     def _watch(self, row: Mapping[str, Any]) -> bool:
         """See to an operation that runs. Returns whether it has ended."""
@@ -250,10 +299,14 @@ class Operations:
         self._asked.pop(number, None)
         log.get().info("operation_ended", operation=number, state=state, code=code)
 
-    def _forget_old(self) -> None:
-        """Remove the oldest that have ended, with what they have said."""
-        query = "SELECT id FROM operation WHERE state NOT IN (?, ?) ORDER BY id DESC LIMIT -1 OFFSET ?"
-        for row in self._store.rows(query, (*OPEN, KEPT)):
+    def _forget_old(self, job: str) -> None:
+        """Remove the oldest of a job that have ended, with what they have said. Viewers' are counted by themselves."""
+        query = """
+            SELECT id FROM (
+                SELECT id, row_number() OVER (PARTITION BY role = ? ORDER BY id DESC) AS place FROM operation
+                WHERE job = ? AND state NOT IN (?, ?)
+            ) WHERE place > ?"""
+        for row in self._store.rows(query, (Role.VIEWER, job, *OPEN, KEPT)):
             shutil.rmtree(self._recorded(row["id"]).place, ignore_errors=True)
             with self._store.writing() as connection:
                 connection.execute("DELETE FROM operation WHERE id = ?", (row["id"],))
@@ -287,6 +340,18 @@ class Operations:
         if row is None:
             raise UnknownName(f"the job {job} has no operation {number}", job=job)
         return _operation(row)
+
+
+def _has_place(row: Mapping[str, Any], running: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether an operation may begin beside those that run."""
+    of_job = [one for one in running if one["job"] == row["job"]]
+    if len(running) >= AT_ONCE or len(of_job) >= OF_JOB:
+        return False
+    if row["role"] != Role.VIEWER:
+        return True
+    of_viewers = [one for one in running if one["role"] == Role.VIEWER]
+    of_both = [one for one in of_job if one["role"] == Role.VIEWER]
+    return len(of_viewers) < max(1, AT_ONCE - 1) and len(of_both) < max(1, OF_JOB - 1)
 
 
 def _operation(row: Mapping[str, Any]) -> Operation:

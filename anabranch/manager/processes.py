@@ -18,8 +18,9 @@ from typing import Any
 
 from anabranch.manager.run_log import keep_short
 from anabranch.state.living import mark_of
-from anabranch.state.store import StateStore
-from anabranch.view.running import RUN
+from anabranch.state.store import FILE, StateStore
+from anabranch.trail import lock
+from anabranch.view.running import RUN, RUN_LOCK
 
 COMMAND = (sys.executable, "-m", "anabranch", "run")
 LOG = "run.log"  # in the job's home: what `run` and its parts write
@@ -82,6 +83,20 @@ class JobProcess:
         """Return whether the process is there, and no other one that has got its number since."""
         mark = mark_of(self.pid, os.uname().nodename)
         return bool(mark) and mark == self._mark and not _is_zombie(self.pid)
+
+
+def is_run(home: Path) -> bool:
+    """Return whether a process runs the job with this home, by its lock or by what it notes. Raises OSError."""
+    return bool(lock.holder(home / RUN_LOCK)) or JobProcess.found(home) is not None
+
+
+def noted(home: Path) -> tuple[int, int] | None:
+    """Return what differs as soon as a process of the job with this home has noted something. Raises OSError."""
+    try:
+        found = (home / FILE).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _is_zombie(pid: int) -> bool:

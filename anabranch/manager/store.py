@@ -43,6 +43,8 @@ class ManagerStore:
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._migrate()
+        except StateError:
+            raise
         except (OSError, sqlite3.Error) as error:
             raise StateError(
                 f"the manager's state {self.path} cannot be used: {error}",
@@ -51,19 +53,20 @@ class ManagerStore:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection inside one transaction, which an error takes back."""
-        with self._mutex:
+        """Yield the connection inside one transaction, which an error takes back. Raises StateError for what SQLite refuses."""
+        with self._mutex, self._told():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:  # whatever it was: taken back, and passed on
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:  # SQLite has not done so itself
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
 
     def rows(self, query: str, values: Values = ()) -> list[dict[str, Any]]:
-        """Return what a query finds, a mapping by column for each row."""
-        with self._mutex:
+        """Return what a query finds, a mapping by column for each row. Raises StateError for what SQLite refuses."""
+        with self._mutex, self._told():
             return [dict(row) for row in self._connection.execute(query, values)]
 
     def row(self, query: str, values: Values = ()) -> dict[str, Any] | None:
@@ -75,6 +78,15 @@ class ManagerStore:
         with self._mutex:
             self._connection.close()
 
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Tell what SQLite refuses as an error of ours."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            message = f"the manager's state {self.path} cannot be used now: {error}"
+            raise StateError(message, hint="look at the disk's room and at the file's rights") from error
+
     def _migrate(self) -> None:
         """Carry out the migrations that the file has not had, in the order of their names, each in one transaction."""
         with self.writing() as connection:
@@ -83,6 +95,8 @@ class ManagerStore:
         for file in sorted(files("anabranch.manager").joinpath("migrations").iterdir(), key=lambda file: file.name):
             if file.name.endswith(".sql") and file.name not in done:
                 with self.writing() as connection:
+                    if connection.execute("SELECT 1 FROM migration WHERE name = ?", (file.name,)).fetchone():
+                        continue  # another process has had it meanwhile
                     for statement in filter(None, map(str.strip, file.read_text().split(";\n"))):
                         connection.execute(statement)
                     connection.execute("INSERT OR IGNORE INTO migration VALUES (?, ?)", (file.name, now()))

@@ -1,7 +1,8 @@
 """Keeps the wanted jobs running: starts them, finds those that run already, starts again what died, with growing pauses.
 
 What is wanted stands in the store (`jobs.py`); a thread makes it so, again and again. A job that ended for what a person has
-to mend (its file, its preflight) is not started again by itself. What does not live here: the processes (`processes.py`).
+to mend (its file, its preflight) is not started again by itself. What somebody has started by hand is watched, and stopped
+where that is asked for. What does not live here: the processes (`processes.py`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from anabranch import log
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, StateError
 from anabranch.manager.jobs import Jobs
-from anabranch.manager.processes import JobProcess
+from anabranch.manager.processes import JobProcess, is_run, noted
 
 TICK_S = 0.5
+LOOK_S = 2.0  # between two looks for a process that somebody else has started
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
 CALM_S = 600.0  # a job that ran for so long begins its pauses anew
 STOP_S = 90.0  # `run` gives its parts 60; then it is killed, which costs nothing but work
@@ -27,7 +29,8 @@ FINAL_CODES = frozenset({2, 3})  # configuration, preflight: it would fail again
 
 @dataclass
 class Watched:
-    """Knowledge of one job's process. `failed`: the exit code with which it ended for good."""
+    """Knowledge of one job's process. `failed`: the exit code with which it ended for good; `problem`: why nothing can be done
+    about the job until `not_before`."""
 
     process: JobProcess | None = None
     began: float = 0.0
@@ -36,20 +39,24 @@ class Watched:
     restarts: int = 0
     failed: int | None = None
     stop_asked: float | None = None
-    is_looked_for: bool = True  # whether a process that another manager has started may be there
     last_code: int | None = None
+    problem: str = ""
+    look_at: float = 0.0  # when to look for a process of somebody else next
+    noted: tuple[int, int] | None = None  # as `noted` said at the last look
 
 
 @dataclass(frozen=True)
 class ProcessState:
     """A job's process for people: `state` is stopped, starting, running, stopping, waiting (to start again) or failed;
-    `code`: its last exit code; `again_in`: seconds to the next start."""
+    `code`: its last exit code; `again_in`: seconds to the next start; `problem`: why it could not be started, "" where it
+    was."""
 
     state: str
     pid: int | None
     restarts: int
     code: int | None
     again_in: float | None
+    problem: str = ""
 
 
 @dataclass
@@ -70,6 +77,11 @@ class Supervision:
         """Begin to supervise: jobs that run already are taken over."""
         self._thread.start()
 
+    @property
+    def has_died(self) -> bool:
+        """Return whether its thread has begun, and is no more."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
     def end(self) -> None:
         """End the supervision; the jobs go on."""
         self._ends.set()
@@ -86,26 +98,46 @@ class Supervision:
                 time.sleep(0.1)
 
     def look(self) -> None:
-        """Make what is wanted so, once."""
+        """Make what is wanted so, once. A job about which nothing can be done holds up no other."""
         with self._mutex:
-            present = {job.name: job for job in self.jobs.all()}
-            for name in [*self._watched.keys() - present.keys(), *present]:
+            wanted = {job.name: job.is_wanted for job in self.jobs.all()}
+            stops = self.jobs.stops()  # read behind: who is asked to stop meanwhile is not started
+            for name in self._watched.keys() - wanted.keys():
+                self._gone(name, self._watched[name])
+            for name, is_wanted in wanted.items():
                 watched = self._watched.setdefault(name, Watched())
-                self._one(name, watched, name in present and present[name].is_wanted)
-                if name not in present and watched.process is None:
-                    del self._watched[name]
+                if watched.problem and time.monotonic() < watched.not_before:
+                    continue
+                try:
+                    self._one(name, watched, is_wanted, stops.get(name))
+                    watched.problem = ""
+                except (AnabranchError, OSError) as error:  # its home belongs to somebody else, say
+                    self._put_off(name, watched, str(error))
 
     def try_again(self, name: str) -> None:
         """Forget how a job failed, and its pause: it starts at the next look, if it is wanted."""
         with self._mutex:
             watched = self._watched.setdefault(name, Watched())
             watched.failed, watched.not_before, watched.pause, watched.restarts = None, 0.0, FIRST_PAUSE_S, 0
+            watched.problem = ""
 
     def restart(self, name: str) -> None:
         """Ask a job's process to stop; while the job is wanted, another one starts when it has."""
         with self._mutex:
             if (watched := self._watched.get(name)) is not None:
                 self._stop(watched)
+
+    def is_run(self, name: str) -> bool:
+        """Return whether a process runs a job, whoever has started it. Raises StateError where that cannot be told."""
+        with self._mutex:
+            watched = self._watched.get(name, Watched())
+            if watched.process is not None and watched.process.code() is None:
+                return True
+        try:
+            return is_run(self.home / name)
+        except OSError as error:
+            message = f"nobody can tell whether the job {name} runs: {error}"
+            raise StateError(message, job=name, hint=f"look at the rights of {self.home / name}") from None
 
     def state(self, name: str) -> ProcessState:
         """Return the state of a job's process now."""
@@ -119,9 +151,8 @@ class Supervision:
                 state = "failed"
             else:
                 state = ("waiting" if rest > 0 else "starting") if self.jobs.is_wanted(name) else "stopped"
-            return ProcessState(
-                state, pid, watched.restarts, watched.last_code, round(rest, 1) if state == "waiting" else None
-            )
+            again_in = round(rest, 1) if state == "waiting" else None
+            return ProcessState(state, pid, watched.restarts, watched.last_code, again_in, watched.problem)
 
     def _run(self) -> None:
         while not self._ends.wait(TICK_S):
@@ -130,26 +161,54 @@ class Supervision:
             except (AnabranchError, OSError) as error:  # a full disk, say: tried again
                 log.get().error("supervision_failed", error=str(error))
 
-    def _one(self, name: str, watched: Watched, is_wanted: bool) -> None:
-        if watched.is_looked_for:
-            watched.process, watched.is_looked_for = JobProcess.found(self.home / name), False
-            watched.began = time.monotonic()
-            if watched.process is not None:
-                log.get(job=name).info("job_taken_over", pid=watched.process.pid)
+    def _one(self, name: str, watched: Watched, is_wanted: bool, stop: str | None) -> None:
+        """See to one job. `stop`: when somebody has asked it to stop, None where nobody has, or it has stopped since."""
+        if watched.process is None and (stop is not None or time.monotonic() >= watched.look_at):
+            self._look_for(name, watched)
         if watched.process is not None and (code := watched.process.code()) is not None:
             self._ended(name, watched, code, is_wanted)
-        if watched.process is not None and (not is_wanted or watched.stop_asked is not None):
-            self._stop(watched)
-        elif (
-            watched.process is None and is_wanted and watched.failed is None and time.monotonic() >= watched.not_before
-        ):
+        if watched.process is not None:
+            if stop is not None or watched.stop_asked is not None:
+                self._stop(watched)
+        elif stop is not None:
+            if not is_run(self.home / name):
+                self.jobs.has_stopped(name, stop)
+        elif is_wanted and watched.failed is None and time.monotonic() >= watched.not_before:
             self._start(name, watched)
 
-    def _start(self, name: str, watched: Watched) -> None:
-        found = JobProcess.found(self.home / name)  # somebody may have started it by hand
-        watched.process = found or JobProcess.started(self.jobs.file(name), self.home / name, self.environment)
+    def _gone(self, name: str, watched: Watched) -> None:
+        """Forget a job that is there no more; a process that was started just as it was removed is stopped before."""
+        if watched.process is None or watched.process.child is None or watched.process.code() is not None:
+            del self._watched[name]
+        else:
+            self._stop(watched)
+
+    def _put_off(self, name: str, watched: Watched, problem: str) -> None:
+        log.get(job=name).error("supervision_failed", error=problem, again_in=watched.pause)
+        watched.problem, watched.not_before = problem, time.monotonic() + watched.pause
+        watched.pause = min(watched.pause * 2, LONGEST_PAUSE_S)
+
+    def _look_for(self, name: str, watched: Watched) -> None:
+        """Look for a process that another manager, or somebody by hand, has started; it has noted itself."""
+        found, watched.look_at = noted(self.home / name), time.monotonic() + LOOK_S
+        if found is None or found == watched.noted:
+            return
+        process, watched.noted = JobProcess.found(self.home / name), found
+        if process is not None:
+            self._take_over(name, watched, process)
+
+    def _take_over(self, name: str, watched: Watched, process: JobProcess) -> None:
+        watched.process, watched.failed = process, None
         watched.began, watched.stop_asked = time.monotonic(), None
-        log.get(job=name).info("job_taken_over" if found else "job_started", pid=watched.process.pid)
+        log.get(job=name).info("job_taken_over", pid=process.pid)
+
+    def _start(self, name: str, watched: Watched) -> None:
+        if (found := JobProcess.found(self.home / name)) is not None:  # somebody may have started it by hand
+            return self._take_over(name, watched, found)
+        watched.process = JobProcess.started(self.jobs.file(name), self.home / name, self.environment)
+        watched.began, watched.stop_asked = time.monotonic(), None
+        log.get(job=name).info("job_started", pid=watched.process.pid)
+        return None
 
     def _ended(self, name: str, watched: Watched, code: int, is_wanted: bool) -> None:
         was_asked = watched.stop_asked is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,21 @@ def test_health_needs_nobody_and_everything_else_asks_who_you_are(client: TestCl
                 assert answer.headers["www-authenticate"].startswith("Bearer")
                 asked += 1
     assert asked > 8
+
+
+def test_health_says_so_where_a_thread_is_no_more_or_the_state_cannot_be_read(
+    client: TestClient, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Thread(target=lambda: None)
+    over.start()
+    over.join()
+    with monkeypatch.context() as patched:
+        patched.setattr(manager.supervision, "_thread", over)
+        answer = client.get("/healthz")
+        assert (answer.status_code, answer.text) == (503, "failed\n")
+    assert client.get("/healthz").status_code == 200
+    manager.store.close()
+    assert client.get("/healthz").status_code == 503
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs/shop", "/jobs/none", "/password"])

@@ -340,3 +340,57 @@ def test_the_oldest_are_forgotten_with_what_they_said(manager: Manager, monkeypa
     wait_for(lambda: manager.operations.look() + 1 and len(manager.operations.all(ADMIN, "shop")) == 1)
     assert manager.operations.all(ADMIN, "shop") == [second]
     assert len(list((manager.store.path.parent / "operations").iterdir())) == 1
+
+
+def test_viewers_leave_a_place_to_others_and_no_job_has_all(manager: Manager) -> None:
+    manager.add(ADMIN, text("web"))
+    manager.add(ADMIN, text("new"))
+    of_viewers = [manager.operations.ask(VIEWER, "shop", "verify", []) for _ in range(4)]
+    more = [manager.operations.ask(VIEWER, "web", "verify", []) for _ in range(2)]
+    urgent = [manager.operations.ask(OPERATOR, "shop", "status", []) for _ in range(2)]
+    other = manager.operations.ask(OPERATOR, "new", "status", [])
+    manager.operations.look()
+    states = [
+        manager.operations.operation(ADMIN, one.job, one.id).state for one in (*of_viewers, *more, *urgent, other)
+    ]
+    assert states == ["running"] * 2 + ["queued"] * 2 + ["running", "queued"] + ["running", "queued"] + ["queued"]
+    wait_for(lambda: not manager.operations.look())
+    assert {one.state for name in ("shop", "web", "new") for one in manager.operations.all(ADMIN, name)} == {"done"}
+
+
+def test_what_waits_of_viewers_or_of_another_job_keeps_nobody_from_asking(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "WAITING", 4)
+    manager.add(ADMIN, text("web"))
+    for _ in range(2):
+        manager.operations.ask(VIEWER, "shop", "verify", [])
+    with pytest.raises(ConfigError, match="wait already"):
+        manager.operations.ask(VIEWER, "shop", "verify", [])
+    for _ in range(2):
+        manager.operations.ask(OPERATOR, "shop", "status", [])
+    with pytest.raises(ConfigError, match="wait already"):
+        manager.operations.ask(OPERATOR, "shop", "status", [])
+    manager.operations.ask(VIEWER, "web", "verify", [])
+    wait_for(lambda: not manager.operations.look())
+
+
+def test_viewers_and_other_jobs_push_out_no_record_of_others(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "KEPT", 1)
+    manager.add(ADMIN, text("web"))
+    kept = manager.operations.ask(OPERATOR, "shop", "status", [])
+    first = [manager.operations.ask(VIEWER, "shop", "status", []) for _ in range(3)]
+    manager.operations.ask(OPERATOR, "web", "status", [])
+    wait_for(lambda: not manager.operations.look())
+    assert [one.id for one in manager.operations.all(ADMIN, "shop")] == [first[-1].id, kept.id]
+    assert len(manager.operations.all(ADMIN, "web")) == 1
+
+
+def test_an_operation_that_cannot_be_started_holds_up_no_other(manager: Manager) -> None:
+    stuck, other = (manager.operations.ask(OPERATOR, "shop", "status", []) for _ in range(2))
+    place = manager.store.path.parent / "operations" / str(stuck.id)
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("no directory")
+    assert ended(manager, other).state == "done" and state(manager, stuck) == "queued"
+    place.unlink()
+    assert ended(manager, stuck).state == "done"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from anabranch.errors import ConfigError, NotAllowed, OutOfDate, StateError, UnknownName
-from anabranch.manager import Manager
+from anabranch.manager import Manager, lease
 from anabranch.manager.callers import Caller, Role, patterns_of
 from anabranch.manager.store import FILE, ManagerStore
 
@@ -44,10 +45,53 @@ def test_a_file_that_is_none_is_refused_with_its_place(tmp_path: Path) -> None:
 
 def test_what_fails_inside_a_transaction_leaves_nothing(tmp_path: Path) -> None:
     store = ManagerStore(tmp_path)
-    with pytest.raises(sqlite3.IntegrityError), store.writing() as connection:
+    with pytest.raises(StateError), store.writing() as connection:
         connection.execute("INSERT INTO job VALUES ('a', 1, 0, 'now')")
         connection.execute("INSERT INTO job VALUES ('a', 1, 0, 'now')")
     assert store.rows("SELECT * FROM job") == []
+
+
+def test_what_sqlite_refuses_is_an_error_of_ours_and_the_next_transaction_begins_anew(tmp_path: Path) -> None:
+    store = ManagerStore(tmp_path)
+    pages = store.rows("PRAGMA page_count")[0]["page_count"]
+    store.rows(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StateError, match="full"), store.writing() as connection:  # SQLite takes it back itself
+        connection.execute("INSERT INTO job VALUES (?, 1, 0, 'now')", ("a" * 1_000_000,))
+    store.rows("PRAGMA max_page_count = 100000")
+    with store.writing() as connection:
+        connection.execute("INSERT INTO job VALUES ('a', 1, 0, 'now')")
+    assert len(store.rows("SELECT * FROM job")) == 1
+    with pytest.raises(StateError, match="no such table"):
+        store.rows("SELECT * FROM absent")
+
+
+def test_changes_at_the_same_time_leave_the_newest_text_in_the_file(manager: Manager) -> None:
+    manager.add(ADMIN, text())
+
+    def change(number: int) -> None:
+        for at in range(8):
+            manager.change(ADMIN, "shop", text(more=f"# {number} {at}\n"))
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(change, range(6)))
+    assert manager.jobs.job("shop").version == 49
+    assert manager.jobs.file("shop").read_text() == manager.jobs.version("shop").text
+    left = manager.jobs.file("shop").with_name(".shop.toml.abc.tmp")  # of a manager that was killed
+    left.touch()
+    manager.jobs.write_files()
+    assert [path.name for path in left.parent.iterdir()] == ["shop.toml"]
+
+
+def test_who_waits_for_the_lease_goes_on_where_its_file_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "LOOK_S", 0.01)
+    waits = lease.Lease(tmp_path / "later")
+    with ThreadPoolExecutor(1) as pool:
+        is_held = pool.submit(waits.wait, threading.Event())
+        (tmp_path / "later").mkdir()
+        assert is_held.result(60)
+    waits.close()
 
 
 def test_the_state_and_the_files_are_for_their_user_alone(manager: Manager) -> None:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anabranch.errors import ConfigError
-from anabranch.manager import Manager, processes, supervising
+from anabranch.manager import Manager, monitoring, operations, processes, supervising
 from anabranch.manager.callers import Caller, Role
+from anabranch.manager.store import Values
+from anabranch.trail.lock import OsLock
+from anabranch.view.running import RUN_LOCK
 from tests.unit.manager.test_manager_store import text
 
 ADMIN = Caller("ann", "token", Role.ADMINISTRATOR)
@@ -110,6 +116,98 @@ def test_a_job_that_was_started_by_hand_is_not_started_twice(manager: Manager) -
     manager.start(ADMIN, "shop")
     manager.supervision.look()
     assert manager.supervision.state("shop").pid == by_hand.pid
+
+
+def test_a_job_that_runs_by_hand_goes_on_until_a_stop_is_asked_for(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "LOOK_S", 0.0)
+    manager.supervision.look()
+    assert manager.supervision.state("shop").state == "stopped"
+    by_hand = processes.JobProcess.started(Path("shop.toml"), manager.home / "shop", os.environ)
+    wait_for(lambda: manager.supervision.look() or manager.supervision.state("shop").pid == by_hand.pid)
+    manager.supervision.look()
+    assert manager.supervision.state("shop").state == "running"
+    with pytest.raises(ConfigError, match="stop it first"):
+        manager.remove(ADMIN, "shop")
+    manager.stop(ADMIN, "shop")
+    wait_for(lambda: manager.supervision.look() or by_hand.code() is not None)
+    wait_for(lambda: manager.supervision.look() or not manager.jobs.stops())
+    assert by_hand.code() == 0 and manager.supervision.state("shop").state == "stopped"
+    again = processes.JobProcess.started(Path("shop.toml"), manager.home / "shop", os.environ)
+    wait_for(lambda: manager.supervision.look() or manager.supervision.state("shop").pid == again.pid)
+    manager.supervision.look()
+    assert manager.supervision.state("shop").state == "running"  # the stop was for the former one
+
+
+def test_a_stop_that_was_asked_for_holds_for_the_next_manager(manager: Manager) -> None:
+    manager.start(ADMIN, "shop")
+    manager.supervision.look()
+    wait_for(lambda: noted(manager))
+    manager.stop(ADMIN, "shop")
+    later = Manager(manager.home)  # as after a kill -9, before the process was asked
+    wait_for(lambda: later.supervision.look() or not later.jobs.stops())
+    assert not noted(later) and later.supervision.state("shop").state == "stopped"
+
+
+def test_a_job_is_not_removed_before_the_first_look_where_a_process_runs_it(manager: Manager) -> None:
+    by_hand = processes.JobProcess.started(Path("shop.toml"), manager.home / "shop", os.environ)
+    wait_for(lambda: noted(manager))
+    with pytest.raises(ConfigError, match="stop it first"):
+        manager.remove(ADMIN, "shop")
+    by_hand.ask_to_stop()
+    wait_for(lambda: by_hand.code() is not None)
+    held = OsLock(manager.home / "shop" / RUN_LOCK)  # its state.db has been deleted, say
+    with pytest.raises(ConfigError, match="stop it first"):
+        manager.remove(ADMIN, "shop")
+    held.close()
+    manager.remove(ADMIN, "shop")
+    assert manager.jobs.all() == []
+
+
+def test_a_job_that_cannot_be_started_holds_up_no_other(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervising, "FIRST_PAUSE_S", 3600.0)
+    manager.add(ADMIN, text("a"))
+    (manager.home / "a").write_text("no directory")
+    manager.start(ADMIN, "a")
+    manager.start(ADMIN, "shop")
+    manager.supervision.look()
+    wait_for(lambda: noted(manager))
+    found = manager.supervision.state("a")
+    assert (found.state, manager.supervision.state("shop").state) == ("waiting", "running")
+    assert str(manager.home / "a") in found.problem
+    (manager.home / "a").unlink()
+    manager.start(ADMIN, "a")
+    manager.supervision.look()
+    assert (manager.supervision.state("a").state, manager.supervision.state("a").problem) == ("running", "")
+
+
+def test_the_threads_outlive_a_state_that_cannot_be_read(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (supervising, monitoring, operations):
+        monkeypatch.setattr(module, "TICK_S", 0.01)
+    monkeypatch.setattr(operations, "PAUSE_S", 0.01)
+    manager.notifier.ways = {"none": lambda _: None}
+    failures: Counter[str] = Counter()
+    rows = manager.store.rows
+
+    def failing(query: str, values: Values = ()) -> list[dict[str, Any]]:
+        failures[threading.current_thread().name] += 1
+        return rows("SELECT * FROM absent")
+
+    monkeypatch.setattr(manager.store, "rows", failing)
+    manager.supervision.begin()
+    manager.monitor.begin()
+    manager.notifier.begin()
+    manager.operations.begin()
+    names = ("supervision", "monitor", "alerts none", "operations")
+    wait_for(lambda: all(failures[name] > 1 for name in names))
+    assert not manager.is_well()
+    monkeypatch.setattr(manager.store, "rows", rows)
+    assert manager.is_well()
+    manager.start(ADMIN, "shop")
+    wait_for(lambda: manager.supervision.state("shop").state == "running")
+    for part in (manager.supervision, manager.monitor, manager.notifier, manager.operations):
+        part.end()
 
 
 def test_a_job_that_runs_is_not_removed(manager: Manager) -> None:

@@ -1,0 +1,4 @@
+CREATE TABLE IF NOT EXISTS job_stop (
+    job TEXT PRIMARY KEY,
+    at TEXT NOT NULL
+);
