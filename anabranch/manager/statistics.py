@@ -6,6 +6,7 @@ live here: measuring (`measures.py`), drawing (`console/sparkline.py`).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,6 +22,8 @@ WHOLE = {1: MINUTE, MINUTE: HOUR, HOUR: DAY}
 POINTS = 1000  # of one answer
 EVEN = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, DAY)  # steps that are chosen
 MOST = 50_000  # measures that wait to be written, where the disk is full: then the oldest are given up
+PIECE = 10_000  # rows of one transaction, some hundredths of a second
+PAUSE_S = 0.01  # between two of them, in which others come in
 
 
 class Measured(StrEnum):
@@ -75,6 +78,7 @@ WHERE step = :of AND job IN (SELECT id FROM statistic_job) AND at >= :begin AND 
 GROUP BY job, at / :to
 """
 _DROP = "DELETE FROM statistic WHERE step = :step AND job IN (SELECT id FROM statistic_job) AND at < :before"
+_FIRST = "SELECT min((SELECT min(at) FROM statistic WHERE step = :step AND job = id AND at >= :begin)) AS at FROM statistic_job"
 _COLUMNS = {Measured.LAG: "lag", Measured.CHANGES: "changes", Measured.ROWS: "rows"}
 
 
@@ -84,7 +88,7 @@ class Statistics:
     def __init__(self, store: ManagerStore) -> None:
         self._store = store
         self._waiting: list[tuple[int, str, Measure]] = []
-        self._folded: dict[int, int] = {}
+        self._due: dict[int, int] = {}  # up to where all is folded
 
     def note(self, at: int, measures: Mapping[str, Measure]) -> None:
         """Keep measures of the second `at`, by job, until the next `write`."""
@@ -92,7 +96,8 @@ class Statistics:
         del self._waiting[:-MOST]
 
     def write(self, at: int) -> None:
-        """Write what was noted, fold what is over by the second `at`, and drop what is too old, in one transaction."""
+        """Write what was noted, fold what is over by the second `at`, and drop what is too old: in transactions of about PIECE
+        rows, since nobody else is answered during one."""
         taken = list(self._waiting)
         with self._store.writing() as connection:
             names = {(name,) for _, name, _ in taken}
@@ -100,16 +105,44 @@ class Statistics:
             numbers = {row["name"]: row["id"] for row in connection.execute("SELECT * FROM statistic_job")}
             rows = [_row(second, numbers[name], measure) for second, name, measure in taken]
             connection.executemany("INSERT OR REPLACE INTO statistic VALUES (1, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?)", rows)
-            folded = {to: at // to * to for _, to in FOLDED}
-            for of, to in FOLDED:  # of nothing yet: all that an earlier manager has left
-                if folded[to] > (begin := self._folded.get(to, 0)):
-                    connection.execute(_FOLD, {"of": of, "to": to, "begin": begin, "end": folded[to]})
-            if folded != self._folded:
-                for step, seconds in KEPT.items():  # whole minutes, and whole hours: they may be folded once more
-                    before = (at - seconds) // WHOLE[step] * WHOLE[step]
-                    connection.execute(_DROP, {"step": step, "before": before})
-        self._folded = folded
         del self._waiting[: len(taken)]
+        due = {to: at // to * to for _, to in FOLDED}
+        if due != self._due:
+            for of, to in FOLDED:
+                self._fold(of, to, due[to], len(numbers))
+            for step, seconds in KEPT.items():  # whole minutes, and whole hours: they may be folded once more
+                self._drop(step, (at - seconds) // WHOLE[step] * WHOLE[step], len(numbers))
+            self._due = due
+
+    def _fold(self, of: int, to: int, end: int, jobs: int) -> None:
+        """Fold rows of `of` seconds to those of `to`, from where that was left, by whichever manager. A clock that was set back
+        has some of them folded once more."""
+        kept = self._store.row("SELECT up_to FROM statistic_folded WHERE step = ?", (to,))
+        begin, length = min(kept["up_to"] if kept else 0, end), _length(of, to, jobs)
+        while begin < end or kept is None or kept["up_to"] > end:
+            first = self._first(of, begin)
+            begin = (
+                end if first is None else min(first // to * to, end)
+            )  # a time in which nobody measured costs nothing
+            until = min(begin + length, end)
+            with self._store.writing() as connection:
+                connection.execute(_FOLD, {"of": of, "to": to, "begin": begin, "end": until})
+                connection.execute("INSERT OR REPLACE INTO statistic_folded VALUES (?, ?)", (to, until))
+            begin, kept = until, {"up_to": until}
+            time.sleep(PAUSE_S)
+
+    def _drop(self, step: int, before: int, jobs: int) -> None:
+        length = _length(step, WHOLE[step], jobs)
+        while (first := self._first(step, 0)) is not None and first < before:
+            until = min(first // WHOLE[step] * WHOLE[step] + length, before)
+            with self._store.writing() as connection:
+                connection.execute(_DROP, {"step": step, "before": until})
+            time.sleep(PAUSE_S)
+
+    def _first(self, step: int, begin: int) -> int | None:
+        """Return the time of the first row of `step` seconds from `begin` on, of any job."""
+        found = self._store.row(_FIRST, {"step": step, "begin": begin})
+        return found["at"] if found else None
 
     def series(
         self, job: str, measure: Measured, begin: int, end: int, step: int | None = None, now: int | None = None
@@ -151,6 +184,11 @@ class Statistics:
             )
             for row in rows
         ]
+
+
+def _length(step: int, whole: int, jobs: int) -> int:
+    """Return the seconds, a multiple of `whole`, for which these jobs have PIECE rows of `step`, one `whole` at least."""
+    return max(1, PIECE * step // (max(jobs, 1) * whole)) * whole
 
 
 def _row(at: int, number: int, measure: Measure) -> Sequence[object]:

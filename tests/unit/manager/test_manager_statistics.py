@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from anabranch.console.sparkline import pieces, sparkline
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, StateError
 from anabranch.manager import Manager
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.measures import STATES, Measure, Rate, rank
@@ -186,6 +187,75 @@ def test_a_later_manager_folds_what_an_earlier_one_has_left(statistics: Statisti
     later.write(NOON + 240)
     found = later.series("shop", Measured.LAG, NOON - 5 * HOUR, NOON + 240, now=NOON + 240)
     assert [(point.at - NOON, point.average) for point in found.points] == [(0, 2.0), (60, 2.0), (180, 4.0)]
+
+
+def earlier(statistics: Statistics, jobs: int, days: int) -> None:
+    """Write minutes that nobody has folded, as an earlier release has left them."""
+    with statistics._store.writing() as connection:
+        for job in range(1, jobs + 1):
+            connection.execute("INSERT INTO statistic_job VALUES (?, ?)", (job, f"job-{job}"))
+            rows = [
+                (MINUTE, job, NOON + at, 60, 0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0) for at in range(0, days * DAY, MINUTE)
+            ]
+            connection.executemany("INSERT INTO statistic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def hours(statistics: Statistics) -> list[tuple[int, int]]:
+    found = statistics._store.rows("SELECT job, at FROM statistic WHERE step = 3600 ORDER BY job, at")
+    return [(row["job"], (row["at"] - NOON) // HOUR) for row in found]
+
+
+def test_much_is_folded_and_dropped_in_pieces_between_which_others_come_in(
+    statistics: Statistics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.manager.statistics.PIECE", 600)  # five hours of two jobs
+    earlier(statistics, 2, 1)
+    store, written = statistics._store, list[int]()
+    inner = store.writing
+
+    @contextmanager
+    def counted() -> Iterator[sqlite3.Connection]:
+        with inner() as connection:
+            before = connection.total_changes
+            yield connection
+            written.append(connection.total_changes - before)
+
+    monkeypatch.setattr(store, "writing", counted)
+    statistics.write(NOON + DAY)
+    assert hours(statistics) == [(job, hour) for job in (1, 2) for hour in range(24)]
+    assert len(written) > 5 and max(written) <= 11, "ten hours of a job, and how far that was"
+    written.clear()
+    statistics.write(NOON + 9 * DAY)
+    assert not store.rows("SELECT * FROM statistic WHERE step = 60") and len(written) > 1
+    assert hours(statistics) == [(job, hour) for job in (1, 2) for hour in range(24)]
+
+
+def test_what_was_folded_is_not_folded_again_by_a_later_manager(statistics: Statistics) -> None:
+    earlier(statistics, 1, 1)
+    statistics.write(NOON + 12 * HOUR)
+    with statistics._store.writing() as connection:
+        connection.execute("DELETE FROM statistic WHERE step = 3600 AND at < ?", (NOON + 6 * HOUR,))
+    Statistics(statistics._store).write(NOON + DAY)
+    assert hours(statistics) == [(1, hour) for hour in range(6, 24)]
+
+
+def test_a_clock_that_is_set_back_stops_no_folding(statistics: Statistics) -> None:
+    statistics.write(NOON + 1000 * DAY)
+    for second in range(2 * HOUR):
+        statistics.note(NOON + second, lag(1.0))
+    statistics.write(NOON)
+    statistics.write(NOON + 2 * HOUR)
+    assert hours(statistics) == [(1, 0), (1, 1)]
+
+
+def test_what_cannot_be_folded_is_folded_later(statistics: Statistics, monkeypatch: pytest.MonkeyPatch) -> None:
+    for second in range(60):
+        statistics.note(NOON + second, lag(1.0))
+    with monkeypatch.context() as broken, pytest.raises((sqlite3.Error, StateError)):
+        broken.setattr("anabranch.manager.statistics._FOLD", "nothing of SQL")
+        statistics.write(NOON + 60)
+    statistics.write(NOON + 61)
+    assert len(statistics._store.rows("SELECT * FROM statistic WHERE step = 60")) == 1
 
 
 def test_gaps_stay_gaps_and_what_nobody_knows_has_no_point(statistics: Statistics) -> None:
