@@ -17,7 +17,8 @@ from anabranch.errors import TooOften
 from anabranch.manager.accounts import Accounts, User
 from anabranch.manager.store import ManagerStore, now
 
-FREE = 5  # failures without a pause; then 1 second, and twice as long each time
+FREE = 5  # failures without a pause; then the first one, and twice as long each time
+FIRST_S = 1.0
 LONGEST_S = 300.0
 LONGEST_OF_NAME_S = 30.0  # many addresses may guess at one name; whoever comes from a new address still gets in
 FORGOTTEN = timedelta(days=1)
@@ -107,7 +108,7 @@ def _pause(connection: sqlite3.Connection, kind: str, digest: str, moment: datet
     ).fetchone()
     if row is None or row["failures"] < FREE:
         return 0.0
-    whole = min(2.0 ** min(row["failures"] - FREE, 30), LONGEST_PAUSES[kind])
+    whole = min(FIRST_S * 2.0 ** min(row["failures"] - FREE, 30), LONGEST_PAUSES[kind])
     past = (moment - datetime.fromisoformat(row["last"])).total_seconds()
     return max(whole - past, 0.0) if past >= 0 else 0.0
 

@@ -219,7 +219,10 @@ def test_a_cookie_of_an_https_page_is_for_https(manager: Manager) -> None:
 # --- 7. brute force ----------------------------------------------------------------------------------------------------
 
 
-def test_who_guesses_waits_and_learns_nothing(client: TestClient, manager: Manager) -> None:
+def test_who_guesses_waits_and_learns_nothing(
+    client: TestClient, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logins, "FIRST_S", 300.0)  # a busy machine hashes for longer than a second
     manager.accounts.create("bob", PASSWORD, Role.VIEWER, ("*",))
     names = [("bob", "nobody")[number % 2] for number in range(logins.FREE)]
     answers = [client.post("/login", data={"name": name, "password": "a wrong one"}) for name in names]
@@ -229,7 +232,10 @@ def test_who_guesses_waits_and_learns_nothing(client: TestClient, manager: Manag
     assert manager.audit.entries(limit=1)[0].action == "login_refused"
 
 
-def test_a_stolen_session_does_not_guess_the_password_either(client: TestClient, manager: Manager) -> None:
+def test_a_stolen_session_does_not_guess_the_password_either(
+    client: TestClient, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logins, "FIRST_S", 300.0)
     word = log_in(client, manager)
     sent = {"csrf": word, "present": "a wrong one", "wanted": "another of four words"}
     codes = [client.post("/password", data=sent).status_code for _ in range(logins.FREE + 1)]
