@@ -1,4 +1,4 @@
-"""What Prometheus reads of a manager, and that what deploy/ asks for is told. No server."""
+"""Read the metrics of a manager as Prometheus does, and find in them all that deploy/ asks for. No server."""
 
 from __future__ import annotations
 

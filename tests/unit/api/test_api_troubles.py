@@ -1,4 +1,4 @@
-"""What the manager answers where something does not work: its store, an end, or the manager itself. No server."""
+"""See what the manager answers where something does not work: its store, an end, or the manager itself. No server."""
 
 from __future__ import annotations
 

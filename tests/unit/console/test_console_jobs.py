@@ -23,7 +23,7 @@ EVIL = "<script>alert(1)</script>\x1b[31m\u202e"
 
 @pytest.fixture
 def state(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateStore]:
-    """What the parts of the job `shop` note; each look at it is a new one."""
+    """Note what parts of the job `shop` do; each look at it is a new one."""
     monkeypatch.setattr("anabranch.manager.glances.KEPT_S", -1.0)
     (manager.home / "shop").mkdir()
     made = StateStore(manager.home / "shop")
@@ -37,7 +37,7 @@ def runs(state: StateStore, *parts: str) -> None:
 
 
 def status(*tables: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What `status --json` has of a job with one target."""
+    """Return what `status --json` has of a job with one target."""
     lag = {"seconds": 3.0, "bytes": 2_000_000, "stages": [], "culprit": {"text": "a lock", "since": None}}
     target = {"name": "postgresql://127.0.0.1:1/db", "lag": lag, "tables": list(tables), "applied": None}
     job = {"state": "streaming", "sub_state": "working", "state_detail": "", "positions": {"source_end": None}}

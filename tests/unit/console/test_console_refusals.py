@@ -1,4 +1,4 @@
-"""What a browser is told where there is nothing for it, over HTTP, in this process. No server."""
+"""Answer a browser where there is nothing for it, over HTTP, in this process. No server."""
 
 from __future__ import annotations
 

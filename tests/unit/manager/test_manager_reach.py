@@ -1,4 +1,4 @@
-"""What in a job file runs programs or names files of the machine, and who may change that."""
+"""Refuse changes of what runs programs or names files of the machine, but to administrators of all jobs."""
 
 from __future__ import annotations
 

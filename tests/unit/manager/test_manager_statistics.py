@@ -1,4 +1,4 @@
-"""What a manager measures of its jobs, and how that is kept: seconds, minutes, hours. Files of homes and SQLite, no server."""
+"""Measure jobs as a manager does, and keep that as seconds, minutes and hours. Files of homes and SQLite, no server."""
 
 from __future__ import annotations
 
