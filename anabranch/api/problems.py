@@ -101,7 +101,7 @@ class Unexpected:
 
         try:
             await self._app(scope, receive, noted)
-        except Exception as error:
+        except Exception as error:  # the outermost handler: logged, and answered as a problem
             if scope["type"] != "http" or has_begun:
                 raise
             detail = unexpected(error, scope["method"])

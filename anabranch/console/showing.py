@@ -79,7 +79,7 @@ class PageRoute(APIRoute):
         async def handled(request: Request) -> Response:
             try:
                 return await inner(request)
-            except Exception as error:
+            except Exception as error:  # passed on, but for those that have a page
                 code = _code(error)
                 if code < 400 or not ("text/html" in request.headers.get("accept", "") or is_part(request)):
                     raise

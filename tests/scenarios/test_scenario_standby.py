@@ -1,4 +1,4 @@
-"""Let two managers of one home start: one acts, the other stands by, and takes over when the first is gone. Processes, no server."""
+"""Let two managers of one home start: one acts, the other stands by and takes over when that is gone. Processes, no server."""
 
 from __future__ import annotations
 

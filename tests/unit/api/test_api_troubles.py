@@ -81,7 +81,7 @@ def test_what_nobody_has_foreseen_is_a_problem_and_logged_without_the_request(
     assert answer.headers["x-frame-options"] == "DENY" and answer.headers["cache-control"] == "no-store"
     page = client.get("/", headers=HTML)
     assert page.status_code == 500 and "This went wrong" in page.text and "S3cret" not in page.text
-    counted = client.app.state.requests.answered()  # type: ignore[attr-defined]
+    counted = client.app.state.requests.answered()  # type: ignore[attr-defined]  # the state of an application is what it is given
     assert counted["GET", "/api/v1/jobs", 500] == 1 and counted["GET", "/", 500] == 1
 
 

@@ -283,7 +283,7 @@ def test_a_change_that_is_carried_out_is_named_and_what_it_waits_for(job: Job, t
 def test_a_large_transaction_of_the_trail_is_known_by_its_rows(job: Job, trail: TrailWriter) -> None:
     write(trail, chunk(1.0), chunk(0.0, first=2, part=Part.FRAGMENT), chunk(77.0, first=2, part=Part.LAST))
     lag = Lag(job.trail)
-    assert lag.oldest(0) == Oldest(Position(1, "1"), lag.oldest(0).commit_time, 0, 0)  # type: ignore[union-attr]
+    assert lag.oldest(0) == Oldest(Position(1, "1"), lag.oldest(0).commit_time, 0, 0)  # type: ignore[union-attr]  # there is one, else it fails
     found = lag.oldest(1)
     assert found is not None and found.position == Position(2, "2") and lag.native_at(2) == "2"
     lag.close()

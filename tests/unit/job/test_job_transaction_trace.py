@@ -231,6 +231,6 @@ def test_capture_that_writes_nothing_new_notes_nothing(tmp_path: Path) -> None:
     watcher = CaptureWatcher(store)
     end = SimpleNamespace(end=SimpleNamespace(position=Position(4, "x"), commit_time=0))
     for _ in range(3):
-        watcher.written(end)  # type: ignore[arg-type]
+        watcher.written(end)  # type: ignore[arg-type]  # asked for its end alone
     assert not store._passages
     store.close()

@@ -121,7 +121,7 @@ def hook() -> Iterator[HTTPServer]:
     got: list[dict[str, object]] = []
     codes: list[int] = []
     server = HTTPServer(("127.0.0.1", 0), Receiver)
-    server.got, server.codes = got, codes  # type: ignore[attr-defined]
+    server.got, server.codes = got, codes  # type: ignore[attr-defined]  # ours
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
@@ -136,13 +136,13 @@ def test_a_webhook_gets_json_is_tried_again_and_what_was_given_up_is_shown(
     notifier, alerts = Notifier(store), made(store, Rule("lag", Kind.LAG, 60.0, for_s=0.0, calm_s=0.0))
     notifier.ways["there"] = way
     alerts.look(0.0, LATE, {"shop"})
-    hook.codes.append(503)  # type: ignore[attr-defined]
+    hook.codes.append(503)  # type: ignore[attr-defined]  # ours
     assert notifier.send_next("there") and not notifier.send_next("there")
-    assert [one["event"] for one in hook.got] == ["firing", "firing"]  # type: ignore[attr-defined]
+    assert [one["event"] for one in hook.got] == ["firing", "firing"]  # type: ignore[attr-defined]  # ours
     alerts.look(1.0, FINE, {"shop"})
-    hook.codes.append(302)  # type: ignore[attr-defined]
+    hook.codes.append(302)  # type: ignore[attr-defined]  # ours
     notifier.send_next("there")
-    assert "302" in alerts.all()[0].not_sent["there"] and len(hook.got) == 3  # type: ignore[attr-defined]
+    assert "302" in alerts.all()[0].not_sent["there"] and len(hook.got) == 3  # type: ignore[attr-defined]  # ours
 
 
 def test_a_command_gets_json_on_its_input(tmp_path: Path) -> None:
