@@ -73,6 +73,13 @@ POINTS = {
     "trail.drop.removed": "old segments are gone, since when the others wait is not noted yet",
     "trail.pack.written": "a packed segment is complete, under another name",
     "trail.pack.renamed": "a packed segment has its name, the one it replaces is still there",
+    "trail.replica.begun": "a replica has its mark, it is of no trail yet",
+    "trail.replica.bytes": "before bytes of a segment of a replica are written",
+    "trail.replica.file": "before bytes of a load's file are written beside a replica",
+    "trail.replica.left": "a segment of a replica is whole, the next one is not there yet",
+    "trail.replica.packed": "a packed segment of a replica has its name, the next one is not there yet",
+    "trail.replica.synced": "what came for a replica is durable, its end is not published",
+    "trail.replica.published": "the published end of a replica has moved, whoever sent it was not told",
     # change tables
     "changes.noted": "a MySQL has noted which change tables are to come, none of them is there",
     "changes.following": "a MySQL has noted which instances of tables are to come to a job that runs, none of them is there",

@@ -10,6 +10,7 @@ from anabranch.trail.format import FORMAT, segment_names, to_json
 from anabranch.trail.storage import Storage, read_whole
 
 FILE = "trail.json"
+REPLICA = "replica.json"  # the mark of a trail that is a copy of another (`replica.py`)
 NEWER = "use the newer release again"
 RESTORE = "restore the file from a backup of the trail"
 
@@ -71,6 +72,15 @@ def _content(storage: Storage) -> bytes | None:
 
 def save(storage: Storage, identity: Identity) -> None:
     storage.replace(FILE, to_json(asdict(identity)) + b"\n")
+
+
+def refuse_replica(storage: Storage) -> None:
+    """Raise a StateError where the trail is a copy of another, which only its sender may go on with."""
+    if REPLICA in storage.names():
+        raise StateError(
+            f"the trail {storage.path('')} is a replica: what is in it comes from another trail, no capture may write it",
+            hint="give the capture a directory of its own",
+        )
 
 
 def refuse_mismatch(found: Identity, ours: Identity) -> None:

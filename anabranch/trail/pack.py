@@ -19,7 +19,7 @@ from anabranch import log
 from anabranch.errors import AnabranchError
 from anabranch.failpoints import reach
 from anabranch.rows.chunk import Chunk, Part, TableRows
-from anabranch.trail import published
+from anabranch.trail import published, retention
 from anabranch.trail.codec import TableFrame
 from anabranch.trail.format import FORMAT, FrameKind, SegmentName, ends_before, segment_names
 from anabranch.trail.headers import check_segment
@@ -91,7 +91,7 @@ def pack_all(directory: str | Path) -> list[str]:
     """Pack every segment that is worth it. Returns their names."""
     storage = LocalStorage(directory)
     packed = []
-    for name in _candidates(storage):
+    for name in _candidates(Path(directory), storage):
         before = ends_before(segment_names(storage.names()), name)
         if pack(Path(directory), storage, name, before):
             packed.append(str(name))
@@ -113,13 +113,23 @@ def pack(directory: Path, storage: Storage, name: SegmentName, before: int | Non
         source.close()
 
 
-def _candidates(storage: Storage) -> list[SegmentName]:
+def _candidates(directory: Path, storage: Storage) -> list[SegmentName]:
     cell = published.opened(storage)
     try:
         newest = published.read(cell).number
     finally:
         cell.close()
-    return [name for name in segment_names(storage.names()) if name.number < newest and not name.packed]
+    names = [name for name in segment_names(storage.names()) if name.number < newest and not name.packed]
+    return [name for name in names if not is_copied(directory, storage, name)]
+
+
+def is_copied(directory: Path, storage: Storage, name: SegmentName) -> bool:
+    """Return whether somebody who copies bytes may have a part of the segment, and not all of its transactions."""
+    copies = [
+        one.sequence for one in retention.readers(directory, storage=storage).values() if one.kind == retention.COPY
+    ]
+    following = next((one for one in segment_names(storage.names()) if one.number > name.number), None)
+    return bool(copies) and (following is None or min(copies) < following.next - (not following.fragments))
 
 
 def _swap(directory: Path, storage: Storage, name: SegmentName, source: SegmentReader) -> bool:
@@ -135,7 +145,9 @@ def _swap(directory: Path, storage: Storage, name: SegmentName, source: SegmentR
         target.close()
     reach("trail.pack.written")
     with maintenance(directory):
-        if str(name) not in storage.names():  # dropped meanwhile, or packed by another
+        if str(name) not in storage.names() or is_copied(
+            directory, storage, name
+        ):  # dropped meanwhile, or packed by another
             storage.remove(temporary)
             return False
         storage.rename(temporary, str(packed))

@@ -29,6 +29,7 @@ from anabranch.trail.storage import LocalStorage, Storage, read_whole
 FOLDER = "readers"
 PASSED = "retention.json"
 FORCED = "forced.json"
+COPY = "copy"
 CLOCK_SECONDS = 1.0  # by less a clock drifts
 
 
@@ -86,7 +87,8 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """`sequence`: everything up to it is behind the reader. `kind` is "reader" or "hold"."""
+    """`sequence`: everything up to it is behind the reader. `kind` is "reader", "hold", or "copy": a reader that copies bytes,
+    so that what it has not got yet may not be packed."""
 
     name: str
     sequence: int
@@ -102,6 +104,12 @@ def register(directory: str | Path, name: str, sequence: int) -> None:
     Registering a known name again sets it to `sequence`, also backwards (a restored target).
     """
     _register(directory, name, sequence, "reader")
+
+
+def register_copy(directory: str | Path, name: str, sequence: int) -> None:
+    """Register a reader that copies bytes: no segment is packed before it is past it, since a copy that has a part of the one
+    file could not go on with the other."""
+    _register(directory, name, sequence, COPY)
 
 
 def hold(directory: str | Path, name: str, sequence: int) -> None:

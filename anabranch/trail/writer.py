@@ -106,6 +106,7 @@ class TrailWriter:
         storage = storage or LocalStorage(directory)
         lock = WriterLock(directory, lock_timeout)
         try:
+            identities.refuse_replica(storage)
             who = _identify(storage, Identity(job, job_uuid, source_identity))
             recovered = recover(directory, storage)
             packer = Packer(directory) if pack else None

@@ -47,7 +47,9 @@ WRITES = (
 RARE = frozenset(
     name
     for name in POINTS
-    if name.startswith(("trail.pack", "trail.staging", "trail.drop", "trail.segment.seal", "capture.decided"))
+    if name.startswith(
+        ("trail.pack", "trail.replica", "trail.staging", "trail.drop", "trail.segment.seal", "capture.decided")
+    )
 ) | {
     "capture.prepared",
     "apply.reread",

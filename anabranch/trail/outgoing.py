@@ -1,0 +1,208 @@
+"""Read what a trail has for a replica of it: bytes of its published files, from where the replica is on.
+
+It goes by the published end, as every reader does. What a writer left behind that died, and nobody adopted, is not sent.
+Nothing is written here; who keeps the trail until the replica has it is the registration (`retention.py`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.errors import StateError, TrailError
+from anabranch.trail import identity as identities
+from anabranch.trail import published
+from anabranch.trail.format import PREFIX_LENGTH, SegmentName, ends_before, segment_names
+from anabranch.trail.history import read
+from anabranch.trail.identity import Identity
+from anabranch.trail.published import Record
+from anabranch.trail.replica import ANEW, Held
+from anabranch.trail.segment import SegmentReader
+from anabranch.trail.storage import LocalStorage
+
+PIECE = 256 * 1024
+AHEAD = (
+    "the trail was put back from a backup, or the replica is another one's: begin the replica anew in an empty directory,"
+    " and load again what was applied from it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPiece:
+    """Bytes of the schema history. `is_anew`: of one that takes the place of what the replica has."""
+
+    offset: int
+    data: bytes
+    is_anew: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPiece:
+    """Bytes of a segment, at most PIECE."""
+
+    name: SegmentName
+    offset: int
+    data: bytes
+
+
+Piece = HistoryPiece | SegmentPiece
+
+
+class Outgoing:
+    """Reads one trail for one replica. Not for several threads.
+
+    Delivery: every published byte behind what the replica has, once, in order."""
+
+    def __init__(self, directory: str | Path) -> None:
+        """Open the trail. Raises TrailError where there is none."""
+        self.directory = Path(directory)
+        self._storage = LocalStorage(directory)
+        if identities.load(self._storage) is None:
+            raise TrailError(f"there is no trail in {directory}", hint="start what writes it first")
+        self._cell = published.opened(self._storage)
+        self._segment: SegmentReader | None = None
+        self._name: SegmentName | None = None
+        self._offset, self._number = 0, 0  # where it is in the open segment; the last one that is behind it
+        self._history, self._history_anew = 0, False
+
+    @property
+    def identity(self) -> Identity:
+        found = identities.load(self._storage)
+        assert found is not None
+        return found
+
+    def record(self) -> Record:
+        """Return the published end."""
+        return published.read_whole(self._cell, self._storage.path(published.FILE))
+
+    def start(self, held: Held) -> None:
+        """Go on behind what a replica has. Raises StateError for one that is ahead of this trail or is of another one,
+        TrailError where something that it needs was dropped or packed."""
+        self.close_segment()
+        record = self.record()
+        names = [name for name in segment_names(self._storage.names()) if name.number <= record.number]
+        if held.sequence > record.sequence:
+            raise StateError(
+                f"the replica has come to sequence {held.sequence}, the trail {self.directory} only to {record.sequence}",
+                hint=AHEAD,
+            )
+        self._start_history(held, record)
+        if not held.file:
+            self._number = 0
+            return
+        name = SegmentName.parse(held.file)
+        assert name
+        ours = next((one for one in names if one.number == name.number), None)
+        following = next((one for one in names if one.number > name.number), None)
+        if ours == name:
+            self._go_on(ours, held, self._limit(ours, record))
+            return
+        if ours and (ours.epoch, ours.next, ours.fragments) != (name.epoch, name.next, name.fragments):
+            raise StateError(f"the replica has segment {name}, the trail {self.directory} has {ours}", hint=AHEAD)
+        if following is None:
+            raise StateError(f"the replica has segment {name}, the trail {self.directory} none", hint=AHEAD)
+        if following.next != held.sequence + 1 or following.fragments:
+            what = f"segment {name} was packed or dropped" if ours is None or ours.packed else f"segment {name} differs"
+            raise TrailError(
+                f"the replica ends at sequence {held.sequence}, the trail {self.directory} goes on with {following.next}:"
+                f" {what} before the replica had all of it",
+                hint=ANEW,
+            )
+        self._number = name.number
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield what was published since, the schema history first. A piece is sent before the next one is asked for."""
+        record = self.record()
+        yield from self._history_pieces(record)
+        while self._advance(record):
+            assert self._segment and self._name
+            limit = self._limit(self._name, record)
+            while self._offset < limit:
+                data = self._segment.read(self._offset, min(PIECE, limit - self._offset))
+                if not data:
+                    raise self._segment.damage(self._offset, f"the file ends here, {limit} bytes were published")
+                yield SegmentPiece(self._name, self._offset, data)
+                self._offset += len(data)
+            if self._name.number >= record.number:
+                return
+            self._number = self._name.number
+            self.close_segment()
+
+    def bytes_left(self) -> int:
+        """Return about how many bytes of segments are not sent yet."""
+        names = [name for name in segment_names(self._storage.names()) if name.number > self._number]
+        sizes = 0
+        for name in names:
+            try:
+                file = self._storage.open(str(name))
+            except FileNotFoundError:  # packed or dropped since the look
+                continue
+            sizes += file.size()
+            file.close()
+        return max(0, sizes - (self._offset if self._segment else 0))
+
+    def close(self) -> None:
+        self.close_segment()
+        self._cell.close()
+
+    def close_segment(self) -> None:
+        if self._segment:
+            self._segment.close()
+        self._segment, self._name, self._offset = None, None, 0
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _start_history(self, held: Held, record: Record) -> None:
+        """Go on behind the replica's history if it is the beginning of this one, else begin with the first byte."""
+        data = read(self._storage)[: record.history]
+        is_ours = held.history <= len(data) and zlib.crc32(memoryview(data)[: held.history]) == held.history_sum
+        self._history, self._history_anew = (held.history, False) if is_ours else (0, True)
+
+    def _history_pieces(self, record: Record) -> Iterator[Piece]:
+        if self._history >= record.history and not self._history_anew:
+            return
+        data = read(self._storage)[: record.history]
+        while self._history < len(data):
+            piece = data[self._history : self._history + PIECE]
+            yield HistoryPiece(self._history, piece, self._history_anew)
+            self._history += len(piece)
+        self._history_anew = False
+
+    def _go_on(self, name: SegmentName, held: Held, limit: int) -> None:
+        segment = SegmentReader(self._storage, str(name))
+        offset, prefix = held.last
+        frames = segment.read(0, PREFIX_LENGTH).hex(), segment.read(offset, PREFIX_LENGTH).hex()
+        is_same = frames == (held.first, prefix) or not held.length
+        if held.length > limit or not is_same:
+            segment.close()
+            what = f"ends at byte {limit}, before that of" if held.length > limit else "has other frames than"
+            raise StateError(f"segment {name} of the trail {self.directory} {what} the replica", hint=AHEAD)
+        self._segment, self._name, self._offset = segment, name, held.length
+        self._number = name.number - 1
+
+    def _advance(self, record: Record) -> bool:
+        """Open the next published segment unless one is open. Returns whether one is."""
+        while self._segment is None:
+            names = segment_names(self._storage.names())
+            name = next((one for one in names if self._number < one.number <= record.number), None)
+            if name is None:
+                return False
+            try:
+                self._segment, self._name, self._offset = SegmentReader(self._storage, str(name)), name, 0
+            except FileNotFoundError:  # packed or dropped between the look and the opening
+                continue
+        return True
+
+    def _limit(self, name: SegmentName, record: Record) -> int:
+        """Return up to where a segment is published."""
+        if name.number == record.number:
+            return record.end
+        segment = SegmentReader(self._storage, str(name)) if self._segment is None else self._segment
+        try:
+            segment.index.complete(ends_before(segment_names(self._storage.names()), name))
+            return segment.size() if segment.index.is_sealed else segment.index.end
+        finally:
+            if segment is not self._segment:
+                segment.close()

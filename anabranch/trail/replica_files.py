@@ -1,0 +1,110 @@
+"""Files below `load/` of a trail, which a replica gets, too: the rows of an initial load that travels with its trail.
+
+Each is written whole under another name and never changed; a folder's `manifest.json` names its files and comes last. What
+is in them is not looked at here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.errors import TrailError
+from anabranch.failpoints import reach
+from anabranch.trail.failures import syncing, writing
+from anabranch.trail.storage import LocalStorage, Writable, read_whole
+
+FOLDER = "load"
+MANIFEST = "manifest.json"
+PART = ".part"
+UNFINISHED = (PART, ".tmp")
+NAME = re.compile(r"load(?:/[\w%@+=,~ -][\w%@+=,~ .-]{0,250}){1,4}")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFile:
+    """A file as both sides name it. `sum`: CRC-32 of a manifest, which may be another one later; 0 for files of rows."""
+
+    name: str
+    size: int
+    sum: int = 0
+
+
+def load_files(storage: LocalStorage) -> list[LoadFile]:
+    """Return the files below `load/` that are whole, in the order of copying: a manifest behind its files."""
+    found = []
+    for folder, _, names in os.walk(storage.directory / FOLDER):
+        for name in names:
+            path = Path(folder, name)
+            if not name.endswith(UNFINISHED):
+                with suppress(FileNotFoundError):  # a load that is begun anew removes the former one's
+                    found.append(_named(storage, path))
+    return sorted(found, key=lambda one: (one.name.endswith(f"/{MANIFEST}"), one.name))
+
+
+def _named(storage: LocalStorage, path: Path) -> LoadFile:
+    name = str(path.relative_to(storage.directory))
+    crc = zlib.crc32(read_whole(storage, name)) if path.name == MANIFEST else 0
+    return LoadFile(name, path.stat().st_size, crc)
+
+
+class LoadFilesCopy:
+    """The files of a replica while they come. Not for several threads.
+
+    Delivery: a file that has its name is whole and durable; until then it comes again from its first byte."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self._storage = LocalStorage(directory)
+        self._file: Writable | None = None
+        self._name, self._length = "", 0
+
+    def is_wanted(self, offered: LoadFile) -> bool:
+        """Return whether the replica has not got the file yet. Raises TrailError for a name that is none."""
+        path = self._path(offered.name)
+        try:
+            if path.stat().st_size != offered.size:
+                return True
+            return bool(offered.sum) and zlib.crc32(read_whole(self._storage, offered.name)) != offered.sum
+        except FileNotFoundError:
+            return True
+
+    def add(self, name: str, size: int, offset: int, data: bytes) -> bool:
+        """Add bytes of a file; return whether it is whole now. Raises TrailError for a name that is none or a gap, StorageFull:
+        nothing counts, add them again."""
+        path = self._path(name)
+        with writing(name):
+            if not offset:
+                self._begin(path, name)
+            if self._file is None or (name, offset) != (self._name, self._length) or offset + len(data) > size:
+                raise TrailError(f"{name} has {self._length} bytes, others begin at {offset}", hint="connect again")
+            reach("trail.replica.file")
+            self._file.write_at(offset, [data])
+        self._length += len(data)
+        if self._length < size:
+            return False
+        with syncing(name):
+            self._file.sync()
+        self.close()
+        with writing(name):
+            self._storage.rename(name + PART, name)
+        return True
+
+    def close(self) -> None:
+        if self._file:
+            self._file.close()
+        self._file, self._name, self._length = None, "", 0
+
+    def _begin(self, path: Path, name: str) -> None:
+        self.close()
+        self._storage.make_folder(os.path.dirname(name))
+        path.with_name(path.name + PART).unlink(missing_ok=True)
+        self._file, self._name = self._storage.create(name + PART), name
+
+    def _path(self, name: str) -> Path:
+        if not NAME.fullmatch(name) or name.endswith(UNFINISHED):
+            raise TrailError(f"{name!r} is no file of a load", hint="look at who sends it")
+        return self._storage.directory / name
