@@ -40,7 +40,7 @@ WITHOUT = tests/unit/connectors/mysql/binlog/test_mysql_replay_reader.py \
 JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: print(error, file=sys.stderr); \
   from anabranch.testing.packages import find_java; print(find_java().parent.parent)'
 
-.PHONY: help venv native demo check style types test test-unit test-servers test-faults torture bench docs wheels clean \
+.PHONY: help venv native demo check style types test test-unit test-servers test-faults torture bench docs screenshots wheels clean \
   collected fetched part-unit part-servers part-beside part-python
 
 help:
@@ -52,6 +52,7 @@ help:
 	@echo 'make torture      histories with faults, on private servers: make torture SEEDS=1..3000 (TARGET=mysql); keeps tests/torture/results-TARGET.json'
 	@echo 'make bench        the figures of bench/README.md, each beside its ceiling and its peers (W=2 SIZE=full SOURCE=mysql TARGET=mysql); writes docs/explanation/performance.md'
 	@echo 'make docs         the reference pages, from the code'
+	@echo 'make screenshots  the pictures of the console in docs/howto/console, by the test that goes through all its pages'
 	@echo 'make native       the compiled decoder of logs (native/) into .venv; needs cargo, which is installed where make runs as root'
 	@echo 'make wheels       what a release consists of, into dist/: wheels for manylinux and musllinux (abi3), checked; needs cargo'
 	@echo 'make venv         the virtual environment in .venv (PYTHON=python3.12 for another Python)'
@@ -197,6 +198,10 @@ bench: $(NATIVE)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
+
+# The test writes them only when it is asked to: their times and positions differ each time.
+screenshots: $(NATIVE)
+	$(BIN)/python -m pytest -q tests/scenarios/test_scenario_console.py --screenshots docs/howto/console
 
 # ARCH: x86_64 or aarch64. The wheels of macOS are built by .github/workflows/release.yml, which calls this for Linux.
 wheels: $(STAMP)

@@ -69,6 +69,7 @@ hypothesis.settings.load_profile("untimed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--servers-report", type=Path, help="write what the tests marked `servers` showed to this file")
+    parser.addoption("--screenshots", type=Path, help="write pictures of the console's pages into this directory")
     parser.addoption("--spark", action="store_true", help="with Spark also what is marked `quick` (make test-faults)")
 
 

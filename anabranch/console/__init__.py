@@ -13,10 +13,9 @@ from starlette.staticfiles import StaticFiles
 
 from anabranch.console import file_pages, job_pages, lost_pages, pages, people_pages, record_pages, status_pages
 
-__all__ = ["routes", "static_files"]
+__all__ = ["PARTS", "routes", "static_files"]
 
-routes = APIRouter()
-for _part in (
+PARTS = (
     pages,
     job_pages,
     status_pages,
@@ -24,7 +23,9 @@ for _part in (
     record_pages,
     people_pages,
     lost_pages,  # it takes what no other one takes
-):
+)
+routes = APIRouter()
+for _part in PARTS:
     routes.include_router(_part.routes)
 
 

@@ -8,6 +8,7 @@ mysql_*                    capture of a live MySQL; its logs and packets made wi
                            _verify, _writer, _clusters: a target
 postgresql_capture, _log, _slot, _decoders, _source, _types, _encodings    a PostgreSQL that is a source
 postgresql_load, _writer, _applier, set_aside, one_by_one, value_texts     a PostgreSQL that is a target
+served, browser            a manager as a process; a Chromium at its console
 foreign_keys*, unique_keys a source that acts as its keys say, and histories of it, drawn
 forked_commands            `anabranch VERB` in a tenth of a second, as a fork
 chunks                     row images for apply, written as tuples
