@@ -343,7 +343,7 @@ MEANINGS = {
     "AnabranchError": "the root: never raised itself",
     "ConfigError": "job file or command line; all problems of a file in one error",
     "JobChanged": "the job file differs from the job as last run, in a way that needs a load",
-    "UnknownName": "a manager has no such job, user or token, or none that whoever asks may see",
+    "UnknownName": "a manager has no such job, user, token or secret, or none that whoever asks may see",
     "NotAllowed": "whoever asks a manager has not the role for it",
     "OutOfDate": "what was to be changed has been changed by somebody else",
     "TooOften": "a manager's user has tried to log in too often, and has to wait",

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
-from anabranch.api import alerts, audit, health, jobs, metrics, operations, statistics, versions
+from anabranch.api import alerts, audit, health, jobs, metrics, operations, secrets, statistics, versions
 from anabranch.api.counting import Counting, Requests
 from anabranch.api.gate import Gate, Pace
 from anabranch.api.headers import Guard
@@ -47,8 +47,8 @@ def create_app(
     tell_problems(app)
     app.include_router(health.routes)
     app.include_router(metrics.routes)
-    for routes in (jobs.routes, versions.routes, operations.routes, statistics.routes, alerts.routes, audit.routes):
-        app.include_router(routes, prefix=API)
+    for part in (jobs, versions, operations, statistics, alerts, audit, secrets):
+        app.include_router(part.routes, prefix=API)
     if static is not None:
         app.mount("/static", static, name="static")
     for router in pages:  # behind all else: they have a page for what nobody else takes

@@ -1,4 +1,5 @@
-"""Shared by the verbs that speak to the manager's state on this machine: `token`, `user`, `serve`.
+"""Shared by the verbs that speak to the manager's state on this machine: `secret`, `token`, `user`,
+`serve`.
 
 What does not live here: the verbs.
 """

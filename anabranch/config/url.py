@@ -6,6 +6,7 @@ is what the scheme says (preflight asks it).
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -134,6 +135,7 @@ def _endpoint(parser: _Parser, scheme: Database, text: str, needs_database: bool
         password=parser.fill(password),
         database=parser.fill(database),
         options=tuple(parser.options(parts.scheme, parts.query)),
+        variables=None if parser.env is os.environ else parser.env,
     )
     if scheme.needs_user and parser.has_role(scheme):
         written = replace(endpoint, user=endpoint.user or user, host=endpoint.host or host)

@@ -11,7 +11,16 @@ from pathlib import Path
 from fastapi import APIRouter
 from starlette.staticfiles import StaticFiles
 
-from anabranch.console import file_pages, job_pages, lost_pages, pages, people_pages, record_pages, status_pages
+from anabranch.console import (
+    file_pages,
+    job_pages,
+    lost_pages,
+    pages,
+    people_pages,
+    record_pages,
+    secret_pages,
+    status_pages,
+)
 
 __all__ = ["PARTS", "routes", "static_files"]
 
@@ -22,6 +31,7 @@ PARTS = (
     file_pages,
     record_pages,
     people_pages,
+    secret_pages,
     lost_pages,  # it takes what no other one takes
 )
 routes = APIRouter()

@@ -49,7 +49,13 @@ def _pages_of(visitor: Visitor) -> list[tuple[str, str]]:
     """Return the pages that the head of each page leads to, by address."""
     caller = visitor.caller
     is_administrator = caller.role is Role.ADMINISTRATOR and EVERY_JOB in caller.jobs
-    others = [("/new", "New job"), ("/users", "Users"), ("/tokens", "Tokens"), ("/audit", "Audit")]
+    others = [
+        ("/new", "New job"),
+        ("/secrets", "Secrets"),
+        ("/users", "Users"),
+        ("/tokens", "Tokens"),
+        ("/audit", "Audit"),
+    ]
     return [("/", "Jobs"), *(others if is_administrator else [])]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -49,9 +50,9 @@ class Job(NamedJob):
     `on` returns the job as one of them sees it: ask there for what concerns one target."""
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Job:
-        """Read a job file. Raises ConfigError with every problem of the file."""
-        return cls(load_job(str(path), check_filter=check_filter), Path(path))
+    def from_file(cls, path: str | Path, environment: Mapping[str, str] = os.environ) -> Job:
+        """Read a job file, with variables of `environment`. Raises ConfigError with every problem of the file."""
+        return cls(load_job(str(path), environment, check_filter), Path(path))
 
     def run(self, until_caught_up: bool = False, seconds: float | None = None, show: IO[str] | None = None) -> None:
         """Run the whole job: preflight, load if needed, capture and apply together. It ends when it is stopped, has

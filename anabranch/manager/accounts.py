@@ -18,6 +18,7 @@ from anabranch.manager.store import ManagerStore, now
 FIRST = "admin"
 LEAST = 12  # characters of a password. https://pages.nist.gov/800-63-4/sp800-63b.html
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+HASHER = argon2.PasswordHasher()  # as RFC 9106 has it for 64 MiB. https://www.rfc-editor.org/rfc/rfc9106#section-4
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Accounts:
     """The users of one manager."""
 
     def __init__(self, store: ManagerStore) -> None:
-        self._store, self._hasher = store, argon2.PasswordHasher()
+        self._store, self._hasher = store, HASHER
         self._nobody = self._hasher.hash(secrets.token_urlsafe())  # to compare with where there is no such user
 
     def make_first(self) -> str | None:

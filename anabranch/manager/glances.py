@@ -80,9 +80,9 @@ class Heard:
 
 @dataclass
 class _Known:
-    """The facts that are kept of one job between two looks. `version`: that of the file that `views` were made from."""
+    """The facts that are kept of one job between two looks. `version`: `Jobs.mark` of what `views` were made from."""
 
-    version: int
+    version: tuple[int, ...]
     views: list[tuple[JobView, Picture]] = field(default_factory=list)
     source: str = ""
     problem: str = ""
@@ -122,7 +122,7 @@ class Glances:
             _close(self._known.pop(name, None))
 
     def _of(self, name: str) -> _Known:
-        version = self._jobs.job(name).version
+        version = self._jobs.mark(name)
         known = self._known.get(name)
         if known is None or known.version != version:
             _close(known)
@@ -131,7 +131,7 @@ class Glances:
             known = self._known[name] = self._opened(name, version)
         return known
 
-    def _opened(self, name: str, version: int) -> _Known:
+    def _opened(self, name: str, version: tuple[int, ...]) -> _Known:
         try:
             config = self._jobs.checked(self._jobs.version(name).text)
         except UnknownName:

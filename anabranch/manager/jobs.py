@@ -15,7 +15,10 @@ from pathlib import Path
 
 from anabranch.config import JobConfig, parse_job
 from anabranch.errors import ConfigError, OutOfDate, UnknownName
+from anabranch.manager.environment import JobEnvironment, name_in
+from anabranch.manager.secrets import Secrets
 from anabranch.manager.store import ManagerStore, now
+from anabranch.model.way_back_names import name_of
 from anabranch.view.job_view import check_filter
 
 DIRECTORY = "jobs"
@@ -44,10 +47,13 @@ class JobVersion:
 
 
 class Jobs:
-    """The jobs of one manager. `environment`: what `${…}` in their files is looked up in."""
+    """The jobs of one manager. `${…}` in their files is looked up in `secrets`, then in `environment`."""
 
-    def __init__(self, store: ManagerStore, directory: Path, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, store: ManagerStore, directory: Path, secrets: Secrets, environment: Mapping[str, str] = os.environ
+    ) -> None:
         self._store, self._directory, self._environment = store, directory / DIRECTORY, environment
+        self._secrets = secrets
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._files = threading.RLock()  # one writes them at a time, and what it writes is the newest
 
@@ -68,7 +74,22 @@ class Jobs:
 
     def checked(self, text: str) -> JobConfig:
         """Read the text of a job file. Raises ConfigError with every problem of it."""
-        return parse_job(text, Path("the job file"), self._environment, check_filter)
+        return parse_job(text, Path("the job file"), self.environment(name_in(text)), check_filter)
+
+    def environment(self, name: str) -> JobEnvironment:
+        """Return what `${…}` in the file of a job with this name is looked up in."""
+        return JobEnvironment(self._secrets, name, self._environment)
+
+    def environment_of_process(self, name: str, below: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of a process of a job: those of `below`, and the secrets that the job's file names, and that of
+        its way back, which a cut-over reads. Raises UnknownName; ConfigError for a secret that cannot be read."""
+        found = self.environment(name).of_process(self.version(name).text, below)
+        row = self._store.row("SELECT name FROM job WHERE name = ?", (name_of(name),))
+        return self.environment(name).of_process(self.version(row["name"]).text, found) if row else found
+
+    def mark(self, name: str) -> tuple[int, ...]:
+        """Return what differs as soon as the job's file, or a secret, is another one. Raises UnknownName."""
+        return self.job(name).version, *self._secrets.mark()
 
     def add(self, text: str, by: str, note: str = "") -> ManagedJob:
         """Take in a job by the text of its file; it does not run yet. Raises ConfigError, also for a name that is taken."""

@@ -35,6 +35,8 @@ from anabranch.manager.people import People
 from anabranch.manager.processes import LOG
 from anabranch.manager.reach import reach_of
 from anabranch.manager.run_log import Line, tail
+from anabranch.manager.secret_keys import Keys
+from anabranch.manager.secrets import Secrets
 from anabranch.manager.sessions import Sessions
 from anabranch.manager.statistics import Statistics
 from anabranch.manager.store import ManagerStore
@@ -61,14 +63,15 @@ class Manager:
         self.store = ManagerStore(self.home / DIRECTORY)
         self.audit, self.tokens, self.accounts = Audit(self.store), Tokens(self.store), Accounts(self.store)
         self.sessions, self.logins = Sessions(self.store, self.accounts), Logins(self.store, self.accounts)
-        self.jobs = Jobs(self.store, self.home / DIRECTORY)
+        self.secrets = Secrets(self.store, Keys(self.home / DIRECTORY), self.audit)
+        self.jobs = Jobs(self.store, self.home / DIRECTORY, self.secrets)
         self.supervision = Supervision(self.jobs, self.home)
         self.people = People(self.accounts, self.tokens, self.audit)
         self.statistics = Statistics(self.store)
         self.alert_rules, self.notifier = AlertRules(self.store), Notifier(self.store)
         self.alerts = Alerts(self.store, self.alert_rules, self.home, lambda: list(self.notifier.ways))
         self.monitor = Monitor(self.jobs, self.supervision, self.statistics, self.alerts)
-        self.operations = Operations(self.store, self.jobs, self.audit, self.home, lambda: self.supervision.environment)
+        self.operations = Operations(self.store, self.jobs, self.audit, self.home, self._environment)
         self._asked = Asked()
         self.glances = Glances(self.jobs)
 
@@ -86,7 +89,7 @@ class Manager:
         """Return what `anabranch status --json` says of a job; asks both ends. Raises TooBusy."""
 
         def find() -> dict[str, Any]:
-            found = Job.from_file(self.jobs.file(name)).status()
+            found = self._opened(name).status()
             self.glances.hear(name, found)
             return found
 
@@ -107,7 +110,7 @@ class Manager:
         Raises TooBusy."""
 
         def find() -> list[tuple[str, ParkedTable]]:
-            views = Job.from_file(self.jobs.file(name)).targets()
+            views = self._opened(name).targets()
             return [(view.target if len(views) > 1 else "", one) for view in views for one in view.parked()]
 
         return self._asked.ask(name, self.job(caller, name).version, "parked", find)
@@ -116,7 +119,7 @@ class Manager:
         """Return the checks of both ends, for each target by its name, "" of the only one. Raises TooBusy."""
 
         def find() -> list[tuple[str, Report]]:
-            views = Job.from_file(self.jobs.file(name)).targets()
+            views = self._opened(name).targets()
             return [(view.target if len(views) > 1 else "", view.preflight()) for view in views]
 
         return self._asked.ask(name, self.job(caller, name).version, "preflight", find)
@@ -124,7 +127,7 @@ class Manager:
     def trace(self, caller: Caller, name: str, since: datetime) -> list[dict[str, Any]]:
         """Return what happened to a job from a time on, as `anabranch trace` has it."""
         self.job(caller, name)
-        return Job.from_file(self.jobs.file(name)).trace(since)
+        return self._opened(name).trace(since)
 
     def log(self, caller: Caller, name: str, text: str = "", level: str = "") -> list[Line]:
         """Return the end of what a job's processes have written."""
@@ -221,6 +224,14 @@ class Manager:
         self.jobs.remove(name)
         self.glances.forget(name)
         self.audit.note(caller, "job_removed", name)
+
+    def _opened(self, name: str) -> Job:
+        """Return a job as its present file has it, with the secrets of now."""
+        return Job.from_file(self.jobs.file(name), self.jobs.environment(name))
+
+    def _environment(self, name: str) -> dict[str, str]:
+        """Return the variables of a process that is started for a job."""
+        return self.jobs.environment_of_process(name, self.supervision.environment)
 
     def is_well(self) -> bool:
         """Return whether all of its threads are there, and its state can be read."""

@@ -28,7 +28,7 @@ class Monitor:
 
     def __init__(self, jobs: Jobs, supervision: Supervision, statistics: Statistics, alerts: Alerts) -> None:
         self._jobs, self._supervision, self._statistics, self._alerts = jobs, supervision, statistics, alerts
-        self._opened: dict[str, tuple[int, JobMeasures | None]] = {}
+        self._opened: dict[str, tuple[tuple[int, ...], JobMeasures | None]] = {}
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
         self.latest: dict[str, Measure] = {}
@@ -100,19 +100,20 @@ class Monitor:
 
     def _measures(self, job: ManagedJob) -> JobMeasures | None:
         """Return what measures this version of a job; None where its file cannot be read, for want of a variable, say."""
-        version, found = self._opened.get(job.name, (0, None))
-        if version != job.version:
+        mark, present = self._jobs.mark(job.name), self._opened.get(job.name)
+        found = present[1] if present else None
+        if present is None or present[0] != mark:
             self._close(job.name)
             try:
-                found = JobMeasures(Job.from_file(self._jobs.file(job.name)))
+                found = JobMeasures(Job.from_file(self._jobs.file(job.name), self._jobs.environment(job.name)))
             except AnabranchError as error:
                 log.get(job=job.name).warning("job_not_measured", error=str(error))
                 found = None
-            self._opened[job.name] = job.version, found
+            self._opened[job.name] = mark, found
         return found
 
     def _close(self, name: str) -> None:
-        _, measures = self._opened.pop(name, (0, None))
+        _, measures = self._opened.pop(name, (None, None))
         if measures is not None:
             measures.close()
 

@@ -83,9 +83,9 @@ class Operations:
     """The operations of one manager. Each method for somebody asks what the caller may do, and notes what it changes."""
 
     def __init__(
-        self, store: ManagerStore, jobs: Jobs, audit: Audit, home: Path, environment: Callable[[], Mapping[str, str]]
+        self, store: ManagerStore, jobs: Jobs, audit: Audit, home: Path, environment: Callable[[str], Mapping[str, str]]
     ) -> None:
-        """`home`: where jobs have theirs; `environment`: what the processes get."""
+        """`home`: where jobs have theirs; `environment`: what the processes of a job get."""
         self._store, self._jobs, self._audit = store, jobs, audit
         self._home, self._environment = home, environment
         self._directory = store.path.parent / DIRECTORY
@@ -253,8 +253,10 @@ class Operations:
             words = json.loads(row["words"])
             words.insert(words.index(END_OF_OPTIONS) + 1, str(self._jobs.file(row["job"])))
             command = [*COMMAND, *row["verb"].split(), *words]
-            self._children[number] = recorded.start(lock, command, self._home / row["job"], self._environment())
-        except OSError as error:  # no room, too many processes
+            self._children[number] = recorded.start(
+                lock, command, self._home / row["job"], self._environment(row["job"])
+            )
+        except (ConfigError, OSError) as error:  # a secret that cannot be read; no room, too many processes
             recorded.say(f"the operation could not be started: {error}\n")
             self._finish(number, FAILED, None)
         finally:

@@ -61,7 +61,8 @@ class ProcessState:
 
 @dataclass
 class Supervision:
-    """The supervision of one manager's jobs. `home`: where jobs have theirs; `environment`: what their processes get."""
+    """The supervision of one manager's jobs. `home`: where jobs have theirs; `environment`: what their processes get,
+    beside their secrets."""
 
     jobs: Jobs
     home: Path
@@ -205,7 +206,8 @@ class Supervision:
     def _start(self, name: str, watched: Watched) -> None:
         if (found := JobProcess.found(self.home / name)) is not None:  # somebody may have started it by hand
             return self._take_over(name, watched, found)
-        watched.process = JobProcess.started(self.jobs.file(name), self.home / name, self.environment)
+        environment = self.jobs.environment_of_process(name, self.environment)
+        watched.process = JobProcess.started(self.jobs.file(name), self.home / name, environment)
         watched.began, watched.stop_asked = time.monotonic(), None
         log.get(job=name).info("job_started", pid=watched.process.pid)
         return None

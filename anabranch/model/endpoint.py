@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -26,7 +27,8 @@ USUAL = EndLimits()
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """The address of one end of a job. `database` may be "" for a source (rules name schemas). `options` come from the
-    URL's query, e.g. `ssl_ca`, `ssl_mode`, `unix_socket`.
+    URL's query, e.g. `ssl_ca`, `ssl_mode`, `unix_socket`. `variables`: what `${…}` in options of the job file is looked up in,
+    None for the environment of the process.
     """
 
     scheme: str
@@ -37,6 +39,7 @@ class Endpoint:
     database: str = ""
     options: tuple[tuple[str, str], ...] = ()
     limits: EndLimits = field(default=USUAL, compare=False, repr=False)
+    variables: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
     def option(self, name: str, default: str = "") -> str:
         return dict(self.options).get(name, default)

@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.testing import faults
 from anabranch.testing.servers import Server
-from rigs.scenario import Scenario, wait_until
+from rigs.scenario import TARGET_SECRET, Scenario, wait_until
 from rigs.served import Served
 
 Make = Callable[..., Scenario]
@@ -19,9 +19,10 @@ QUICK = Path(__file__).parents[1] / "rigs" / "quick"
 
 
 @contextmanager
-def served(made: Scenario, number: int, *arguments: str) -> Iterator[Served]:
-    """A manager of the scenario's home, whose jobs do without Spark."""
+def served(made: Scenario, number: int, *arguments: str, without: str = "") -> Iterator[Served]:
+    """A manager of the scenario's home, whose jobs do without Spark. `without`: a variable that it does not have."""
     environment = made.environment | {"PYTHONPATH": f"{QUICK}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    environment.pop(without, None)
     (made.directory / "output").mkdir(exist_ok=True)
     manager = Served(environment, made.directory / "output" / f"serve{number}", *arguments)
     manager.token = manager.command("token", "create", "--role", "administrator", "--name", "test")
@@ -52,7 +53,9 @@ def _command(entry: Path) -> bytes:
 @pytest.mark.quick
 def test_a_job_outlives_its_manager_and_obeys_the_next_one(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, "CREATE TABLE item (id INT PRIMARY KEY)", "INSERT INTO item VALUES (1), (2)")
-    with served(made, 1) as first:
+    with served(made, 1, without=TARGET_SECRET) as first:
+        assert first.ask("POST", "/api/v1/jobs", {"text": made.job_file.read_text()})[0] == 422
+        first.command("secret", "set", TARGET_SECRET, given=made.environment[TARGET_SECRET])
         assert first.ask("POST", "/api/v1/jobs", {"text": made.job_file.read_text()})[0] == 201
         assert first.ask("POST", "/api/v1/jobs/shop/start")[0] == 202
         pid = first.wait_job("shop", "running")["pid"]
@@ -61,7 +64,8 @@ def test_a_job_outlives_its_manager_and_obeys_the_next_one(mariadb: Server, scen
         made.source.execute("INSERT INTO item VALUES (3)")
         made.sync()  # nobody manages it, and it goes on
         assert faults.is_alive(pid)
-        with served(made, 2) as second:
+        with served(made, 2, without=TARGET_SECRET) as second:
+            assert second.ask("GET", "/api/v1/jobs/shop/status")[0] == 200
             found = second.wait_job("shop", "running")
             assert (found["pid"], found["restarts"]) == (pid, 0)
             assert second.ask("POST", "/api/v1/jobs/shop/stop")[0] == 202

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import argon2
 import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
@@ -28,7 +27,6 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager
     monkeypatch.setenv("PW", "S3cret@")
     monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path))
     made = Manager(tmp_path)
-    monkeypatch.setattr(made.accounts, "_hasher", argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     made.add(ADMIN, text())
     yield made
     made.store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -53,7 +54,8 @@ def settings_of(
 
 def registry_of(options: KafkaTargetOptions, endpoint: Endpoint) -> Registry | None:
     """Return the registry that the job file names, None where it names none. Raises ConfigError."""
-    return Registry(options.registry, endpoint.option("ssl_ca")) if options.registry else None
+    variables = os.environ if endpoint.variables is None else endpoint.variables
+    return Registry(options.registry, endpoint.option("ssl_ca"), variables) if options.registry else None
 
 
 def refuse_options(options: KafkaTargetOptions) -> None:
