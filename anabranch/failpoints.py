@@ -80,6 +80,11 @@ POINTS = {
     "trail.replica.packed": "a packed segment of a replica has its name, the next one is not there yet",
     "trail.replica.synced": "what came for a replica is durable, its end is not published",
     "trail.replica.published": "the published end of a replica has moved, whoever sent it was not told",
+    # pump
+    "pump.registered": "a pump is registered with its trail, it has not connected yet",
+    "pump.welcome": "the next hop has said what it has, nothing is sent yet",
+    "pump.sent": "a piece of the trail is sent, nobody has asked whether it came",
+    "pump.acknowledged": "the next store has what was sent, the trail is held for it still",
     # change tables
     "changes.noted": "a MySQL has noted which change tables are to come, none of them is there",
     "changes.following": "a MySQL has noted which instances of tables are to come to a job that runs, none of them is there",

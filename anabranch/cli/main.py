@@ -25,7 +25,7 @@ from anabranch.version import __version__
 
 # Groups of the help -> their verbs.
 GROUPS = {
-    "Run": ("run", "capture", "load", "apply", "cutover", "failback"),
+    "Run": ("run", "capture", "load", "apply", "receive", "route", "cutover", "failback"),
     "Prepare and change": (
         "recipe",
         "preflight",
@@ -45,7 +45,7 @@ GROUPS = {
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 FILES = {"types": "certify"}  # of verbs that are in a file of another name
-LOGGING = {"run", "capture", "load", "apply"}  # an error of theirs is a line of their log, too
+LOGGING = {"run", "capture", "load", "apply", "receive", "route"}  # an error of theirs is a line of their log, too
 INTERRUPTED, TERMINATED, UNEXPECTED = 130, 143, 1
 # Of Arrow's allocators the one that keeps least behind a large transaction (10 to 20 MB less). Children take it over.
 ALLOCATOR = ("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")

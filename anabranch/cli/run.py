@@ -30,8 +30,18 @@ def run(job: str, until_caught_up: bool, seconds: float | None) -> None:
     sites also: the other site's deletes noted by then are cleared, and winning rows noted by then are
     written again. With --until-caught-up, --seconds is a limit: exit code 9 when it is not caught up by then.
 
+    With a trail at both ends it sends the one into the other; caught up means then: all that is published is durable at
+    the next store.
+
     SIGINT or SIGTERM finishes the running epoch and stops; a second one stops at once.
     """
+    from anabranch.config.hop_files import is_pump_file
+
+    if is_pump_file(job):
+        from anabranch.job.hopping import PumpJob
+
+        PumpJob(job).run(until_caught_up=until_caught_up, seconds=seconds)
+        return
     from anabranch.job import Job
 
     Job.from_file(job).run(until_caught_up=until_caught_up, seconds=seconds, show=sys.stderr)

@@ -34,6 +34,16 @@ STYLES = {
 @log_level("warning")
 def status(job: str, as_json: bool, reset_counters: bool) -> None:
     """Show state, parts, positions, lag, counters and every table."""
+    if _is_pump(job):
+        from anabranch.cli import hop_text
+        from anabranch.job.hopping import PumpJob
+
+        hop = PumpJob(job).status()
+        if as_json:
+            write_json(hop)
+        else:
+            click.echo("\n".join(hop_text.lines(hop)))
+        return
     gc.disable()  # most of the time are imports, which make much and leave nothing to collect, at the end neither
     try:
         from anabranch.job import Job
@@ -49,6 +59,12 @@ def status(job: str, as_json: bool, reset_counters: bool) -> None:
         write_json(found)
     else:
         click.echo("\n".join(lines(found)))
+
+
+def _is_pump(job: str) -> bool:
+    from anabranch.config.hop_files import is_pump_file
+
+    return is_pump_file(job)
 
 
 def lines(found: Mapping[str, Any]) -> Iterable[str]:

@@ -30,7 +30,7 @@ from anabranch.databases import OPTIONS, SOURCE, TARGET
 from anabranch.errors import ConfigError, Problem
 
 # pydantic's error type -> (message, expected); {…} come from the error's context, {value} is what stands in the file.
-_EXPECTED = {
+EXPECTED = {
     "missing": ("is missing", ""),
     "string_type": ("{value} is not text", "text in quotes"),
     "int_type": ("{value} is not a whole number", "a whole number, without quotes"),
@@ -136,7 +136,7 @@ def _problems(detail: ErrorDetails) -> Iterator[tuple[KeyPath, Problem]]:
 
 def _wrong(kind: str, detail: ErrorDetails, context: dict[str, Any]) -> Problem:
     value = detail["input"]
-    message, expected = _EXPECTED.get(kind, (detail["msg"], ""))
+    message, expected = EXPECTED.get(kind, (detail["msg"], ""))
     choices = re.findall(r"'([^']*)'", str(context.get("expected", "")))
     nearest = get_close_matches(str(value), choices, 1) if isinstance(value, str) else []
     facts = {**context, "value": repr(value)}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from anabranch.errors import StorageFull, TrailError
 
+SYNC_FAILED = "fsync of"
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -31,6 +32,11 @@ def syncing(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise TrailError(
-            f"fsync of {what} failed: {error.strerror or error}",
+            f"{SYNC_FAILED} {what} failed: {error.strerror or error}",
             hint="check the disk and start again: what was published is complete, the rest is read again",
         ) from error
+
+
+def is_sync_failure(error: TrailError) -> bool:
+    """Return whether an fsync has failed: then the process has to end, since what is in its memory may not be on the disk."""
+    return error.message.startswith(SYNC_FAILED)

@@ -130,22 +130,35 @@ class Outgoing:
             self._number = self._name.number
             self.close_segment()
 
-    def bytes_left(self) -> int:
-        """Return about how many bytes of segments are not sent yet."""
-        names = [name for name in segment_names(self._storage.names()) if name.number > self._number]
-        sizes = 0
-        for name in names:
+    def first(self) -> int:
+        """Return the first sequence that is still held, or will be."""
+        names = segment_names(self._storage.names())
+        return names[0].first_whole if names else self.record().sequence + 1
+
+    def bytes_left(self, held: Held) -> int:
+        """Return about how many bytes of segments a replica has not got."""
+        name = SegmentName.parse(held.file)
+        number, left = (name.number, -held.length) if name else (0, 0)
+        for one in segment_names(self._storage.names()):
+            if one.number < number:
+                continue
             try:
-                file = self._storage.open(str(name))
+                file = self._storage.open(str(one))
             except FileNotFoundError:  # packed or dropped since the look
                 continue
-            sizes += file.size()
+            left += file.size()
             file.close()
-        return max(0, sizes - (self._offset if self._segment else 0))
+        return max(0, left)
 
     def close(self) -> None:
         self.close_segment()
         self._cell.close()
+
+    def __enter__(self) -> Outgoing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close_segment(self) -> None:
         if self._segment:

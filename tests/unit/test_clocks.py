@@ -44,6 +44,7 @@ READ_IN = {
     "manager/tokens.py": "when a token ends, which a person has said in days; no row hangs on it",
     "manager/logins.py": "how long whoever guesses at passwords waits; no row hangs on it",
     "manager/sessions.py": "when a login ends; no row hangs on it",
+    "transport/pump.py": "shown: when it was noted how far a pump is",
     "cli/main.py": "the name of a file with a traceback",
 }
 

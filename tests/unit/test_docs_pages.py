@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from anabranch.cli.main import INTERRUPTED, TERMINATED, cli
 from anabranch.config import load_job
+from anabranch.config.hop_files import PumpFile, ReceiveFile, RouteFile, is_pump_file, load_hop_file
 from anabranch.config.job import JobConfig
 from anabranch.config.options import FORMER, classes
 from anabranch.config.options import keys as names
@@ -84,6 +85,13 @@ def options(command: click.Command) -> set[str]:
     return {"--help", *(name for one in command.params for name in (*one.opts, *one.secondary_opts))}
 
 
+def hop_model(file: Path, text: str) -> type[Section] | None:
+    """The form of a file that is no job file, or of a pump's; None for a job file."""
+    if "[store]" in text or "[[routes]]" in text:
+        return ReceiveFile if "[store]" in text else RouteFile
+    return PumpFile if is_pump_file(file) else None
+
+
 @every_page
 def test_job_files_are_job_files(page: Path, tmp_path: Path) -> None:
     """Each TOML of the pages, on top of a minimal job where it shows sections only."""
@@ -91,9 +99,14 @@ def test_job_files_are_job_files(page: Path, tmp_path: Path) -> None:
     for language, text in blocks(page):
         if language == "toml" and not text.lstrip().startswith(("[project", "url =")) and "pyproject" not in text:
             file = tmp_path / "job.toml"
-            file.write_text(completed(text))
+            file.write_text(text)
+            hop = hop_model(file, text)
             try:
-                load_job(file, Anything())
+                if hop is not None:
+                    load_hop_file(hop, file, Anything())
+                else:
+                    file.write_text(completed(text))
+                    load_job(file, Anything())
             except ConfigError as error:
                 wrong.append(f"{error}\n{text}")
     assert not wrong, "\n".join(wrong)
@@ -126,6 +139,17 @@ def sections() -> dict[str, type[BaseModel]]:
     return {name: model for name, field in JobConfig.model_fields.items() if (model := section_in(field.annotation))}
 
 
+def has_hop_key(section: str, keys: list[str]) -> bool:
+    """Return whether it is a key of a pump's, a receiver's or a router's file."""
+    fields = {name: field for one in (PumpFile, ReceiveFile, RouteFile) for name, field in one.model_fields.items()}
+    model = section_in(fields[section].annotation) if section in fields else None
+    for key in keys:
+        if model is None or key not in model.model_fields:
+            return False
+        model = section_in(model.model_fields[key].annotation)
+    return True
+
+
 def section_in(annotation: object) -> type[BaseModel] | None:
     kinds = [kind for kind in (annotation, *get_args(annotation)) if inspect.isclass(kind)]
     return next((kind for kind in kinds if issubclass(kind, Section)), None)
@@ -152,6 +176,8 @@ def has_key(section: str, keys: list[str]) -> bool:
         return True
     if keys[0] == OPTIONS:
         return any(keys[1] in names(kind) for kind in classes(TARGET if section == "targets" else section))
+    if has_hop_key(section, keys):
+        return True
     if section not in sections():
         return False
     model: type[BaseModel] | None = sections()[section]

@@ -39,6 +39,7 @@ PLAIN = (
     "spark",
     "state",
     "trail",
+    "transport",
     "verify",
     "view",
 )

@@ -48,7 +48,7 @@ RARE = frozenset(
     name
     for name in POINTS
     if name.startswith(
-        ("trail.pack", "trail.replica", "trail.staging", "trail.drop", "trail.segment.seal", "capture.decided")
+        ("trail.pack", "trail.replica", "pump.", "trail.staging", "trail.drop", "trail.segment.seal", "capture.decided")
     )
 ) | {
     "capture.prepared",

@@ -18,6 +18,7 @@ RUN = RUNS["results-postgresql"]
 BUGS = [bug for run in RUNS.values() for bug in run["bugs"]]
 KEPT = RUN["failpoints"]
 KILLS = "live/test_cutover_kills.py::test_rule_24_pitfall_74_a_kill_at_every_place_there_and_back"
+HOPS = "unit/transport/test_transport_processes.py::test_a_hop_that_dies_at_any_failpoint_goes_on_where_it_was"
 REFUSED = (
     "live/test_cutover.py::test_pitfall_74_what_is_refused_until_a_kill_is_gone_on_with_and_when_the_job_is_dropped"
 )
@@ -78,6 +79,7 @@ RARE = {
     "apply.parking": "live/test_postgresql_parking.py::test_rule_15_a_crash_while_it_parks_loses_nothing",
     **{name: KILLS for name in POINTS if name.startswith("cutover.")},  # met there by this very list
     "cutover.lifted": REFUSED,
+    **{name: HOPS for name in POINTS if name.startswith(("trail.replica.", "pump."))},  # each ends a process there
 }
 
 

@@ -1,0 +1,392 @@
+"""The pump: sends a trail to the next hop, and lets the trail go when the next store says that it has it, durably.
+
+It is registered with the trail as a copy under `pump NAME`, before it sends anything; what was acknowledged moves that
+registration on. After any cut it begins where the replica is. A way that is gone is tried again with growing pauses; the
+trail grows meanwhile, and whoever writes it does not notice.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from anabranch import log
+from anabranch.errors import AnabranchError, StateError, TargetError, TargetUnavailable, TrailError
+from anabranch.failpoints import reach
+from anabranch.trail import retention
+from anabranch.trail.identity import Identity
+from anabranch.trail.outgoing import HistoryPiece, Outgoing, Piece, SegmentPiece
+from anabranch.trail.replica import Held, hops_of
+from anabranch.trail.replica_files import LoadFile, load_files
+from anabranch.trail.storage import LocalStorage
+from anabranch.transport.bandwidth import Limiter
+from anabranch.transport.hop_state import HopState
+from anabranch.transport.link import BEAT, Link, LinkLost
+from anabranch.transport.messages import OPTIONAL, VERSION, Kind, Message, ProtocolError
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds between two tries
+GREETING = 40.0  # seconds for an answer over several hops, each of which may have to connect
+SYNC_BYTES = 8 << 20  # so many are sent at most before the receiver is asked to make them durable
+SYNCS = 2  # asked for at once: while one is carried out, more comes
+LOOK, LOOK_IDLE, IDLE = 0.003, 0.02, 1.0  # seconds between two looks at the trail, also once it was quiet for so long
+NOTE = 1.0
+FILES = 500  # of a load, offered at once
+FILE_PIECE, FILE_TURN = 256 * 1024, 4 << 20  # bytes of load files in a message, and between two looks at the trail
+SAMPLES = 4096
+
+
+def reader_name(name: str) -> str:
+    """Return the name under which a pump is registered with its trail."""
+    return f"pump {name}"
+
+
+class Pump:
+    """`name`: of the pump, for registration and hops; `trail`: what the trail is called at the next hop; `connect`: opens a
+    connection, raises LinkLost.
+
+    Delivery: every transaction of the trail, in order, once: the replica says from where on."""
+
+    def __init__(
+        self,
+        directory: str | Path,
+        name: str,
+        trail: str,
+        connect: Callable[[], Link],
+        *,
+        to: str = "",
+        limiter: Limiter | None = None,
+        compress: bool = False,
+        longest_pause: float = LONGEST_PAUSE,
+        give_up: float | None = None,
+    ) -> None:
+        self.directory, self.name, self.trail = Path(directory), name, trail
+        self._connect, self._limiter, self._compress = connect, limiter or Limiter(), compress
+        self._longest, self._give_up = longest_pause, give_up
+        self.state = HopState(name, to or trail, pid=os.getpid())
+        self._noted = 0.0
+
+    def run(self, stop: Callable[[], bool], *, until_caught_up: bool = False) -> None:
+        """Send until `stop` says so, or, with `until_caught_up`, until all that is published is durable at the next store.
+
+        Raises TargetError where the next hop refuses the trail, StateError where its replica is not of this trail, TrailError,
+        TargetUnavailable where the way is gone for longer than `give_up` seconds (None: it is tried for ever)."""
+        pause, since = FIRST_PAUSE, time.monotonic()
+        with Outgoing(self.directory) as outgoing:
+            self._register(outgoing)
+            while not stop():
+                session = _Session(self, outgoing, stop, until_caught_up)
+                try:
+                    if session.run():
+                        return
+                except (LinkLost, ProtocolError) as error:
+                    if session.was_welcome:
+                        pause, since = FIRST_PAUSE, time.monotonic()
+                    self._lost(error, since)
+                except AnabranchError as error:
+                    self.state.state, self.state.error = "stopped", error.message
+                    self.note()
+                    raise
+                self._sleep(pause, stop)
+                pause = min(self._longest, pause * 2)
+        self.state.state = "stopped"
+        self.note()
+
+    def is_note_due(self) -> bool:
+        return time.monotonic() - self._noted > NOTE
+
+    def note(self) -> None:
+        """Note how far it is."""
+        self._noted, self.state.at = time.monotonic(), time.time()
+        self.state.save(self.directory)
+
+    def _register(self, outgoing: Outgoing) -> None:
+        if reader_name(self.name) not in retention.readers(self.directory):
+            retention.register_copy(self.directory, reader_name(self.name), outgoing.first() - 1)
+            reach("pump.registered")
+
+    def _lost(self, error: Exception, since: float) -> None:
+        log.get().warning("hop_lost", trail=self.trail, reason=str(error))
+        self.state.state, self.state.error = f"waiting: {error}", str(error)
+        self.note()
+        if self._give_up is not None and time.monotonic() - since > self._give_up:
+            raise TargetUnavailable(str(error), hint="check the next hop and the way to it") from error
+
+    def _sleep(self, seconds: float, stop: Callable[[], bool]) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not stop():
+            time.sleep(min(left, 0.1))
+
+
+class _Session:
+    """One connection of a pump."""
+
+    def __init__(self, pump: Pump, outgoing: Outgoing, stop: Callable[[], bool], until_caught_up: bool) -> None:
+        self._pump, self._outgoing, self._stop, self._until = pump, outgoing, stop, until_caught_up
+        self._state = pump.state
+        self.was_welcome = False
+        self._link: Link
+        self._syncs = self._acked = 0
+        self._unsynced = 0
+        self._published: deque[tuple[int, float]] = deque(maxlen=SAMPLES)
+        self._pinged, self._pings, self._asked = 0.0, 0, dict[int, float]()
+        self._looked, self._offered = 0.0, set[LoadFile]()
+        self._offers: deque[list[LoadFile]] = deque()
+        self._wanted: deque[LoadFile] = deque()
+        self._said: Identity | None = None
+        self._held = Held()
+
+    def run(self) -> bool:
+        """Send until the connection ends. Returns whether all was sent that was asked for, or `stop` was. Raises LinkLost,
+        ProtocolError, TargetError, StateError, TrailError."""
+        self._link = self._pump._connect()
+        try:
+            self._greet()
+            version, quiet = -1, time.monotonic()
+            while not self._stop():
+                record = self._outgoing.record()
+                if record.version != version:
+                    version, quiet = record.version, time.monotonic()
+                    self._see(record.sequence)
+                    self._tell_identity()
+                    for piece in self._outgoing.pieces():
+                        self._send(piece)
+                    self._state.sent = record.sequence
+                self._send_files()
+                self._sync()
+                if self._until and self._is_done(record.sequence):
+                    return True
+                is_idle = time.monotonic() - quiet > IDLE
+                self._turn(0.0 if self._wanted else LOOK_IDLE if is_idle else LOOK)
+            return self._finish()
+        except LinkLost:
+            self._refused_last()
+            raise
+        finally:
+            self._link.close()
+
+    # --- greeting ---------------------------------------------------------------------------------------------------
+
+    def _greet(self) -> None:
+        pump, identity = self._pump, self._outgoing.identity
+        hops = [*(hops_of(LocalStorage(pump.directory)) or ()), pump.name]
+        head = {"version": VERSION, "trail": pump.trail, "identity": asdict(identity), "hops": hops}
+        self._said = identity
+        self._link.say(Kind.HELLO, head)
+        self._link.silence, usual = GREETING, self._link.silence
+        answer = self._link.receive(GREETING, self._stop)
+        self._link.silence = usual
+        if answer is None:
+            raise LinkLost(f"{self._link.peer} has not answered the greeting")
+        if answer.kind == Kind.REFUSED:
+            self._refused(answer)
+        if answer.kind != Kind.WELCOME:
+            raise ProtocolError(f"{self._link.peer} answers with a message of kind {answer.kind}")
+        try:
+            held = Held.from_json(answer.head.get("held"))
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
+        self._link.trust()
+        retention.register_copy(pump.directory, reader_name(pump.name), self._from(held))
+        self._outgoing.start(held)
+        self.was_welcome = True
+        self._state.state, self._state.error = "sending", ""
+        self._state.acknowledged, self._held = held.sequence, held
+        log.get().info("hop_begun", trail=pump.trail, to=self._link.peer, sequence=held.sequence)
+        reach("pump.welcome")
+
+    def _from(self, held: Held) -> int:
+        """Return the sequence that is behind the replica. An empty one may begin where the trail begins now."""
+        return held.sequence if held.file else self._outgoing.first() - 1
+
+    def _refused(self, answer: Message) -> None:
+        message = f"{self._link.peer} refuses the trail {self._pump.trail!r}: {answer.head.get('message')}"
+        if answer.head.get("retry") is True:
+            raise LinkLost(message)
+        raise TargetError(message[:2000], hint=str(answer.head.get("hint", ""))[:1000])
+
+    def _refused_last(self) -> None:
+        """Raise what the other side has said before its end."""
+        try:
+            while (message := self._link.decoder.next()) is not None:
+                if message.kind == Kind.REFUSED:
+                    self._refused(message)
+                self._hear(message)
+        except ProtocolError:
+            return
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    def _send(self, piece: Piece) -> None:
+        if isinstance(piece, HistoryPiece):
+            self._say(Kind.HISTORY, {"offset": piece.offset, "anew": piece.is_anew}, piece.data)
+        else:
+            assert isinstance(piece, SegmentPiece)
+            self._say(Kind.SEGMENT, {"name": str(piece.name), "offset": piece.offset}, piece.data)
+        if self._unsynced > SYNC_BYTES:
+            self._sync()
+
+    def _say(self, kind: Kind, head: dict[str, Any], body: bytes = b"") -> None:
+        """Send a message as soon as the limit of bytes a second lets it; hear what comes meanwhile."""
+        while (pause := self._pump._limiter.pause()) and not self._stop():
+            self._turn(pause)
+        count = self._link.say(kind, head, body, compress=self._pump._compress)
+        self._pump._limiter.spend(count)
+        self._state.bytes_sent += count
+        self._unsynced += len(body)
+        reach("pump.sent")
+        self._turn(0.0)
+
+    def _sync(self) -> None:
+        """Ask for an acknowledgement of what was sent, unless enough were asked for."""
+        if self._unsynced and self._syncs - self._acked < SYNCS:
+            self._syncs, self._unsynced = self._syncs + 1, 0
+            self._link.say(Kind.SYNC, {"number": self._syncs})
+
+    def _tell_identity(self) -> None:
+        identity = self._outgoing.identity
+        if identity != self._said:
+            self._said = identity
+            self._link.say(Kind.IDENTITY, {"identity": asdict(identity)})
+
+    def _send_files(self) -> None:
+        """Offer files of a load that are new, and send some of those that the other side has not got."""
+        now = time.monotonic()
+        if now - self._looked > NOTE and not self._offers and not self._wanted:
+            self._looked = now
+            found = [one for one in load_files(LocalStorage(self._pump.directory)) if one not in self._offered]
+            for at in range(0, len(found), FILES):
+                self._offer(found[at : at + FILES])
+        sent = 0
+        while self._wanted and sent < FILE_TURN and not self._stop():
+            sent += self._send_file(self._wanted.popleft())
+        self._state.files_left = len(self._wanted) + sum(map(len, self._offers))
+
+    def _offer(self, files: list[LoadFile]) -> None:
+        self._offered.update(files)
+        self._offers.append(files)
+        self._link.say(Kind.OFFER, {"files": [[one.name, one.size, one.sum] for one in files]})
+
+    def _send_file(self, file: LoadFile) -> int:
+        try:
+            readable = LocalStorage(self._pump.directory).open(file.name)
+        except FileNotFoundError:  # the load was begun anew
+            return 0
+        try:
+            at = 0
+            while at < file.size or not file.size:
+                data = readable.read(at, min(FILE_PIECE, file.size - at))
+                if not data and file.size:
+                    raise TrailError(f"{file.name} has become shorter", hint="load the table again")
+                self._say(Kind.FILE, {"name": file.name, "size": file.size, "offset": at}, data)
+                at += len(data)
+                if not file.size or self._stop():
+                    break
+            return max(at, 1)
+        finally:
+            readable.close()
+
+    # --- hearing ----------------------------------------------------------------------------------------------------
+
+    def _turn(self, seconds: float) -> None:
+        """Hear what has come, for `seconds` at most until there is something; show that we are alive; note how far we are."""
+        now = time.monotonic()
+        if now - self._pinged > BEAT:
+            self._pinged, self._pings = now, self._pings + 1
+            self._asked[self._pings] = now
+            self._link.say(Kind.PING, {"number": self._pings})
+        self._link.take_some()
+        for message in self._messages(seconds):
+            self._hear(message)
+        self._link.refuse_silence()
+        if self._pump.is_note_due():
+            self._state.lag = time.monotonic() - self._published[0][1] if self._published else 0.0
+            self._state.left = self._outgoing.bytes_left(self._held)
+            self._pump.note()
+
+    def _messages(self, seconds: float) -> Iterator[Message]:
+        found = self._link.receive(seconds, self._stop) if seconds else self._link.decoder.next()
+        while found is not None:
+            yield found
+            found = self._link.decoder.next()
+
+    def _hear(self, message: Message) -> None:
+        match message.kind:
+            case Kind.ACK:
+                self._acknowledged(message.head)
+            case Kind.WANT:
+                self._want(message.head.get("files"))
+            case Kind.PONG:
+                self._ponged(message.head)
+            case Kind.WAITING:
+                self._state.state = f"waiting: {str(message.head.get('reason'))[:300]} at {self._link.peer}"
+                self._pump.note()
+            case Kind.REFUSED:
+                self._refused(message)
+            case kind if kind < OPTIONAL:
+                raise ProtocolError(f"a message of kind {kind} is not for a pump")
+
+    def _acknowledged(self, head: dict[str, Any]) -> None:
+        try:
+            held = Held.from_json(head.get("held"))
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
+        if head.get("number") != self._acked + 1 or self._acked + 1 > self._syncs:
+            raise ProtocolError("an acknowledgement of what was not asked for")
+        if held.sequence > self._outgoing.record().sequence:
+            raise StateError(
+                "the next hop acknowledges transactions that were not sent", hint="look at who answers there"
+            )
+        self._acked += 1
+        reach("pump.acknowledged")
+        retention.advance(self._pump.directory, reader_name(self._pump.name), held.sequence)
+        self._state.acknowledged, self._state.state = held.sequence, "sending"
+        behind = head.get("behind")
+        self._state.behind = [one for one in behind if isinstance(one, dict)] if isinstance(behind, list) else []
+        while self._published and self._published[0][0] <= held.sequence:
+            self._published.popleft()
+        self._held = held
+
+    def _want(self, places: object) -> None:
+        if not self._offers or not isinstance(places, list):
+            raise ProtocolError("files are asked for that were not offered")
+        offered = self._offers.popleft()
+        if not all(type(one) is int and 0 <= one < len(offered) for one in places):
+            raise ProtocolError("files are asked for that were not offered")
+        self._wanted.extend(offered[one] for one in places)
+
+    def _ponged(self, head: dict[str, Any]) -> None:
+        """Note how long each leg of the way takes: the answer names the hops from the far end on, with their own times."""
+        asked, hops = self._asked.pop(head.get("number", -1), None), head.get("hops")
+        if asked is None or not isinstance(hops, list):
+            return
+        legs, whole = [], time.monotonic() - asked
+        for one in reversed(hops[:64]):
+            if not (isinstance(one, list) and len(one) == 2 and isinstance(one[1], int | float)):
+                raise ProtocolError("an answer without hops")
+            legs.append((str(one[0])[:100], max(0.0, whole - one[1])))
+            whole = float(one[1])
+        self._state.legs = legs
+
+    def _see(self, sequence: int) -> None:
+        self._state.published = sequence
+        if not self._published or self._published[-1][0] < sequence:
+            self._published.append((sequence, time.monotonic()))
+
+    def _is_done(self, sequence: int) -> bool:
+        is_all = self._state.acknowledged >= sequence and self._acked == self._syncs and not self._unsynced
+        return is_all and bool(self._looked) and not self._offers and not self._wanted
+
+    def _finish(self) -> bool:
+        """Wait a moment for what was sent to be acknowledged."""
+        until = time.monotonic() + 3.0
+        self._sync()
+        while self._acked < self._syncs and time.monotonic() < until:
+            message = self._link.receive(0.1)
+            if message:
+                self._hear(message)
+        return True

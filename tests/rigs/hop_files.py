@@ -1,0 +1,103 @@
+"""Files of pumps, receivers and routers on loopback addresses, and the processes that run by them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from anabranch.transport.tls import Certificates
+
+PACKAGE = Path(__file__).parents[2]
+EVERYBODY = '[[allow]]\ntrail = "*"\n'
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+def listen(port: int, tls: Certificates | None) -> str:
+    lines = [f'[listen]\naddress = "127.0.0.1:{port}"']
+    if tls:
+        lines += [f'tls_ca = "{tls.ca}"', f'tls_cert = "{tls.cert}"', f'tls_key = "{tls.key}"']
+    return "\n".join(lines) + "\n"
+
+
+def url(port: int, trail: str, tls: Certificates | None) -> str:
+    if tls is None:
+        return f"trail+tcp://127.0.0.1:{port}/{trail}"
+    return f"trail+tls://127.0.0.1:{port}/{trail}?ssl_ca={tls.ca}&ssl_cert={tls.cert}&ssl_key={tls.key}"
+
+
+def receive_file(folder: Path, port: int, tls: Certificates | None = None, more: str = "") -> Path:
+    store = f'[store]\nurl = "trail+file://{folder}/in"\n{more}\n'
+    return written(folder / "receive.toml", f'name = "in"\n{listen(port, tls)}{store}{EVERYBODY}')
+
+
+def route_file(folder: Path, port: int, to: int, tls: Certificates | None = None) -> Path:
+    scheme = "trail+tls" if tls else "trail+tcp"
+    way = f'[[routes]]\ntrail = "shop*"\nto = "{scheme}://127.0.0.1:{to}"\n'
+    return written(folder / "route.toml", f'name = "dmz"\n{listen(port, tls)}{way}{EVERYBODY}')
+
+
+def pump_file(folder: Path, source: Path, target: str, more: str = "") -> Path:
+    ends = f'[source]\nurl = "trail+file://{source}"\n[target]\nurl = "{target}"\n'
+    return written(folder / "pump.toml", f'name = "hop"\n{ends}{more}\n[retry.target]\ninterval_s = 1\n')
+
+
+def written(file: Path, text: str) -> Path:
+    file.write_text(text)
+    return file
+
+
+class Process:
+    """`anabranch ARGUMENTS`, started again as often as it is killed."""
+
+    def __init__(self, *arguments: str | Path, folder: Path) -> None:
+        self.arguments, self.folder = [str(one) for one in arguments], folder
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, **environment: str) -> None:
+        env = {**os.environ, "PYTHONPATH": str(PACKAGE), "ANABRANCH_HOME": str(self.folder / "home"), **environment}
+        with (self.folder / f"{self.arguments[0]}.log").open("ab") as log:
+            command = [sys.executable, "-m", "anabranch", *self.arguments]
+            self.process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        assert self.process
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> int:
+        """Ask it to end, as Ctrl-C does; return its exit code."""
+        assert self.process
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        return self.process.wait(20)
+
+
+def asked(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    env = {**os.environ, "PYTHONPATH": str(PACKAGE), **environment}
+    command = [sys.executable, "-m", "anabranch", *map(str, arguments)]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+
+
+def status(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(asked("status", file, "--json").stdout)
+    return found
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 40.0) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
