@@ -10,7 +10,19 @@ from collections.abc import Collection, Sequence
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
-from anabranch.api import alerts, audit, health, jobs, metrics, operations, secrets, statistics, versions
+from anabranch.api import (
+    alerts,
+    audit,
+    events,
+    health,
+    jobs,
+    metrics,
+    operations,
+    people,
+    secrets,
+    statistics,
+    versions,
+)
 from anabranch.api.counting import Counting, Requests
 from anabranch.api.gate import Gate, Pace
 from anabranch.api.headers import Guard
@@ -47,7 +59,7 @@ def create_app(
     tell_problems(app)
     app.include_router(health.routes)
     app.include_router(metrics.routes)
-    for part in (jobs, versions, operations, statistics, alerts, audit, secrets):
+    for part in (jobs, versions, operations, statistics, alerts, audit, secrets, people, events):
         app.include_router(part.routes, prefix=API)
     if static is not None:
         app.mount("/static", static, name="static")

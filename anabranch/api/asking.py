@@ -49,6 +49,20 @@ def noted(request: Request, caller: Caller) -> Caller:
     return caller
 
 
+def bearer_of(request: Request) -> str | None:
+    """Return the token that a request has, whether it counts or not."""
+    kind, _, text = request.headers.get("Authorization", "").partition(" ")
+    return text.strip() if kind.lower() == "bearer" else None
+
+
+def caller_now(request: Request, given: str | None) -> Caller | None:
+    """Return who has this token, or without one the request's session, as of now; None where it counts no more."""
+    if given is not None:
+        return manager_of(request).tokens.caller(given, place_of(request))
+    found = session_of(request)
+    return caller_of(request, found) if found is not None else None
+
+
 def asking(request: Request, credentials: _Credentials) -> Caller:
     """Return who asks. Raises 401 without a token that counts; a session counts for reading, and with its word for the rest."""
     if credentials is not None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 
 from anabranch.api.asking import Asks, TheManager
+from anabranch.api.repeating import RepeatKey, tell_repeat
 from anabranch.config.toml_text import document_of
 from anabranch.errors import ConfigError
 from anabranch.manager import Manager
@@ -90,9 +91,11 @@ def jobs(
 
 
 @routes.post("", status_code=201)
-def add(manager: TheManager, caller: Asks, body: JobText) -> JobAnswer:
+def add(manager: TheManager, caller: Asks, body: JobText, response: Response, key: RepeatKey = None) -> JobAnswer:
     """Take in a job by the text of its file. It does not run yet."""
-    return answer(manager, manager.add(caller, body.written(), body.note))
+    job, is_repeat = manager.add_once(caller, body.written(), body.note, key)
+    tell_repeat(response, is_repeat)
+    return JobAnswer(job.name, job.version, job.is_wanted, job.since, "stopped", None, 0, None, None, "")
 
 
 @routes.get("/{name}")

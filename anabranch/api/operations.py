@@ -12,6 +12,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from anabranch.api.asking import Asks, TheManager
 from anabranch.api.jobs import Name
+from anabranch.api.repeating import RepeatKey, tell_repeat
 from anabranch.manager.operations import Operation, Output
 
 routes = APIRouter(prefix="/jobs/{name}/operations", tags=["operations"])
@@ -36,9 +37,12 @@ class OperationPage:
 
 
 @routes.post("", status_code=202)
-def ask(manager: TheManager, caller: Asks, name: Name, body: OperationAsked, response: Response) -> Operation:
+def ask(
+    manager: TheManager, caller: Asks, name: Name, body: OperationAsked, response: Response, key: RepeatKey = None
+) -> Operation:
     """Have a command carried out for a job, as a process beside it. `Location` is where to look for it."""
-    found = manager.operations.ask(caller, name, body.verb, body.arguments)
+    found, is_repeat = manager.operations.ask_once(caller, name, body.verb, body.arguments, key)
+    tell_repeat(response, is_repeat)
     response.headers["Location"] = f"/api/v1/jobs/{name}/operations/{found.id}"
     return found
 

@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from anabranch.api.asking import Asks, TheManager
+from anabranch.api.people import Patterns
 from anabranch.manager.secrets import NAME, Secret
 
 routes = APIRouter(prefix="/secrets", tags=["secrets"])
@@ -22,7 +23,7 @@ class SecretValue:
     """A value for a secret. `jobs`: patterns on the names of jobs that may use it; without it as before, at first `*`."""
 
     value: str = field(repr=False)
-    jobs: list[str] | None = None
+    jobs: Patterns | None = None
 
 
 @dataclass(frozen=True)

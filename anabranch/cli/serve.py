@@ -145,7 +145,9 @@ def _serve(
     manager.begin()
     try:
         click.echo(f"anabranch serves {address}", err=True)
-        Server(config(app)).run(sockets)
+        server = Server(config(app))
+        app.state.is_ending = lambda: server.should_exit  # answers that go on end then
+        server.run(sockets)
     finally:
         manager.end(stop_jobs)
 

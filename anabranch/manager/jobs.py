@@ -91,8 +91,11 @@ class Jobs:
         """Return what differs as soon as the job's file, or a secret, is another one. Raises UnknownName."""
         return self.job(name).version, *self._secrets.mark()
 
-    def add(self, text: str, by: str, note: str = "") -> ManagedJob:
-        """Take in a job by the text of its file; it does not run yet. Raises ConfigError, also for a name that is taken."""
+    def take_in(self, text: str, by: str, note: str = "") -> ManagedJob:
+        """Take in a job by the text of its file, which `write_file` is to write then.
+
+        Raises ConfigError, also for a name that is taken.
+        """
         name = self.checked(text).name
         with self._store.writing() as connection:
             last = connection.execute("SELECT max(version) FROM job_version WHERE job = ?", (name,)).fetchone()[0] or 0
@@ -104,7 +107,6 @@ class Jobs:
             connection.execute(
                 "INSERT INTO job_version VALUES (?, ?, ?, ?, ?, ?)", (name, last + 1, text, now(), by, note)
             )
-        self.write_file(name)
         return self.job(name)
 
     def change(self, name: str, text: str, by: str, note: str = "", expected: int | None = None) -> ManagedJob:

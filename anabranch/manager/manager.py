@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from anabranch.manager.alerts import Alerts
 from anabranch.manager.asked import Asked
 from anabranch.manager.audit import Audit, Entry
 from anabranch.manager.callers import EVERY_JOB, Caller, Role
+from anabranch.manager.events import Events
 from anabranch.manager.glances import Glance, Glances, Heard
 from anabranch.manager.jobs import Jobs, JobVersion, ManagedJob
 from anabranch.manager.logins import Logins
@@ -34,6 +35,7 @@ from anabranch.manager.operations import Operations
 from anabranch.manager.people import People
 from anabranch.manager.processes import LOG
 from anabranch.manager.reach import reach_of
+from anabranch.manager.repeats import Repeats
 from anabranch.manager.run_log import Line, tail
 from anabranch.manager.secret_keys import Keys
 from anabranch.manager.secrets import Secrets
@@ -64,6 +66,7 @@ class Manager:
         self.audit, self.tokens, self.accounts = Audit(self.store), Tokens(self.store), Accounts(self.store)
         self.sessions, self.logins = Sessions(self.store, self.accounts), Logins(self.store, self.accounts)
         self.secrets = Secrets(self.store, Keys(self.home / DIRECTORY), self.audit)
+        self.repeats = Repeats(self.store)
         self.jobs = Jobs(self.store, self.home / DIRECTORY, self.secrets)
         self.supervision = Supervision(self.jobs, self.home)
         self.people = People(self.accounts, self.tokens, self.audit)
@@ -71,7 +74,8 @@ class Manager:
         self.alert_rules, self.notifier = AlertRules(self.store), Notifier(self.store)
         self.alerts = Alerts(self.store, self.alert_rules, self.home, lambda: list(self.notifier.ways))
         self.monitor = Monitor(self.jobs, self.supervision, self.statistics, self.alerts)
-        self.operations = Operations(self.store, self.jobs, self.audit, self.home, self._environment)
+        self.operations = Operations(self.store, self.jobs, self.audit, self.home, self._environment, self.repeats)
+        self.events = Events(self.store, self.jobs, self.supervision, self.alerts, lambda: self.monitor.latest)
         self._asked = Asked()
         self.glances = Glances(self.jobs)
 
@@ -142,11 +146,23 @@ class Manager:
 
     def add(self, caller: Caller, text: str, note: str = "") -> ManagedJob:
         """Take in a job by the text of its file. Raises ConfigError with every problem of it."""
+        return self.add_once(caller, text, note, None)[0]
+
+    def add_once(self, caller: Caller, text: str, note: str, key: str | None) -> tuple[ManagedJob, bool]:
+        """Take in a job, but once for a `key`. Returns it, and whether it was taken in before. Raises ConfigError."""
         caller.require(Role.ADMINISTRATOR)
         refuse_masked(text)
-        job = self.jobs.add(text, caller.name, note)
-        self.audit.note(caller, "job_added", job.name, after=f"version {job.version}")
-        return job
+
+        def take_in() -> dict[str, Any]:
+            job = self.jobs.take_in(text, caller.name, note)
+            self.audit.note(caller, "job_added", job.name, after=f"version {job.version}")
+            return asdict(job)
+
+        answer, is_repeat = self.repeats.once(caller, key, {"job": text, "note": note}, take_in)
+        job = ManagedJob(**answer)
+        if not is_repeat:  # behind the transaction: files have a lock of their own; `begin` writes what a kill left out
+            self.jobs.write_file(job.name)
+        return job, is_repeat
 
     def change(self, caller: Caller, name: str, text: str, note: str = "", expected: int | None = None) -> ManagedJob:
         """Give a job its next version. Raises ConfigError, OutOfDate; NotAllowed where it reaches further than the one before,

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from anabranch.manager.callers import Caller, Role
 from anabranch.manager.jobs import Jobs
 from anabranch.manager.masking import HIDDEN
 from anabranch.manager.recorded import STREAMS, Recorded
+from anabranch.manager.repeats import Repeats
 from anabranch.manager.store import ManagerStore, now
 from anabranch.manager.verbs import OFFERED
 from anabranch.model.commands import END_OF_OPTIONS, Command
@@ -83,10 +84,16 @@ class Operations:
     """The operations of one manager. Each method for somebody asks what the caller may do, and notes what it changes."""
 
     def __init__(
-        self, store: ManagerStore, jobs: Jobs, audit: Audit, home: Path, environment: Callable[[str], Mapping[str, str]]
+        self,
+        store: ManagerStore,
+        jobs: Jobs,
+        audit: Audit,
+        home: Path,
+        environment: Callable[[str], Mapping[str, str]],
+        repeats: Repeats,
     ) -> None:
         """`home`: where jobs have theirs; `environment`: what the processes of a job get."""
-        self._store, self._jobs, self._audit = store, jobs, audit
+        self._store, self._jobs, self._audit, self._repeats = store, jobs, audit, repeats
         self._home, self._environment = home, environment
         self._directory = store.path.parent / DIRECTORY
         self._commands: Mapping[str, Command] = {}
@@ -102,6 +109,13 @@ class Operations:
 
     def ask(self, caller: Caller, job: str, verb: str, arguments: Sequence[str]) -> Operation:
         """Have a command carried out for a job. Raises NotAllowed, UnknownName; ConfigError for what is not offered."""
+        return self.ask_once(caller, job, verb, arguments, None)[0]
+
+    def ask_once(
+        self, caller: Caller, job: str, verb: str, arguments: Sequence[str], key: str | None
+    ) -> tuple[Operation, bool]:
+        """Have a command carried out, but once for a `key`. Returns the operation as it was asked for, and whether it was so
+        before."""
         caller.require(Role.VIEWER, job)
         self._jobs.job(job)
         command = self._commands.get(verb)
@@ -109,26 +123,18 @@ class Operations:
             raise ConfigError(f"{verb!r} is not offered here", job=job, hint=f"one of {', '.join(self._commands)}")
         given = command.of_job(arguments)
         caller.require(OFFERED[verb].of(given), job)
-        with self._store.writing() as connection:
-            self._require_room(connection, caller.role, job)
-            words = given.words()
-            done = connection.execute(
-                "INSERT INTO operation (job, verb, arguments, words, state, asked, asked_by, role)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    job,
-                    verb,
-                    json.dumps(list(arguments)),
-                    json.dumps(words),
-                    QUEUED,
-                    now(),
-                    caller.name,
-                    caller.role.value,
-                ),
-            )
-        self._audit.note(caller, "operation_asked", job, after=" ".join([verb, *arguments]))
+
+        def note() -> dict[str, Any]:
+            with self._store.writing() as connection:
+                self._require_room(connection, caller.role, job)
+                number = _queue(connection, caller, (job, verb, json.dumps(list(arguments)), json.dumps(given.words())))
+            self._audit.note(caller, "operation_asked", job, after=" ".join([verb, *arguments]))
+            return asdict(self._one(job, number))
+
+        asked = {"of": job, "verb": verb, "arguments": list(arguments)}
+        answer, is_repeat = self._repeats.once(caller, key, asked, note)
         self._awake.set()
-        return self._one(job, int(done.lastrowid or 0))
+        return Operation(**(answer | {"arguments": tuple(answer["arguments"])})), is_repeat
 
     def operation(self, caller: Caller, job: str, number: int) -> Operation:
         """Return one operation of a job. Raises UnknownName."""
@@ -342,6 +348,15 @@ class Operations:
         if row is None:
             raise UnknownName(f"the job {job} has no operation {number}", job=job)
         return _operation(row)
+
+
+def _queue(connection: sqlite3.Connection, caller: Caller, values: tuple[str, ...]) -> int:
+    """Add an operation to those that wait. `values`: job, verb, arguments, words. Returns its number."""
+    done = connection.execute(
+        "INSERT INTO operation (job, verb, arguments, words, state, asked, asked_by, role) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (*values, QUEUED, now(), caller.name, caller.role.value),
+    )
+    return int(done.lastrowid or 0)
 
 
 def _has_place(row: Mapping[str, Any], running: Sequence[Mapping[str, Any]]) -> bool:

@@ -35,6 +35,21 @@ class People:
         self.audit.note(caller, "user_added", after=f"{name}: {role}, jobs {' '.join(jobs)}")
         return password
 
+    def user(self, caller: Caller, name: str) -> User:
+        """Return one user. Raises UnknownName."""
+        caller.require(Role.ADMINISTRATOR)
+        return self.accounts.user(name)
+
+    def change_user(self, caller: Caller, name: str, role: Role, jobs: tuple[str, ...]) -> User:
+        """Give a user another role and other jobs, and end its logins. Raises UnknownName, ConfigError for the last
+        administrator."""
+        caller.require(Role.ADMINISTRATOR)
+        before = self.accounts.user(name)
+        self.accounts.change(name, role, jobs)
+        told = f"{name}: {before.role}, jobs {' '.join(before.jobs)}"
+        self.audit.note(caller, "user_changed", before=told, after=f"{name}: {role}, jobs {' '.join(jobs)}")
+        return self.accounts.user(name)
+
     def new_password(self, caller: Caller, name: str) -> str:
         """Give a user a one-time password in place of its own, and end its logins. Returns it. Raises UnknownName."""
         caller.require(Role.ADMINISTRATOR)

@@ -53,8 +53,14 @@ class ManagerStore:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection inside one transaction, which an error takes back. Raises StateError for what SQLite refuses."""
+        """Yield the connection inside one transaction, which an error takes back. Raises StateError for what SQLite refuses.
+
+        Inside another one of the same thread it is a part of that: only the outer one makes it durable.
+        """
         with self._mutex, self._told():
+            if self._connection.in_transaction:  # ours: the mutex is
+                yield self._connection
+                return
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection

@@ -42,6 +42,7 @@ READ_IN = {
     "manager/glances.py": "shown: when both ends were asked last",
     "manager/store.py": "shown: when something was noted",
     "manager/tokens.py": "when a token ends, which a person has said in days; no row hangs on it",
+    "manager/repeats.py": "how long the answer to a repeated request is kept; no row hangs on it",
     "manager/logins.py": "how long whoever guesses at passwords waits; no row hangs on it",
     "manager/sessions.py": "when a login ends; no row hangs on it",
     "transport/pump.py": "shown: when it was noted how far a pump is",
