@@ -119,6 +119,8 @@ POINTS = {
     "apply.merged.staged": "a table's staged changes are merged in the open transaction",
     "apply.cascaded": "a foreign key's action is carried out in the open transaction",
     "apply.pipelined": "source transactions are committed one by one, the target need not have all of them on its disk",
+    "apply.carried": "one of several appliers has carried out a source transaction, whose turn to commit may not have come",
+    "apply.in.turn": "one of several appliers has committed its transaction in turn, nobody was told yet",
     "apply.one": "one source transaction was carried out row by row, before its commit",
     "apply.saved": "table states are saved in the open transaction",
     "apply.commit": "before COMMIT is sent",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch import log
 from anabranch.apply.abilities import MergeWriter
+from anabranch.apply.appliers import InOrder
 from anabranch.apply.cascades.takeovers import with_takeovers
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Where
@@ -27,7 +28,7 @@ from anabranch.apply.set_wise import carry_out_stages
 from anabranch.apply.stage import Disputable, Group
 from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
-from anabranch.contracts import Conflict, EmptiesApart, Emptying, PipelinedWriter
+from anabranch.contracts import Conflict, EmptiesApart, Emptying, ParallelWriter, PipelinedWriter
 from anabranch.failpoints import reach
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
@@ -164,11 +165,15 @@ class MergeCarrier:
             for transaction in feed.transactions():
                 self.alone(transaction)
             return
+        many: PipelinedWriter = writer
+        number = self.progress.settings.appliers
+        if number > 1 and isinstance(writer, ParallelWriter):
+            many = InOrder(self.progress, writer, number)
         for part in feed.stretches():
             if isinstance(part, SourceTransaction):
                 self.alone(part)
             else:
-                in_pipelines(self.progress, writer, part, self.filtered, self.alone)
+                in_pipelines(self.progress, many, part, self.filtered, self.alone)
 
     def alone(self, transaction: SourceTransaction) -> None:
         """Carry out one transaction in an epoch of its own."""

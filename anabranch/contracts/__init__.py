@@ -114,6 +114,7 @@ from anabranch.contracts.values import Bounds, LogOptions
 from anabranch.contracts.verified import VerifiedStore
 from anabranch.contracts.writer import (
     AltersTables,
+    ApplierSession,
     Begun,
     Cascader,
     Conflict,
@@ -125,6 +126,7 @@ from anabranch.contracts.writer import (
     EpochWriter,
     LabelWriter,
     Needed,
+    ParallelWriter,
     PipelinedWriter,
     RowWriter,
     StagedWriter,
@@ -139,6 +141,7 @@ __all__ = [
     "AltersTables",
     "AppendTarget",
     "Appender",
+    "ApplierSession",
     "AsideStore",
     "Begun",
     "Bounds",
@@ -196,6 +199,7 @@ __all__ = [
     "Outlook",
     "PairCatalog",
     "PairWriter",
+    "ParallelWriter",
     "PassingTarget",
     "PipelinedWriter",
     "PlacedReader",

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import Age, FoundRow, NotedConflict
     from anabranch.rows.dropped import DroppedTable
-    from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
-    from anabranch.rows.small import SmallTransactions
+    from anabranch.rows.net import Cascade, CascadeRule, ChangeShape, RowChange, StagedNet, TableNet, TargetTable
+    from anabranch.rows.small import SmallTransactions, Values
 
 Needed = Callable[[TableId], tuple[TableSchema, TableSchema] | None]
 """Tells of a source table the definition by which it is followed, and the one that it has now; None where its columns need no
@@ -195,6 +195,34 @@ class PipelinedWriter(Protocol):
         Fenced for another owner. What was committed is certain to survive only once a later epoch has been committed by
         `commit`.
         """
+
+
+class ApplierSession(Protocol):
+    """One of several sessions of an owner that carry out small source transactions at once. Not for two threads."""
+
+    def carry_out(self, changes: Sequence[tuple[ChangeShape, Values]]) -> bool:
+        """Open a transaction and carry out the changes of one source transaction, in their order, each of which has to hit one
+        row. Returns False, with all of it undone, where one does not, or is refused, or has waited too long for a lock: a
+        short time only, since whoever has the lock may be waiting for this one to commit (K22). Raises TargetUnavailable where
+        the line is lost."""
+
+    def commit(self, now: Checkpoint, then: Checkpoint) -> bool:
+        """Move the checkpoint as the last statement, and commit. Returns False where it is not at `now`, or the target refuses
+        the commit; `rollback` then ends the transaction. A commit whose answer is lost raises TargetUnavailable. It is certain
+        to survive as PipelinedWriter says."""
+
+    def rollback(self) -> None:
+        """Undo what is open, if anything is."""
+
+
+@runtime_checkable
+class ParallelWriter(Protocol):
+    """Lets a Writer have several sessions that carry out source transactions at once; an ability that not all have."""
+
+    def appliers(self, number: int, tables: Sequence[TargetTable]) -> Sequence[ApplierSession]:
+        """Return so many sessions of the claimed owner, with nothing open, for changes of these tables; outside of any epoch.
+        None where the target would do something by itself on these changes that hangs on their order and that no lock of a row
+        tells. Whoever claims the job ends them; `close` closes them, too."""
 
 
 @runtime_checkable

@@ -124,6 +124,7 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
     apply = job.config.apply
     return ApplySettings(
         per_transaction=apply.mode == "transaction",
+        appliers=apply.appliers,
         truncate=Emptying(job.config.emptying(job.target)),
         lock=job.config.load.lock,
         logs_cascades=logs_cascades,

@@ -30,7 +30,7 @@ LARGE = (
 # Servers, and what the job files say besides: transactions carried out one by one, a TRUNCATE that commits by itself.
 PAIRS = {
     "mariadb and postgresql": ("mariadb", "logical_postgresql", ""),
-    "mysql and postgresql": ("mysql", "logical_postgresql", '[apply]\nmode = "transaction"\n'),
+    "mysql and postgresql": ("mysql", "logical_postgresql", '[apply]\nmode = "transaction"\nappliers = 3\n'),
     "postgresql and postgresql": ("logical_postgresql", "logical_postgresql", ""),
     "mariadb and mysql": ("mariadb", "mysql", '[apply]\ntruncate = "truncate"\n'),
 }

@@ -26,9 +26,9 @@ def insert(row: Row) -> tuple[Any, ...]:
     return ("items", "i", row)
 
 
-@pytest.fixture(params=["block", "pipeline"])
+@pytest.fixture(params=["block", "pipeline", "appliers"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Either as early as possible, or never."""
+    """A block as early as possible, or never; or several sessions at once."""
     monkeypatch.setattr(block, "EACH", 1 if request.param == "block" else 1 << 40)
     return str(request.param)
 
@@ -36,8 +36,12 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def one(target_database: Database, tmp_path: Path, way: str) -> Iterator[Applied]:
     target_database.execute(*TABLES)
-    with closing(Applied(target_database, tmp_path / "trail", options={"per_transaction": True})) as made:
+    with closing(Applied(target_database, tmp_path / "trail", options=options(way))) as made:
         yield made
+
+
+def options(way: str) -> dict[str, Any]:
+    return {"per_transaction": True, "appliers": 3 if way == "appliers" else 1}
 
 
 def alone(one: Applied, monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from anabranch.config.section import Section, refuse
 from anabranch.errors import Problem
@@ -21,6 +21,9 @@ class Apply(Section):
 
     mode: Literal["epoch", "transaction"] = "epoch"
     """One target transaction per epoch (many source transactions), or one per source transaction."""
+    appliers: int = Field(default=1, ge=1, le=8)
+    """How many sessions carry out source transactions at once with mode = "transaction"; each commits in the source's order
+    ([more](../howto/several-appliers.md))."""
     truncate: Literal["truncate", "delete"] | None = None
     """How a TRUNCATE is done at the target; `delete` keeps it invisible to older snapshots until it commits. When absent:
     `truncate` at a PostgreSQL, `delete` at a MySQL or MariaDB, where TRUNCATE commits by itself
@@ -45,3 +48,13 @@ class Apply(Section):
     thread of apply that watches the trail continuously, with the shortest delay; Spark starts when an epoch has work for it."""
     stage_rows: int | None = Field(default=None, ge=1)
     """Row images of an epoch from which executors stage it. When absent: 250,000 of updates and deletes, as was measured."""
+
+    @model_validator(mode="after")
+    def _appliers_fit(self) -> Self:
+        if self.appliers > 1 and self.mode != "transaction":
+            what = f'[apply] appliers = {self.appliers} with mode = "{self.mode}"'
+            raise refuse(Problem(what, expected='mode = "transaction": an epoch is merged over one session'))
+        if self.appliers > 1 and self.triggers == "fire":
+            expected = "appliers = 1: a trigger may read what a transaction before has not committed yet"
+            raise refuse(Problem(f'[apply] appliers = {self.appliers} with triggers = "fire"', expected=expected))
+        return self

@@ -83,6 +83,9 @@ def refuse_misfits(
     if apply.triggers == "fire":
         expected = "it left out: a trigger at the target would change what the other site has written"
         problems.append(Problem('[apply] triggers = "fire" beside [pair]', expected=expected))
+    if apply.appliers > 1:
+        expected = "it left out: what wins between two sites is decided row by row, by one session"
+        problems.append(Problem("[apply] appliers beside [pair]", expected=expected))
     if load.existing in ("empty", "keep"):
         expected = (
             "it left out: rows of the other site would be removed, or written over without a look at which is newer"

@@ -463,6 +463,8 @@ def _sizes(drawn: random.Random, *, keeps: bool, packs: bool, setting: str, empt
         apply.append("set_aside_limit = 3")
     if drawn.random() < 0.1:
         apply.append('mode = "transaction"')
+        # Beside what is drawn, so that the histories of former seeds stay as they were.
+        apply.append(f"appliers = {random.Random(drawn.getstate()[1][0]).choice((1, 2, 3, 4))}")
     elif drawn.random() < 0.3:
         apply.append(f"stage_rows = {drawn.choice((1, 10, 100))}")
     emptying = "delete" if drawn.random() < 0.1 else emptying

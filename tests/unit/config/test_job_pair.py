@@ -44,6 +44,7 @@ MISFITS = {
     "policy": (PAIR + '[apply]\non_conflict = "source_wins"\n', "on_conflict beside"),
     "triggers": (PAIR + '[apply]\ntriggers = "fire"\n', "triggers"),
     "aside": (PAIR + '[apply]\non_error = "set_aside"\n', "set_aside"),
+    "appliers": (PAIR + '[apply]\nmode = "transaction"\nappliers = 2\n', "appliers beside [pair]"),
     "empty": (PAIR + '[load]\nexisting = "empty"\n', "existing"),
     "keep": (PAIR + '[load]\nexisting = "keep"\n', "existing"),
     "policy of a table": (PAIR + '[[tables]]\nname = "public.t"\non_conflict = "target_wins"\n', "of public.t"),

@@ -271,3 +271,20 @@ def test_what_stands_for_a_zero_date(tmp_path: Path) -> None:
     for text in ("", "0000-00-00", "2023-02-29", "20240101", "now", "-0001-01-01", "10000-01-01"):
         with pytest.raises(ConfigError, match="is no date"):
             load(tmp_path, GOOD + f'[types]\nzero_date = "{text}"\n')
+
+
+APPLIERS = {
+    "in epochs": ("appliers = 2", 'appliers = 2 with mode = "epoch"'),
+    "beside triggers": ('mode = "transaction"\nappliers = 4\ntriggers = "fire"', 'with triggers = "fire"'),
+    "too many": ('mode = "transaction"\nappliers = 9', "appliers"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), APPLIERS.values(), ids=APPLIERS)
+def test_several_appliers_are_refused_where_their_order_could_not_be_shown(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, GOOD + f"[apply]\n{text}\n")
+    assert words in "; ".join(map(str, refused.value.problems))
+    assert load(tmp_path, GOOD + '[apply]\nmode = "transaction"\nappliers = 4\n').apply.appliers == 4

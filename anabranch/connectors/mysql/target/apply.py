@@ -32,6 +32,7 @@ from anabranch.connectors.mysql.target import (
     states,
 )
 from anabranch.connectors.mysql.target import cascade as cascades
+from anabranch.connectors.mysql.target.appliers import MysqlApplier
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.followed_labels import FollowedLabels
 from anabranch.connectors.mysql.target.followers import Followers
@@ -90,6 +91,7 @@ class MysqlWriter:
         self._taken: list[StagedNet] = []  # merged in this transaction
         self._suits: dict[TargetTable, KnownTable] = {}  # whose columns were looked at
         self._labels = FollowedLabels(endpoint, self.close)
+        self._appliers: list[MysqlApplier] = []
         self._wanted: dict[MergePiece, None] = {}  # staging tables to be made between transactions
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
@@ -102,7 +104,7 @@ class MysqlWriter:
             last = ownership.checkpoint(connection, job)
             connection.commit()
             if last.owner not in ("", owner):
-                ownership.end_holder(connection, session_name(job, last.owner))
+                ownership.end_holders(connection, job, last.owner)
             found = ownership.own(connection, job, owner)
             connection.commit()
             sweep(connection, job)
@@ -156,6 +158,19 @@ class MysqlWriter:
         if found.owner != now.owner:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
         return found
+
+    def appliers(self, number: int, tables: Sequence[TargetTable]) -> Sequence[MysqlApplier]:
+        connection = self._outside()
+        with translated("ask whether the target is the source"):
+            self._own_source.refuse(connection, self._job)
+            connection.commit()
+        for one in range(len(self._appliers), number):
+            connect = partial(self._opened, ownership.applier_name(self._job, self._owner, one))
+            mark = f"{self._owner}.{one}"
+            self._appliers.append(MysqlApplier(connect, self._job, mark, self._rules.nul, self._unlike))
+        for applier in self._appliers:
+            applier.ready()
+        return self._appliers
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -492,6 +507,9 @@ class MysqlWriter:
 
     def close(self) -> None:
         self._forget_held()
+        for one in self._appliers:
+            one.close()
+        self._appliers = []
         if self._open is not None and self._open.open:
             self._open.close()
         self._open = self._stages = self._followers = None
@@ -504,18 +522,22 @@ class MysqlWriter:
         if not self._owner:
             raise StateError("nothing was claimed yet")
         if self._open is None or not self._open.open:
-            name = session_name(self._job, self._owner)
-            connection = connect(self._endpoint, name, checks_keys=self._keys_act)
-            try:
-                with translated("take the lock of the job's owner"):
-                    connection.select_db(STATE)  # a DELETE that names a table by its alias wants to be in some database
-                    ownership.lock(connection, name)
-                    connection.commit()
-            except BaseException:  # whatever it was, it is passed on
-                connection.close()
-                raise
+            connection = self._opened(session_name(self._job, self._owner))
             self._open, self._stages, self._is_open = connection, StagingTables(connection), False
         return self._open
+
+    def _opened(self, name: str) -> Connection:
+        """Return a session that holds the lock of this name."""
+        connection = connect(self._endpoint, name, checks_keys=self._keys_act)
+        try:
+            with translated("take the lock of the job's owner"):
+                connection.select_db(STATE)  # a DELETE that names a table by its alias wants to be in some database
+                ownership.lock(connection, name)
+                connection.commit()
+        except BaseException:  # whatever it was, it is passed on
+            connection.close()
+            raise
+        return connection
 
     def _transaction(self, writes: TargetTable | None = None) -> tuple[Connection, StagingTables]:
         """Return the open epoch. A connection that was lost inside it is not opened again here: the epoch is over."""
@@ -540,10 +562,15 @@ class MysqlWriter:
         known = stages.known.of(table.target)
         if self._suits.get(table) is known:
             return ""
-        why = standing.unlike(known, table, self._rules, family(stages.connection))
+        why = self._unlike(stages, table)
         if not why:
             self._suits[table] = known
         return why
+
+    def _unlike(self, stages: StagingTables, table: TargetTable) -> str:
+        if not standing.depends_on_definition(table):
+            return ""
+        return standing.unlike(stages.known.of(table.target), table, self._rules, family(stages.connection))
 
     def _let_rows_in(self, of: TargetTable | None = None) -> None:
         """Let in what is held back, of one table or of all, before something concerns many rows. Raises Conflict."""

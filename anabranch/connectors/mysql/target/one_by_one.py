@@ -76,7 +76,7 @@ def _packets(
             place = (epoch + 1, at, native, commit_time, job, TARGET, now.owner, epoch, sequence)
             parts = [bound(stages.connection, MOVE, place)]
             try:
-                parts += [_statement(stages, tables, shape, values, nul, altered) for shape, values in changes]
+                parts += [statement(stages, tables, shape, values, nul, altered) for shape, values in changes]
             except CannotSay:
                 yield packet
                 raise
@@ -86,7 +86,7 @@ def _packets(
         yield packet
 
 
-def _statement(
+def statement(
     stages: StagingTables,
     tables: dict[ChangeShape, Statements],
     shape: ChangeShape,
@@ -94,6 +94,7 @@ def _statement(
     nul: str,
     altered: Callable[[TargetTable], str],
 ) -> str:
+    """Return the statement for one change; `tables` keeps what is known. Raises CannotSay."""
     if shape not in tables:
         if altered(shape.table):
             raise CannotSay

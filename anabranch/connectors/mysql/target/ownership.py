@@ -14,7 +14,7 @@ import pymysql
 
 from anabranch.connectors.mysql.target.jobs import READ_CHECKPOINT, checkpoint_of
 from anabranch.connectors.mysql.target.jobs import TARGET as TARGET
-from anabranch.connectors.mysql.target.session import Connection, ask, one, run
+from anabranch.connectors.mysql.target.session import Connection, ask, one, run, session_name
 from anabranch.errors import StateError, TargetBusy
 from anabranch.model.state import Checkpoint
 
@@ -26,6 +26,7 @@ UPDATE `anabranch`.`checkpoint` SET `epoch` = %s, `sequence` = %s, `position` = 
 HOLDER = "SELECT IS_USED_LOCK(%s)"
 LOCK, LOCK_WAIT_S = "SELECT GET_LOCK(%s, %s)", 10
 END_WAIT_S = 10.0
+MOST_APPLIERS = 16  # of an owner, of this release or a later one
 GONE, NOT_OURS = 1094, 1095  # no such session; it is another user's
 
 
@@ -52,6 +53,17 @@ def end_holder(connection: Connection, name: str) -> None:
         if time.monotonic() > give_up:
             return
         time.sleep(0.02)
+
+
+def applier_name(job: str, owner: str, number: int) -> str:
+    """Return the name of a session of an owner beside the writer's own, and of its lock."""
+    return session_name(job, f"{owner}.{number}")
+
+
+def end_holders(connection: Connection, job: str, owner: str) -> None:
+    """End all sessions of an owner: the writer's own, and those of its appliers."""
+    for name in (session_name(job, owner), *(applier_name(job, owner, number) for number in range(MOST_APPLIERS))):
+        end_holder(connection, name)
 
 
 def checkpoint(connection: Connection, job: str) -> Checkpoint:

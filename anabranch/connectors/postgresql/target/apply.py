@@ -33,6 +33,7 @@ from anabranch.connectors.postgresql.target import (
     stage,
 )
 from anabranch.connectors.postgresql.target import cascade as cascades
+from anabranch.connectors.postgresql.target.appliers import PostgresApplier, reacts
 from anabranch.connectors.postgresql.target.catalog import may_bypass_constraints
 from anabranch.connectors.postgresql.target.emptying import empty
 from anabranch.connectors.postgresql.target.enforced import Followers
@@ -84,6 +85,7 @@ class PostgresWriter:
         self._open: Connection | None = None
         self._stages: StagingTables | None = None
         self._one_by_one: OneByOne | None = None
+        self._appliers: list[PostgresApplier] = []
         self._types = ColumnTypes()
         self._own_source = OwnSource()
         self._origin = SessionOrigin()
@@ -160,6 +162,28 @@ class PostgresWriter:
         if found.owner != now.owner:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
         return found
+
+    def appliers(self, number: int, tables: Sequence[TargetTable]) -> Sequence[PostgresApplier]:
+        connection = self._outside()
+        with translated("ask what the target does by itself"):
+            self._own_source.refuse(connection, self._job)
+            self._is_piped = True
+            alone = reacts(connection, [table.target for table in tables], self._is_off)
+            connection.commit()
+        if alone:
+            return ()
+        for one in range(len(self._appliers), number):
+            self._appliers.append(PostgresApplier(self._another, self._job, self._owner, one))
+        for applier in self._appliers:
+            applier.ready()
+        return self._appliers
+
+    def _another(self) -> Connection:
+        """Return one more session of the owner."""
+        connection = connect(self._endpoint, session_name(self._job, self._owner))
+        if self._bypass:
+            self._switch_off(connection)
+        return connection
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -473,6 +497,9 @@ class PostgresWriter:
             self._types.rolled_back()
 
     def close(self) -> None:
+        for applier in self._appliers:
+            applier.close()
+        self._appliers = []
         if self._open is not None:
             self._open.close()
         self._open = self._stages = None

@@ -29,7 +29,7 @@ from anabranch.connectors.postgresql.target.known_columns import KnownColumns, K
 from anabranch.connectors.postgresql.target.store import TARGET
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import DELETE, INSERT, ChangeShape
-from anabranch.rows.small import SmallTransactions
+from anabranch.rows.small import SmallTransactions, Values
 
 WINDOW = 500  # transactions that are sent and not answered
 BATCH = 20  # sent between two looks at what was answered
@@ -47,6 +47,10 @@ WITH moved AS (
    WHERE job = {job} AND target = {target} AND owner = {owner} AND epoch = $1 AND sequence = $5 RETURNING 1)
 SELECT 1 / count(*) FROM moved
 """
+# Readers of the log know by the first change of a transaction which job has written it (model/markers.py).
+MARK, UNMARK = b"anabranch_mark", b"anabranch_unmark"
+MARK_SQL = "INSERT INTO anabranch.checkpoint (job, target, sequence, position) VALUES ({job}, $1, 0, '')"
+UNMARK_SQL = "DELETE FROM anabranch.checkpoint WHERE job = {job} AND target = $1"
 CHANGE_SQL = """
 WITH changed AS ({change} RETURNING {same} AS same)
 SELECT 1 / (count(*) = 1 AND bool_and(same))::int FROM changed
@@ -63,7 +67,7 @@ class Pipeline:
     def __init__(self, connection: Connection, known: KnownColumns, job: str, owner: str) -> None:
         self._connection, self._known, self._job, self._owner = connection, known, job, owner
         self._names: dict[ChangeShape, bytes] = {}
-        self._has_move = False
+        self._has_move = self._has_mark = False
         self._number = 0
 
     def carry_out(self, now: Checkpoint, transactions: SmallTransactions) -> None:
@@ -75,17 +79,56 @@ class Pipeline:
         pgconn = self._connection.pgconn
         self._keep(run(pgconn, NAMES))
         if len(self._names) > MOST_PREPARED:
-            self._forget()
+            self.forget()
         try:
             names = {at: self._prepared(shape) for at, shape in shapes.items()}
         except NotPrepared:
             is_well = False
         else:
-            pgconn.enter_pipeline_mode()
-            is_well = _talk(pgconn, _sent(pgconn, now, transactions, names))
-            pgconn.exit_pipeline_mode()
+            is_well = _in_pipeline(pgconn, _sent(pgconn, now, transactions, names))
         if not is_well:
-            self._forget()
+            self.forget()
+
+    # --- one transaction, in two parts --------------------------------------------------------------------------------
+
+    def begin(self, changes: Sequence[tuple[ChangeShape, Values]], mark: str) -> bool:
+        """Open a transaction and carry out the changes of one source transaction, behind a row of this name in the job's
+        checkpoints that comes and goes. Returns False where one is refused; then it is for the caller to roll back, and to
+        forget statements.
+
+        The connection commits by itself, and has nothing open. Psycopg errors pass: then it has to be closed."""
+        try:
+            names = [self._prepared(shape) for shape, _ in changes]
+            self._prepare_mark()
+        except NotPrepared:
+            return False
+
+        def sent() -> Iterator[int]:
+            pgconn.send_query_params(b"BEGIN", None)
+            for name in (MARK, UNMARK):
+                pgconn.send_query_prepared(name, [mark.encode()])
+            for name, (_, values) in zip(names, changes, strict=True):
+                pgconn.send_query_prepared(name, values)
+            pgconn.pipeline_sync()
+            yield 1
+
+        pgconn = self._connection.pgconn
+        return _in_pipeline(pgconn, sent())
+
+    def end(self, now: Checkpoint, then: Checkpoint) -> bool:
+        """Move the checkpoint in the open transaction, and commit it. Returns False where the checkpoint is elsewhere, or the
+        commit is refused; then it is for the caller to roll back."""
+        place = [b"%d" % now.epoch, b"%d" % then.position.sequence, then.position.native.encode()]
+        place += [b"%d" % then.commit_time, b"%d" % now.position.sequence]
+
+        def sent() -> Iterator[int]:
+            pgconn.send_query_prepared(MOVE, place)
+            pgconn.send_query_params(b"COMMIT", None)
+            pgconn.pipeline_sync()
+            yield 1
+
+        pgconn = self._connection.pgconn
+        return _in_pipeline(pgconn, sent())
 
     def _keep(self, found: PGresult) -> None:
         """Keep those statements that the server still has."""
@@ -111,12 +154,18 @@ class Pipeline:
             self._names[shape] = name
         return self._names[shape]
 
+    def _prepare_mark(self) -> None:
+        if not self._has_mark:
+            for name, text in ((MARK, MARK_SQL), (UNMARK, UNMARK_SQL)):
+                self._prepare(name, sql.SQL(text).format(job=sql.Literal(self._job)), [TEXT])
+            self._has_mark = True
+
     def _prepare(self, name: bytes, query: sql.Composed, types: Sequence[int]) -> None:
         result = self._connection.pgconn.prepare(name, query.as_bytes(self._connection), types)
         if result.status != ExecStatus.COMMAND_OK:
             raise NotPrepared
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Forget prepared statements: something was refused, perhaps because a table has other columns by now."""
         if self._names:
             run(self._connection.pgconn, b"; ".join(b"DEALLOCATE " + name for name in self._names.values()))
@@ -160,6 +209,14 @@ def _sent(pgconn: PGconn, now: Checkpoint, transactions: SmallTransactions, name
             sync()
             epoch, sequence = epoch + 1, at
         yield len(some)
+
+
+def _in_pipeline(pgconn: PGconn, sent: Iterator[int]) -> bool:
+    """Send all in pipeline mode. Was every answer a yes?"""
+    pgconn.enter_pipeline_mode()
+    is_well = _talk(pgconn, sent)
+    pgconn.exit_pipeline_mode()
+    return is_well
 
 
 def _talk(pgconn: PGconn, sent: Iterator[int]) -> bool:
