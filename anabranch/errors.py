@@ -26,6 +26,9 @@
     │   ├── NotTold            exit 6   what a target keeps does not tell a table's rows
     │   └── Fenced             exit 6   another owner applies this job (K9)
     ├── TrailError             exit 7
+    │   ├── ParcelDamaged      exit 7   a file of a parcel is not the one that was exported
+    │   ├── ParcelRefused      exit 7   a parcel does not go with keys, chain or trail
+    │   ├── ParcelMissing      exit 7   a parcel, or a part of one, is not there: waited for
     │   ├── TrailLocked        exit 7   a second writer
     │   ├── TrailCorrupt       exit 7
     │   └── StorageFull        exit 7   waits for room, nothing is published
@@ -329,6 +332,25 @@ class StorageFull(TrailError):
     code = "storage_full"
     retry = Retry.PATIENT
     default_hint = "make room; capture goes on by itself"
+
+
+class ParcelDamaged(TrailError):
+    """A file of a parcel is not the one that was exported."""
+
+    code = "parcel_damaged"
+
+
+class ParcelRefused(TrailError):
+    """A parcel does not go with the keys that were given, the parcels before it, or the trail that takes it in."""
+
+    code = "parcel_refused"
+
+
+class ParcelMissing(TrailError):
+    """A parcel, or a part of one, is not there, while what comes behind it is, or is to come."""
+
+    code = "parcel_missing"
+    retry = Retry.PATIENT
 
 
 class StateError(AnabranchError):

@@ -372,6 +372,9 @@ MEANINGS = {
     "TrailCorrupt": "a checksum, a count or a sequence of the trail is wrong",
     "StorageFull": "no room for the trail; nothing is published.",
     "StateError": "state at the target or beside the trail contradicts the job",
+    "ParcelDamaged": "a file of a [parcel](../howto/by-files.md) is not the one that was exported",
+    "ParcelRefused": "a parcel's signature, its place in the chain, its trail or its form is not accepted",
+    "ParcelMissing": "a parcel, or a part of one, is not there; `--watch` waits for it",
     "TablesParked": "done, but tables are parked or rows set aside; `anabranch status JOB` says why",
     "NotCaughtUp": "the time given with `--seconds` was not enough; a new start goes on from there",
 }

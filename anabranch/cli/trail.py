@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.options import VerbGroup, job_argument, json_option, log_level, table_option, write_json
+from anabranch.cli.parcels import export_, import_, trail_of
 
 if TYPE_CHECKING:
     from anabranch.job import Job
@@ -148,10 +149,9 @@ def _prune_by_force(job: Job, upto: int, execute: bool) -> None:
 
 
 def _reader(job: str) -> TrailReader:
-    from anabranch.job import Job
     from anabranch.trail.reader import TrailReader
 
-    return TrailReader(Job.from_file(job).trail, name="trail")
+    return TrailReader(trail_of(job), name="trail")
 
 
 def _sequence(text: str, option: str) -> int:
@@ -187,3 +187,7 @@ def _summary(report: CheckReport) -> str:
     names = ("segments", "frames", "transactions", "rows")
     counts = [f"{getattr(report, name):,} {name}" for name in names]
     return f"sequences {report.first} to {report.last}: {', '.join([*counts, verdict])}"
+
+
+trail.add_command(export_)
+trail.add_command(import_)

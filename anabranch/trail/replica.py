@@ -263,6 +263,11 @@ def _identify(storage: LocalStorage, ours: Identity | None, hops: tuple[str, ...
             hint="give the replica a directory of its own",
             job=found.job,
         )
+    if identities.IMPORTS in storage.names():
+        raise StateError(
+            f"the trail {storage.directory} is a replica that takes in parcels (anabranch trail import)",
+            hint="give this replica a directory of its own",
+        )
     if ours is None:
         assert found
         return found

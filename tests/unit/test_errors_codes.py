@@ -18,7 +18,7 @@ CODES = {
     "error": "job", "configuration": "job", "job_changed": "job", "unknown_name": "job", "not_allowed": "job",
     "out_of_date": "job", "too_often": "job", "too_busy": "job", "preflight_failed": "job", "differences_found": "job",
     "source_refused": "source", "source_unavailable": "source", "source_busy": "source", "log_lost": "source",
-    "unknown_log_event": "source",
+    "unknown_log_event": "source", "parcel_damaged": "job", "parcel_refused": "job", "parcel_missing": "job",
     "value_refused": "source", "definition": "source", "stopped_by_change": "source",
     "target_refused": "target", "target_unavailable": "target",
     "target_busy": "target", "target_full": "target", "row_refused": "target", "redefined": "source", "fenced": "target",

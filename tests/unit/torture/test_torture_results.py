@@ -19,6 +19,8 @@ BUGS = [bug for run in RUNS.values() for bug in run["bugs"]]
 KEPT = RUN["failpoints"]
 KILLS = "live/test_cutover_kills.py::test_rule_24_pitfall_74_a_kill_at_every_place_there_and_back"
 HOPS = "unit/transport/test_transport_processes.py::test_a_hop_that_dies_at_any_failpoint_goes_on_where_it_was"
+EXPORTS = "unit/trail/test_trail_parcels_crashes.py::test_an_export_that_is_killed_goes_on_with_the_same_parcels"
+IMPORTS = "unit/trail/test_trail_parcels_crashes.py::test_an_import_that_is_killed_ends_as_one_that_was_not"
 REFUSED = (
     "live/test_cutover.py::test_pitfall_74_what_is_refused_until_a_kill_is_gone_on_with_and_when_the_job_is_dropped"
 )
@@ -80,6 +82,8 @@ RARE = {
     **{name: KILLS for name in POINTS if name.startswith("cutover.")},  # met there by this very list
     "cutover.lifted": REFUSED,
     **{name: HOPS for name in POINTS if name.startswith(("trail.replica.", "pump."))},  # each ends a process there
+    **{name: EXPORTS for name in POINTS if name.startswith("parcel.export.")},  # and by this one
+    **{name: IMPORTS for name in POINTS if name.startswith("parcel.import.")},
 }
 
 
