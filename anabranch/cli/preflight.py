@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.each import of_each
-from anabranch.cli.options import Verb, each_target_option, job_argument, json_option, log_level, parsed_part
+from anabranch.cli.options import (
+    Verb,
+    each_target_option,
+    job_argument,
+    json_option,
+    log_level,
+    parsed_part,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from anabranch.job import Job
@@ -62,7 +70,18 @@ def preflight(
         raise click.UsageError("--tables and --sample say what --scan looks at")
     if seed is not None and sample is None:
         raise click.UsageError("--seed needs --sample")
+    from anabranch.config.hop_files import is_pump_file
     from anabranch.errors import PreflightFailed
+
+    if is_pump_file(job):
+        from anabranch.job.hopping import PumpJob
+
+        found = PumpJob(job).check()
+        if as_json:
+            write_json({"version": 1, "job": PumpJob(job).name, "problems": found})
+        if found:
+            raise PreflightFailed("; ".join(found))
+        return
     from anabranch.job import Job
 
     def asked(one: Job) -> _Found:

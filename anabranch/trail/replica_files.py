@@ -72,7 +72,7 @@ class LoadFilesCopy:
         except FileNotFoundError:
             return True
 
-    def add(self, name: str, size: int, offset: int, data: bytes) -> bool:
+    def add(self, name: str, size: int, offset: int, data: bytes | memoryview) -> bool:
         """Add bytes of a file; return whether it is whole now. Raises TrailError for a name that is none or a gap, StorageFull:
         nothing counts, add them again."""
         path = self._path(name)

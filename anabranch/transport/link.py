@@ -26,6 +26,13 @@ class LinkLost(Exception):
     """The connection is gone, or the other side says nothing any more."""
 
 
+def reason(error: Exception) -> str:
+    """Return what an error of a connection says, for people."""
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.replace("_", " ").lower().removeprefix("tlsv1 alert ").removeprefix("tlsv13 alert ")
+    return str(getattr(error, "strerror", None) or error)
+
+
 class Link:
     """`sent` and `received` count bytes. `silence`: seconds without a byte after which the other side counts as gone."""
 
@@ -75,7 +82,7 @@ class Link:
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
             return 0
         except OSError as error:
-            raise LinkLost(f"{self.peer}: {error.strerror or error}") from None
+            raise LinkLost(f"{self.peer}: {reason(error)}") from None
         self.sent += count
         self.said = time.monotonic()
         return count
@@ -102,7 +109,7 @@ class Link:
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
             return 0
         except OSError as error:
-            raise LinkLost(f"{self.peer}: {error.strerror or error}") from None
+            raise LinkLost(f"{self.peer}: {reason(error)}") from None
         if not count:
             raise LinkLost(f"{self.peer} has ended the connection")
         self.received += count

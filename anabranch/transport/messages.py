@@ -55,7 +55,7 @@ class Message:
 
     kind: int
     head: dict[str, Any] = field(default_factory=dict)
-    body: bytes = b""
+    body: bytes | memoryview = b""
 
 
 def encode(kind: Kind, head: dict[str, Any] | None = None, body: bytes = b"", *, compress: bool = False) -> bytes:
@@ -68,7 +68,7 @@ def encode(kind: Kind, head: dict[str, Any] | None = None, body: bytes = b"", *,
             flags, sent = COMPRESSED, packed
     if len(text) > HEAD_LIMIT or len(body) > BODY_LIMIT:
         raise ProtocolError(f"a message of {len(text)} and {len(body)} bytes is too large")
-    return PREFIX.pack(MAGIC, kind, flags, len(text), len(sent), len(body)) + text + sent
+    return b"".join((PREFIX.pack(MAGIC, kind, flags, len(text), len(sent), len(body)), text, sent))
 
 
 class Decoder:
@@ -124,9 +124,10 @@ def kind_of(frame: bytes) -> int:
 def decoded(frame: bytes) -> Message:
     """Return what a whole message says. Raises ProtocolError."""
     _, kind, flags, head_length, _, raw = PREFIX.unpack_from(frame)
-    text, body = frame[PREFIX.size : PREFIX.size + head_length], frame[PREFIX.size + head_length :]
+    view = memoryview(frame)
+    body: bytes | memoryview = view[PREFIX.size + head_length :]
     try:
-        head = json.loads(text)
+        head = json.loads(bytes(view[PREFIX.size : PREFIX.size + head_length]))
     except (ValueError, RecursionError):
         raise ProtocolError("the head of a message is no JSON") from None
     if not isinstance(head, dict):

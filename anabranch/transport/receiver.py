@@ -119,7 +119,7 @@ class _Reception:
                 self._patiently(lambda: self._replica.append(name, offset, body))
             case Kind.HISTORY:
                 offset, is_anew = _number(head, "offset"), head.get("anew") is True
-                self._patiently(lambda: self._replica.add_history(offset, body, is_anew=is_anew))
+                self._patiently(lambda: self._replica.add_history(offset, bytes(body), is_anew=is_anew))
             case Kind.SYNC:
                 held = self._patiently(self._replica.flush)
                 self._link.say(

@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch import log
 from anabranch.errors import AnabranchError, ConfigError
-from anabranch.transport.link import Link, LinkLost
+from anabranch.transport.link import Link, LinkLost, reason
 from anabranch.transport.messages import VERSION, Kind, Message, ProtocolError
 from anabranch.transport.names import is_trail_name
 from anabranch.transport.tls import SECONDS, Allowed, names_of
@@ -125,7 +125,7 @@ class Server:
                 self._links.add(link)
             self._greeted(link)
         except (LinkLost, ProtocolError, OSError) as error:
-            log.get().info("hop_ended", peer=address, reason=str(error))
+            log.get().info("hop_ended", peer=address, reason=reason(error))
         except BaseException as error:  # noqa: BLE001  whatever it is: the process says it, and ends
             self.failure = error
         finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import ConfigError
-from anabranch.transport.link import LinkLost
+from anabranch.transport.link import LinkLost, reason
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 SECONDS = 10.0  # for a connection and its handshake
@@ -35,11 +35,11 @@ def context(files: Certificates, *, serves: bool) -> ssl.SSLContext:
     try:
         made.load_verify_locations(files.ca)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"the certificate authority {files.ca} cannot be used: {_why(error)}", hint=_PEM) from None
+        raise ConfigError(f"the certificate authority {files.ca} cannot be used: {reason(error)}", hint=_PEM) from None
     try:
         made.load_cert_chain(files.cert, files.key, password=_no_password)
     except (OSError, ssl.SSLError, ValueError) as error:
-        what = f"the certificate {files.cert} with the key {files.key} cannot be used: {_why(error)}"
+        what = f"the certificate {files.cert} with the key {files.key} cannot be used: {reason(error)}"
         raise ConfigError(what, hint=_PEM) from None
     return made
 
@@ -49,12 +49,6 @@ _PEM = "give files in PEM format that this user may read, and the key that belon
 
 def _no_password() -> str:
     raise ValueError("the key has a passphrase")
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, ssl.SSLError) and error.reason:
-        return error.reason.replace("_", " ").lower()
-    return str(getattr(error, "strerror", None) or error)
 
 
 def names_of(sock: socket.socket) -> tuple[str, ...]:
@@ -73,7 +67,7 @@ def connected(host: str, port: int, tls: ssl.SSLContext | None, seconds: float =
     try:
         sock = socket.create_connection((host, port), seconds)
     except OSError as error:
-        raise LinkLost(f"{where} cannot be reached: {error.strerror or error}") from None
+        raise LinkLost(f"{where} cannot be reached: {reason(error)}") from None
     if tls is None:
         return sock
     try:
@@ -83,7 +77,7 @@ def connected(host: str, port: int, tls: ssl.SSLContext | None, seconds: float =
         raise LinkLost(f"the certificate of {where} is refused: {error.verify_message}") from None
     except OSError as error:
         sock.close()
-        raise LinkLost(f"no TLS with {where}: {_why(error)}") from None
+        raise LinkLost(f"no TLS with {where}: {reason(error)}") from None
 
 
 @dataclass(frozen=True, slots=True)
